@@ -1,0 +1,49 @@
+# The commands of this repository. `make` alone lists them.
+# Everything lives in .venv; `make setup` makes it, and the others call it.
+
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+CPU_TORCH := https://download.pytorch.org/whl/cpu
+
+.DEFAULT_GOAL := help
+.PHONY: help setup quickstart test lint format clean
+
+help: ## List the commands
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: $(READY) ## Make the virtual environment and install the pinned requirements
+
+# PyPI's torch for Linux carries CUDA. Without an NVIDIA driver, and unless pip's own indexes offer a CPU build,
+# the CPU index of PyTorch is added.
+$(READY): requirements.txt pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@torch=$$(grep -oE '^torch==[^ ]+' requirements.txt); extra=; \
+	if [ "$$(uname -s)" = Linux ] && ! command -v nvidia-smi >/dev/null \
+	   && ! $(BIN)/pip install --dry-run --no-deps --quiet --report - $$torch 2>/dev/null | grep -qE '"version": "[^"]*\+cpu"|"install": \[\]'; \
+	then extra="--extra-index-url $(CPU_TORCH)"; fi; \
+	echo "$(BIN)/pip install $$extra -r requirements.txt"; \
+	$(BIN)/pip install --quiet $$extra -r requirements.txt
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+quickstart: $(READY) ## Train the demo family, scan the whole vocabulary, compare, and print the path of the page
+	$(BIN)/pessimal experiment=quickstart/train
+	$(BIN)/pessimal experiment=quickstart/scan
+	$(BIN)/pessimal experiment=quickstart/compare
+	$(BIN)/pessimal experiment=quickstart/report
+
+test: $(READY) ## Run the test suite
+	$(BIN)/python -m pytest
+
+lint: $(READY) ## Check style
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(READY) ## Put the style right
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## Remove the environment and everything that runs left behind
+	rm -rf $(VENV) runs .pytest_cache .ruff_cache

@@ -1,0 +1,29 @@
+"""The mistakes a user can make, one type each.
+
+A message says what was given, what was expected and what to type next. The front door prints it in one
+piece and exits with 2; anything that is not a `UserError` is a failure at work (exit code 1).
+"""
+
+
+class UserError(Exception):
+    """A mistake the person at the keyboard can mend."""
+
+
+class ConfigError(UserError):
+    """A configuration value is missing, unknown, of the wrong type, or contradicts another."""
+
+
+class InputError(UserError):
+    """A file or folder the user named cannot be read as what it was said to be."""
+
+
+class ModelError(UserError):
+    """A model cannot be found or loaded, or cannot be used as a reward model."""
+
+
+class FrameError(UserError):
+    """A tokenizer's chat template does not give one fixed prefix and suffix around a response."""
+
+
+class TableError(UserError):
+    """Score tables are missing, damaged, or cannot be compared with one another."""
