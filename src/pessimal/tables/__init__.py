@@ -1,0 +1,20 @@
+"""Score tables and what is done with their files: schema, reading and writing, joining, importing."""
+
+from pessimal.tables.join import reward_matrix, shared_items
+from pessimal.tables.score_table import (
+    ModelDescription,
+    ScoreIdentity,
+    ScoreTable,
+    read_score_table,
+    write_score_table,
+)
+
+__all__ = [
+    "ModelDescription",
+    "ScoreIdentity",
+    "ScoreTable",
+    "read_score_table",
+    "reward_matrix",
+    "shared_items",
+    "write_score_table",
+]

@@ -1,0 +1,165 @@
+"""Published score files as score tables, one reader a layout.
+
+Knows the layouts of the files that came with Christian et al. (2025) and its follow-up. Tokens are data: `null`,
+`nan`, `NA` and the empty string stay the tokens they are. Every reader returns one table for each (model, prompt).
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from pessimal.errors import InputError
+from pessimal.tables.files import sha256_of
+from pessimal.tables.kinds import token_kind
+from pessimal.tables.score_table import ModelDescription, ScoreIdentity, ScoreTable, items_digest
+
+_ELO_COLUMNS = ["elo_rank", "elo_score", "name", "elo_matches"]
+_TOKEN_COLUMNS = ["token_id", "token_name", "token_decoded"]
+
+
+def read_eloeverything(
+    path: Path, *, prompt: str, prompts: Mapping[str, str], models: Mapping[str, ModelDescription]
+) -> list[ScoreTable]:
+    """Items with human Elo: elo_rank, elo_score, name, elo_matches, then one column a model (a Hub repository).
+
+    `prompts` are wordings by key, `models` descriptions by repository. Raises InputError on another layout.
+    """
+    table = _read_csv(path)
+    _require(path, table, _ELO_COLUMNS)
+    rows = pd.DataFrame(
+        {
+            "candidate_id": np.arange(len(table), dtype=np.int32),
+            "token": None,
+            "text": table["name"],
+            "kind": "item",
+            "elo": _numbers(path, table, "elo_score"),
+            "elo_matches": _numbers(path, table, "elo_matches").astype("int32"),
+        }
+    )
+    return [
+        _table(path, rows, _numbers(path, table, model), model, prompt, prompts, "eloeverything", models)
+        for model in table.columns
+        if model not in _ELO_COLUMNS
+    ]
+
+
+def read_factorial54(
+    path: Path, *, prompts: Mapping[str, str], models: Mapping[str, ModelDescription]
+) -> list[ScoreTable]:
+    """One model's rewards of a word list under many wordings: `response`, then one column a prompt (parquet).
+
+    The model is the Hub repository that ends the file's name (`…_rewards_OWNER_NAME.parquet`), the word list what
+    begins it. Raises InputError on another layout.
+    """
+    try:
+        table = pd.read_parquet(path)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise InputError(f"{path} cannot be read as a parquet file: {error}") from error
+    _require(path, table, ["response"])
+    words, _, owner = path.stem.rpartition("_rewards_")
+    model = next((known for known in models if known.replace("/", "_") == owner), owner or path.stem)
+    rows = pd.DataFrame(
+        {
+            "candidate_id": np.arange(len(table), dtype=np.int32),
+            "token": None,
+            "text": table["response"].astype(str),
+            "kind": "item",
+        }
+    )
+    return [
+        _table(path, rows, _numbers(path, table, prompt), model, prompt, prompts, words or "words", models)
+        for prompt in table.columns
+        if prompt != "response"
+    ]
+
+
+def read_vocabulary(
+    path: Path, *, model: str | None, prompts: Mapping[str, str], models: Mapping[str, ModelDescription]
+) -> list[ScoreTable]:
+    """One model's vocabulary: token_id, token_name, token_decoded, then one column a prompt (greatest, best, worst).
+
+    `model` is by default the file's name. Raises InputError on another layout.
+    """
+    table = _read_csv(path)
+    _require(path, table, _TOKEN_COLUMNS)
+    rows = pd.DataFrame(
+        {
+            "candidate_id": _numbers(path, table, "token_id").astype("int32"),
+            "token": table["token_name"],
+            "text": table["token_decoded"],
+            "kind": [
+                token_kind(name, text)
+                for name, text in zip(table["token_name"], table["token_decoded"], strict=True)
+            ],
+        }
+    )
+    return [
+        _table(
+            path,
+            rows,
+            _numbers(path, table, prompt),
+            model or path.stem,
+            prompt,
+            prompts,
+            "vocabulary",
+            models,
+        )
+        for prompt in table.columns
+        if prompt not in _TOKEN_COLUMNS
+    ]
+
+
+def _read_csv(path: Path) -> pd.DataFrame:
+    """Every cell as the text it is; pandas would take `null` and `NA` for missing values."""
+    try:
+        return pd.read_csv(path, dtype=str, keep_default_na=False, na_filter=False)
+    except (OSError, UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
+        raise InputError(f"{path} cannot be read as a CSV file: {error}") from error
+
+
+def _require(path: Path, table: pd.DataFrame, columns: list[str]) -> None:
+    missing = [column for column in columns if column not in table.columns]
+    if missing or len(table.columns) <= len(columns) or table.empty:
+        raise InputError(
+            f"{path} has {len(table)} rows and the columns {list(table.columns)[:8]}; expected {columns} and at least "
+            "one column of rewards. Is `format=` right? The formats are eloeverything, factorial54 and vocabulary."
+        )
+
+
+def _numbers(path: Path, table: pd.DataFrame, column: str) -> pd.Series:
+    numbers = pd.to_numeric(table[column], errors="coerce")
+    if numbers.isna().any():
+        row = int(np.flatnonzero(numbers.isna())[0])
+        raise InputError(
+            f"{path}, column {column!r}, row {row + 1}: {table[column].iloc[row]!r} is not a number"
+        )
+    return numbers
+
+
+def _table(
+    path: Path,
+    rows: pd.DataFrame,
+    rewards: pd.Series,
+    model: str,
+    prompt: str,
+    prompts: Mapping[str, str],
+    candidates: str,
+    models: Mapping[str, ModelDescription],
+) -> ScoreTable:
+    rows = rows.assign(
+        survives=pd.array([None] * len(rows), dtype="boolean"), reward=rewards.astype(float), certified=False
+    )
+    identity = ScoreIdentity(
+        model=model,
+        prompt=prompt,
+        prompt_text=prompts.get(prompt),
+        candidates=candidates,
+        candidates_digest=items_digest(rows),
+        mode="published",
+        source=path.name,
+        weights_digest=sha256_of(path),
+    )
+    return ScoreTable(identity, rows, models.get(model, ModelDescription()))

@@ -1,0 +1,199 @@
+"""The score table: every candidate's reward for one model and one prompt, and exactly how it came about.
+
+Knows the columns, the identity and the parquet file. Does not know how a reward is computed.
+"""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pessimal.errors import TableError
+
+KINDS = ("normal", "special", "byte", "unused", "item")
+METADATA_KEY = b"pessimal.score_table"
+FORMAT = 1
+
+_COLUMNS = {
+    "candidate_id": pa.int32(),
+    "token": pa.string(),
+    "text": pa.string(),
+    "kind": pa.dictionary(pa.int8(), pa.string()),
+    "survives": pa.bool_(),
+    "reward": pa.float64(),
+    "certified": pa.bool_(),
+}
+# Only item lists that people have rated carry these.
+_HUMAN_COLUMNS = {"elo": pa.float64(), "elo_matches": pa.int32()}
+
+
+@dataclass(frozen=True)
+class ScoreIdentity:
+    """What a score depends on: two tables with one key hold the same rewards."""
+
+    model: str
+    """Short name of the model, as in `model=NAME`."""
+    prompt: str
+    """Key of the prompt, as in `prompts=KEY`."""
+    prompt_text: str | None
+    """The user turn, verbatim; None where a published file does not state it."""
+    candidates: str
+    """Name of the candidate set: `vocabulary`, or that of an item list."""
+    candidates_digest: str
+    """sha256 over the candidates' ids and texts."""
+    mode: str
+    """`ids`, `text`, `paper`; `published` for imported scores."""
+    source: str
+    """`scan`, or the file name that the scores were imported from."""
+    revision: str | None = None
+    """Commit of the model repository; None for a local folder."""
+    weights_digest: str | None = None
+    """sha256 over the weight files; for imported scores over the scores' file."""
+    tokenizer_digest: str | None = None
+    """sha256 over vocabulary and tokenizer settings."""
+    template_digest: str | None = None
+    """sha256 over the chat template."""
+    dtype: str | None = None
+    """Precision of the first pass: float32, bfloat16 or float16."""
+    software: dict[str, str] = field(default_factory=dict)
+    """Versions of what computes the rewards."""
+    attention: str | None = None
+    """Path that computed them, `shared-prefix` or `full-forward`. The trust check decides on it, and holds both to
+    the model's own forward; so it is recorded, but two tables that differ in it alone have one key."""
+
+    def key(self) -> str:
+        """The identity's sha256, 64 hexadecimal digits: the name under which a finished table is found again."""
+        fields = asdict(self)
+        del fields["attention"]
+        return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class ModelDescription:
+    """What is known about a model besides its scores; the factors of a representational similarity analysis."""
+
+    base: str | None = None
+    """Pretrained model or family it was made from."""
+    developer: str | None = None
+    """Who trained the reward model."""
+    parameters: float | None = None
+    """Number of parameters, a count."""
+    rank: float | None = None
+    """Rank on RewardBench, 1 = best."""
+    label: str | None = None
+    """Short name for figures, where the model's own is long."""
+
+
+@dataclass(frozen=True)
+class ScoreTable:
+    """Rewards of every candidate for one (model, prompt, candidate set).
+
+    `rows` has, in this order: candidate_id int (token id, or row of the item list) · token str (raw vocabulary
+    entry, null for items) · text str (decoded) · kind (one of KINDS) · survives bool or null (ids → text →
+    template → ids gives the same ids; null where it was not asked) · reward float (never null) · certified bool
+    (fp32, and no other candidate within twice the numerical error, so its rank is certain) · and, for items that
+    people have rated, elo float and elo_matches int.
+    """
+
+    identity: ScoreIdentity
+    rows: pd.DataFrame
+    description: ModelDescription = field(default_factory=ModelDescription)
+    measured: dict = field(default_factory=dict)
+    """What the run found out about its own accuracy (trust check, certification); no times, no host."""
+
+    def __post_init__(self):
+        missing = [c for c in _COLUMNS if c not in self.rows.columns]
+        if missing:
+            raise TableError(f"a score table needs the columns {list(_COLUMNS)}; missing: {missing}")
+        rewards = self.rows["reward"].to_numpy(dtype=np.float64)
+        bad = int((~np.isfinite(rewards)).sum())
+        if bad:
+            example = self.rows.loc[~np.isfinite(rewards), "text"].iloc[0]
+            raise TableError(
+                f"{bad} of {len(rewards)} rewards of model {self.identity.model!r} on prompt "
+                f"{self.identity.prompt!r} are not finite (first: {example!r}). A reward must be a number: "
+                "try model.dtype=float32, or look at the model's weights."
+            )
+        if self.rows["candidate_id"].duplicated().any():
+            raise TableError(
+                f"candidate_id repeats in the table of {self.identity.model!r}: each candidate once"
+            )
+
+    @property
+    def name(self) -> str:
+        """The artifact name: model and prompt, and the candidate set or mode where they are not the default."""
+        parts = [self.identity.model, self.identity.prompt]
+        if self.identity.candidates != "vocabulary":
+            parts.append(self.identity.candidates)
+        if self.identity.mode not in ("ids", "published"):
+            parts.append(self.identity.mode)
+        return "--".join(parts)
+
+    @property
+    def has_elo(self) -> bool:
+        return "elo" in self.rows.columns
+
+
+def write_score_table(table: ScoreTable, path: Path) -> Path:
+    """Write `table` as one parquet file; equal tables give equal bytes. Returns the path."""
+    columns = dict(_COLUMNS)
+    if table.has_elo:
+        columns |= _HUMAN_COLUMNS
+    rows = table.rows[list(columns)].reset_index(drop=True)
+    rows["kind"] = pd.Categorical(rows["kind"], categories=KINDS)
+    document = {
+        "format": FORMAT,
+        "identity": asdict(table.identity),
+        "description": asdict(table.description),
+        "measured": table.measured,
+    }
+    schema = pa.schema(columns.items(), metadata={METADATA_KEY: json.dumps(document, sort_keys=True)})
+    pq.write_table(pa.Table.from_pandas(rows, schema=schema, preserve_index=False), path, compression="zstd")
+    return Path(path)
+
+
+def read_score_table(path: Path) -> ScoreTable:
+    """Read what `write_score_table` wrote; `path` is the file or the artifact folder that holds it.
+
+    Raises TableError if there is no such file, or it is not a score table.
+    """
+    path = Path(path)
+    file = path / "scores.parquet" if path.is_dir() else path
+    if not file.is_file():
+        raise TableError(f"no score table at {path}: give a scores.parquet file or the folder that holds one")
+    try:
+        table = pq.read_table(file)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise TableError(f"{file} cannot be read as parquet ({error}); scan or import it again") from error
+    document = (table.schema.metadata or {}).get(METADATA_KEY)
+    if document is None:
+        raise TableError(
+            f"{file} is a parquet file but not a score table. To turn published scores into one: "
+            "pessimal import format=eloeverything|factorial54|vocabulary path=FILE"
+        )
+    document = json.loads(document)
+    if document["format"] != FORMAT:
+        raise TableError(
+            f"{file} has format {document['format']}; this version of pessimal reads {FORMAT}: scan again"
+        )
+    known = {f.name for f in fields(ScoreIdentity)}
+    rows = table.to_pandas()
+    rows["survives"] = rows["survives"].astype("boolean")
+    rows["kind"] = rows["kind"].astype(str)
+    return ScoreTable(
+        identity=ScoreIdentity(**{k: v for k, v in document["identity"].items() if k in known}),
+        rows=rows,
+        description=ModelDescription(**document["description"]),
+        measured=document["measured"],
+    )
+
+
+def items_digest(rows: pd.DataFrame) -> str:
+    """sha256 over the candidates' ids and texts, in order."""
+    pairs = list(zip(rows["candidate_id"].tolist(), rows["text"].tolist(), strict=True))
+    return hashlib.sha256(json.dumps(pairs).encode()).hexdigest()

@@ -1,0 +1,1 @@
+"""What a run leaves behind: the registry (the truth, on disk) and its mirror in Weights & Biases."""

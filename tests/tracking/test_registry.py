@@ -1,0 +1,97 @@
+"""The registry: whole artifacts or none, versions in order, also with many writers."""
+
+import json
+from concurrent.futures import ProcessPoolExecutor
+
+import pytest
+
+from pessimal.errors import InputError
+from pessimal.tracking.registry import Registry, safe_name
+
+
+def write(text):
+    return lambda folder: (folder / "a.txt").write_text(text)
+
+
+def test_published_artifact_is_found_by_its_key(tmp_path):
+    registry = Registry(tmp_path)
+    folder, manifest = registry.publish(
+        "score-table", "m--greatest", write("one"), key="k1", inputs=["reward-model/m:v0"]
+    )
+    assert (folder / "a.txt").read_text() == "one"
+    assert manifest.reference == "score-table/m--greatest:v0"
+    assert registry.find("score-table", "k1") == (folder, manifest)
+    assert registry.find("score-table", "k2") is None
+    assert registry.find("comparison", "k1") is None
+    second, _ = registry.publish("score-table", "m--greatest", write("two"), key="k2")
+    assert second.name == "v1"
+    assert [m.version for _, m in registry.latest("score-table")] == [1]
+    assert (folder / "a.txt").read_text() == "one", "earlier versions stay"
+
+
+def test_failure_while_filling_leaves_nothing(tmp_path):
+    registry = Registry(tmp_path)
+
+    def fail(folder):
+        (folder / "half.txt").write_text("half")
+        raise OSError("no space left on device")
+
+    with pytest.raises(OSError, match="no space"):
+        registry.publish("report", "r", fail)
+    assert registry.manifests() == []
+    assert not list(tmp_path.rglob("half.txt"))
+
+
+def test_changed_byte_is_found(tmp_path):
+    registry = Registry(tmp_path)
+    folder, _ = registry.publish("report", "r", write("sound"))
+    registry.verify(folder)
+    (folder / "a.txt").write_text("sounb")
+    with pytest.raises(InputError, match=r"a\.txt is missing or differs"):
+        registry.verify(folder)
+
+
+def test_index_lists_everything_and_mends_itself(tmp_path):
+    registry = Registry(tmp_path)
+    for i in range(3):
+        registry.publish("report", f"r{i}", write(str(i)))
+    index = tmp_path / "index.jsonl"
+    assert [json.loads(line)["path"] for line in index.read_text().splitlines()] == [
+        f"report/r{i}/v0" for i in range(3)
+    ]
+    index.write_text(
+        index.read_text().splitlines()[0] + "\n"
+    )  # a process died between the rename and the index
+    assert len(registry.manifests()) == 3
+    registry.publish("report", "r3", write("3"))
+    assert len(index.read_text().splitlines()) == 4
+
+
+def publish_some(arguments):
+    root, writer = arguments
+    for i in range(10):
+        Registry(root).publish("score-table", "same", write(f"{writer}-{i}"))
+
+
+def test_parallel_writers_lose_and_overwrite_nothing(tmp_path):
+    with ProcessPoolExecutor(4) as pool:
+        list(pool.map(publish_some, [(tmp_path, writer) for writer in range(4)]))
+    found = Registry(tmp_path).manifests()
+    assert [m.version for _, m in found] == list(range(40))
+    assert len({(folder / "a.txt").read_text() for folder, _ in found}) == 40
+    assert len((tmp_path / "index.jsonl").read_text().splitlines()) == 40
+    assert not list(tmp_path.rglob(".staging-*"))
+
+
+@pytest.mark.parametrize(
+    ("name", "safe"),
+    [
+        ("org/model name", "org_model_name"),
+        ("../../etc", "etc"),
+        ("a--greatest", "a--greatest"),
+        ("<b>", "b"),
+        ("☃", "unnamed"),
+    ],
+)
+def test_names_are_safe_as_folders(name, safe):
+    assert safe_name(name) == safe
