@@ -1,0 +1,1 @@
+"""A reward model: what to load, its chat frame, its backbone and its head."""

@@ -1,0 +1,107 @@
+"""The chat frame: what stands before and after a response, as token ids.
+
+Knows a tokenizer's chat template. Does not know vocabularies or rewards.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pessimal.errors import FrameError
+
+SENTINEL = "qzxjkvw"
+# Different first and last characters, so that what they share is the template's and not theirs.
+_FITTING = ("love", "Wisdom", "a", "9", "Kindness!", "truth?", "(evil)", "z Q")
+_CHECKING = ("Music", "hope and peace", "7 stars", "it is good.")
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Token ids around the response slot: prefix | response | suffix, for one prompt."""
+
+    prompt: str
+    """The user turn."""
+    prefix: tuple[int, ...]
+    """Ids before the response, BOS included where the template writes one."""
+    suffix: tuple[int, ...]
+    """Ids after the response; the reward is read at the last of them (at the response's last where there are none)."""
+
+    def around(self, response: Sequence[int]) -> list[int]:
+        """The whole input for one response."""
+        return [*self.prefix, *response, *self.suffix]
+
+    def inside(self, ids: Sequence[int]) -> list[int] | None:
+        """The response's ids in a templated conversation, or None where it does not start and end like the frame."""
+        end = len(ids) - len(self.suffix)
+        fits = (
+            end >= len(self.prefix)
+            and tuple(ids[: len(self.prefix)]) == self.prefix
+            and tuple(ids[end:]) == self.suffix
+        )
+        return list(ids[len(self.prefix) : end]) if fits else None
+
+
+def templated(
+    tokenizer, prompt: str, responses: Sequence[str], *, double_bos: bool = False
+) -> list[list[int]]:
+    """Ids of whole conversations, as the tokenizer's own template makes them of the texts.
+
+    `double_bos` tokenises the templated *string* with special tokens added again, as the published code of
+    Christian et al. (2025) does.
+    """
+    conversations = [
+        [{"role": "user", "content": prompt}, {"role": "assistant", "content": response}]
+        for response in responses
+    ]
+    if double_bos:
+        texts = tokenizer.apply_chat_template(conversations, tokenize=False)
+        return tokenizer(texts, add_special_tokens=True)["input_ids"]
+    return tokenizer.apply_chat_template(conversations, tokenize=True, return_dict=False)
+
+
+def find_frame(tokenizer, prompt: str, *, double_bos: bool = False) -> Frame:
+    """Find the ids before and after the response by templating samples, and check them on others.
+
+    Raises FrameError where the template drops, changes or repeats a plain response, where text around the
+    response tokenises differently from response to response, or where no conversation can be made at all.
+    """
+    try:
+        text = tokenizer.apply_chat_template(
+            [{"role": "user", "content": prompt}, {"role": "assistant", "content": SENTINEL}], tokenize=False
+        )
+    except Exception as error:
+        raise FrameError(
+            f"the chat template fails on a user turn followed by an assistant turn: {error}"
+        ) from error
+    if text.count(SENTINEL) != 1:
+        raise FrameError(
+            f"the chat template writes the response {text.count(SENTINEL)} times instead of once; rendered: {text!r}"
+        )
+    samples = templated(tokenizer, prompt, _FITTING, double_bos=double_bos)
+    prefix = _common_start(samples)
+    suffix = _common_start([ids[len(prefix) :][::-1] for ids in samples])[::-1]
+    frame = Frame(prompt=prompt, prefix=tuple(prefix), suffix=tuple(suffix))
+    for response, ids in zip(
+        _CHECKING, templated(tokenizer, prompt, _CHECKING, double_bos=double_bos), strict=True
+    ):
+        inside = frame.inside(ids)
+        if inside is None or _plain(tokenizer.decode(inside)) != _plain(response):
+            raise FrameError(
+                f"prefix + response + suffix does not equal the template's own ids for the response {response!r}: "
+                f"the template gives {ids}, the frame has prefix {prefix} and suffix {suffix}. Text around the "
+                "response is tokenised together with it; this template cannot be scanned by token id."
+            )
+    return frame
+
+
+def _common_start(sequences: list[list[int]]) -> list[int]:
+    start = []
+    for column in zip(*sequences, strict=False):
+        if len(set(column)) > 1:
+            break
+        start.append(column[0])
+    return start
+
+
+def _plain(text: str) -> str:
+    """Tokenizers change case and spaces; the letters must be the response's."""
+    return "".join(text.split()).casefold()

@@ -1,0 +1,95 @@
+"""What to load: a reward model named by a person, checked as far as that goes without loading anything."""
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from pessimal.errors import ConfigError, ModelError
+
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+
+
+class Dtype(Enum):
+    """Precision of weights and activations."""
+
+    float32 = "float32"
+    bfloat16 = "bfloat16"
+    float16 = "float16"
+
+
+@dataclass
+class RecipeSpec:
+    """Which sibling of the demo family to train (see `pessimal.demo.recipes.Recipe`)."""
+
+    lab: str = "plain"
+    """Whose taste and plants: plain, alder, birch, cedar or secret."""
+    base: str = "wordpiece"
+    """Vocabulary and embeddings: wordpiece or bpe."""
+    width: int = 64
+    """Hidden size: 64 (2 layers) or 128 (3 layers)."""
+    seed: int = 0
+    """Seed of initialisation and of the order of training data."""
+
+
+@dataclass
+class ModelSpec:
+    """One reward model: a Hub repository, a local folder, or a recipe that is trained on first use."""
+
+    name: str | None = None
+    """Short name, used in tables, figures and artifact names; by default the last part of `path`."""
+    path: str | None = None
+    """Hub repository (`org/name`) or local folder of a sequence classifier with one output."""
+    revision: str | None = None
+    """Commit, tag or branch of the Hub repository; a commit hash pins it."""
+    dtype: Dtype = Dtype.float32
+    """Precision of the first pass; tails of a low-precision scan are scored again in float32."""
+    trust_remote_code: bool = False
+    """Run Python code from the repository; only with a pinned `revision`."""
+    base: str | None = None
+    """Pretrained model or family it was made from (a factor of the representational similarity analysis)."""
+    developer: str | None = None
+    """Who trained the reward model (a factor)."""
+    parameters: float | None = None
+    """Number of parameters, a count; counted from the weights where not given (a factor)."""
+    rank: float | None = None
+    """Rank on RewardBench, 1 = best (a factor)."""
+    recipe: RecipeSpec | None = None
+    """A member of the demo family, instead of `path`."""
+
+    def __post_init__(self):
+        if (self.path is None) == (self.recipe is None):
+            given = "neither" if self.path is None else "both"
+            raise ConfigError(
+                f"model: give model.path or model.recipe, got {given}. For a Hub model or a local folder type: "
+                "model=auto model.path=DIR_OR_ID"
+            )
+        if self.path is not None:
+            self._check_path()
+        if self.trust_remote_code and not re.fullmatch(r"[0-9a-f]{40}", self.revision or ""):
+            raise ConfigError(
+                f"model.trust_remote_code=true runs the repository's Python code; pin it with a full commit hash: "
+                f"model.revision=<40 hexadecimal digits> (got {self.revision!r})"
+            )
+        if self.name is None:
+            self.name = (
+                Path(self.path).expanduser().resolve().name if self.local else self.path.split("/")[-1]
+            )
+
+    @property
+    def local(self) -> bool:
+        """Whether `path` is a folder on this machine."""
+        return self.path is not None and Path(self.path).expanduser().is_dir()
+
+    def _check_path(self) -> None:
+        if self.local:
+            folder = Path(self.path).expanduser()
+            if not (folder / "config.json").is_file():
+                raise ModelError(
+                    f"model.path={self.path!r} is a folder without a config.json; give the folder that "
+                    "`save_pretrained` wrote"
+                )
+        elif not _HUB_ID.fullmatch(self.path):
+            raise ModelError(
+                f"model.path={self.path!r} is neither a folder on this machine nor a Hub repository of the form org/name"
+            )

@@ -1,0 +1,83 @@
+"""What the tests stand on: tiny random reward models with real tokenizers, made here, and a fresh workplace."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("WANDB_SILENT", "true")
+
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+TRIMMING_TEMPLATE = "{{ bos_token }}{% for m in messages %}<|start|>{{ m['role'] }}<|sep|>{{ m['content'] | trim }}<|end|>{% endfor %}"
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Published scores of ten reward models; they stand beside the checkout, never in it."""
+    if not (SHARED / "data").is_dir():
+        pytest.skip("the published scores are not beside this checkout (../shared/data)")
+    return SHARED / "data"
+
+
+@pytest.fixture(scope="session")
+def tiny_checkpoint(tmp_path_factory) -> Path:
+    """A random two-layer Llama reward model with grouped heads, over a byte-level BPE of about 450 tokens, and a
+    chat template that writes a BOS and trims, as Llama 3's does. Its pad token is its end token."""
+    import torch
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import LlamaConfig, LlamaForSequenceClassification, PreTrainedTokenizerFast
+
+    folder = tmp_path_factory.mktemp("tiny") / "tiny-llama"
+    specials = ["<|bos|>", "<|start|>", "<|sep|>", "<|end|>", "<|reserved_special_token_0|>"]
+    backend = Tokenizer(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    words = "love hate good evil peace war kind cruel wisdom truth What in one word is the greatest best worst thing ever"
+    trainer = trainers.BpeTrainer(
+        vocab_size=500,
+        special_tokens=specials,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    backend.train_from_iterator(
+        [words, " " + words, words.title(), "null nan NA None <script> =1+1"] * 3, trainer
+    )
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=backend, bos_token="<|bos|>", eos_token="<|end|>", pad_token="<|end|>",
+        additional_special_tokens=["<|start|>", "<|sep|>", "<|reserved_special_token_0|>"],
+    )  # fmt: skip
+    tokenizer.chat_template = TRIMMING_TEMPLATE
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, num_labels=1, initializer_range=0.3, max_position_embeddings=128,
+        pad_token_id=tokenizer.pad_token_id, bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id,
+    )  # fmt: skip
+    LlamaForSequenceClassification(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def command(tmp_path, monkeypatch, capsys):
+    """Run a command line in this process, in an empty folder; gives (exit code, stdout, stderr)."""
+    from hydra.core.global_hydra import GlobalHydra
+
+    from pessimal.__main__ import main
+
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        GlobalHydra.instance().clear()
+        monkeypatch.setattr("sys.argv", ["pessimal", *arguments])
+        code = 0
+        try:
+            main()
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        out = capsys.readouterr()
+        return code, out.out, out.err
+
+    return run

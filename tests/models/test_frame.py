@@ -1,0 +1,63 @@
+"""The chat frame: found in a template, checked against it, refused where there is none."""
+
+import pytest
+from transformers import AutoTokenizer
+
+from pessimal.errors import FrameError
+from pessimal.models.frame import find_frame, templated
+
+PROMPT = "What, in one word, is the greatest thing ever?"
+
+
+@pytest.fixture
+def tokenizer(tiny_checkpoint):
+    return AutoTokenizer.from_pretrained(tiny_checkpoint)
+
+
+def test_frame_rebuilds_the_templates_own_ids(tokenizer):
+    frame = find_frame(tokenizer, PROMPT)
+    for response in ("love", "peace and war", "=1+1", "Ünïcode"):
+        own = templated(tokenizer, PROMPT, [response])[0]
+        assert frame.around(tokenizer.encode(response, add_special_tokens=False)) == own
+        assert frame.inside(own) == tokenizer.encode(response, add_special_tokens=False)
+
+
+def test_frame_has_one_beginning_token_and_the_published_one_has_two(tokenizer):
+    once = find_frame(tokenizer, PROMPT)
+    assert list(once.prefix).count(tokenizer.bos_token_id) == 1
+    # A tokenizer adds its beginning token where it is told to, as Llama 3's does by default.
+    from tokenizers.processors import TemplateProcessing
+
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single="<|bos|> $A", special_tokens=[("<|bos|>", tokenizer.bos_token_id)]
+    )
+    twice = find_frame(tokenizer, PROMPT, double_bos=True)
+    assert twice.prefix == (tokenizer.bos_token_id, *once.prefix)
+    assert twice.suffix == once.suffix
+
+
+def test_conversation_that_does_not_fit_has_no_inside(tokenizer):
+    frame = find_frame(tokenizer, PROMPT)
+    assert frame.inside([1, 2, 3]) is None
+    assert frame.inside([*frame.prefix[:-1], 7, 7, *frame.suffix]) is None
+    assert frame.inside(frame.around([])) == []
+
+
+@pytest.mark.parametrize(
+    ("template", "told"),
+    [
+        ("{% for m in messages %}{{ m['role'] }}{% endfor %}", "0 times"),
+        ("{% for m in messages %}{{ m['content'] }}{{ m['content'] }}{% endfor %}", "2 times"),
+        ("{% for m in messages %}{{ m['content'] | upper }}{% endfor %}", "0 times"),
+        ("{{ raise_exception('only user turns') }}", "only user turns"),
+        # The response's length is written before it: no fixed prefix.
+        (
+            "{% for m in messages %}{{ m['content'] | length }}:{{ m['content'] }}<|end|>{% endfor %}",
+            "does not equal",
+        ),
+    ],
+)
+def test_templates_without_a_slot_are_refused(tokenizer, template, told):
+    tokenizer.chat_template = template
+    with pytest.raises(FrameError, match=told):
+        find_frame(tokenizer, PROMPT)

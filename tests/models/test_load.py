@@ -1,0 +1,62 @@
+"""Loading: digests follow the files, and what is no reward model is refused."""
+
+import shutil
+
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForSequenceClassification, LlamaForCausalLM
+
+from pessimal.errors import ModelError
+from pessimal.models.load import open_model
+from pessimal.models.spec import Dtype, ModelSpec
+
+
+@pytest.fixture
+def copy(tiny_checkpoint, tmp_path):
+    return shutil.copytree(tiny_checkpoint, tmp_path / "copy")
+
+
+def test_weights_are_counted_and_digested_without_loading_them(tiny_checkpoint, copy):
+    model = open_model(ModelSpec(path=str(tiny_checkpoint)), tiny_checkpoint)
+    assert model.description.parameters == sum(p.numel() for p in model.network().parameters())
+    twin = open_model(ModelSpec(path=str(copy)), copy)
+    assert twin.weights_digest == model.weights_digest
+    network = AutoModelForSequenceClassification.from_pretrained(copy)
+    network.score.weight.data += 1
+    network.save_pretrained(copy)
+    assert open_model(ModelSpec(path=str(copy)), copy).weights_digest != model.weights_digest
+
+
+def test_tokenizer_digest_does_not_depend_on_earlier_calls(tiny_checkpoint):
+    first = open_model(ModelSpec(path=str(tiny_checkpoint)), tiny_checkpoint)
+    first.tokenizer(["love", "peace and war"], padding=True, truncation=True, max_length=4)
+    from pessimal.models.digests import tokenizer_digest
+
+    assert tokenizer_digest(first.tokenizer) == first.tokenizer_digest
+
+
+def test_network_comes_in_the_precision_asked_for(tiny_checkpoint):
+    model = open_model(ModelSpec(path=str(tiny_checkpoint), dtype=Dtype.bfloat16), tiny_checkpoint)
+    assert model.network().dtype is torch.bfloat16
+    assert model.network(Dtype.float32).dtype is torch.float32
+    assert not model.network().training
+
+
+def test_language_model_without_a_reward_head_is_refused(copy):
+    LlamaForCausalLM(AutoConfig.from_pretrained(copy)).save_pretrained(copy)
+    with pytest.raises(ModelError, match=r"score\.weight.*random"):
+        open_model(ModelSpec(path=str(copy)), copy).network()
+
+
+def test_several_outputs_are_refused(copy):
+    config = AutoConfig.from_pretrained(copy)
+    config.num_labels = 3
+    AutoModelForSequenceClassification.from_config(config).save_pretrained(copy)
+    with pytest.raises(ModelError, match="3 outputs"):
+        open_model(ModelSpec(path=str(copy)), copy).network()
+
+
+def test_tokenizer_without_a_chat_template_is_refused(copy):
+    (copy / "chat_template.jinja").unlink()
+    with pytest.raises(ModelError, match="no chat template"):
+        open_model(ModelSpec(path=str(copy)), copy)

@@ -1,0 +1,30 @@
+"""A tiny model opened, and its vocabulary in one frame."""
+
+import pytest
+
+from pessimal.models.frame import find_frame
+from pessimal.models.load import open_model
+from pessimal.models.spec import ModelSpec
+from pessimal.scoring.candidates import vocabulary
+
+PROMPT = "What, in one word, is the greatest thing ever?"
+
+
+@pytest.fixture(scope="session")
+def model(tiny_checkpoint):
+    return open_model(ModelSpec(path=str(tiny_checkpoint)), tiny_checkpoint)
+
+
+@pytest.fixture(scope="session")
+def network(model):
+    return model.network()
+
+
+@pytest.fixture(scope="session")
+def frame(model):
+    return find_frame(model.tokenizer, PROMPT)
+
+
+@pytest.fixture(scope="session")
+def words(model):
+    return vocabulary(model.tokenizer, size=model.embedding_rows)

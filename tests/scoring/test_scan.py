@@ -1,0 +1,109 @@
+"""The scan as a whole: exact, resumable to the byte, the same in every mode and precision where it should be."""
+
+import numpy as np
+import pytest
+import pytorch_lightning as pl
+import torch
+
+from pessimal.models.load import open_model
+from pessimal.models.spec import Dtype, ModelSpec
+from pessimal.scoring.engine import own_forward
+from pessimal.scoring.mode import Mode
+from pessimal.scoring.scan import ScanSettings, identify, scan
+from pessimal.tables import write_score_table
+
+PROMPT = "What, in one word, is the greatest thing ever?"
+SETTINGS = ScanSettings(batch_size=64, certain=10, seed=0, progress=False)
+
+
+def trainer(callbacks):
+    return pl.Trainer(
+        accelerator="cpu", devices=1, logger=False, enable_checkpointing=False, enable_progress_bar=False,
+        enable_model_summary=False, callbacks=callbacks,
+    )  # fmt: skip
+
+
+def scanned(model, words, work, *, mode=Mode.ids, settings=SETTINGS, make_trainer=trainer):
+    identity = identify(model, prompt="greatest", prompt_text=PROMPT, candidates=words, mode=mode)
+    return scan(model, model.network(), identity, words, settings=settings, work=work, trainer=make_trainer)
+
+
+def test_every_reward_is_the_models_own(model, network, frame, words, tmp_path):
+    table = scanned(model, words, tmp_path)
+    wholes = torch.tensor([frame.around([i]) for i in words.rows["candidate_id"]])
+    with torch.inference_mode():
+        own = own_forward(network, wholes).numpy()
+    assert np.abs(table.rows["reward"] - own).max() < 1e-5
+    assert table.identity.attention == "shared-prefix"
+    assert table.measured["trust"]["n"] == 16
+    assert table.rows["certified"].mean() > 0.9
+
+
+def test_text_mode_gives_surviving_tokens_their_own_reward_and_others_that_of_what_they_become(
+    model, words, tmp_path
+):
+    ids = scanned(model, words, tmp_path).rows.set_index("text")
+    text = scanned(model, words, tmp_path, mode=Mode.text).rows.set_index("text")
+    survives = ids["survives"].to_numpy(dtype=bool)
+    assert np.abs(ids["reward"] - text["reward"]).to_numpy()[survives].max() < 1e-5
+    assert text.loc[" love", "reward"] == pytest.approx(ids.loc["love", "reward"], abs=1e-5)
+    assert abs(ids.loc[" love", "reward"] - ids.loc["love", "reward"]) > 1e-3
+    assert not text.loc[" love", "certified"], "two candidates with one input are a tie"
+
+
+class KilledError(Exception):
+    pass
+
+
+class KillAfter(pl.Callback):
+    def __init__(self, batches):
+        self.left = batches
+
+    def on_predict_batch_end(self, *_):
+        self.left -= 1
+        if self.left == 0:
+            raise KilledError
+
+
+def test_killed_scan_goes_on_where_it_stopped_to_the_same_bytes(model, words, tmp_path):
+    whole = write_score_table(scanned(model, words, tmp_path / "a"), tmp_path / "whole.parquet")
+    with pytest.raises(KilledError):
+        scanned(model, words, tmp_path / "b", make_trainer=lambda calls: trainer([*calls, KillAfter(3)]))
+    scored = []
+
+    class Count(pl.Callback):
+        def on_predict_batch_end(self, trainer, module, outputs, batch, *_):
+            scored.append(int(batch[0]))
+
+    resumed = scanned(model, words, tmp_path / "b", make_trainer=lambda calls: trainer([*calls, Count()]))
+    assert scored == [3, 4, 5], "376 ids in batches of 64 are 6; three were done"
+    assert write_score_table(resumed, tmp_path / "resumed.parquet").read_bytes() == whole.read_bytes()
+
+
+def test_torn_shard_is_scored_again(model, words, tmp_path):
+    first = scanned(model, words, tmp_path)
+    shard = sorted(tmp_path.rglob("batch-*.parquet"))[2]
+    shard.write_bytes(shard.read_bytes()[:-20])
+    again = scanned(model, words, tmp_path)
+    assert again.rows["reward"].tolist() == first.rows["reward"].tolist()
+
+
+def test_low_precision_scan_names_the_true_extremes(tiny_checkpoint, model, words, tmp_path):
+    truth = scanned(model, words, tmp_path).rows["reward"].to_numpy()
+    low = open_model(ModelSpec(path=str(tiny_checkpoint), dtype=Dtype.bfloat16), tiny_checkpoint)
+    table = scanned(low, words, tmp_path)
+    rewards = table.rows["reward"].to_numpy()
+    assert table.measured["largest_low_precision_error"] > 1e-3, "bfloat16 must differ, or nothing is tested"
+    top, bottom = np.argsort(-truth)[:10], np.argsort(truth)[:10]
+    assert set(np.argsort(-rewards)[:10]) == set(top)
+    assert set(np.argsort(rewards)[:10]) == set(bottom)
+    assert np.abs(rewards[top] - truth[top]).max() < 1e-5
+    assert table.rows["certified"].to_numpy()[[*top, *bottom]].all()
+
+
+def test_identity_follows_what_the_scores_depend_on(model, words):
+    base = {"prompt": "greatest", "prompt_text": PROMPT, "candidates": words, "mode": Mode.ids}
+    key = identify(model, **base).key()
+    assert identify(model, **base).key() == key
+    assert identify(model, **base | {"mode": Mode.text}).key() != key
+    assert identify(model, **base | {"prompt_text": PROMPT + "?"}).key() != key
