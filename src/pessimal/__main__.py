@@ -1,0 +1,81 @@
+"""The front door: compose the configuration, check it, hand it to the verb's task.
+
+`pessimal VERB override…` and `python -m pessimal VERB override…` are one. Exit codes: 0 done, 1 failed at work,
+2 the user's mistake, which is told in one piece and without a traceback.
+"""
+
+import importlib
+import sys
+
+from pessimal import __version__
+from pessimal.errors import UserError
+
+HELP = f"""pessimal {__version__}: shows what a reward model wants.
+
+  pessimal VERB [KEY=VALUE …]
+
+verbs
+  train      train a reward model of the demo family        pessimal train model=alder-wordpiece-0
+  scan       score every token of the vocabulary            pessimal scan model=plain-wordpiece-0 prompts=core
+  compare    models with one another and with people        pessimal compare models=[plain-wordpiece-0,plain-bpe-0]
+  import     published score files into score tables        pessimal import format=eloeverything path=FILE
+  report     one HTML page over a comparison                pessimal report
+
+any reward model
+  pessimal scan model=auto model.path=DIR_OR_ID [model.revision=COMMIT] [model.dtype=bfloat16]
+
+more
+  pessimal VERB --help           the verb's options and their values
+  pessimal VERB --cfg job        the whole configuration, without running it
+  pessimal VERB -m KEY=A,B       one run for each value; any key can be swept
+  pessimal VERB experiment=NAME  a preset from conf/experiment
+  tracking=online|offline|off    where Weights & Biases hears of the run (offline by default)
+"""
+
+
+def main() -> None:
+    """Console entry point; reads sys.argv and exits with the documented code."""
+    arguments = sys.argv[1:]
+    if not arguments or arguments in (["--help"], ["-h"], ["help"]):
+        print(HELP)
+        sys.exit(0 if arguments else 2)
+    if arguments == ["--version"]:
+        print(__version__)
+        sys.exit(0)
+    try:
+        _run(arguments)
+    except KeyboardInterrupt:
+        print(
+            "\nstopped; what was finished is kept, and the same command goes on from there", file=sys.stderr
+        )
+        sys.exit(130)
+    except UserError as mistake:
+        _refuse(str(mistake))
+    except Exception as error:
+        from pessimal.config.front_door import composition_message
+
+        message = composition_message(error)
+        if message is None:
+            raise
+        _refuse(message)
+
+
+def _run(arguments: list[str]) -> None:
+    from pessimal.config.front_door import run_hydra, with_task
+
+    sys.argv[1:] = with_task(arguments)
+    run_hydra(_dispatch)
+
+
+def _dispatch(config):
+    """Call the task; each verb's module is imported only when it is its turn."""
+    return importlib.import_module(f"pessimal.tasks.{config.task}_task").run(config)
+
+
+def _refuse(message: str) -> None:
+    print(f"pessimal: {message}", file=sys.stderr)
+    sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+"""From a command line to a typed configuration: Hydra's composition, our checks, our messages.
+
+Knows Hydra and OmegaConf. What a verb does is the tasks' business.
+"""
+
+import difflib
+import os
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields
+from pathlib import Path
+
+import hydra
+from hydra.core.config_store import ConfigStore
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from pessimal.config.schema import SCHEMAS, TASKS, TaskConfig
+from pessimal.errors import ConfigError, UserError
+
+CONF = Path(__file__).resolve().parents[3] / "conf"
+
+# Hydra's options that are followed by a value; what comes after them is no verb.
+_VALUED = {
+    "--cfg",
+    "-c",
+    "--package",
+    "-p",
+    "--config-path",
+    "-cp",
+    "--config-name",
+    "-cn",
+    "--config-dir",
+    "-cd",
+    "--info",
+    "-i",
+}
+
+
+def with_task(arguments: Sequence[str]) -> list[str]:
+    """The command line as Hydra wants it: a bare verb as the override `task=VERB`, options before overrides.
+
+    Raises ConfigError for a bare word that is no verb, naming the closest one.
+    """
+    options, overrides, previous = [], [], ""
+    for argument in arguments:
+        if argument.startswith("-") or previous in _VALUED:
+            options.append(argument)
+        elif "=" in argument or argument.startswith(("+", "~")):
+            overrides.append(argument)
+        elif argument in TASKS:
+            overrides.append(f"task={argument}")
+        else:
+            raise ConfigError(
+                f"unknown verb {argument!r}.{_did_you_mean(argument, TASKS)} The verbs are: {', '.join(TASKS)}. "
+                "See pessimal --help"
+            )
+        previous = argument
+    return [*options, *overrides]
+
+
+def composition_message(error: Exception) -> str | None:
+    """What Hydra or OmegaConf has to say about a wrong configuration; None where the error is none of theirs."""
+    if not isinstance(error, HydraException | OmegaConfBaseException):
+        return None
+    told, cause = str(error).strip(), error.__cause__
+    if cause is not None and str(cause).strip() not in told:
+        told += "\n" + str(cause).strip()
+    unknown = re.search(r"Key '([^']+)' not in '(\w+)'", told)
+    if unknown:
+        key, schema = unknown.groups()
+        known = [field.name for field in fields(SCHEMAS[schema])] if schema in SCHEMAS else []
+        full = re.search(r"full_key: (\S+)", told)
+        return (
+            f"there is no option {full.group(1) if full else key!r}.{_did_you_mean(key, known)} "
+            f"Options here: {', '.join(known)}"
+        )
+    # Where the configuration was searched, and which class was being filled, helps nobody who mistyped a name.
+    lines = [
+        line
+        for line in told.splitlines()
+        if line.strip() and "_type=" not in line and "full_key:" not in line
+    ]
+    end = next((i for i, line in enumerate(lines) if line.startswith("Config search path")), len(lines))
+    return "\n".join(lines[:end])
+
+
+def _did_you_mean(given: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(given, known, n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def register() -> None:
+    """Tell Hydra the schemas: a key that is not in them, or of another type, is refused while composing."""
+    store = ConfigStore.instance()
+    for name, schema in TASKS.items():
+        store.store(group="schema", name=name, node=schema, package="_global_")
+
+
+def build(composed: DictConfig) -> TaskConfig:
+    """The typed configuration of one job, checked; paths made absolute."""
+    for key in ("root", "registry", "cache", "wandb"):
+        composed.paths[key] = os.path.abspath(os.path.expanduser(composed.paths[key]))
+    return OmegaConf.to_object(composed)
+
+
+def run_hydra(run: Callable[[TaskConfig], object]) -> None:
+    """Let Hydra compose the configuration from `sys.argv` and call `run` with each job's, one or a sweep of them."""
+    if not CONF.is_dir():
+        raise ConfigError(
+            f"the configuration folder {CONF} is missing: install pessimal from its checkout with `pip install -e .`"
+        )
+    register()
+    # Hydra would print its own shortened errors and exit with 1; the front door wants the exceptions.
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+
+    mistakes: list[UserError] = []
+
+    @hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")
+    def job(composed: DictConfig):
+        try:
+            return run(build(composed))
+        except UserError as mistake:
+            if HydraConfig.get().mode == RunMode.MULTIRUN:
+                raise  # Hydra then says which job of the sweep it was
+            mistakes.append(mistake)
+
+    job()
+    if mistakes:
+        raise mistakes[0]

@@ -1,0 +1,1 @@
+"""What a comparison says, and the page that shows it."""

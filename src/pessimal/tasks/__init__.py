@@ -1,0 +1,1 @@
+"""One file a verb; each reads like the script of its experiment."""

@@ -1,0 +1,81 @@
+"""What every task does around its work: fetch a model's files, open the W&B run, describe a configuration."""
+
+import contextlib
+import hashlib
+import json
+import logging
+import warnings
+from collections.abc import Iterator
+from dataclasses import asdict
+from enum import Enum
+from pathlib import Path
+
+from pessimal.config.schema import TaskConfig, demo_recipe
+from pessimal.models.spec import ModelSpec
+from pessimal.tracking.mirror import Mirror, open_mirror
+from pessimal.tracking.registry import Registry
+
+log = logging.getLogger(__name__)
+
+
+def fetch(spec: ModelSpec, *, cache: str, progress: bool) -> Path:
+    """The folder with a model's files: a local one, a Hub snapshot, or a demo sibling, trained if it is not cached."""
+    if spec.recipe is not None:
+        from pessimal.demo.family import obtain
+
+        return obtain(demo_recipe(spec), cache=Path(cache) / "models", name=spec.name, progress=progress)
+    if spec.local:
+        return Path(spec.path).expanduser().resolve()
+    from pessimal.models.load import hub_snapshot
+
+    return hub_snapshot(spec)
+
+
+def quiet_libraries() -> None:
+    """Silence what torch's friends say about hardware, tips and their own deprecations; errors still come through."""
+    import pytorch_lightning
+    import transformers
+
+    logging.getLogger(pytorch_lightning.__name__).setLevel(logging.ERROR)
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    transformers.utils.logging.disable_progress_bar()
+    for message in ("Couldn't infer the batch indices", ".*does not have many workers", ".*LeafSpec.*"):
+        warnings.filterwarnings("ignore", message=message)
+
+
+def plain(config: TaskConfig) -> dict:
+    """The configuration as JSON would have it: choices as their values."""
+    return json.loads(
+        json.dumps(
+            asdict(config), default=lambda choice: choice.value if isinstance(choice, Enum) else str(choice)
+        )
+    )
+
+
+def config_hash(config: TaskConfig) -> str:
+    """sha256 of what a configuration asks for; folders, tracking and bars are not part of that."""
+    asked = {k: v for k, v in plain(config).items() if k not in ("paths", "tracking", "progress", "force")}
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+
+
+@contextlib.contextmanager
+def tracked(config: TaskConfig, *, name: str, inputs: list[str] | None = None) -> Iterator[Mirror]:
+    """The W&B run of one task."""
+    with open_mirror(
+        mode=config.tracking.mode.value,
+        folder=Path(config.paths.wandb),
+        project=config.tracking.project,
+        entity=config.tracking.entity,
+        group=config.tracking.group,
+        tags=config.tracking.tags,
+        job_type=config.task,
+        name=name,
+        config=plain(config) | {"config_hash": config_hash(config), "inputs": inputs or []},
+        inputs=inputs,
+    ) as mirror:
+        yield mirror
+
+
+def registry_of(config: TaskConfig) -> Registry:
+    """The registry that a configuration names."""
+    return Registry(Path(config.paths.registry))

@@ -1,0 +1,87 @@
+"""`pessimal import`: published score files into score tables, so that real models can be compared without a GPU."""
+
+import logging
+from pathlib import Path
+
+from pessimal.config.schema import ImportConfig, ImportFormat
+from pessimal.errors import ConfigError, InputError
+from pessimal.tables import ModelDescription, ScoreTable, write_score_table
+from pessimal.tables.published import read_eloeverything, read_factorial54, read_vocabulary
+from pessimal.tasks.common import config_hash, registry_of, tracked
+
+log = logging.getLogger(__name__)
+
+_SUFFIX = {
+    ImportFormat.factorial54: ".parquet",
+    ImportFormat.vocabulary: ".csv",
+    ImportFormat.eloeverything: ".csv",
+}
+
+
+def run(config: ImportConfig) -> None:
+    """Read the files that `path` names; publish one score table for each (model, prompt) that is not there yet."""
+    tables = [table for file in _files(config) for table in _read(config, file)]
+    registry = registry_of(config)
+    new = [t for t in tables if config.force or not registry.find("score-table", t.identity.key())]
+    if len(new) < len(tables):
+        log.info(
+            "%d of %d tables were imported before (force=true imports them again)",
+            len(tables) - len(new),
+            len(tables),
+        )
+    if not new:
+        return
+    with tracked(config, name=f"import {config.format.value}") as mirror:
+        for table in new:
+            summary = {"model": table.identity.model, "prompt": table.identity.prompt, "n": len(table.rows)}
+            folder, manifest = registry.publish(
+                "score-table",
+                table.name,
+                lambda staging, table=table: write_score_table(table, staging / "scores.parquet"),
+                key=table.identity.key(),
+                config_hash=config_hash(config),
+                run_id=mirror.run_id,
+                summary=summary,
+            )
+            mirror.artifact(folder, manifest, summary | {"source": table.identity.source})
+        mirror.summary({"tables": len(new), "rows": sum(len(t.rows) for t in new)})
+    log.info(
+        "%d score tables of %d models in %s", len(new), len({t.identity.model for t in new}), registry.root
+    )
+
+
+def _files(config: ImportConfig) -> list[Path]:
+    files = []
+    for path in map(Path, config.path):
+        found = sorted(path.glob(f"*{_SUFFIX[config.format]}")) if path.is_dir() else [path]
+        if not found:
+            raise InputError(
+                f"path={str(path)!r} holds no {_SUFFIX[config.format]} files; format={config.format.value} needs one"
+            )
+        files += found
+    return files
+
+
+def _read(config: ImportConfig, file: Path) -> list[ScoreTable]:
+    wordings = {key: prompt.text for key, prompt in config.prompts.items()}
+    models = {
+        spec.path: ModelDescription(
+            base=spec.base,
+            developer=spec.developer,
+            parameters=spec.parameters,
+            rank=spec.rank,
+            label=spec.name,
+        )
+        for spec in config.published.values()
+    }
+    if config.format is ImportFormat.eloeverything:
+        prompt = config.prompt or "greatest"
+        if prompt not in wordings:
+            raise ConfigError(
+                f"prompt={prompt!r} is not among the prompts {sorted(wordings)}; to name your own type: "
+                f"+prompts.{prompt}.text='the user turn'"
+            )
+        return read_eloeverything(file, prompt=prompt, prompts=wordings, models=models)
+    if config.format is ImportFormat.factorial54:
+        return read_factorial54(file, prompts=wordings, models=models)
+    return read_vocabulary(file, model=config.model_name, prompts=wordings, models=models)
