@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 CPU_TORCH := https://download.pytorch.org/whl/cpu
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test lint format clean
+.PHONY: help setup quickstart test bench lint format clean
 
 help: ## List the commands
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -36,6 +36,9 @@ quickstart: $(READY) ## Train the demo family, scan the whole vocabulary, compar
 
 test: $(READY) ## Run the test suite
 	$(BIN)/python -m pytest
+
+bench: $(READY) ## Measure speed, ratios side by side in one process
+	$(BIN)/python experiments/scan_speed/bench.py
 
 lint: $(READY) ## Check style
 	$(BIN)/ruff check .

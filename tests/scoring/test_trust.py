@@ -2,6 +2,7 @@
 
 import logging
 
+import pytest
 import torch
 
 from pessimal.models.spec import Dtype
@@ -19,6 +20,20 @@ def test_sound_engine_is_kept(model, network, frame, words, caplog):
     assert 0 < scorer.trust.largest_difference < 1e-5
     assert scorer.attention == "shared-prefix"
     assert not caplog.records
+
+
+@pytest.mark.parametrize("dtype", [Dtype.bfloat16, Dtype.float16])
+def test_rounding_is_no_reason_for_mistrust_but_a_wrong_engine_is(model, frame, words, dtype):
+    made = inputs(model.tokenizer, frame, words, Mode.ids)
+    scorer = FrameScorer(model.network(dtype), frame, torch.device("cpu"))
+    scorer.establish_trust(made, dtype=dtype, seed=0)
+    assert scorer.attention == "shared-prefix"
+    assert scorer.trust.largest_difference > 1e-5, "or low precision was not low"
+    wrong = FrameScorer(model.network(dtype), frame, torch.device("cpu"))
+    values = wrong._engine.prefix.values
+    values[:] = [value.flip(1) for value in values]  # back to front, while the keys stand as they were
+    wrong.establish_trust(made, dtype=dtype, seed=0)
+    assert wrong.attention == "full-forward"
 
 
 def test_wrong_engine_is_noticed_and_replaced(model, network, frame, words, caplog):

@@ -63,7 +63,7 @@ class FrameScorer:
             return
         responses = [torch.tensor(inputs.responses[i], device=self.device) for i in sample]
         wholes = [torch.tensor(self.frame.around(inputs.responses[i]), device=self.device) for i in sample]
-        self.trust = check_trust(self.network, self._engine, wholes, responses, dtype=dtype)
+        self.trust = check_trust(self.network, self._engine, self._full, wholes, responses, dtype=dtype)
         if not self.trust.holds and self._engine is not self._full:
             log.warning(
                 "The shared-prefix engine differs from the model's own forward by %.3g (allowed: %.3g) on %d random "
@@ -73,7 +73,7 @@ class FrameScorer:
                 self.trust.n,
             )
             self._engine = self._full
-            self.trust = check_trust(self.network, self._engine, wholes, responses, dtype=dtype)
+            self.trust = check_trust(self.network, self._engine, self._full, wholes, responses, dtype=dtype)
         if not self.trust.holds:
             log.warning(
                 "Full forwards differ from the model's own forward at batch 1 by %.3g (allowed: %.3g); the table "

@@ -4,6 +4,8 @@ import contextlib
 import hashlib
 import json
 import logging
+import shutil
+import sys
 import warnings
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -21,14 +23,29 @@ log = logging.getLogger(__name__)
 def fetch(spec: ModelSpec, *, cache: str, progress: bool) -> Path:
     """The folder with a model's files: a local one, a Hub snapshot, or a demo sibling, trained if it is not cached."""
     if spec.recipe is not None:
-        from pessimal.demo.family import obtain
-
-        return obtain(demo_recipe(spec), cache=Path(cache) / "models", name=spec.name, progress=progress)
+        return obtain_demo(spec, cache=cache, progress=progress)
     if spec.local:
         return Path(spec.path).expanduser().resolve()
     from pessimal.models.load import hub_snapshot
 
     return hub_snapshot(spec)
+
+
+def obtain_demo(spec: ModelSpec, *, cache: str, progress: bool, again: bool = False) -> Path:
+    """The checkpoint of a demo sibling; trains it where it is not cached (or `again`), saying how far it is."""
+    from pessimal.demo.family import checkpoint_folder, is_cached, obtain
+
+    recipe, models = demo_recipe(spec), Path(cache) / "models"
+    if again:
+        shutil.rmtree(checkpoint_folder(recipe, cache=models, name=spec.name), ignore_errors=True)
+    bar, callbacks = progress and sys.stderr.isatty(), []
+    if not is_cached(recipe, cache=models, name=spec.name):
+        quiet_libraries()
+        from pessimal.tasks.step_lines import StepLines
+
+        log.info("training %s on the CPU, well under a minute on a free core", spec.name)
+        callbacks = [] if bar else [StepLines(spec.name)]
+    return obtain(recipe, cache=models, name=spec.name, progress=bar, callbacks=callbacks)
 
 
 def quiet_libraries() -> None:

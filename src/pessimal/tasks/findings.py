@@ -29,7 +29,11 @@ from pessimal.figures.words import literal
 from pessimal.report.contents import Contents, Entry, Section
 from pessimal.tables import ScoreTable, reward_matrix
 
-OPPOSITES = [("best", "worst"), ("greatest", "worst"), ("greatest", "best")]
+PAIRS = [("best", "worst"), ("greatest", "worst"), ("greatest", "best")]
+"""Prompts whose rewards are drawn against one another."""
+
+CORE = ("greatest", "best", "worst")
+"""Prompts that come first, in the paper's order."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,7 @@ class Group:
 
 
 def groups(tables: Sequence[ScoreTable]) -> list[Group]:
-    """Tables by candidate set and prompt, models in order of name.
+    """Tables by candidate set and prompt, the core prompts first, models in order of name.
 
     Raises TableError where a model has two tables in one group: scanned in two modes, say.
     """
@@ -75,9 +79,13 @@ def groups(tables: Sequence[ScoreTable]) -> list[Group]:
                 f"Type mode={modes[0]}, or name the files: tables=[FILE,FILE]"
             )
         members[identity.model] = table
-    return [
-        Group(*key, [members[model] for model in sorted(members)]) for key, members in sorted(found.items())
-    ]
+    return [Group(*key, [found[key][model] for model in sorted(found[key])]) for key in sorted(found, key=_place)]
+
+
+def _place(key: tuple[str, str]) -> tuple[str, int, str]:
+    """Where a (candidate set, prompt) comes in the order of sections."""
+    candidates, prompt = key
+    return candidates, CORE.index(prompt) if prompt in CORE else len(CORE), prompt
 
 
 def findings(tables: Sequence[ScoreTable], config: CompareConfig) -> Contents:
@@ -328,7 +336,7 @@ def _people(
 def _framing(members: list[Group], config: CompareConfig, contents: Contents) -> None:
     """Each model's rewards under two prompts, one against the other."""
     by_prompt = {group.prompt: {t.identity.model: t for t in group.tables} for group in members}
-    for first, second in OPPOSITES:
+    for first, second in PAIRS:
         if first not in by_prompt or second not in by_prompt:
             continue
         models = [model for model in by_prompt[first] if model in by_prompt[second]]

@@ -2,12 +2,10 @@
 
 import logging
 import shutil
-from pathlib import Path
 
 from pessimal.config.schema import TrainConfig, demo_recipe
 from pessimal.demo.checkpoint import read_training_report
-from pessimal.demo.family import checkpoint_folder, obtain
-from pessimal.tasks.common import config_hash, registry_of, tracked
+from pessimal.tasks.common import config_hash, obtain_demo, registry_of, tracked
 
 log = logging.getLogger(__name__)
 
@@ -21,13 +19,10 @@ def run(config: TrainConfig) -> None:
         log.info("%s is trained already: %s (force=true trains it again)", name, published[0])
         return
 
-    cache = Path(config.paths.cache) / "models"
-    if config.force:
-        shutil.rmtree(checkpoint_folder(recipe, cache=cache, name=name), ignore_errors=True)
-    folder = obtain(recipe, cache=cache, name=name, progress=config.progress)
+    folder = obtain_demo(config.model, cache=config.paths.cache, progress=config.progress, again=config.force)
     report = read_training_report(folder)
     with tracked(config, name=f"train {name}") as mirror:
-        summary = {name: value for name, value in report.items() if isinstance(value, int | float)}
+        summary = {"seconds": report["seconds"], **report["held_out"]}
         artifact, manifest = registry.publish(
             "reward-model",
             name,
