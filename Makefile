@@ -1,14 +1,14 @@
 # The commands of this repository. `make` alone lists them.
 # Everything lives in .venv; `make setup` makes it, and the others call it.
 
-PYTHON ?= python3.11
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 CPU_TORCH := https://download.pytorch.org/whl/cpu
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test bench lint format clean
+.PHONY: help setup quickstart test check bench lint format clean
 
 help: ## List the commands
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -36,6 +36,9 @@ quickstart: $(READY) ## Train the demo family, scan the whole vocabulary, compar
 
 test: $(READY) ## Run the test suite
 	$(BIN)/python -m pytest
+
+check: quickstart ## Run the quickstart, then look whether its results are what was planted
+	$(BIN)/python -m pytest -m quickstart
 
 bench: $(READY) ## Measure speed, ratios side by side in one process
 	$(BIN)/python experiments/scan_speed/bench.py

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from pessimal.errors import InputError
+from pessimal.models.frame import find_frame
 from pessimal.scoring.candidates import batches, inputs, items, vocabulary
 from pessimal.scoring.mode import Mode
 
@@ -41,6 +42,22 @@ def test_text_mode_goes_through_the_template(model, frame, words):
     assert made.survives[row["love"]]
     assert not made.survives[row[" love"]]
     assert not made.survives[row[" "]]
+
+
+def test_paper_mode_scores_the_text_after_two_beginning_tokens(model, frame, words):
+    from tokenizers.processors import TemplateProcessing
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(model.folder)
+    # Asked for special tokens, it puts a beginning token before the one that the template wrote, as Llama 3's does.
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single="<|bos|> $A", special_tokens=[("<|bos|>", tokenizer.bos_token_id)]
+    )
+    doubled = find_frame(tokenizer, frame.prompt, double_bos=True)
+    assert doubled.prefix[:2] == (tokenizer.bos_token_id, tokenizer.bos_token_id)
+    made = inputs(tokenizer, doubled, words, Mode.paper)
+    assert made.framed.all()
+    assert made.responses == inputs(tokenizer, frame, words, Mode.text).responses
 
 
 def test_survival_is_what_the_round_trip_says(model, frame, words):
