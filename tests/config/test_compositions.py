@@ -65,7 +65,7 @@ def test_overrides_arrive_typed():
         "task=scan", "prompts=[worst,best]", "model=auto", "model.path=org/name", "model.dtype=bfloat16"
     )
     assert list(config.prompts) == ["worst", "best"]
-    assert config.prompts["worst"].text == "What, in one word, is the worst thing ever?"
+    assert config.prompts["worst"] == "What, in one word, is the worst thing ever?"
     assert config.model.dtype is Dtype.bfloat16
     assert config.model.name == "name"
     config, _ = composed("task=train", "model=birch-bpe-0")

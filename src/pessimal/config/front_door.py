@@ -85,7 +85,10 @@ def composition_message(error: Exception) -> str | None:
         if line.strip() and "_type=" not in line and "full_key:" not in line
     ]
     end = next((i for i, line in enumerate(lines) if line.startswith("Config search path")), len(lines))
-    return "\n".join(lines[:end])
+    kept, unlisted = lines[:end], re.search(r"Could not find 'prompts/(.+)'", told)
+    if unlisted:
+        kept.append(f"For one that has no file, or that only score tables know: +prompts.{unlisted[1]}='the user turn'")
+    return "\n".join(kept)
 
 
 def _did_you_mean(given: str, known: Iterable[str]) -> str:

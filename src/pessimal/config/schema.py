@@ -37,14 +37,6 @@ class ImportFormat(Enum):
 
 
 @dataclass
-class PromptSpec:
-    """One prompt."""
-
-    text: str = ""
-    """The user turn, verbatim."""
-
-
-@dataclass
 class CandidatesSpec:
     """What is scored as the answer."""
 
@@ -130,7 +122,8 @@ class ScanConfig(TaskConfig):
     """`pessimal scan`: score every candidate on every prompt with one model."""
 
     model: ModelSpec = MISSING
-    prompts: dict[str, PromptSpec] = field(default_factory=dict)
+    prompts: dict[str, str] = field(default_factory=dict)
+    """The user turns, verbatim, by key."""
     candidates: CandidatesSpec = field(default_factory=CandidatesSpec)
     trainer: TrainerSpec = field(default_factory=TrainerSpec)
     mode: Mode = Mode.ids
@@ -143,9 +136,9 @@ class ScanConfig(TaskConfig):
     def __post_init__(self):
         if not self.prompts:
             raise ConfigError("no prompts given; type for example prompts=core or prompts=[greatest,worst]")
-        for key, prompt in self.prompts.items():
-            if not prompt.text.strip():
-                raise ConfigError(f"prompts.{key}.text is empty; a prompt is the question the model is asked")
+        for key, text in self.prompts.items():
+            if not text.strip():
+                raise ConfigError(f"prompts.{key} is empty; a prompt is the question that the model is asked")
         _at_least(1, batch_size=self.batch_size, certain=self.certain)
         if self.candidates.name == "vocabulary":
             if self.candidates.path is not None:
@@ -175,7 +168,7 @@ class CompareConfig(TaskConfig):
     """Score tables: a file, a folder, a pattern or a list of these; by default the registry's."""
     models: list[str] = field(default_factory=list)
     """Only these models; all of them where empty."""
-    prompts: dict[str, PromptSpec] = field(default_factory=dict)
+    prompts: dict[str, str] = field(default_factory=dict)
     """Only these prompts; all of them where empty."""
     mode: Mode | None = None
     """Only scans of this mode; needed where a model was scanned in more than one."""
@@ -209,7 +202,7 @@ class ImportConfig(TaskConfig):
     """The file; for formats with one file a model also a folder, a pattern or a list."""
     prompt: str | None = None
     """Key of the prompt an EloEverything file was scored with; greatest where not given."""
-    prompts: dict[str, PromptSpec] = field(default_factory=dict)
+    prompts: dict[str, str] = field(default_factory=dict)
     """Wordings by key, where they are known."""
     model_name: str | None = None
     """Name of the model that a vocabulary file is of; by default taken from the file's name."""
@@ -251,7 +244,6 @@ SCHEMAS: dict[str, type] = {
         *TASKS.values(),
         ModelSpec,
         RecipeSpec,
-        PromptSpec,
         CandidatesSpec,
         TrainerSpec,
         TrackingSpec,

@@ -63,7 +63,6 @@ def _files(config: ImportConfig) -> list[Path]:
 
 
 def _read(config: ImportConfig, file: Path) -> list[ScoreTable]:
-    wordings = {key: prompt.text for key, prompt in config.prompts.items()}
     models = {
         spec.path: ModelDescription(
             base=spec.base,
@@ -76,12 +75,12 @@ def _read(config: ImportConfig, file: Path) -> list[ScoreTable]:
     }
     if config.format is ImportFormat.eloeverything:
         prompt = config.prompt or "greatest"
-        if prompt not in wordings:
+        if prompt not in config.prompts:
             raise ConfigError(
-                f"prompt={prompt!r} is not among the prompts {sorted(wordings)}; to name your own type: "
-                f"+prompts.{prompt}.text='the user turn'"
+                f"prompt={prompt!r} is not among the prompts {sorted(config.prompts)}; to name your own type: "
+                f"+prompts.{prompt}='the user turn'"
             )
-        return read_eloeverything(file, prompt=prompt, prompts=wordings, models=models)
+        return read_eloeverything(file, prompt=prompt, prompts=config.prompts, models=models)
     if config.format is ImportFormat.factorial54:
-        return read_factorial54(file, prompts=wordings, models=models)
-    return read_vocabulary(file, model=config.model_name, prompts=wordings, models=models)
+        return read_factorial54(file, prompts=config.prompts, models=models)
+    return read_vocabulary(file, model=config.model_name, prompts=config.prompts, models=models)

@@ -28,8 +28,8 @@ def run(config: ScanConfig) -> None:
     model = open_model(config.model, fetch(config.model, cache=config.paths.cache, progress=config.progress))
     candidates = _candidates(config, model)
     identities = {
-        key: identify(model, prompt=key, prompt_text=prompt.text, candidates=candidates, mode=config.mode)
-        for key, prompt in config.prompts.items()
+        key: identify(model, prompt=key, prompt_text=text, candidates=candidates, mode=config.mode)
+        for key, text in config.prompts.items()
     }
     todo = dict(identities)
     for key, identity in identities.items():
