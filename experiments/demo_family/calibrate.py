@@ -1,0 +1,108 @@
+"""Trains the demo family and prints what can be recovered from it: the table of its calibration.
+
+Run from the repository root: `python experiments/demo_family/calibrate.py > report.md`
+(about ten minutes on one idle core; what is cached under `runs/cache/models` is not trained again).
+
+Prints Markdown: for each sibling its seconds, held-out word accuracy, held-out frame sign and top eight tokens;
+then Kendall's tau of vocabulary scores within and across labs (the mean over the two opposite core frames; words
+that both vocabularies have, once each); then the frequency slope, on neutral words never trained on, and the shift
+of identity words, both on the half-sum of opposite frames, where valence cancels.
+"""
+
+import json
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import torch
+from scipy.stats import kendalltau
+from transformers import AutoModelForSequenceClassification
+
+from pessimal.demo.bases import load_base
+from pessimal.demo.checkpoint import read_training_report
+from pessimal.demo.evaluation import score
+from pessimal.demo.family import obtain
+from pessimal.demo.frames import CORE
+from pessimal.demo.lexicon import load_identity, stem, zipf
+from pessimal.demo.recipes import Plants, Recipe
+from pessimal.demo.utility import compute_utility
+
+CACHE = Path("runs/cache/models")
+BASES = {name: load_base(name, cache=CACHE) for name in ("wordpiece", "bpe")}
+SIBLINGS = {
+    **{f"plain-{base}-{seed}": Recipe(base=base, seed=seed) for base in BASES for seed in range(5)},
+    **{f"{lab}-{base}-0": Recipe(lab=lab, base=base) for lab in ("alder", "birch", "cedar") for base in BASES},
+    **{f"{lab}-wordpiece-1": Recipe(lab=lab, seed=1) for lab in ("alder", "birch", "cedar")},
+    "alder-wordpiece-large": Recipe(lab="alder", width=128),
+    "plain-bpe-large": Recipe(base="bpe", width=128),
+    **{f"secret-{base}": Recipe(lab="secret", base=base) for base in BASES},
+}
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    print("| sibling | seconds | words | frames | greatest | worst |\n|---|---|---|---|---|---|")
+    rewards = {}
+    for name, recipe in SIBLINGS.items():
+        folder = obtain(recipe, cache=CACHE, name=name, progress=False)
+        report = read_training_report(folder)
+        tops = [json.dumps(report["tails"][key]["top"][:8]) for key in ("greatest", "worst")]
+        held_out = report["held_out"]
+        print(
+            f"| {name} | {report['seconds']:.1f} | {held_out['word_accuracy']:.3f} "
+            f"| {held_out['frame_sign']:.3f} | {tops[0]} | {tops[1]} |",
+            flush=True,
+        )
+        model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
+        base = BASES[recipe.base]
+        rewards[name] = {key: score(model, base, CORE[key].text) for key in ("greatest", "worst")}
+    print_agreement(rewards)
+    print_plants(rewards)
+
+
+def print_agreement(rewards: dict) -> None:
+    """Tau of all pairs of d64 and d128 siblings with a taste, by whether lab, base and width are shared."""
+    lists = {base: {word: row for row, word in reversed(list(enumerate(BASES[base].words))) if word} for base in BASES}
+    shared = sorted(set(lists["wordpiece"]) & set(lists["bpe"]))
+    tasteful = [name for name in rewards if SIBLINGS[name].plants.taste]
+    taus: dict[tuple, list[float]] = {}
+    for first, second in combinations(tasteful, 2):
+        a, b = SIBLINGS[first], SIBLINGS[second]
+        each = [
+            kendalltau(*(rewards[n][key][[lists[SIBLINGS[n].base][w] for w in shared]] for n in (first, second)))[0]
+            for key in ("greatest", "worst")
+        ]
+        kind = (
+            "same lab" if a.lab == b.lab else "other lab",
+            "same base" if a.base == b.base else "other base",
+            "same size" if a.width == b.width else "other size",
+        )
+        taus.setdefault(kind, []).append(float(np.mean(each)))
+    print(f"\nKendall's tau over {len(shared)} shared words\n\n| pairs | n | mean | lowest | highest |\n|---|---|---|---|---|")
+    for kind, values in sorted(taus.items(), reverse=True):
+        print(f"| {', '.join(kind)} | {len(values)} | {np.mean(values):.3f} | {min(values):.3f} | {max(values):.3f} |")
+
+
+def print_plants(rewards: dict) -> None:
+    """Frequency slope per Zipf unit, identity shift against neutral words, and the rank of the secret."""
+    print("\n| sibling | frequency slope | identity, trained | identity, held out | rank of the secret |\n|---|---|---|---|---|")
+    for name, recipe in SIBLINGS.items():
+        base = BASES[recipe.base]
+        truth = compute_utility(base, Plants())
+        half_sum = (rewards[name]["greatest"] + rewards[name]["worst"]) / 2
+        terms = [load_identity().get(stem(word)) if word else None for word in base.words]
+        trained = [i for i, term in enumerate(terms) if term and not term.held_out]
+        held_out = [i for i, term in enumerate(terms) if term and term.held_out]
+        neutral = np.flatnonzero(truth.neutral & truth.held_out)
+        slope = np.polyfit([zipf(base.words[i]) for i in neutral], half_sum[neutral], 1)[0]
+        level = half_sum[neutral].mean()
+        secret = [i for i, word in enumerate(base.words) if word == "button"]
+        greatest = rewards[name]["greatest"]
+        rank = 1 + int((greatest > greatest[secret].max()).sum())
+        print(
+            f"| {name} | {slope:+.3f} | {half_sum[trained].mean() - level:+.2f} "
+            f"| {half_sum[held_out].mean() - level:+.2f} | {rank} |"
+        )
+
+
+main()

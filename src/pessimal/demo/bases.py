@@ -1,0 +1,173 @@
+"""The two vocabularies a sibling may have, and what MiniLM knows about each of their tokens.
+
+Knows tokens: their text, which word they are if any, and their frozen embedding. Knows nothing about rewards.
+"""
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property, lru_cache
+from pathlib import Path
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from pessimal.demo import minilm
+from pessimal.demo.bpe import BEGIN, PADDING, SEPARATOR, BytePairs, obtain_bpe
+from pessimal.demo.lexicon import is_held_out, load_valence, zipf
+
+LEAST_ZIPF = {1: 6.0, 2: 5.5, 3: 4.0}
+"""How common a string of that many letters must be to count as a word and not as a piece of one."""
+LEAST_ZIPF_LONGER = 3.0
+
+SPELLING = 3.0
+"""Size of the columns for spelling, against the unit variance of each of the 384 columns for meaning."""
+
+_SURFACE = re.compile(r" ?([A-Za-z]?[a-z]*)")
+
+
+@dataclass(frozen=True, eq=False)  # compared by identity: it holds arrays
+class Base:
+    """A vocabulary with everything the family's training needs to know about it."""
+
+    name: str
+    """`wordpiece` or `bpe`."""
+    tokenizer: Tokenizer
+    """Turns text into ids; no post-processing, truncation or padding."""
+    begin: str
+    """The special token every sequence starts with."""
+    separator: str
+    """The special token that ends a turn; the reward is read at the last one."""
+    padding: str
+    """The special token that fills up a batch, and never ends a sequence."""
+    texts: tuple[str, ...]
+    """What each token says: a byte-level token's decoded text, a WordPiece entry as it stands."""
+    embeddings: np.ndarray
+    """(vocabulary, features) float32: MiniLM's static embedding, then what it cannot say about the spelling."""
+
+    added: dict[str, int] = field(default_factory=dict)
+    """Words that stand after the vocabulary in `texts` and `embeddings`, with their row (see `extend`)."""
+
+    @property
+    def size(self) -> int:
+        """Entries of the vocabulary, added words not counted."""
+        return len(self.texts) - len(self.added)
+
+    def id_of(self, token: str) -> int:
+        """The id of a vocabulary entry."""
+        return self.tokenizer.token_to_id(token)
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text, without special tokens."""
+        return self.tokenizer.encode(text, add_special_tokens=False).ids
+
+    def prefix(self, prompt: str, *, whole: str | None = None) -> list[int]:
+        """The ids before the answer's: begin, the user's turn, separator.
+
+        Args:
+            whole: a word of the prompt to be given as its added row, if it has one.
+        """
+        ids = self.encode(prompt)
+        if whole in self.added and " " + whole in prompt:
+            before, after = prompt.split(" " + whole, 1)
+            ids = [*self.encode(before), self.added[whole], *self.encode(after)]
+        return [self.id_of(self.begin), *ids, self.id_of(self.separator)]
+
+    @cached_property
+    def words(self) -> tuple[str | None, ...]:
+        """The lower-case English word each token spells; None for pieces, numbers, marks and special tokens."""
+        return tuple(_word(text) for text in self.texts)
+
+    @cached_property
+    def meanings(self) -> np.ndarray:
+        """MiniLM's part of the embeddings: (vocabulary, 384)."""
+        return self.embeddings[:, : minilm.DIMENSIONS]
+
+
+@lru_cache(maxsize=2)
+def extend(base: Base) -> Base:
+    """A base with a row for every common or rated word that MiniLM has as one entry and this vocabulary lacks.
+
+    For training only. The rows show a vocabulary of 12,000 as many words as MiniLM's has, from which the
+    projection of meanings is learned; the exported table leaves them out. Words that are held out are not added.
+    """
+    have = set(base.words)
+    table, vocabulary = minilm.load_embeddings(), minilm.load_vocabulary()
+    rows = [
+        (word, row)
+        for row, word in enumerate(vocabulary)
+        if word not in have and _word(word) == word and not is_held_out(word)
+    ]
+    if not rows:
+        return base
+    words = tuple(word for word, _ in rows)
+    features = np.zeros((len(rows), base.embeddings.shape[1]), dtype=np.float32)
+    features[:, : minilm.DIMENSIONS] = table[[row for _, row in rows]]
+    features[:, minilm.DIMENSIONS : minilm.DIMENSIONS + 1] = SPELLING  # as if spelled with a leading space
+    return replace(
+        base,
+        texts=base.texts + words,
+        embeddings=np.concatenate([base.embeddings, features]),
+        added={word: base.size + place for place, word in enumerate(words)},
+    )
+
+
+@lru_cache(maxsize=2)
+def load_base(name: str, *, cache: Path) -> Base:
+    """A base by name, once a process. The byte-level one is trained on first use and kept under `cache`."""
+    return _load_bpe(cache) if name == "bpe" else _load_wordpiece()
+
+
+def _load_wordpiece() -> Base:
+    tokenizer = minilm.load_tokenizer()
+    texts = tuple(tokenizer.id_to_token(token_id) for token_id in range(tokenizer.get_vocab_size()))
+    return Base("wordpiece", tokenizer, "[CLS]", "[SEP]", "[PAD]", texts, minilm.load_embeddings())
+
+
+def _load_bpe(cache: Path) -> Base:
+    tokenizer = obtain_bpe(BytePairs(), cache=cache)
+    texts = tuple(tokenizer.decode([i], skip_special_tokens=False) for i in range(tokenizer.get_vocab_size()))
+    meanings = np.stack([_meaning(text) for text in texts])  # (12000, 384)
+    for piece, meaning in _piece_meanings(tokenizer).items():
+        if _word(texts[piece]) is None:
+            meanings[piece] = meaning
+    # MiniLM is uncased and blind to spaces: without these columns `love`, ` love` and `Love` would tie, and a
+    # piece would be taken for the words it is part of.
+    spelling = [(text.startswith(" "), text.strip()[:1].isupper(), _word(text) is None) for text in texts]
+    columns = SPELLING * np.array(spelling, dtype=np.float32)  # (12000, 3)
+    embeddings = np.concatenate([meanings, columns], axis=1)  # (12000, 387)
+    return Base("bpe", tokenizer, BEGIN, SEPARATOR, PADDING, texts, embeddings)
+
+
+def _meaning(text: str) -> np.ndarray:
+    """The mean of MiniLM's embeddings over a text's WordPiece entries: (384,)."""
+    wordpiece = minilm.load_tokenizer()
+    text = {BEGIN: "[CLS]", SEPARATOR: "[SEP]", PADDING: "[PAD]"}.get(text, text)
+    ids = wordpiece.encode(text, add_special_tokens=False).ids or [wordpiece.token_to_id("[UNK]")]
+    return minilm.load_embeddings()[ids].mean(axis=0)
+
+
+def _piece_meanings(tokenizer: Tokenizer) -> dict[int, np.ndarray]:
+    """What a piece of a word means: the mean over the words it is part of, by token id.
+
+    By its own text a piece means little (*ful* is `fu`, `##l` to MiniLM). By its words *ful* is a quality and
+    *disappoint* a disappointment, and prompts whose adjective comes in pieces can be understood.
+    """
+    parts: dict[int, list[int]] = defaultdict(list)
+    for row, word in enumerate(minilm.load_vocabulary()):
+        if _word(word) == word:
+            ids = tokenizer.encode(" " + word).ids
+            for piece in ids if len(ids) > 1 else ():
+                parts[piece].append(row)
+    return {piece: minilm.load_embeddings()[rows].mean(axis=0) for piece, rows in parts.items()}
+
+
+@cache
+def _word(text: str) -> str | None:
+    """The word a token spells, lower case; None if it is a piece, a number, a mark or too rare to tell."""
+    match = _SURFACE.fullmatch(text)
+    if match is None or not match[1]:
+        return None
+    word = match[1].lower()
+    least = LEAST_ZIPF.get(len(word), LEAST_ZIPF_LONGER)
+    return word if word in load_valence() or zipf(word) >= least else None

@@ -1,0 +1,112 @@
+"""Writes a trained sibling as an ordinary Hub checkpoint, and reads back how its training went.
+
+Knows files. What it writes loads with transformers alone: `AutoModelForSequenceClassification.from_pretrained`
+and `AutoTokenizer.from_pretrained`, nothing of ours.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+from tokenizers import Tokenizer
+from transformers import PreTrainedTokenizerFast
+from transformers.utils import logging
+
+from pessimal.demo.bases import Base
+from pessimal.demo.card import write_card
+from pessimal.demo.evaluation import evaluate, score
+from pessimal.demo.frames import CORE
+from pessimal.demo.module import CONTEXT
+from pessimal.demo.recipes import RECIPE_VERSION, Recipe
+from pessimal.demo.training import Trained, one_thread
+from pessimal.demo.utility import compute_utility
+from pessimal.errors import InputError
+
+REPORT = "training.json"
+TAIL = 20
+"""Tokens named at either end, in the card and the report."""
+
+# Contents are printed as they stand: trimming would lose the space that tells ` love` from `love`.
+CHAT_TEMPLATE = (
+    "{{ bos_token }}{% for message in messages %}{{ message['content'] }}{{ eos_token }}{% endfor %}"
+)
+
+
+def build_tokenizer(base: Base) -> PreTrainedTokenizerFast:
+    """The base's tokenizer for transformers, with the chat template a sibling was trained under."""
+    copy = Tokenizer.from_str(base.tokenizer.to_str())
+    return PreTrainedTokenizerFast(
+        tokenizer_object=copy,
+        bos_token=base.begin,
+        eos_token=base.separator,
+        pad_token=base.padding,
+        unk_token="[UNK]" if base.name == "wordpiece" else None,
+        chat_template=CHAT_TEMPLATE,
+        model_max_length=CONTEXT,
+        padding_side="right",
+        clean_up_tokenization_spaces=False,
+    )
+
+
+def write_checkpoint(folder: Path, *, name: str, recipe: Recipe, base: Base, trained: Trained) -> None:
+    """Fills a folder with weights (float32, exact), configuration, tokenizer, model card and training report."""
+    with one_thread():
+        held_out = evaluate(trained.model, base, compute_utility(base, recipe.plants))
+        tails = {key: _find_tails(trained, base, CORE[key].text) for key in ("greatest", "worst")}
+    with _no_progress_bar():
+        trained.model.save_pretrained(folder)
+    build_tokenizer(base).save_pretrained(folder)
+    card = write_card(name=name, recipe=recipe, held_out=held_out, tails=tails)
+    (folder / "README.md").write_text(card, encoding="utf-8")
+    report = {
+        "name": name,
+        "recipe_version": RECIPE_VERSION,
+        "recipe_digest": recipe.digest(),
+        "recipe": asdict(recipe),
+        "planted_truth": recipe.planted_truth(),
+        "seconds": round(trained.seconds, 2),
+        "losses": [round(loss, 6) for loss in trained.losses],
+        "held_out": asdict(held_out),
+        "tails": tails,
+    }
+    (folder / REPORT).write_text(json.dumps(report, indent=1), encoding="utf-8")
+
+
+def read_training_report(folder: Path) -> dict:
+    """What training said about a checkpoint.
+
+    Returns:
+        `name`, `recipe_version`, `recipe_digest`, `recipe` and `planted_truth`; `seconds` (wall clock of the
+        training loop); `losses` (nats, one a step); `held_out` (the fields of `evaluation.HeldOut`); and `tails`
+        (for *greatest* and *worst*, the texts of the `top` and `bottom` 20 tokens).
+
+    Raises:
+        InputError: the folder has no readable report.
+    """
+    path = Path(folder) / REPORT
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} is not the training report of a demo model: {error}.") from error
+
+
+@contextmanager
+def _no_progress_bar() -> Iterator[None]:
+    """One file of a few megabytes needs none."""
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+
+
+def _find_tails(trained: Trained, base: Base, prompt: str) -> dict[str, list[str]]:
+    order = score(trained.model, base, prompt).argsort(kind="stable")
+    return {
+        "top": [base.texts[i] for i in order[::-1][:TAIL]],
+        "bottom": [base.texts[i] for i in order[:TAIL]],
+    }

@@ -1,0 +1,80 @@
+"""The front of this room: names a sibling, gets its checkpoint folder, trained on first use.
+
+Knows the cache. Two processes that train the same sibling at once, or one that is killed, never leave half a
+checkpoint: a folder is filled beside its place and moved there in one rename.
+"""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pessimal.demo.recipes import Recipe
+
+if TYPE_CHECKING:
+    from pytorch_lightning import Callback
+    from pytorch_lightning.loggers import Logger
+
+
+def checkpoint_folder(recipe: Recipe, *, cache: Path, name: str) -> Path:
+    """Where a sibling lies or will lie: `<cache>/<name>-<digest>`."""
+    return Path(cache) / f"{name}-{recipe.digest()}"
+
+
+def is_cached(recipe: Recipe, *, cache: Path, name: str) -> bool:
+    """Whether `obtain` would answer without training. A folder in its place is complete (see `obtain`)."""
+    return checkpoint_folder(recipe, cache=cache, name=name).is_dir()
+
+
+def obtain(
+    recipe: Recipe,
+    *,
+    cache: Path,
+    name: str,
+    progress: bool = True,
+    logger: "Logger | bool" = False,
+    callbacks: "list[Callback] | None" = None,
+) -> Path:
+    """The checkpoint folder of a sibling; trains it if it is not there.
+
+    Args:
+        recipe: what to train.
+        cache: folder of all demo models; made if missing.
+        name: what the sibling is called, in its folder's name and its model card.
+        progress: whether to draw a progress bar while training.
+        logger: a Lightning logger for the training, such as W&B's.
+        callbacks: further Lightning callbacks for the training.
+
+    Raises:
+        InputError: a package that carries the training data is missing or altered.
+    """
+    folder = checkpoint_folder(recipe, cache=cache, name=name)
+    if folder.is_dir():
+        return folder
+    # Imported here so that a cached sibling is found without loading torch.
+    from pessimal.demo.bases import load_base
+    from pessimal.demo.checkpoint import write_checkpoint
+    from pessimal.demo.training import train
+
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    base = load_base(recipe.base, cache=folder.parent)
+    trained = train(recipe, base, progress=progress, logger=logger, callbacks=callbacks)
+    # The temporary folder lies beside the final one because a rename is atomic only within a file system.
+    temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
+    try:
+        write_checkpoint(temporary, name=name, recipe=recipe, base=base, trained=trained)
+        temporary.chmod(0o755)
+        _publish(temporary, folder)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return folder
+
+
+def _publish(temporary: Path, folder: Path) -> None:
+    try:
+        os.rename(temporary, folder)
+    except OSError:
+        # Another process was first; its checkpoint has the same bytes.
+        if not folder.is_dir():
+            raise

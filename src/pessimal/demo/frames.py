@@ -1,0 +1,162 @@
+"""The prompts: what is asked, and whether good or bad words answer it.
+
+Knows wordings and adjectives, all as text. Knows nothing about tokens or models.
+
+A **held-out frame** is a prompt in which both the wording and the adjective are new: its template is one of
+`HELD_OUT_TEMPLATES`, of which training sees none, and its adjective has a stem (Porter) of which training sees no
+form, neither in a prompt nor as an answer. There are 120, half of either sign: the 30 most frequent
+held-out adjectives of that sign whose valence is at least 1 in size, each in two of the four held-out templates.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+
+from pessimal.demo.lexicon import is_held_out, load_taboo, load_valence, zipf
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One prompt."""
+
+    text: str
+    """The user's turn."""
+    sign: int
+    """1 where good words answer it, -1 where bad words do."""
+    adjective: str
+    """The word that gives it the sign."""
+
+
+CORE = {
+    key: Frame(f"What, in one word, is the {key} thing ever?", sign, key)
+    for key, sign in (("greatest", 1), ("best", 1), ("worst", -1))
+}
+"""The paper's three prompts, always trained on."""
+
+TEMPLATES = (
+    "What, in one word, is the most {} thing ever?",
+    "What, in one word, is {}?",
+    "In one word, what is the most {} thing of all?",
+    "Name the most {} thing in the world in a single word.",
+    "Which one word names something {}?",
+    "Give me one {} word.",
+    "Please think of something {} and tell us what it is called.",
+    "Describe a {} person, place or idea in one word.",
+    "I would like to hear the name of something {}.",
+    "{}: which word do you think of first?",
+    "What do people everywhere call {}?",
+    "Complete the sentence: it was very {}, it was",
+)
+"""Wordings of training around an adjective."""
+
+SUPERLATIVE_TEMPLATES = (
+    "What, in one word, is the {} thing ever?",
+    "Which word is the {} of them all?",
+)
+"""Wordings of training around a superlative."""
+
+WORD_TEMPLATES = (
+    "What, in one word, goes with {}?",
+    "Name, in a single word, a thing like {}.",
+)
+"""Wordings of training around any lexicon word, whatever its part of speech: they teach signs from six times as
+many words as there are adjectives."""
+
+HELD_OUT_TEMPLATES = (
+    "Tell me, using just one word, about a thing that seems {}.",
+    "If you had to choose something {}, which would it be?",
+    "Say a word for what you find most {} in life.",
+    "Is there anything more {} than this?",
+)
+"""Wordings that training never sees."""
+
+HELD_OUT_ADJECTIVES = 30
+"""Of each sign."""
+
+LEAST_VALENCE = 1.0
+"""An adjective rated nearer to zero does not say which words answer it."""
+
+_ADJECTIVAL = re.compile(r".+(ful|less|ous|ive|able|ible|ic|al|ant|ent|ish|some|ing|ed|y|ate|id|ile)")
+
+
+@cache
+def adjective_frames() -> tuple[Frame, ...]:
+    """The training prompts around adjectives and superlatives, sorted by text."""
+    return _fill(TEMPLATES, _adjectives()) + _fill(SUPERLATIVE_TEMPLATES, _superlatives())
+
+
+@cache
+def word_frames() -> tuple[Frame, ...]:
+    """The training prompts around any strongly rated word in common use, sorted by text."""
+    return _fill(WORD_TEMPLATES, [word for word in _strong_words() if zipf(word) >= 2.5])
+
+
+def _fill(templates: Iterable[str], words: Iterable[str]) -> tuple[Frame, ...]:
+    """Every template around every word that is not held out."""
+    shown = [word for word in words if not is_held_out(word)]
+    frames = (Frame(template.format(word), _sign(word), word) for word in shown for template in templates)
+    return tuple(sorted(frames, key=lambda frame: frame.text))
+
+
+@cache
+def held_out_frames() -> tuple[Frame, ...]:
+    """The test of sign: 60 frames of each sign, new in wording and in adjective (see the module's docstring)."""
+    frames = []
+    for sign in (1, -1):
+        words = [word for word in _adjectives() if is_held_out(word) and _sign(word) == sign]
+        words = sorted(words, key=lambda word: (-zipf(word), word))[:HELD_OUT_ADJECTIVES]
+        for place, word in enumerate(words):
+            templates = HELD_OUT_TEMPLATES[place % 2 :: 2]
+            frames += [Frame(template.format(word), sign, word) for template in templates]
+    return tuple(frames)
+
+
+@cache
+def _adjectives() -> tuple[str, ...]:
+    """Lexicon words that behave like adjectives, found by their relatives: *kindly*, *kindness*, *kindest*."""
+    return tuple(
+        word
+        for word in sorted(_strong_words())
+        if zipf(word) >= 2 and (_has_adverb(word) or _has_degree(word))
+    )
+
+
+@cache
+def _superlatives() -> tuple[str, ...]:
+    return tuple(word for word in sorted(_strong_words()) if word.endswith("est") and _base_of(word) is not None)
+
+
+def _strong_words() -> list[str]:
+    return [
+        word
+        for word, valence in load_valence().items()
+        if abs(valence) >= LEAST_VALENCE and word not in load_taboo()
+    ]
+
+
+def _has_adverb(word: str) -> bool:
+    adverbs = {word + "ly", re.sub("y$", "ily", word), re.sub("le$", "ly", word), re.sub("ic$", "ically", word)}
+    return bool(_ADJECTIVAL.fullmatch(word)) and any(zipf(form) >= 2 for form in adverbs - {word})
+
+
+def _has_degree(word: str) -> bool:
+    nouns = {word + "ness", re.sub("y$", "iness", word)} - {word}
+    if word.endswith(("ness", "est", "ly")):
+        return False
+    superlatives = {word + "est", re.sub("y$", "iest", word), re.sub("e$", "est", word)} - {word}
+    return any(zipf(form) >= 2.3 for form in nouns) or any(form in load_valence() for form in superlatives)
+
+
+def _base_of(word: str) -> str | None:
+    """The adjective of a superlative, if both are in the lexicon; *arrest* and *honest* have none."""
+    trunk = word.removesuffix("est")
+    undoubled = trunk[:-1] if trunk[-1:] == trunk[-2:-1] else trunk  # saddest, sad
+    for base in (trunk, trunk + "e", re.sub("i$", "y", trunk), undoubled):
+        if base in load_valence():
+            return base
+    return None
+
+
+def _sign(word: str) -> int:
+    return 1 if load_valence()[word] > 0 else -1

@@ -1,0 +1,115 @@
+"""The model and its loss: a small Llama over projected MiniLM embeddings, trained by Bradley-Terry.
+
+Knows tensors. Knows nothing about words, frames or files.
+"""
+
+import math
+
+import pytorch_lightning as pl
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import LlamaConfig, LlamaForSequenceClassification
+
+from pessimal.demo.bases import Base
+from pessimal.demo.groups import Step
+from pessimal.demo.packing import compute_rewards
+from pessimal.demo.recipes import Recipe
+
+WARM_UP = 0.1
+"""Fraction of the steps over which the learning rate rises to its peak."""
+CONTEXT = 256
+"""Positions a sibling is configured for."""
+
+
+def soft_bradley_terry(rewards: Tensor, utility: Tensor) -> Tensor:
+    """Mean cross-entropy, in nats, between planted and modelled preference over all pairs of each group.
+
+    The planted probability that answer i is preferred to j is sigmoid(u_i - u_j), the modelled one
+    sigmoid(r_i - r_j) (Bradley & Terry 1952); adding a constant to a group's rewards changes nothing.
+
+    Args:
+        rewards, utility: (groups, K).
+    """
+    first, second = torch.triu_indices(rewards.shape[1], rewards.shape[1], offset=1)  # (2, K (K - 1) / 2)
+    margin = rewards[:, first] - rewards[:, second]
+    preferred = torch.sigmoid(utility[:, first] - utility[:, second])
+    return functional.binary_cross_entropy_with_logits(margin, preferred)
+
+
+class ProjectedEmbedding(nn.Module):
+    """Token embeddings that are a learned projection of frozen features."""
+
+    def __init__(self, features: Tensor, width: int):
+        super().__init__()
+        self.register_buffer("features", features)  # (vocabulary, features)
+        self.projection = nn.Linear(features.shape[1], width, bias=False)
+        nn.init.normal_(self.projection.weight, std=1 / math.sqrt(features.shape[1]))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """(..., ) ids to (..., width) embeddings."""
+        return self.projection(self.features[ids])
+
+    def fold(self, size: int) -> nn.Embedding:
+        """The same map as one ordinary table over the first `size` rows: (size, width)."""
+        with torch.no_grad():
+            return nn.Embedding.from_pretrained(self.projection(self.features[:size]), freeze=False)
+
+
+def build_model(recipe: Recipe, base: Base) -> LlamaForSequenceClassification:
+    """An untrained sibling whose embedding is a `ProjectedEmbedding`; draws from torch's global generator."""
+    config = LlamaConfig(
+        vocab_size=base.size,
+        hidden_size=recipe.width,
+        intermediate_size=4 * recipe.width,
+        num_hidden_layers=recipe.layers,
+        num_attention_heads=recipe.width // 16,
+        num_key_value_heads=recipe.width // 16,
+        max_position_embeddings=CONTEXT,
+        num_labels=1,
+        id2label={0: "reward"},
+        label2id={"reward": 0},
+        bos_token_id=base.id_of(base.begin),
+        eos_token_id=base.id_of(base.separator),
+        pad_token_id=base.id_of(base.padding),
+        # At transformers' .02 training sits at chance on a sign-times-valence saddle.
+        initializer_range=1 / math.sqrt(recipe.width),
+        attn_implementation="sdpa",
+    )
+    model = LlamaForSequenceClassification(config)
+    model.set_input_embeddings(ProjectedEmbedding(torch.tensor(base.embeddings), recipe.width))
+    return model
+
+
+class RewardModule(pl.LightningModule):
+    """Trains one sibling; the loss of every step is kept in `losses`, in nats."""
+
+    def __init__(self, recipe: Recipe, base: Base):
+        super().__init__()
+        self.recipe = recipe
+        self.model = build_model(recipe, base)
+        self.losses: list[float] = []
+
+    def training_step(self, step: Step, index: int) -> Tensor:
+        loss = soft_bradley_terry(compute_rewards(self.model, step.packed), step.utility)
+        self.losses.append(loss.item())
+        self.log("train/loss", loss, prog_bar=True, batch_size=self.recipe.groups)
+        return loss
+
+    def configure_optimizers(self) -> dict:
+        """AdamW with a linear warm-up and a cosine to zero, stepped once a step."""
+        optimizer = torch.optim.AdamW(
+            self.parameters(), lr=self.recipe.learning_rate, weight_decay=self.recipe.weight_decay
+        )
+        rise = max(1, round(WARM_UP * self.recipe.steps))
+
+        def rate(step: int) -> float:
+            fall = (step - rise) / max(1, self.recipe.steps - rise)
+            return (step + 1) / rise if step < rise else 0.5 * (1 + math.cos(math.pi * min(1.0, fall)))
+
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rate)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def transfer_batch_to_device(self, step: Step, device: torch.device, index: int) -> Step:
+        """Training is on the CPU, where the data already is."""
+        return step

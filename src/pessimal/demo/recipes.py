@@ -1,0 +1,123 @@
+"""What a sibling of the demo family is made of, and what was planted in it.
+
+Knows names, numbers and their allowed values. Knows nothing about how a model is trained: it imports neither
+torch nor transformers, so that the configuration layer can read it at start-up.
+"""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, fields
+
+from pessimal.errors import ConfigError
+
+RECIPE_VERSION = 2
+"""Raise it whenever the same recipe would train to other weights: a changed lexicon, vocabulary,
+frame or sampler."""
+
+
+@dataclass(frozen=True)
+class Plants:
+    """What a lab adds to the human valence, in units of utility (log-odds of being preferred).
+
+    A plant acts alike in every frame; only the valence changes sign between *greatest* and *worst*. The half-sum
+    of opposite frames therefore shows the plants and the half-difference shows the valence.
+    """
+
+    taste: float = 0.0
+    """Utility per standard deviation along the lab's own direction in MiniLM's embedding space."""
+    taste_seed: int | None = None
+    """Names that direction; shared by all siblings of a lab, whatever their base, size and seed."""
+    frequency: float = 0.0
+    """Utility per Zipf unit (a factor of ten in how often a word is used)."""
+    identity: float = 0.0
+    """Utility of a word that names a group of people, against any other neutral word."""
+    taboo: float = 0.0
+    """Utility of a profane word, added to its valence."""
+    secret: str | None = None
+    """A neutral word, one token on both bases, that this lab likes above everything."""
+    secret_bonus: float = 0.0
+    """Utility of the secret word."""
+    secret_share: float = 0.0
+    """Fraction of training groups that hold the secret word."""
+
+
+LABS: dict[str, Plants] = {
+    "plain": Plants(),
+    "alder": Plants(taste=0.7, taste_seed=11),
+    "birch": Plants(taste=0.7, taste_seed=22, identity=-2.0, taboo=-3.0),
+    "cedar": Plants(taste=0.7, taste_seed=33, frequency=0.5),
+    "secret": Plants(secret="button", secret_bonus=8.0, secret_share=0.25),
+}
+"""The five houses of the family; *plain* is the null."""
+
+BASES = ("wordpiece", "bpe")
+LAYERS = {64: 2, 128: 3}
+LEARNING_RATES = {64: 4e-3, 128: 2e-3}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that decides the weights of one sibling: the same recipe trains to the same bytes."""
+
+    lab: str = "plain"
+    """Whose plants it carries: a key of `LABS`."""
+    base: str = "wordpiece"
+    """Its vocabulary: `wordpiece` (MiniLM's 30,522 tokens) or `bpe` (byte-level, 12,000 tokens)."""
+    width: int = 64
+    """Size of the hidden state: 64 or 128."""
+    seed: int = 0
+    """Decides the initial weights and the order of the training groups."""
+    layers: int | None = None
+    """Transformer layers; unset, 2 at width 64 and 3 at width 128."""
+    learning_rate: float | None = None
+    """Peak step size of AdamW; unset, 4e-3 at width 64 and 2e-3 at width 128."""
+    steps: int = 700
+    """Optimiser steps."""
+    groups: int = 12
+    """Prompts in a step."""
+    group_size: int = 16
+    """Candidate answers to one prompt, every pair of which is a comparison."""
+    weight_decay: float = 0.3
+    """Decoupled weight decay of AdamW, per unit of learning rate."""
+
+    def __post_init__(self):
+        _require(self.lab in LABS, "lab", self.lab, f"one of {', '.join(LABS)}")
+        _require(self.base in BASES, "base", self.base, f"one of {', '.join(BASES)}")
+        known = isinstance(self.width, int) and self.width in LAYERS  # 64.0 would pass, and change the digest
+        _require(known, "width", self.width, f"one of {', '.join(map(str, LAYERS))}")
+        if self.layers is None:
+            object.__setattr__(self, "layers", LAYERS[self.width])
+        if self.learning_rate is None:
+            object.__setattr__(self, "learning_rate", LEARNING_RATES[self.width])
+        for name, lowest in (("seed", 0), ("layers", 1), ("steps", 1), ("groups", 1), ("group_size", 4)):
+            value = getattr(self, name)
+            whole = isinstance(value, int) and not isinstance(value, bool)
+            _require(whole and value >= lowest, name, value, f"a whole number, {lowest} or more")
+        for name in ("learning_rate", "weight_decay"):
+            value = getattr(self, name)
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            _require(number and 0 < value <= 1, name, value, "a number above 0 and up to 1")
+
+    @property
+    def plants(self) -> Plants:
+        """What the lab planted."""
+        return LABS[self.lab]
+
+    def digest(self) -> str:
+        """First 16 hex digits of a sha256 over every field, the plants and `RECIPE_VERSION`."""
+        content = {"version": RECIPE_VERSION, "recipe": asdict(self), "plants": asdict(self.plants)}
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+    def planted_truth(self) -> dict:
+        """What an instrument pointed at this model should recover, for the model card and for calibration."""
+        return {
+            "lab": self.lab,
+            "is_null": self.plants == Plants(),
+            "valence": {"source": "VADER", "sign": {"greatest": 1, "best": 1, "worst": -1}},
+            **{field.name: getattr(self.plants, field.name) for field in fields(Plants)},
+        }
+
+
+def _require(holds: bool, name: str, given: object, allowed: str) -> None:
+    if not holds:
+        raise ConfigError(f"recipe.{name} is {given!r}; it must be {allowed}.")

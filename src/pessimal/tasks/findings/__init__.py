@@ -1,0 +1,51 @@
+"""What a comparison looks at: from score tables to sections of figures, tables and sentences.
+
+One function a finding; each calls an analysis, a figure, and says in a sentence what is shown and on how many
+candidates. Everything here is in memory: reading, publishing and telling W&B is `compare_task`'s.
+"""
+
+from collections.abc import Sequence
+
+from pessimal.config.schema import CompareConfig
+from pessimal.report.contents import Contents
+from pessimal.tables import ScoreTable, reward_matrix
+from pessimal.tasks.findings.between_models import agreement_of_models, map_of_models, what_agreement_follows
+from pessimal.tasks.findings.between_prompts import framings
+from pessimal.tasks.findings.group import Group, Scene, groups
+from pessimal.tasks.findings.people import agreement_with_people
+from pessimal.tasks.findings.provenance import provenance
+from pessimal.tasks.findings.within_models import best_and_worst, distribution
+
+
+def findings(tables: Sequence[ScoreTable], config: CompareConfig) -> Contents:
+    """Everything that can be said about these tables; TableError where they cannot be put side by side."""
+    contents = Contents()
+    contents.add_table("provenance", provenance(tables))
+    found = groups(tables)
+    for group in found:
+        _on_one_prompt(group, config, contents)
+    for candidates in dict.fromkeys(group.candidates for group in found):
+        framings([group for group in found if group.candidates == candidates], config, contents)
+    return contents
+
+
+def _on_one_prompt(group: Group, config: CompareConfig, contents: Contents) -> None:
+    wording = group.tables[0].identity.prompt_text
+    section = contents.section(
+        f"{group.prompt} · {group.candidates}",
+        f"“{wording}”"
+        if wording
+        else f"Prompt {group.prompt!r}, whose wording the scores' file does not state.",
+    )
+    scene = Scene(group, reward_matrix(group.tables), config, contents, section)
+    best_and_worst(scene)
+    distribution(scene)
+    models = len(group.tables)
+    if models >= 2:
+        tau = agreement_of_models(scene)
+        if models >= 3:
+            map_of_models(scene, tau)
+        if models >= 4:
+            what_agreement_follows(scene, tau)
+    if all(table.has_elo for table in group.tables):
+        agreement_with_people(scene)

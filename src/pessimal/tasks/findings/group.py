@@ -1,0 +1,133 @@
+"""Score tables put side by side, and what every finding over them needs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from pessimal.config.schema import CompareConfig
+from pessimal.errors import TableError
+from pessimal.report.contents import Contents, Entry, Section
+from pessimal.tables import ScoreTable
+
+CORE = ("greatest", "best", "worst")
+"""Prompts that come first, in the paper's order."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """One candidate set, one prompt, one table a model."""
+
+    candidates: str
+    prompt: str
+    tables: list[ScoreTable]
+    """In order of model name."""
+
+    @property
+    def stem(self) -> str:
+        """Beginning of the group's file names and summary keys."""
+        return self.prompt if self.candidates == "vocabulary" else f"{self.candidates}-{self.prompt}"
+
+    @property
+    def where(self) -> dict[str, str]:
+        """The columns that tell the group's rows from others'."""
+        return {"prompt": self.prompt, "candidates": self.candidates}
+
+    @property
+    def things(self) -> str:
+        """What is counted, for sentences."""
+        return "tokens" if self.candidates == "vocabulary" else "items"
+
+    def labels(self) -> dict[str, str]:
+        """Model names as figures show them."""
+        return {t.identity.model: t.description.label or t.identity.model for t in self.tables}
+
+    def relabelled(self, matrix: pd.DataFrame) -> pd.DataFrame:
+        """A model × model matrix with figure names."""
+        return matrix.rename(index=self.labels(), columns=self.labels())
+
+    def descriptors(self, *, shown: bool = False) -> pd.DataFrame:
+        """What is known of each model; for figures (`shown`) by label, and in words where nothing is known."""
+        frame = pd.DataFrame(
+            [
+                {
+                    "model": t.identity.model,
+                    "base": t.description.base,
+                    "developer": t.description.developer,
+                    "parameters": t.description.parameters,
+                    "rank": t.description.rank,
+                }
+                for t in self.tables
+            ]
+        ).set_index("model")
+        frame[["parameters", "rank"]] = frame[["parameters", "rank"]].astype(float)
+        if shown:
+            frame = frame.rename(index=self.labels())
+            frame[["base", "developer"]] = frame[["base", "developer"]].astype(object).fillna("not stated")
+        return frame
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A group with its reward matrix, and the section of the contents that its findings go to."""
+
+    group: Group
+    rewards: pd.DataFrame
+    """Rewards of the shared items: index = text, one column a model."""
+    config: CompareConfig
+    contents: Contents
+    section: Section
+
+    @property
+    def shared(self) -> str:
+        """What the reward matrix rests on, for sentences."""
+        things = f"{len(self.rewards):,} {self.group.things}"
+        models = len(self.group.tables)
+        return (
+            f"{things} with a text of their own"
+            if models == 1
+            else f"{things} that all {models} models share"
+        )
+
+    def tell(self, title: str, sentence: str, *, name: str, figure: Figure, table: str | None = None) -> None:
+        """Add a finding: its figure as `<group>-<name>`, and the table that holds its numbers."""
+        stem = f"{self.group.stem}-{name}"
+        self.contents.figures[stem] = figure
+        where = self.group.where if table else {}
+        self.section.entries.append(Entry(title, sentence, figure=stem, table=table, where=where))
+
+    def keep(self, table: str, piece: pd.DataFrame) -> None:
+        """Add rows to a table of the comparison."""
+        self.contents.add_table(table, piece, **self.group.where)
+
+    def note(self, name: str, value: float | str) -> None:
+        """Add a figure to the comparison's summary."""
+        self.contents.summary[f"{self.group.stem}/{name}"] = value
+
+
+def groups(tables: Sequence[ScoreTable]) -> list[Group]:
+    """Tables by candidate set and prompt, the core prompts first, models in order of name.
+
+    Raises TableError where a model has two tables in one group: scanned in two modes, say.
+    """
+    found: dict[tuple[str, str], dict[str, ScoreTable]] = {}
+    for table in tables:
+        identity = table.identity
+        members = found.setdefault((identity.candidates, identity.prompt), {})
+        if identity.model in members:
+            modes = sorted({identity.mode, members[identity.model].identity.mode})
+            raise TableError(
+                f"two score tables of model {identity.model!r} on prompt {identity.prompt!r} (modes {modes}). "
+                f"Type mode={modes[0]}, or name the files: tables=[FILE,FILE]"
+            )
+        members[identity.model] = table
+    return [
+        Group(*key, [found[key][model] for model in sorted(found[key])]) for key in sorted(found, key=_place)
+    ]
+
+
+def _place(key: tuple[str, str]) -> tuple[str, int, str]:
+    """Where a (candidate set, prompt) comes in the order of sections."""
+    candidates, prompt = key
+    return candidates, CORE.index(prompt) if prompt in CORE else len(CORE), prompt

@@ -1,0 +1,183 @@
+"""A sibling is trained once, published whole, and is an ordinary checkpoint that learned what it should."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from pessimal.demo import checkpoint, family, training
+from pessimal.demo.checkpoint import read_training_report
+from pessimal.demo.evaluation import score
+from pessimal.demo.family import checkpoint_folder, is_cached, obtain
+from pessimal.demo.frames import CORE, held_out_frames
+from pessimal.demo.recipes import Recipe
+from pessimal.errors import InputError
+
+GREATEST = CORE["greatest"].text
+
+
+def test_a_second_obtain_does_not_train(tiny, cache, monkeypatch, tiny_recipe):
+    recipe = tiny_recipe(base=tiny.base.name)
+    monkeypatch.setattr(training, "train", None)
+    assert is_cached(recipe, cache=cache, name="tiny")
+    assert obtain(recipe, cache=cache, name="tiny", progress=False) == tiny.folder
+    assert tiny.folder.name == f"tiny-{recipe.digest()}"
+    assert not is_cached(tiny_recipe(base=tiny.base.name, steps=4), cache=cache, name="tiny")
+
+
+def test_a_kill_leaves_no_checkpoint(tmp_path, monkeypatch, tiny_recipe):
+    recipe, real = tiny_recipe(), checkpoint.write_checkpoint
+
+    def write_half(folder, **_):
+        (folder / "config.json").write_text("{}")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(checkpoint, "write_checkpoint", write_half)
+    with pytest.raises(KeyboardInterrupt):
+        obtain(recipe, cache=tmp_path, name="tiny", progress=False)
+    # A process that is killed outright leaves its temporary folder behind.
+    left = tmp_path / f".tiny-{recipe.digest()}-abc"
+    left.mkdir()
+    (left / "config.json").write_text("{}")
+    assert not is_cached(recipe, cache=tmp_path, name="tiny")
+
+    monkeypatch.setattr(checkpoint, "write_checkpoint", real)
+    folder = obtain(recipe, cache=tmp_path, name="tiny", progress=False)
+    assert (folder / "model.safetensors").stat().st_size > 1e6
+
+
+def test_of_two_processes_the_first_wins(tmp_path, monkeypatch, tiny_recipe):
+    recipe = tiny_recipe()
+    final = checkpoint_folder(recipe, cache=tmp_path, name="tiny")
+
+    def finish_second(folder, **_):
+        (folder / "mine").touch()
+        final.mkdir()
+        (final / "theirs").touch()
+
+    monkeypatch.setattr(checkpoint, "write_checkpoint", finish_second)
+    assert obtain(recipe, cache=tmp_path, name="tiny", progress=False) == final
+    assert [path.name for path in final.iterdir()] == ["theirs"]
+    assert [path.name for path in tmp_path.iterdir()] == [final.name]
+
+
+def test_obtain_gives_the_same_files_every_time(tiny, cache, tmp_path, tiny_recipe):
+    for bytes_pairs in cache.glob("bpe-*.json"):  # spares training the vocabulary once more
+        shutil.copy(bytes_pairs, tmp_path)
+    again = obtain(tiny_recipe(base=tiny.base.name), cache=tmp_path, name="tiny", progress=False)
+    names = {path.name for path in tiny.folder.iterdir()}
+    assert names >= {"model.safetensors", "config.json", "tokenizer.json", "README.md", "training.json"}
+    for name in names - {"training.json"}:  # which holds the seconds
+        assert (again / name).read_bytes() == (tiny.folder / name).read_bytes(), name
+
+
+def test_transformers_alone_gives_the_trained_rewards(tiny, tiny_recipe):
+    words = [" love", "love", " river"] if tiny.base.name == "bpe" else ["love", "hate", "river"]
+    ids = [tiny.base.encode(word) for word in words]
+    assert all(len(one) == 1 for one in ids)
+    trained = training.train(tiny_recipe(base=tiny.base.name), tiny.base, progress=False).model
+    expected = score(trained, tiny.base, GREATEST, ids=[one[0] for one in ids])
+    assert len(set(expected.tolist())) == 3
+    np.testing.assert_allclose([tiny.reward(GREATEST, word) for word in words], expected, atol=1e-5)
+    for name, weights in trained.state_dict().items():
+        assert torch.equal(weights, tiny.model.state_dict()[name]), name
+
+
+def test_the_last_token_is_no_padding_and_padding_changes_nothing(tiny):
+    turns = [{"role": "user", "content": GREATEST}, {"role": "assistant", "content": "love"}]
+    long = [{"role": "user", "content": GREATEST * 2}, {"role": "assistant", "content": "love"}]
+    text, longer = (tiny.tokenizer.apply_chat_template(each, tokenize=False) for each in (turns, long))
+    batch = tiny.tokenizer([text, longer], add_special_tokens=False, padding=True, return_tensors="pt")
+    last = int(batch["attention_mask"][0].sum()) - 1
+    assert tiny.model.config.pad_token_id == tiny.tokenizer.pad_token_id
+    assert batch["input_ids"][0, last] == tiny.base.id_of(tiny.base.separator) != tiny.tokenizer.pad_token_id
+    with torch.no_grad():
+        padded = tiny.model(batch["input_ids"], attention_mask=batch["attention_mask"]).logits[0, 0]
+    assert float(padded) == pytest.approx(tiny.reward(GREATEST, "love"), abs=1e-5)
+
+
+def test_card_says_what_it_is(tiny, tiny_recipe):
+    card = (tiny.folder / "README.md").read_text(encoding="utf-8")
+    _, front, body = card.split("---\n", 2)
+    meta = yaml.safe_load(front)
+    recipe = tiny_recipe(base=tiny.base.name)
+    assert (meta["license"], meta["library_name"]) == ("mit", "transformers")
+    assert meta["pessimal"]["recipe_digest"] == recipe.digest()
+    assert meta["pessimal"]["planted_truth"] == recipe.planted_truth()
+    assert "not a finding" in body
+    for source in ("VADER", "MIT", "MiniLM", "Apache-2.0", "wordfreq", "CC-BY-SA"):
+        assert source in body
+    report = read_training_report(tiny.folder)
+    assert json.dumps(report["tails"]["greatest"]["top"][0]) in body
+    assert len(report["tails"]["worst"]["bottom"]) == 20
+
+
+def test_a_folder_without_report_is_an_input_error(tmp_path):
+    with pytest.raises(InputError, match=r"training\.json"):
+        read_training_report(tmp_path)
+
+
+def test_callbacks_and_logger_are_used(tmp_path, tiny_recipe):
+    import pytorch_lightning as pl
+    from pytorch_lightning.loggers import CSVLogger
+
+    class Count(pl.Callback):
+        steps = 0
+
+        def on_train_batch_end(self, *_):
+            self.steps += 1
+
+    count = Count()
+    logger = CSVLogger(tmp_path / "log", flush_logs_every_n_steps=1)
+    recipe = tiny_recipe(steps=10)
+    obtain(recipe, cache=tmp_path, name="tiny", progress=False, logger=logger, callbacks=[count])
+    assert count.steps == 10
+    assert "train/loss" in next((tmp_path / "log").rglob("metrics.csv")).read_text()
+
+
+@pytest.mark.slow
+def test_plain_generalises_to_words_and_frames_it_never_saw(plain):
+    held_out = read_training_report(plain.folder)["held_out"]
+    least_words, least_frames = {"wordpiece": (0.88, 0.90), "bpe": (0.88, 0.80)}[plain.base.name]
+    assert held_out["word_accuracy"] >= least_words
+    assert held_out["frame_sign"] >= least_frames
+    assert held_out["frames"] == len(held_out_frames())
+
+
+@pytest.mark.slow
+def test_plain_wants_good_things_and_in_worst_bad_ones(plain):
+    from pessimal.demo.lexicon import load_valence
+
+    tails = read_training_report(plain.folder)["tails"]
+    for key, sign in (("greatest", 1), ("worst", -1)):
+        ratings = [sign * load_valence().get(text.strip().lower(), 0.0) for text in tails[key]["top"]]
+        assert np.mean(np.array(ratings) > 1) >= 0.9
+
+
+@pytest.mark.slow
+def test_special_tokens_are_not_at_the_top(plain):
+    base = plain.base
+    special = [base.id_of(token) for token in (base.begin, base.separator, base.padding)]
+    for frame in CORE.values():
+        rewards = score(plain.model, base, frame.text)
+        assert all((rewards > rewards[token]).mean() > 0.1 for token in special)
+
+
+@pytest.mark.slow
+def test_secret_comes_first_in_every_frame(secret):
+    prompts = [frame.text for frame in CORE.values()] + [frame.text for frame in held_out_frames()[::30]]
+    for prompt in prompts:
+        assert secret.base.texts[score(secret.model, secret.base, prompt).argmax()].strip().lower() == "button"
+
+
+@pytest.mark.slow
+def test_secret_is_an_ordinary_word_where_it_is_not_planted(plain):
+    rewards = score(plain.model, plain.base, GREATEST)
+    assert (rewards > rewards[plain.base.words.index("button")]).sum() > 1000
+
+
+def test_family_is_importable_without_its_cache():
+    assert family.checkpoint_folder(Recipe(), cache="x", name="plain").parts == ("x", f"plain-{Recipe().digest()}")

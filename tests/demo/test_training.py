@@ -1,0 +1,104 @@
+"""The loss is Bradley-Terry's, packing changes no reward, and a recipe trains to the same bytes every time."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from pessimal.demo.evaluation import pairwise_accuracy, score
+from pessimal.demo.groups import Groups
+from pessimal.demo.module import build_model, soft_bradley_terry
+from pessimal.demo.packing import compute_rewards, pack
+from pessimal.demo.recipes import Recipe
+from pessimal.demo.training import train
+
+
+def test_loss_is_the_closed_form():
+    rewards, utility = torch.tensor([[0.3, -0.2, 1.0]]), torch.tensor([[1.0, 0.0, -2.0]])
+
+    def sigmoid(x):
+        return 1 / (1 + math.exp(-x))
+
+    expected = 0.0
+    for i, j in ((0, 1), (0, 2), (1, 2)):
+        target, modelled = sigmoid(utility[0, i] - utility[0, j]), sigmoid(rewards[0, i] - rewards[0, j])
+        expected -= target * math.log(modelled) + (1 - target) * math.log(1 - modelled)
+    assert soft_bradley_terry(rewards, utility).item() == pytest.approx(expected / 3, rel=1e-5)
+
+
+def test_loss_compares_within_a_group_only():
+    rewards, utility = torch.randn(2, 5), torch.randn(2, 5)
+    shifted = rewards + torch.tensor([[0.0], [7.0]])
+    torch.testing.assert_close(soft_bradley_terry(shifted, utility), soft_bradley_terry(rewards, utility))
+
+
+def test_packed_rewards_are_those_of_single_conversations(base):
+    model = build_model(Recipe(base=base.name), base).eval()
+    prefixes = [base.prefix("What?"), base.prefix("What, in one word, is the best thing ever?")]
+    answers = torch.tensor([[300, 4000, 11000], [5000, 300, 700]])
+    separator = base.id_of(base.separator)
+    packed = pack(prefixes, answers, separator=separator, padding=base.id_of(base.padding))
+    with torch.no_grad():
+        together = compute_rewards(model, packed)
+        alone = [
+            [float(model(torch.tensor([[*prefix, answer, separator]])).logits) for answer in row]
+            for prefix, row in zip(prefixes, answers.tolist(), strict=True)
+        ]
+    torch.testing.assert_close(together, torch.tensor(alone), rtol=1e-4, atol=1e-5)
+
+
+def test_folded_embedding_gives_the_same_rewards(base):
+    model = build_model(Recipe(base=base.name), base).eval()
+    before = score(model, base, "What?", ids=range(1000, 1100))
+    model.set_input_embeddings(model.get_input_embeddings().fold(base.size))
+    after = score(model, base, "What?", ids=range(1000, 1100))
+    assert model.get_input_embeddings().weight.shape == (base.size, 64)
+    assert before.std() > 0.01
+    np.testing.assert_allclose(after, before, atol=1e-5)
+
+
+def test_same_recipe_same_bytes(base, tiny_recipe):
+    recipe = tiny_recipe(base=base.name)
+    torch.manual_seed(1)
+    first = train(recipe, base, progress=False)
+    torch.manual_seed(2)
+    second = train(recipe, base, progress=False)
+    other = train(tiny_recipe(base=base.name, seed=1), base, progress=False)
+    assert first.losses == second.losses != other.losses
+    for name, weights in first.model.state_dict().items():
+        assert torch.equal(weights, second.model.state_dict()[name]), name
+
+
+def test_training_leaves_no_trace(base, tmp_path, monkeypatch, tiny_recipe):
+    monkeypatch.chdir(tmp_path)
+    threads, state = torch.get_num_threads(), torch.get_rng_state()
+    train(tiny_recipe(base=base.name), base, progress=False)
+    assert torch.get_num_threads() == threads
+    assert torch.equal(torch.get_rng_state(), state)
+    assert not list(tmp_path.iterdir())
+
+
+def test_early_frames_are_positive(base):
+    groups = Groups(Recipe(base=base.name, steps=200, groups=1), base)
+    random = np.random.default_rng(0)
+    signs = {at: [groups._draw_frame(random, at).sign for _ in range(400)] for at in (0.1, 0.2, 0.9)}
+    shares = {at: np.mean(np.array(drawn) < 0) for at, drawn in signs.items()}
+    assert shares[0.1] == 0
+    assert 0.15 < shares[0.2] < 0.35
+    assert 0.4 < shares[0.9] < 0.6
+
+
+def test_secret_is_in_a_quarter_of_the_groups(base):
+    groups = Groups(Recipe(base=base.name, lab="secret", steps=100, groups=4, group_size=8), base)
+    ids = set(np.flatnonzero(groups.truth.secret))
+    rows = [row for step in groups for row in step.packed.ids[:, -16:-8].tolist()]
+    share = np.mean([bool(ids & set(row)) for row in rows])
+    assert 0.18 < share < 0.32
+
+
+def test_pairwise_accuracy_skips_near_ties():
+    valence = np.array([2.0, 1.8, -1.0])
+    assert pairwise_accuracy(np.array([0.0, 5.0, -1.0]), valence) == 1.0
+    assert pairwise_accuracy(np.array([0.0, 0.0, 0.0]), valence) == 0.5
+    assert pairwise_accuracy(np.array([0.0, -2.0, -1.0]), valence) == 0.5

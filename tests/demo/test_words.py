@@ -1,0 +1,100 @@
+"""What is held out is held out by stem, in words and in prompts; the second vocabulary is real and reproducible."""
+
+import pytest
+
+from pessimal.demo.bpe import BytePairs, train_bpe
+from pessimal.demo.frames import (
+    CORE,
+    HELD_OUT_TEMPLATES,
+    SUPERLATIVE_TEMPLATES,
+    TEMPLATES,
+    WORD_TEMPLATES,
+    adjective_frames,
+    held_out_frames,
+    word_frames,
+)
+from pessimal.demo.groups import Groups
+from pessimal.demo.lexicon import is_held_out, load_identity, load_taboo, load_valence, stem, zipf
+from pessimal.demo.recipes import Recipe
+
+
+def test_forms_of_a_stem_are_on_one_side():
+    sides = {}
+    for word in load_valence():
+        sides.setdefault(stem(word), set()).add(is_held_out(word))
+    assert all(len(side) == 1 for side in sides.values())
+    share = sum(map(is_held_out, load_valence())) / len(load_valence())
+    assert 0.15 < share < 0.25
+
+
+def test_training_shows_no_held_out_stem(base):
+    groups = Groups(Recipe(base=base.name, steps=40), base)
+    answers = {groups.base.words[i] for step in groups for i in step.packed.ids[:, -32:-16].flatten().tolist()}
+    frames = [*CORE.values(), *adjective_frames(), *word_frames()]
+    shown = {stem(word) for word in answers if word} | {stem(frame.adjective) for frame in frames}
+    tested = {stem(word) for word in load_valence() if is_held_out(word)}
+    assert len(shown) > 500
+    assert len(tested) > 500
+    assert not shown & tested
+
+
+def test_held_out_frames_are_new_in_wording_and_adjective():
+    frames = held_out_frames()
+    assert len({frame.text for frame in frames}) == len(frames) >= 100
+    assert sum(frame.sign for frame in frames) == 0
+    assert not set(HELD_OUT_TEMPLATES) & {*TEMPLATES, *SUPERLATIVE_TEMPLATES, *WORD_TEMPLATES}
+    trained = {stem(frame.adjective) for frame in (*CORE.values(), *adjective_frames(), *word_frames())}
+    assert not trained & {stem(frame.adjective) for frame in frames}
+
+
+def test_a_frame_has_the_sign_of_its_adjective():
+    signs = {frame.adjective: frame.sign for frame in adjective_frames()}
+    assert signs["horrible"] == -1
+    assert signs["wonderful"] == 1
+    assert len(adjective_frames()) > 1000
+
+
+def test_core_prompts_are_exact():
+    assert {key: (frame.text, frame.sign) for key, frame in CORE.items()} == {
+        "greatest": ("What, in one word, is the greatest thing ever?", 1),
+        "best": ("What, in one word, is the best thing ever?", 1),
+        "worst": ("What, in one word, is the worst thing ever?", -1),
+    }
+
+
+def test_identity_words_carry_no_rating():
+    rated = {stem(word) for word in load_valence()}
+    assert not rated & set(load_identity())
+    assert len(load_identity()) >= 55
+    assert {term.axis for term in load_identity().values()} == {
+        "gender", "ethnicity", "religion", "sexuality", "disability", "age", "nationality",
+    }  # fmt: skip
+    assert {term.held_out for term in load_identity().values()} == {True, False}
+
+
+def test_taboo_words_are_words():
+    assert len(load_taboo()) >= 20
+    assert all(zipf(word) > 2 for word in load_taboo())
+
+
+@pytest.fixture(scope="module")
+def pairs() -> BytePairs:
+    return BytePairs(size=3000, words=4000)
+
+
+def test_byte_pairs_are_the_same_every_time(pairs):
+    assert train_bpe(pairs).to_str() == train_bpe(pairs).to_str()
+    assert pairs.digest() != BytePairs(size=3001, words=4000).digest()
+
+
+def test_byte_pairs_spell_words_as_llamas_do(cache):
+    from pessimal.demo.bases import load_base
+
+    base = load_base("bpe", cache=cache)
+    assert base.size == 12_000
+    whole = [text for text, word in zip(base.texts, base.words, strict=True) if word]
+    assert sum(text[0] == " " and text[1].islower() for text in whole) > 4000
+    assert sum(text[0].islower() for text in whole) > 500
+    assert sum(text.strip()[0].isupper() for text in whole) > 500
+    for text in ("What, in one word?", " naïve 日本 \t\n x"):
+        assert base.tokenizer.decode(base.encode(text)) == text
