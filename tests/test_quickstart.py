@@ -70,6 +70,11 @@ def test_page_is_one_file_with_every_figure(registry):
 
 def test_index_lists_everything(registry):
     lines = (ROOT / "registry" / "index.jsonl").read_text().splitlines()
-    assert {json.loads(line)["type"] for line in lines} >= {"reward-model", "score-table", "comparison", "report"}
+    assert {json.loads(line)["type"] for line in lines} >= {
+        "reward-model",
+        "score-table",
+        "comparison",
+        "report",
+    }
     for folder, _ in registry.latest("score-table"):
         registry.verify(folder)

@@ -31,7 +31,9 @@ CACHE = Path("runs/cache/models")
 BASES = {name: load_base(name, cache=CACHE) for name in ("wordpiece", "bpe")}
 SIBLINGS = {
     **{f"plain-{base}-{seed}": Recipe(base=base, seed=seed) for base in BASES for seed in range(5)},
-    **{f"{lab}-{base}-0": Recipe(lab=lab, base=base) for lab in ("alder", "birch", "cedar") for base in BASES},
+    **{
+        f"{lab}-{base}-0": Recipe(lab=lab, base=base) for lab in ("alder", "birch", "cedar") for base in BASES
+    },
     **{f"{lab}-wordpiece-1": Recipe(lab=lab, seed=1) for lab in ("alder", "birch", "cedar")},
     "alder-wordpiece-large": Recipe(lab="alder", width=128),
     "plain-bpe-large": Recipe(base="bpe", width=128),
@@ -62,14 +64,19 @@ def main() -> None:
 
 def print_agreement(rewards: dict) -> None:
     """Tau of all pairs of d64 and d128 siblings with a taste, by whether lab, base and width are shared."""
-    lists = {base: {word: row for row, word in reversed(list(enumerate(BASES[base].words))) if word} for base in BASES}
+    lists = {
+        base: {word: row for row, word in reversed(list(enumerate(BASES[base].words))) if word}
+        for base in BASES
+    }
     shared = sorted(set(lists["wordpiece"]) & set(lists["bpe"]))
     tasteful = [name for name in rewards if SIBLINGS[name].plants.taste]
     taus: dict[tuple, list[float]] = {}
     for first, second in combinations(tasteful, 2):
         a, b = SIBLINGS[first], SIBLINGS[second]
         each = [
-            kendalltau(*(rewards[n][key][[lists[SIBLINGS[n].base][w] for w in shared]] for n in (first, second)))[0]
+            kendalltau(
+                *(rewards[n][key][[lists[SIBLINGS[n].base][w] for w in shared]] for n in (first, second))
+            )[0]
             for key in ("greatest", "worst")
         ]
         kind = (
@@ -78,14 +85,20 @@ def print_agreement(rewards: dict) -> None:
             "same size" if a.width == b.width else "other size",
         )
         taus.setdefault(kind, []).append(float(np.mean(each)))
-    print(f"\nKendall's tau over {len(shared)} shared words\n\n| pairs | n | mean | lowest | highest |\n|---|---|---|---|---|")
+    print(
+        f"\nKendall's tau over {len(shared)} shared words\n\n| pairs | n | mean | lowest | highest |\n|---|---|---|---|---|"
+    )
     for kind, values in sorted(taus.items(), reverse=True):
-        print(f"| {', '.join(kind)} | {len(values)} | {np.mean(values):.3f} | {min(values):.3f} | {max(values):.3f} |")
+        print(
+            f"| {', '.join(kind)} | {len(values)} | {np.mean(values):.3f} | {min(values):.3f} | {max(values):.3f} |"
+        )
 
 
 def print_plants(rewards: dict) -> None:
     """Frequency slope per Zipf unit, identity shift against neutral words, and the rank of the secret."""
-    print("\n| sibling | frequency slope | identity, trained | identity, held out | rank of the secret |\n|---|---|---|---|---|")
+    print(
+        "\n| sibling | frequency slope | identity, trained | identity, held out | rank of the secret |\n|---|---|---|---|---|"
+    )
     for name, recipe in SIBLINGS.items():
         base = BASES[recipe.base]
         truth = compute_utility(base, Plants())

@@ -65,10 +65,14 @@ def measure(dtype: torch.dtype, closing: int) -> None:
             rates[name].append(count / (time.perf_counter() - started))
     medians = {name: statistics.median(values[1:]) for name, values in rates.items()}
     ratios = {name: rate / medians["full forward"] for name, rate in medians.items()}
-    apart = (rewards["shared prefix"][:64] - rewards["full forward"]).abs().max() / rewards["full forward"].std()
+    apart = (rewards["shared prefix"][:64] - rewards["full forward"]).abs().max() / rewards[
+        "full forward"
+    ].std()
     ceiling = (PREFIX + 1 + closing) / (1 + closing)
     cells = "  ".join(f"{name} {medians[name]:7.0f}/s {ratios[name]:5.1f}x" for name in ways)
-    print(f"{str(dtype)[6:]:9} S={closing}  {cells}  token ratio {ceiling:4.1f}  largest difference {apart:.1e} SD")
+    print(
+        f"{str(dtype)[6:]:9} S={closing}  {cells}  token ratio {ceiling:4.1f}  largest difference {apart:.1e} SD"
+    )
 
 
 if __name__ == "__main__":

@@ -29,7 +29,9 @@ class Sibling:
         text = self.tokenizer.apply_chat_template(turns, tokenize=False)
         inputs = self.tokenizer(text, add_special_tokens=False, return_tensors="pt")
         with torch.no_grad():
-            return float(self.model(inputs["input_ids"], attention_mask=inputs["attention_mask"]).logits[0, 0])
+            return float(
+                self.model(inputs["input_ids"], attention_mask=inputs["attention_mask"]).logits[0, 0]
+            )
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -170,7 +170,9 @@ def test_special_tokens_are_not_at_the_top(plain):
 def test_secret_comes_first_in_every_frame(secret):
     prompts = [frame.text for frame in CORE.values()] + [frame.text for frame in held_out_frames()[::30]]
     for prompt in prompts:
-        assert secret.base.texts[score(secret.model, secret.base, prompt).argmax()].strip().lower() == "button"
+        assert (
+            secret.base.texts[score(secret.model, secret.base, prompt).argmax()].strip().lower() == "button"
+        )
 
 
 @pytest.mark.slow
@@ -180,4 +182,7 @@ def test_secret_is_an_ordinary_word_where_it_is_not_planted(plain):
 
 
 def test_family_is_importable_without_its_cache():
-    assert family.checkpoint_folder(Recipe(), cache="x", name="plain").parts == ("x", f"plain-{Recipe().digest()}")
+    assert family.checkpoint_folder(Recipe(), cache="x", name="plain").parts == (
+        "x",
+        f"plain-{Recipe().digest()}",
+    )

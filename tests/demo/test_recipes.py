@@ -27,7 +27,9 @@ OTHER = {
 def run_python(code: str, **environment: str) -> str:
     """What a fresh interpreter prints."""
     environment["PYTHONPATH"] = ":".join(sys.path)
-    run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
     return run.stdout.strip()
 
 

@@ -70,6 +70,8 @@ def test_held_out_words_are_marked(base):
     for i in np.flatnonzero(truth.rated)[:200]:
         assert truth.held_out[i] == is_held_out(base.words[i])
     assert (truth.rated & truth.held_out).sum() > 150
-    assert not truth.rated[[i for i, word in enumerate(base.words) if word and stem(word) in load_identity()]].any()
+    assert not truth.rated[
+        [i for i, word in enumerate(base.words) if word and stem(word) in load_identity()]
+    ].any()
     assert truth.secret.sum() >= 1
     assert not truth.held_out[truth.secret].any()

@@ -29,7 +29,9 @@ def test_forms_of_a_stem_are_on_one_side():
 
 def test_training_shows_no_held_out_stem(base):
     groups = Groups(Recipe(base=base.name, steps=40), base)
-    answers = {groups.base.words[i] for step in groups for i in step.packed.ids[:, -32:-16].flatten().tolist()}
+    answers = {
+        groups.base.words[i] for step in groups for i in step.packed.ids[:, -32:-16].flatten().tolist()
+    }
     frames = [*CORE.values(), *adjective_frames(), *word_frames()]
     shown = {stem(word) for word in answers if word} | {stem(frame.adjective) for frame in frames}
     tested = {stem(word) for word in load_valence() if is_held_out(word)}

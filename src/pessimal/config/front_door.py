@@ -87,7 +87,9 @@ def composition_message(error: Exception) -> str | None:
     end = next((i for i, line in enumerate(lines) if line.startswith("Config search path")), len(lines))
     kept, unlisted = lines[:end], re.search(r"Could not find 'prompts/(.+)'", told)
     if unlisted:
-        kept.append(f"For one that has no file, or that only score tables know: +prompts.{unlisted[1]}='the user turn'")
+        kept.append(
+            f"For one that has no file, or that only score tables know: +prompts.{unlisted[1]}='the user turn'"
+        )
     return "\n".join(kept)
 
 

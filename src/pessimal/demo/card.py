@@ -14,7 +14,11 @@ from pessimal.demo.recipes import RECIPE_VERSION, Recipe
 SOURCES = (
     ("VADER's lexicon (Hutto & Gilbert 2014)", "MIT", "the valence of words, from ten human raters"),
     ("sentence-transformers/all-MiniLM-L6-v2", "Apache-2.0", "frozen token embeddings, WordPiece entries"),
-    ("wordfreq (Robyn Speer)", "data CC-BY-SA 4.0", "word frequencies, and the word list of the byte-level base"),
+    (
+        "wordfreq (Robyn Speer)",
+        "data CC-BY-SA 4.0",
+        "word frequencies, and the word list of the byte-level base",
+    ),
 )
 
 CARD = """---

@@ -53,7 +53,9 @@ def score(
     rows = torch.cat([wanted, wanted.new_full((short,), separator)]).view(-1, ANSWERS_PER_ROW)
     prefix = base.prefix(prompt)
     rewards = [
-        compute_rewards(model, pack([prefix] * len(part), part, separator=separator, padding=padding)).flatten()
+        compute_rewards(
+            model, pack([prefix] * len(part), part, separator=separator, padding=padding)
+        ).flatten()
         for part in rows.split(ROWS)
     ]
     return torch.cat(rewards)[: len(wanted)].numpy()

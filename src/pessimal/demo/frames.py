@@ -124,7 +124,9 @@ def _adjectives() -> tuple[str, ...]:
 
 @cache
 def _superlatives() -> tuple[str, ...]:
-    return tuple(word for word in sorted(_strong_words()) if word.endswith("est") and _base_of(word) is not None)
+    return tuple(
+        word for word in sorted(_strong_words()) if word.endswith("est") and _base_of(word) is not None
+    )
 
 
 def _strong_words() -> list[str]:
@@ -136,7 +138,12 @@ def _strong_words() -> list[str]:
 
 
 def _has_adverb(word: str) -> bool:
-    adverbs = {word + "ly", re.sub("y$", "ily", word), re.sub("le$", "ly", word), re.sub("ic$", "ically", word)}
+    adverbs = {
+        word + "ly",
+        re.sub("y$", "ily", word),
+        re.sub("le$", "ly", word),
+        re.sub("ic$", "ically", word),
+    }
     return bool(_ADJECTIVAL.fullmatch(word)) and any(zipf(form) >= 2 for form in adverbs - {word})
 
 

@@ -66,7 +66,9 @@ class Groups(Dataset):
         progress = step / self.recipe.steps
         frames = [self._draw_frame(random, progress) for _ in range(self.recipe.groups)]
         answers = np.stack([self._draw_answers(random) for _ in frames])  # (groups, K)
-        utility = np.stack([self.truth.of(frame.sign)[row] for frame, row in zip(frames, answers, strict=True)])
+        utility = np.stack(
+            [self.truth.of(frame.sign)[row] for frame, row in zip(frames, answers, strict=True)]
+        )
         packed = pack(
             [self._draw_prefix(random, frame) for frame in frames],
             torch.from_numpy(answers),

@@ -37,7 +37,9 @@ def folder() -> Path:
     path = Path(package.origin).parent / "model"
     digest = hashlib.sha256((path / "model.safetensors").read_bytes()).hexdigest()
     if digest != WEIGHTS_SHA256:
-        raise InputError(f"{path / 'model.safetensors'} has sha256 {digest}, not the upstream {WEIGHTS_SHA256}.")
+        raise InputError(
+            f"{path / 'model.safetensors'} has sha256 {digest}, not the upstream {WEIGHTS_SHA256}."
+        )
     return path
 
 

@@ -73,7 +73,10 @@ def _section(folder: Path, section: Section, anchor: str) -> dict:
 def _entry(folder: Path, entry: Entry) -> dict:
     image = table = None
     if entry.figure:
-        image = "data:image/png;base64," + base64.b64encode(_small(folder / "figures" / f"{entry.figure}.png")).decode()
+        image = (
+            "data:image/png;base64,"
+            + base64.b64encode(_small(folder / "figures" / f"{entry.figure}.png")).decode()
+        )
     if entry.table:
         frame = pd.read_parquet(folder / "tables" / f"{entry.table}.parquet")
         for column, value in entry.where.items():

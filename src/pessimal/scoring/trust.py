@@ -43,7 +43,9 @@ class Trust:
         return self.largest_difference <= self.tolerance
 
 
-def check_trust(network, engine, full, wholes: list[Tensor], responses: list[Tensor], *, dtype: Dtype) -> Trust:
+def check_trust(
+    network, engine, full, wholes: list[Tensor], responses: list[Tensor], *, dtype: Dtype
+) -> Trust:
     """Compare the engine with the model's own untouched forward, batch 1, no cache.
 
     `full` is the engine of full forwards, whose difference sets the noise in low precision. `wholes` are the

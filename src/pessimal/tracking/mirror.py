@@ -84,13 +84,13 @@ class WandbMirror(Mirror):
             raise ValueError(f"table {name!r} has {len(frame)} rows; log it as a parquet file in an artifact")
         with self._forgiving():
             plain = frame.astype(object).where(frame.notna(), None)
-            self._run.log({name: wandb.Table(dataframe=plain, allow_mixed_types=True)})
+            self._run.log({name: wandb.Table(dataframe=plain, allow_mixed_types=True)}, commit=False)
 
     def image(self, name, path, caption):
         import wandb
 
         with self._forgiving():
-            self._run.log({name: wandb.Image(str(path), caption=caption)})
+            self._run.log({name: wandb.Image(str(path), caption=caption)}, commit=False)
 
     def artifact(self, folder, manifest, metadata):
         import wandb
