@@ -53,7 +53,13 @@ def test_several_outputs_are_refused(copy):
     config.num_labels = 3
     AutoModelForSequenceClassification.from_config(config).save_pretrained(copy)
     with pytest.raises(ModelError, match="3 outputs"):
-        open_model(ModelSpec(path=str(copy)), copy).network()
+        open_model(ModelSpec(path=str(copy)), copy)
+
+
+def test_other_weight_formats_are_refused(copy):
+    (copy / "model.safetensors").rename(copy / "pytorch_model.bin")
+    with pytest.raises(ModelError, match=r"no \*\.safetensors"):
+        open_model(ModelSpec(path=str(copy)), copy)
 
 
 def test_tokenizer_without_a_chat_template_is_refused(copy):

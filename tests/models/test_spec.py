@@ -29,6 +29,12 @@ def test_what_cannot_be_is_refused(arguments, error, told):
         ModelSpec(**arguments)
 
 
+def test_local_folder_has_no_revision_and_may_run_its_own_code(tiny_checkpoint):
+    with pytest.raises(ConfigError, match="which has none"):
+        ModelSpec(path=str(tiny_checkpoint), revision="a" * 40)
+    assert ModelSpec(path=str(tiny_checkpoint), trust_remote_code=True).trust_remote_code
+
+
 def test_folder_without_a_checkpoint_is_refused(tmp_path):
     with pytest.raises(ModelError, match=r"config\.json"):
         ModelSpec(path=str(tmp_path))

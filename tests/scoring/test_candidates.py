@@ -92,6 +92,13 @@ def test_items_from_text_and_table(tmp_path):
     assert rated["elo_matches"].tolist() == [3, 4]
 
 
+def test_items_are_taken_verbatim(tmp_path):
+    (tmp_path / "t.csv").write_text("\ufeffname\n007\n1e5\nTrue\n", encoding="utf-8")
+    assert items(tmp_path / "t.csv", name="mine").rows["text"].tolist() == ["007", "1e5", "True"]
+    (tmp_path / "t.txt").write_text("\ufeffa\u2028b\nc\x0bd\n", encoding="utf-8")
+    assert items(tmp_path / "t.txt", name="mine").rows["text"].tolist() == ["a\u2028b", "c\x0bd"]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "told"),
     [
@@ -99,6 +106,7 @@ def test_items_from_text_and_table(tmp_path):
         ("a.txt", "twice\ntwice\n", "'twice' more than once"),
         ("a.csv", "word\nlove\n", "a column `name`"),
         ("a.csv", "", "cannot be read"),
+        ("a.csv", "name,elo_score\na,high\n", "'high' is not a number"),
     ],
 )
 def test_bad_lists_are_refused(tmp_path, name, content, told):

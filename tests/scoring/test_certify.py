@@ -23,7 +23,7 @@ def test_tails_of_a_noisy_scan_become_the_true_tails(seed, k):
         asked.extend(rows)
         return truth[rows]
 
-    result = certify_tails(noisy, rescore, k=k, noise=0.0, seed=seed)
+    result = certify_tails(noisy, rescore, k=k, noise=0.0)
     top, bottom = np.argsort(-truth)[:k], np.argsort(truth)[:k]
     assert set(np.argsort(-result.rewards)[:k]) == set(top)
     assert result.certified[top].all()
@@ -37,5 +37,5 @@ def test_tails_of_a_noisy_scan_become_the_true_tails(seed, k):
 
 
 def test_equal_rewards_are_never_certain():
-    result = certify_tails(np.zeros(500), lambda rows: np.zeros(len(rows)), k=5, noise=0.0, seed=0)
+    result = certify_tails(np.zeros(500), lambda rows: np.zeros(len(rows)), k=5, noise=0.0)
     assert not result.certified.any()

@@ -5,6 +5,7 @@ import pytest
 import pytorch_lightning as pl
 import torch
 
+from pessimal.models.frame import find_frame
 from pessimal.models.load import open_model
 from pessimal.models.spec import Dtype, ModelSpec
 from pessimal.scoring.engine import own_forward
@@ -13,7 +14,7 @@ from pessimal.scoring.scan import ScanSettings, identify, scan
 from pessimal.tables import write_score_table
 
 PROMPT = "What, in one word, is the greatest thing ever?"
-SETTINGS = ScanSettings(batch_size=64, certain=10, seed=0, progress=False)
+SETTINGS = ScanSettings(batch_size=64, certain=10, progress=False)
 
 
 def trainer(callbacks):
@@ -24,8 +25,13 @@ def trainer(callbacks):
 
 
 def scanned(model, words, work, *, mode=Mode.ids, settings=SETTINGS, make_trainer=trainer):
-    identity = identify(model, prompt="greatest", prompt_text=PROMPT, candidates=words, mode=mode)
-    return scan(model, model.network(), identity, words, settings=settings, work=work, trainer=make_trainer)
+    identity = identify(
+        model, prompt="greatest", prompt_text=PROMPT, candidates=words, mode=mode, certain=settings.certain
+    )
+    frame = find_frame(model.tokenizer, PROMPT)
+    return scan(
+        model, model.network(), identity, words, frame, settings=settings, work=work, trainer=make_trainer
+    )
 
 
 def test_every_reward_is_the_models_own(model, network, frame, words, tmp_path):
@@ -102,8 +108,35 @@ def test_low_precision_scan_names_the_true_extremes(tiny_checkpoint, model, word
 
 
 def test_identity_follows_what_the_scores_depend_on(model, words):
-    base = {"prompt": "greatest", "prompt_text": PROMPT, "candidates": words, "mode": Mode.ids}
+    base = {
+        "prompt": "greatest",
+        "prompt_text": PROMPT,
+        "candidates": words,
+        "mode": Mode.ids,
+        "certain": 100,
+    }
     key = identify(model, **base).key()
     assert identify(model, **base).key() == key
     assert identify(model, **base | {"mode": Mode.text}).key() != key
     assert identify(model, **base | {"prompt_text": PROMPT + "?"}).key() != key
+    assert identify(model, **base | {"certain": 5}).key() == key, "a float32 scan scores nothing again"
+
+
+def test_low_precision_identity_says_how_much_was_made_certain(tiny_checkpoint, words):
+    low = open_model(ModelSpec(path=str(tiny_checkpoint), dtype=Dtype.bfloat16), tiny_checkpoint)
+    asked = {"prompt": "greatest", "prompt_text": PROMPT, "candidates": words, "mode": Mode.ids}
+    assert identify(low, **asked, certain=1).key() != identify(low, **asked, certain=150).key()
+    assert "bfloat16" in identify(low, **asked, certain=1).name
+
+
+def test_certified_ranks_are_those_of_a_float64_forward(model, frame, words, tmp_path):
+    rows = scanned(model, words, tmp_path).rows
+    double = model.network().double()
+    wholes = torch.tensor([frame.around([i]) for i in words.rows["candidate_id"]])
+    double.config.pad_token_id = None
+    with torch.inference_mode():
+        truth = torch.cat([double(input_ids=w[None]).logits[0] for w in wholes]).numpy()
+    certified = rows["certified"].to_numpy()
+    assert certified.mean() > 0.9
+    rank, claimed = truth.argsort().argsort(), rows["reward"].to_numpy().argsort().argsort()
+    assert (rank[certified] == claimed[certified]).all()

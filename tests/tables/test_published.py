@@ -1,5 +1,7 @@
 """Published layouts: tokens stay tokens, wrong files are named, and the real ones are read whole."""
 
+import re
+
 import pandas as pd
 import pytest
 
@@ -100,6 +102,27 @@ def test_wrong_files_are_named(tmp_path, content, told):
     (tmp_path / "f.csv").write_text(content)
     with pytest.raises(InputError, match=told):
         read_eloeverything(tmp_path / "f.csv", prompt="greatest", prompts=PROMPTS, models={})
+
+
+@pytest.mark.parametrize("wrong", ["99999999999", "0.7", "-1"])
+def test_token_ids_that_are_none_are_refused(tmp_path, wrong):
+    (tmp_path / "m.csv").write_text(f"token_id,token_name,token_decoded,greatest\n0,a,a,1\n{wrong},b,b,2\n")
+    with pytest.raises(InputError, match="column 'token_id', row 2"):
+        read_vocabulary(tmp_path / "m.csv", model=None, prompts={}, models={})
+
+
+def test_published_models_have_the_size_in_their_name():
+    from hydra import compose, initialize_config_dir
+
+    from pessimal.config.front_door import CONF, build, register
+
+    register()
+    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        config = build(compose("config", overrides=["task=import", "format=vocabulary", f"path={CONF}"]))
+    assert len(config.published) == 10
+    for spec in config.published.values():
+        size = re.search(r"-(\d+)[bB]", spec.path) or re.search(r"(\d+)B", spec.name)
+        assert spec.parameters == float(size[1]) * 1e9, spec.path
 
 
 def test_real_files_are_read_whole(shared_data):

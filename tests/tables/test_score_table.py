@@ -123,6 +123,15 @@ def test_shared_vocabulary_leaves_out_what_any_model_has_twice_or_not():
     assert matrix.columns.tolist() == ["m", "n"]
 
 
+def test_texts_that_a_template_would_trim_to_one_input_count_once():
+    texts = ["love", " love", "  love", " war", "peace"]
+    tables = [made(texts, mode="published"), made(texts, mode="published", model="n")]
+    assert shared_items(tables).tolist() == [" war", "love", "peace"]
+    assert len(shared_items(tables, paper=True)) == 5
+    exact = [made(texts), made(texts, model="n")]
+    assert len(shared_items(exact)) == 5, "by id each token is an input of its own"
+
+
 def test_tables_that_cannot_be_compared_are_refused():
     with pytest.raises(TableError, match="same model"):
         reward_matrix([made(["a"]), made(["a"])])

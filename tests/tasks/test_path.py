@@ -142,6 +142,35 @@ def test_one_model_scanned_in_two_modes_must_be_told_apart(command, tiny_checkpo
     assert command("compare", "tracking=off", "mode=text", "replicates=100")[0] == 0
 
 
+def test_other_prompts_under_one_key_are_not_compared(command, tiny_checkpoint, twin):
+    scan(command, tiny_checkpoint, "prompts=greatest", "tracking=off")
+    scan(
+        command, twin, "prompts=greatest", "prompts.greatest='What is the capital of France?'", "tracking=off"
+    )
+    code, _, err = command("compare", "tracking=off")
+    assert code == 2
+    assert "What is the capital of France?" in err
+
+
+def test_name_that_stands_for_other_weights_is_refused(command, tiny_checkpoint, twin, tmp_path):
+    scan(command, tiny_checkpoint, "prompts=greatest", "tracking=off", "model.name=final")
+    code, _, err = scan(command, twin, "prompts=greatest", "tracking=off", "model.name=final")
+    assert code == 2
+    assert "stands for other weights" in err
+    assert scan(command, twin, "prompts=greatest", "tracking=off", "model.name=final", "force=true")[0] == 0
+    _, _, err = scan(command, tiny_checkpoint, "prompts=greatest", "tracking=off", "model.name=final")
+    assert "is newer and of other content" in err
+
+
+def test_what_was_asked_for_and_is_not_there_is_named(command, tiny_checkpoint, tmp_path):
+    scan(command, tiny_checkpoint, "prompts=greatest", "tracking=off")
+    for arguments in (["models=[typo,tiny-llama]"], ["prompts=[greatest,worst]"]):
+        for tables in ([], ["tables=runs/registry/score-table"]):
+            code, _, err = command("compare", "tracking=off", *arguments, *tables)
+            assert code == 2
+            assert "no score table of" in err
+
+
 def test_failure_at_work_exits_with_1_and_keeps_what_was_finished(
     command, tiny_checkpoint, tmp_path, monkeypatch
 ):
@@ -158,6 +187,18 @@ def test_failure_at_work_exits_with_1_and_keeps_what_was_finished(
     with pytest.raises(RuntimeError, match="out of memory"):
         scan(command, tiny_checkpoint, "tracking=off")
     assert [p.name for p in (tmp_path / "runs/registry/score-table").iterdir()] == ["tiny-llama--greatest"]
+
+
+def test_wandb_without_a_folder_costs_no_result_and_runs_have_ids_of_their_own(
+    command, tiny_checkpoint, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("WANDB_RUN_ID", "fixed")
+    code, _, _ = scan(command, tiny_checkpoint, "prompts=greatest")
+    assert code == 0
+    manifest = json.loads(
+        (tmp_path / "runs/registry/score-table/tiny-llama--greatest/v0/manifest.json").read_text()
+    )
+    assert manifest["run_id"] not in (None, "fixed")
 
 
 def test_wandb_that_cannot_be_reached_costs_no_result(command, tiny_checkpoint, tmp_path, monkeypatch):

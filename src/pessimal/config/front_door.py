@@ -6,6 +6,7 @@ Knows Hydra and OmegaConf. What a verb does is the tasks' business.
 import difflib
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 import hydra
 from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
-from hydra.errors import HydraException
+from hydra.errors import HydraException, OverrideParseException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -86,6 +87,9 @@ def composition_message(error: Exception) -> str | None:
     ]
     end = next((i for i, line in enumerate(lines) if line.startswith("Config search path")), len(lines))
     kept, unlisted = lines[:end], re.search(r"Could not find 'prompts/(.+)'", told)
+    if isinstance(error, OverrideParseException):
+        kept = [f"the override {error.override!r} cannot be read. A value with spaces, brackets, quotes or letters beyond "
+                "ASCII goes in quotes of its own: 'key=\"value\"'"]  # fmt: skip
     if unlisted:
         kept.append(
             f"For one that has no file, or that only score tables know: +prompts.{unlisted[1]}='the user turn'"
@@ -112,6 +116,17 @@ def build(composed: DictConfig) -> TaskConfig:
     return OmegaConf.to_object(composed)
 
 
+def _writable(name: str, folder: str) -> None:
+    try:
+        Path(folder).expanduser().mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"{name}={folder!r} cannot be written to: {error.strerror}; give another folder"
+        ) from error
+    if not os.access(Path(folder).expanduser(), os.W_OK):
+        raise ConfigError(f"{name}={folder!r} is not writable; give another folder")
+
+
 def run_hydra(run: Callable[[TaskConfig], object]) -> None:
     """Let Hydra compose the configuration from `sys.argv` and call `run` with each job's, one or a sweep of them."""
     if not CONF.is_dir():
@@ -122,12 +137,18 @@ def run_hydra(run: Callable[[TaskConfig], object]) -> None:
     # Hydra would print its own shortened errors and exit with 1; the front door wants the exceptions.
     os.environ["HYDRA_FULL_ERROR"] = "1"
 
+    for argument in sys.argv[1:]:
+        if argument.startswith("paths.root="):  # Hydra writes there before the configuration is ours to check
+            _writable("paths.root", argument.split("=", 1)[1])
     mistakes: list[UserError] = []
 
     @hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")
     def job(composed: DictConfig):
         try:
-            return run(build(composed))
+            config = build(composed)
+            for key in ("registry", "cache", "wandb"):
+                _writable(f"paths.{key}", getattr(config.paths, key))
+            return run(config)
         except UserError as mistake:
             if HydraConfig.get().mode == RunMode.MULTIRUN:
                 raise  # Hydra then says which job of the sweep it was

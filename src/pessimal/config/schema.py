@@ -48,16 +48,10 @@ class CandidatesSpec:
 
 @dataclass
 class TrainerSpec:
-    """Where the loop runs; passed on to `pytorch_lightning.Trainer`."""
+    """Where the loop runs: one process, one device."""
 
     accelerator: str = "cpu"
     """cpu, gpu or auto."""
-    devices: Any = 1
-    """Number of processes or GPUs on each machine, or `auto`."""
-    strategy: str = "auto"
-    """Lightning strategy: auto, ddp …"""
-    num_nodes: int = 1
-    """Number of machines."""
     threads: int | None = None
     """OpenMP threads of the process; null leaves torch's choice. Models of a few million parameters want 1."""
 
@@ -184,7 +178,8 @@ class CompareConfig(TaskConfig):
     """Tokens named at each end."""
 
     def __post_init__(self):
-        _at_least(1, replicates=self.replicates, permutations=self.permutations, top=self.top)
+        _at_least(1, top=self.top)
+        _at_least(100, replicates=self.replicates, permutations=self.permutations)
         if not 0 < self.confidence < 1:
             raise ConfigError(
                 f"confidence={self.confidence} is no level between 0 and 1; type for example 0.95"

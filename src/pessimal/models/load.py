@@ -4,6 +4,7 @@ Knows transformers' loading. Does not know prompts, candidates or how a score is
 """
 
 import logging
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,8 +40,8 @@ class RewardModel:
 
     @property
     def revision(self) -> str | None:
-        """The Hub revision; None for a local folder or a demo sibling."""
-        return None if self.spec.path is None or self.spec.local else self.spec.revision
+        """The Hub commit, which names the snapshot's folder; None for a local folder or a demo sibling."""
+        return self.folder.name if re.fullmatch(r"[0-9a-f]{40}", self.folder.name) else None
 
     def network(self, dtype: Dtype | None = None) -> torch.nn.Module:
         """Load the network (in the spec's precision where `dtype` is None)."""
@@ -55,6 +56,16 @@ def open_model(spec: ModelSpec, folder: Path) -> RewardModel:
         raise ModelError(
             f"the configuration of {spec.name!r} cannot be read from {folder}: {error}"
         ) from error
+    if config.num_labels != 1:
+        raise ModelError(
+            f"{spec.name!r} has {config.num_labels} outputs; a reward model has one. Models with several attributes "
+            "need an adapter that says which scalar is the reward."
+        )
+    if not list(folder.glob("*.safetensors")):
+        raise ModelError(
+            f"{folder} holds no *.safetensors; weights are read from nothing else. To convert: "
+            "AutoModelForSequenceClassification.from_pretrained(DIR).save_pretrained(NEW_DIR)"
+        )
     tokenizer = load_tokenizer(spec, folder)
     return RewardModel(
         spec=spec,
@@ -104,12 +115,6 @@ def load_network(spec: ModelSpec, folder: Path, *, dtype: Dtype) -> torch.nn.Mod
         raise ModelError(
             f"the checkpoint of {spec.name!r} in {folder} lacks {missing[:5]}: these would be random. A language "
             "model without a reward head cannot be scanned; give a sequence classifier."
-        )
-    outputs = network.config.num_labels
-    if outputs != 1:
-        raise ModelError(
-            f"{spec.name!r} has {outputs} outputs; a reward model has one. Models with several attributes need an "
-            "adapter that says which scalar is the reward."
         )
     return network.eval().requires_grad_(False)
 

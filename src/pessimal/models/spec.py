@@ -45,7 +45,7 @@ class ModelSpec:
     dtype: Dtype = Dtype.float32
     """Precision of the first pass; tails of a low-precision scan are scored again in float32."""
     trust_remote_code: bool = False
-    """Run Python code from the repository; only with a pinned `revision`."""
+    """Run Python code that comes with the model: a local folder's, or a repository's at a pinned `revision`."""
     base: str | None = None
     """Pretrained model or family it was made from (a factor of the representational similarity analysis)."""
     developer: str | None = None
@@ -66,7 +66,15 @@ class ModelSpec:
             )
         if self.path is not None:
             self._check_path()
-        if self.trust_remote_code and not re.fullmatch(r"[0-9a-f]{40}", self.revision or ""):
+        if self.local and self.revision is not None:
+            raise ConfigError(
+                f"model.revision={self.revision!r} was given for the local folder {self.path!r}, which has none: leave it out"
+            )
+        if (
+            self.trust_remote_code
+            and not self.local
+            and not re.fullmatch(r"[0-9a-f]{40}", self.revision or "")
+        ):
             raise ConfigError(
                 f"model.trust_remote_code=true runs the repository's Python code; pin it with a full commit hash: "
                 f"model.revision=<40 hexadecimal digits> (got {self.revision!r})"

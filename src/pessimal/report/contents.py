@@ -10,6 +10,7 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
+from pessimal import __version__
 from pessimal.figures.save import save
 
 CONTENTS = "contents.json"
@@ -72,14 +73,19 @@ class Contents:
             table.to_parquet(folder / "tables" / f"{name}.parquet", index=False)
         for name, figure in self.figures.items():
             save(figure, folder / "figures", name)
-        document = {"sections": [asdict(section) for section in self.sections], "summary": self.summary}
+        document = {
+            "version": __version__,
+            "sections": [asdict(section) for section in self.sections],
+            "summary": self.summary,
+        }
         (folder / CONTENTS).write_text(json.dumps(document, indent=2, ensure_ascii=False))
 
 
-def read_sections(folder: Path) -> list[Section]:
-    """The sections of a published comparison."""
+def read_sections(folder: Path) -> tuple[list[Section], str]:
+    """The sections of a published comparison, and the version of pessimal that made it."""
     document = json.loads((folder / CONTENTS).read_text())
-    return [
+    sections = [
         Section(s["title"], s["sentence"], [Entry(**entry) for entry in s["entries"]])
         for s in document["sections"]
     ]
+    return sections, document["version"]

@@ -13,7 +13,6 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from PIL import Image
 
-from pessimal import __version__
 from pessimal.figures.words import literal
 from pessimal.report.contents import Entry, Section, read_sections
 
@@ -45,17 +44,17 @@ def page(comparisons: list[Comparison], *, title: str) -> str:
     template = environment.get_template("page.html.jinja")
     return template.render(
         title=title,
-        version=__version__,
         parts=[_part(comparison, number) for number, comparison in enumerate(comparisons)],
     )
 
 
 def _part(comparison: Comparison, number: int) -> dict:
-    sections = read_sections(comparison.folder)
+    sections, version = read_sections(comparison.folder)
     provenance = pd.read_parquet(comparison.folder / "tables" / "provenance.parquet")
     return {
         "reference": comparison.reference,
         "created": comparison.created,
+        "version": version,
         "models": provenance["model"].nunique(),
         "sections": [
             _section(comparison.folder, section, f"part{number}-section{i}")

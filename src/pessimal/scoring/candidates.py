@@ -13,6 +13,7 @@ from pessimal.errors import InputError
 from pessimal.models.frame import Frame, templated
 from pessimal.scoring.mode import Mode
 from pessimal.tables.kinds import storable, token_kind
+from pessimal.tables.published import numbers, whole_numbers
 from pessimal.tables.score_table import items_digest
 
 
@@ -61,24 +62,22 @@ def vocabulary(tokenizer, *, size: int) -> Candidates:
 
 def items(path: Path, *, name: str) -> Candidates:
     """Named items, one a line in a .txt file, or the `name` column of a .csv file (with `elo_score`, `elo_matches`
-    where people have rated them). Raises InputError on an empty, unreadable or repeating list."""
+    where people have rated them), verbatim. Raises InputError on an empty, unreadable or repeating list."""
     try:
         if path.suffix == ".csv":
-            table = pd.read_csv(path, keep_default_na=False)
+            table = pd.read_csv(path, dtype=str, na_filter=False, encoding="utf-8-sig")
             if "name" not in table:
                 raise InputError(
                     f"{path} has the columns {list(table.columns)}; a list of items needs a column `name`"
                 )
-            texts = table["name"].astype(str)
         else:
-            table = pd.DataFrame()
-            texts = pd.Series(
-                [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()], dtype=str
-            )
+            lines = path.read_text(encoding="utf-8-sig").split("\n")
+            table = pd.DataFrame({"name": [line for line in lines if line.strip()]}, dtype=str)
     except (OSError, UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         raise InputError(
             f"candidates.path={str(path)!r} cannot be read as a list of items: {error}"
         ) from error
+    texts = table["name"]
     if texts.empty:
         raise InputError(f"candidates.path={str(path)!r} holds no items; write one a line")
     if texts.duplicated().any():
@@ -87,8 +86,8 @@ def items(path: Path, *, name: str) -> Candidates:
         {"candidate_id": np.arange(len(texts), dtype=np.int32), "token": None, "text": texts, "kind": "item"}
     )
     if "elo_score" in table:
-        rows["elo"] = table["elo_score"].astype(float)
-        rows["elo_matches"] = table["elo_matches"].astype("int32") if "elo_matches" in table else -1
+        rows["elo"] = numbers(path, table, "elo_score")
+        rows["elo_matches"] = whole_numbers(path, table, "elo_matches") if "elo_matches" in table else 0
     return Candidates(name=name, rows=rows)
 
 

@@ -56,17 +56,17 @@ class CandidateData(pl.LightningDataModule):
 class ScanModule(pl.LightningModule):
     """Rewards of candidates in one frame."""
 
-    def __init__(self, network, *, frame: Frame, inputs: Inputs, dtype: Dtype, seed: int):
+    def __init__(self, network, *, frame: Frame, inputs: Inputs, dtype: Dtype):
         super().__init__()
         self.network = network
-        self.frame, self.inputs, self.precision, self.seed = frame, inputs, dtype, seed
+        self.frame, self.inputs, self.precision = frame, inputs, dtype
         self.scorer: FrameScorer | None = None
 
     def on_predict_start(self):
         # Only here is the network where the trainer wants it.
         self.network.eval()
         self.scorer = FrameScorer(self.network, self.frame, device=self.device)
-        self.scorer.establish_trust(self.inputs, dtype=self.precision, seed=self.seed)
+        self.scorer.establish_trust(self.inputs, dtype=self.precision)
 
     def predict_step(self, batch, _batch_index=None):
         _, _, framed, ids = batch

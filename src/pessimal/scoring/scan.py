@@ -17,15 +17,16 @@ import torch
 
 from pessimal import __version__
 from pessimal.errors import ModelError
-from pessimal.models.frame import find_frame
+from pessimal.models.frame import Frame
 from pessimal.models.load import RewardModel
 from pessimal.models.spec import Dtype
-from pessimal.scoring.candidates import Candidates, batches, inputs
-from pessimal.scoring.certify import certify, certify_tails
+from pessimal.scoring.candidates import Candidates, Inputs, batches, inputs
+from pessimal.scoring.certify import Certified, certify, certify_tails
 from pessimal.scoring.loop import CandidateBatches, CandidateData, ScanModule, ScanProgress, ShardWriter
 from pessimal.scoring.mode import Mode
 from pessimal.scoring.scorer import FrameScorer
 from pessimal.scoring.shards import Shards
+from pessimal.scoring.trust import noise_sample
 from pessimal.tables import ScoreIdentity, ScoreTable
 
 log = logging.getLogger(__name__)
@@ -38,15 +39,13 @@ class ScanSettings:
     batch_size: int
     """Candidates per batch."""
     certain: int
-    """k: how many of the best and of the worst are named, and made certain after a low-precision scan."""
-    seed: int
-    """Seed of the random samples of the trust check and of certification."""
+    """k: how many of the best and of the worst are made certain after a low-precision scan."""
     progress: bool
     """Draw a progress bar where there is a terminal."""
 
 
 def identify(
-    model: RewardModel, *, prompt: str, prompt_text: str, candidates: Candidates, mode: Mode
+    model: RewardModel, *, prompt: str, prompt_text: str, candidates: Candidates, mode: Mode, certain: int
 ) -> ScoreIdentity:
     """What the scores will depend on: known before the network is loaded, so that a finished table can be found."""
     return ScoreIdentity(
@@ -62,6 +61,7 @@ def identify(
         tokenizer_digest=model.tokenizer_digest,
         template_digest=model.template_digest,
         dtype=model.spec.dtype.value,
+        certain=None if model.spec.dtype is Dtype.float32 else certain,
         software={
             "pessimal": __version__,
             "torch": torch.__version__,
@@ -75,6 +75,7 @@ def scan(
     network: torch.nn.Module,
     identity: ScoreIdentity,
     candidates: Candidates,
+    frame: Frame,
     *,
     settings: ScanSettings,
     work: Path,
@@ -85,7 +86,6 @@ def scan(
     `trainer` makes a Lightning trainer with the given callbacks. Raises ModelError if a reward is not a number.
     """
     mode = Mode(identity.mode)
-    frame = find_frame(model.tokenizer, identity.prompt_text, double_bos=mode is Mode.paper)
     to_score = inputs(model.tokenizer, frame, candidates, mode)
     plan = batches(to_score, size=settings.batch_size)
 
@@ -97,7 +97,7 @@ def scan(
             "%s on %s: going on with %d of %d batches", model.name, identity.prompt, len(todo), len(plan)
         )
 
-    module = ScanModule(network, frame=frame, inputs=to_score, dtype=model.spec.dtype, seed=settings.seed)
+    module = ScanModule(network, frame=frame, inputs=to_score, dtype=model.spec.dtype)
     progress = ScanProgress(
         f"{model.name} · {identity.prompt}",
         done=int(np.isfinite(rewards).sum()),
@@ -122,22 +122,11 @@ def scan(
         )
 
     trust = module.scorer.trust
-    noise = trust.largest_difference if trust else 0.0
-    if model.spec.dtype is Dtype.float32:
-        result = certify(rewards, noise=noise)
-    else:
-        exact = FrameScorer(model.network(Dtype.float32).to(module.device), frame, device=module.device)
-        exact.establish_trust(to_score, dtype=Dtype.float32, seed=settings.seed)
-        result = certify_tails(
-            rewards,
-            lambda rows: exact.score_rows(to_score, rows, batch_size=settings.batch_size),
-            k=settings.certain,
-            noise=exact.trust.largest_difference if exact.trust else 0.0,
-            seed=settings.seed,
-        )
+    result, noise = _certified(model, module.scorer, to_score, rewards, settings)
     measured = {
         "trust": asdict(trust) if trust else None,
-        "rescored_in_float32": int(result.exact.sum()) if result.largest_error else 0,
+        "noise": noise,
+        "rescored_in_float32": 0 if model.spec.dtype is Dtype.float32 else int(result.exact.sum()),
         "largest_low_precision_error": result.largest_error,
         "certified": int(result.certified.sum()),
         "framed": int(to_score.framed.sum()),
@@ -156,11 +145,29 @@ def scan(
         identity.prompt,
         len(rows),
         progress.rate,
-        noise,
+        trust.largest_difference if trust else 0,
         trust.n if trust else 0,
     )
     fields = asdict(identity) | {"attention": module.scorer.attention}
     return ScoreTable(ScoreIdentity(**fields), rows, model.description, measured)
+
+
+def _certified(
+    model: RewardModel, scorer: FrameScorer, to_score: Inputs, rewards: np.ndarray, settings: ScanSettings
+) -> tuple[Certified, float]:
+    """The rewards with certain tails and ranks, and the numerical error that the certificate allows for."""
+    sample = noise_sample(len(rewards))
+    if model.spec.dtype is Dtype.float32:
+        noise = scorer.noise_of(to_score, sample, rewards[sample])
+        return certify(rewards, noise=noise), noise
+    exact = FrameScorer(model.network(Dtype.float32).to(scorer.device), scorer.frame, device=scorer.device)
+    exact.establish_trust(to_score, dtype=Dtype.float32)
+
+    def rescore(rows: np.ndarray) -> np.ndarray:
+        return exact.score_rows(to_score, rows, batch_size=settings.batch_size)
+
+    noise = exact.noise_of(to_score, sample, rescore(sample))
+    return certify_tails(rewards, rescore, k=settings.certain, noise=noise), noise
 
 
 def forget_work(work: Path, identity: ScoreIdentity) -> None:

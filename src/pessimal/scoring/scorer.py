@@ -14,7 +14,7 @@ from pessimal.models.frame import Frame
 from pessimal.models.spec import Dtype
 from pessimal.scoring.candidates import Inputs, batches
 from pessimal.scoring.engine import Decoder, FullForward, SharedPrefix
-from pessimal.scoring.trust import SAMPLE, Trust, check_trust
+from pessimal.scoring.trust import SAMPLE, Trust, check_trust, numerical_noise
 
 log = logging.getLogger(__name__)
 
@@ -55,10 +55,10 @@ class FrameScorer:
         return self._engine.rewards(ids)
 
     @torch.inference_mode()
-    def establish_trust(self, inputs: Inputs, *, dtype: Dtype, seed: int) -> None:
+    def establish_trust(self, inputs: Inputs, *, dtype: Dtype) -> None:
         """Compare with the model's own forward on a random sample; fall back to full forwards where it differs."""
         fitting = [i for i, (r, f) in enumerate(zip(inputs.responses, inputs.framed, strict=True)) if f and r]
-        sample = np.random.default_rng(seed).permutation(fitting)[:SAMPLE]
+        sample = np.random.default_rng(0).permutation(fitting)[:SAMPLE]
         if not len(sample):
             return
         responses = [torch.tensor(inputs.responses[i], device=self.device) for i in sample]
@@ -81,6 +81,14 @@ class FrameScorer:
                 self.trust.largest_difference,
                 self.trust.tolerance,
             )
+
+    @torch.inference_mode()
+    def noise_of(self, inputs: Inputs, rows: np.ndarray, rewards: np.ndarray) -> float:
+        """Numerical error of a float32 pass that gave `rewards` (n,) to some `rows` (n,): see `numerical_noise`."""
+        wholes = [
+            self.frame.around(inputs.responses[i]) if inputs.framed[i] else inputs.responses[i] for i in rows
+        ]
+        return numerical_noise(self.network, rewards, [torch.tensor(w, device=self.device) for w in wholes])
 
     def score_rows(self, inputs: Inputs, rows: np.ndarray, *, batch_size: int) -> np.ndarray:
         """Rewards float64 (n,) of some rows of `inputs`, outside any loop: for re-scoring."""

@@ -11,12 +11,16 @@ from pessimal.errors import TableError
 from pessimal.tables.score_table import ScoreTable
 
 
-def shared_items(tables: Sequence[ScoreTable]) -> pd.Index:
+def shared_items(tables: Sequence[ScoreTable], *, paper: bool = False) -> pd.Index:
     """Texts that every table holds exactly once, sorted; the *shared vocabulary* of the paper.
 
     A text that two tokens of one model decode to (byte tokens, duplicates) is left out for all models, since it
     has no single reward. Texts are compared as they decode: ' love' and 'love' are two. Special and unused
     tokens take part only where every model has them. (Christian et al. 2025, Fig. 2)
+
+    Where a table's tokens were scored as text, ' love' and 'love' were one and the same input to templates that trim;
+    counted twice they would inflate n and agreement. So of texts that differ only in outer white space one is kept,
+    the barest; `paper` keeps all, as published.
     """
     if not tables:
         raise TableError("no score tables given: scan or import some first")
@@ -25,11 +29,17 @@ def shared_items(tables: Sequence[ScoreTable]) -> pd.Index:
         texts = table.rows["text"]
         unique = pd.Index(texts[~texts.duplicated(keep=False)])
         shared = unique if shared is None else shared.intersection(unique)
-    return shared.sort_values()
+    shared = shared.sort_values()
+    as_text = any(t.identity.candidates == "vocabulary" and t.identity.mode != "ids" for t in tables)
+    if as_text and not paper:
+        order = pd.DataFrame({"text": shared, "bare": shared.str.strip(), "length": shared.str.len()})
+        kept = order.sort_values(["bare", "length", "text"]).drop_duplicates("bare")["text"]
+        shared = pd.Index(kept).sort_values()
+    return shared
 
 
-def reward_matrix(tables: Sequence[ScoreTable], items: pd.Index | None = None) -> pd.DataFrame:
-    """Rewards of the shared items: index = text, one column per table, named by its model.
+def reward_matrix(tables: Sequence[ScoreTable], *, paper: bool = False) -> pd.DataFrame:
+    """Rewards of the shared items (see `shared_items`): index = text, one column per table, named by its model.
 
     `tables` are of one prompt and of different models. Raises TableError where a model occurs twice, prompts
     differ, or fewer than 3 items are shared.
@@ -43,7 +53,7 @@ def reward_matrix(tables: Sequence[ScoreTable], items: pd.Index | None = None) -
         raise TableError(
             f"two score tables of the same model: {twice}. Name the tables: compare tables=[FILE,FILE]"
         )
-    items = shared_items(tables) if items is None else items
+    items = shared_items(tables, paper=paper)
     if len(items) < 3:
         raise TableError(
             f"the models {models} share {len(items)} candidates on prompt {prompts[0]!r}; at least 3 are needed. "

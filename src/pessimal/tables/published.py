@@ -35,12 +35,12 @@ def read_eloeverything(
             "token": None,
             "text": table["name"],
             "kind": "item",
-            "elo": _numbers(path, table, "elo_score"),
-            "elo_matches": _numbers(path, table, "elo_matches").astype("int32"),
+            "elo": numbers(path, table, "elo_score"),
+            "elo_matches": whole_numbers(path, table, "elo_matches"),
         }
     )
     return [
-        _table(path, rows, _numbers(path, table, model), model, prompt, prompts, "eloeverything", models)
+        _table(path, rows, numbers(path, table, model), model, prompt, prompts, "eloeverything", models)
         for model in table.columns
         if model not in _ELO_COLUMNS
     ]
@@ -70,7 +70,7 @@ def read_factorial54(
         }
     )
     return [
-        _table(path, rows, _numbers(path, table, prompt), model, prompt, prompts, words or "words", models)
+        _table(path, rows, numbers(path, table, prompt), model, prompt, prompts, words or "words", models)
         for prompt in table.columns
         if prompt != "response"
     ]
@@ -87,7 +87,7 @@ def read_vocabulary(
     _require(path, table, _TOKEN_COLUMNS)
     rows = pd.DataFrame(
         {
-            "candidate_id": _numbers(path, table, "token_id").astype("int32"),
+            "candidate_id": whole_numbers(path, table, "token_id"),
             "token": table["token_name"],
             "text": table["token_decoded"],
             "kind": [
@@ -100,7 +100,7 @@ def read_vocabulary(
         _table(
             path,
             rows,
-            _numbers(path, table, prompt),
+            numbers(path, table, prompt),
             model or path.stem,
             prompt,
             prompts,
@@ -129,14 +129,27 @@ def _require(path: Path, table: pd.DataFrame, columns: list[str]) -> None:
         )
 
 
-def _numbers(path: Path, table: pd.DataFrame, column: str) -> pd.Series:
-    numbers = pd.to_numeric(table[column], errors="coerce")
-    if numbers.isna().any():
-        row = int(np.flatnonzero(numbers.isna())[0])
+def numbers(path: Path, table: pd.DataFrame, column: str) -> pd.Series:
+    """A column of text as numbers; InputError naming the first row that is none."""
+    values = pd.to_numeric(table[column], errors="coerce")
+    if values.isna().any():
+        row = int(np.flatnonzero(values.isna())[0])
         raise InputError(
             f"{path}, column {column!r}, row {row + 1}: {table[column].iloc[row]!r} is not a number"
         )
-    return numbers
+    return values
+
+
+def whole_numbers(path: Path, table: pd.DataFrame, column: str) -> pd.Series:
+    """A column of text as int32; InputError naming the first row that is no whole number of that range."""
+    values = numbers(path, table, column)
+    wrong = (values != values.round()) | (values < 0) | (values > np.iinfo(np.int32).max)
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        raise InputError(
+            f"{path}, column {column!r}, row {row + 1}: {table[column].iloc[row]!r} is not a whole number from 0 to 2^31 - 1"
+        )
+    return values.astype("int32")
 
 
 def _table(

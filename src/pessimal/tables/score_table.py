@@ -34,7 +34,8 @@ _HUMAN_COLUMNS = {"elo": pa.float64(), "elo_matches": pa.int32()}
 
 @dataclass(frozen=True)
 class ScoreIdentity:
-    """What a score depends on: two tables with one key hold the same rewards."""
+    """What a score depends on: two tables with one key hold the same rewards, but for the last bits that another
+    device or batch size may change."""
 
     model: str
     """Short name of the model, as in `model=NAME`."""
@@ -60,11 +61,25 @@ class ScoreIdentity:
     """sha256 over the chat template."""
     dtype: str | None = None
     """Precision of the first pass: float32, bfloat16 or float16."""
+    certain: int | None = None
+    """k of the tails that were scored again in float32 after a low-precision pass; None after a float32 one."""
     software: dict[str, str] = field(default_factory=dict)
     """Versions of what computes the rewards."""
     attention: str | None = None
     """Path that computed them, `shared-prefix` or `full-forward`. The trust check decides on it, and holds both to
     the model's own forward; so it is recorded, but two tables that differ in it alone have one key."""
+
+    @property
+    def name(self) -> str:
+        """The artifact name: model and prompt, and precision, candidate set or mode where they are not the default."""
+        parts = [self.model, self.prompt]
+        if self.dtype not in (None, "float32"):
+            parts.append(self.dtype)
+        if self.candidates != "vocabulary":
+            parts.append(self.candidates)
+        if self.mode not in ("ids", "published"):
+            parts.append(self.mode)
+        return "--".join(parts)
 
     def key(self) -> str:
         """The identity's sha256, 64 hexadecimal digits: the name under which a finished table is found again."""
@@ -126,13 +141,8 @@ class ScoreTable:
 
     @property
     def name(self) -> str:
-        """The artifact name: model and prompt, and the candidate set or mode where they are not the default."""
-        parts = [self.identity.model, self.identity.prompt]
-        if self.identity.candidates != "vocabulary":
-            parts.append(self.identity.candidates)
-        if self.identity.mode not in ("ids", "published"):
-            parts.append(self.identity.mode)
-        return "--".join(parts)
+        """The artifact name."""
+        return self.identity.name
 
     @property
     def has_elo(self) -> bool:

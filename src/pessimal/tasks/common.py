@@ -36,8 +36,12 @@ def obtain_demo(spec: ModelSpec, *, cache: str, progress: bool, again: bool = Fa
     from pessimal.demo.family import checkpoint_folder, is_cached, obtain
 
     recipe, models = demo_recipe(spec), Path(cache) / "models"
-    if again:
-        shutil.rmtree(checkpoint_folder(recipe, cache=models, name=spec.name), ignore_errors=True)
+    if again:  # trained in a place of its own first: a kill leaves the old checkpoint where it is
+        fresh = obtain_demo(spec, cache=str(Path(cache) / "again"), progress=progress)
+        folder = checkpoint_folder(recipe, cache=models, name=spec.name)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        return fresh.rename(folder)
     bar, callbacks = progress and sys.stderr.isatty(), []
     if not is_cached(recipe, cache=models, name=spec.name):
         quiet_libraries()

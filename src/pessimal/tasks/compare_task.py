@@ -47,6 +47,12 @@ def _named(config: CompareConfig) -> list[tuple[ScoreTable, str | None]]:
         if not files:
             raise TableError(f"tables={str(path)!r}: no scores.parquet below this folder")
         found += [(read_score_table(file), None) for file in files]
+    _check_known(
+        config,
+        models={table.identity.model for table, _ in found},
+        prompts={table.identity.prompt for table, _ in found},
+        where="the tables named",
+    )
     return _chosen(config, found, "the tables named")
 
 
@@ -59,13 +65,27 @@ def _registered(config: CompareConfig, registry: Registry) -> list[tuple[ScoreTa
         if (not config.models or manifest.summary.get("model") in config.models)
         and (not config.prompts or manifest.summary.get("prompt") in config.prompts)
     ]
-    known = sorted({manifest.summary.get("model") for _, manifest in latest})
-    if unknown := [model for model in config.models if model not in known]:
-        raise TableError(
-            f"no score table of {', '.join(map(repr, unknown))} in {registry.root}. There are tables of: "
-            f"{', '.join(known) or 'no model yet'}. Type: pessimal scan model={unknown[0]}"
-        )
+    _check_known(
+        config,
+        models={manifest.summary.get("model") for _, manifest in latest},
+        prompts={manifest.summary.get("prompt") for _, manifest in latest},
+        where=str(registry.root),
+    )
+    for folder, _ in wanted:
+        registry.verify(folder)
     return _chosen(config, [(read_score_table(f), m.reference) for f, m in wanted], str(registry.root))
+
+
+def _check_known(config: CompareConfig, *, models: set[str], prompts: set[str], where: str) -> None:
+    """TableError where a model or prompt was asked for that no table has: half a comparison is not what was meant."""
+    for option, wanted, known in (("model", config.models, models), ("prompt", config.prompts, prompts)):
+        missing = [name for name in wanted if name not in known]
+        if missing:
+            raise TableError(
+                f"no score table of {option} {', '.join(map(repr, missing))} in {where}. There are tables of: "
+                f"{', '.join(sorted(known)) or f'no {option} yet'}. To make one: pessimal scan"
+                + (f" model={missing[0]}" if option == "model" else f" prompts={missing[0]}")
+            )
 
 
 def _chosen(

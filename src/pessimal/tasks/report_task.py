@@ -36,9 +36,7 @@ def _chosen(config: ReportConfig, registry: Registry) -> list[tuple[Path, Manife
     published = registry.manifests("comparison")
     if not published:
         raise InputError(f"there is no comparison in {registry.root} yet; type: pessimal compare")
-    if not config.artifacts:
-        return [max(published, key=lambda pair: (pair[1].created, pair[1].version))]
-    chosen = []
+    chosen = [] if config.artifacts else [max(published, key=lambda pair: pair[1].created)]
     for wanted in config.artifacts:
         matches = [
             pair for pair in published if wanted in (pair[1].reference, pair[1].reference.rpartition(":")[0])

@@ -9,12 +9,16 @@ import torch
 
 from pessimal.analysis.extremes import extremes
 from pessimal.config.schema import ScanConfig, TrainerSpec
-from pessimal.models.load import open_model
+from pessimal.errors import ConfigError
+from pessimal.models.frame import find_frame
+from pessimal.models.load import RewardModel, open_model
 from pessimal.scoring.candidates import Candidates, items, vocabulary
+from pessimal.scoring.mode import Mode
 from pessimal.scoring.scan import ScanSettings, forget_work, identify, scan
-from pessimal.tables import ScoreTable, write_score_table
+from pessimal.tables import ScoreIdentity, ScoreTable, read_score_table, write_score_table
 from pessimal.tasks.common import config_hash, fetch, quiet_libraries, registry_of, tracked
 from pessimal.tracking.mirror import Mirror
+from pessimal.tracking.registry import Registry, safe_name
 
 log = logging.getLogger(__name__)
 
@@ -24,29 +28,22 @@ def run(config: ScanConfig) -> None:
     quiet_libraries()
     if config.trainer.threads:
         torch.set_num_threads(config.trainer.threads)
+    _check_accelerator(config.trainer)
     registry = registry_of(config)
+    listed = _listed(config)
     model = open_model(config.model, fetch(config.model, cache=config.paths.cache, progress=config.progress))
-    candidates = _candidates(config, model)
-    identities = {
-        key: identify(model, prompt=key, prompt_text=text, candidates=candidates, mode=config.mode)
-        for key, text in config.prompts.items()
-    }
-    todo = dict(identities)
-    for key, identity in identities.items():
-        found = registry.find("score-table", identity.key())
-        if found and not config.force:
-            log.info("%s on %s is scanned already: %s (force=true scans it again)", model.name, key, found[0])
-            del todo[key]
+    candidates = listed or vocabulary(model.tokenizer, size=model.embedding_rows)
+    todo = _unfinished(config, registry, model, candidates)
     if not todo:
         return
+    double_bos = config.mode is Mode.paper
+    frames = {i.prompt: find_frame(model.tokenizer, i.prompt_text, double_bos=double_bos) for i in todo}
 
     work = Path(config.paths.cache) / "scans"
-    settings = ScanSettings(
-        batch_size=config.batch_size, certain=config.certain, seed=config.seed, progress=config.progress
-    )
+    settings = ScanSettings(batch_size=config.batch_size, certain=config.certain, progress=config.progress)
     network = model.network()
     with tracked(config, name=f"scan {model.name}") as mirror:
-        for identity in todo.values():
+        for identity in todo:
             if config.force:
                 forget_work(work, identity)
             table = scan(
@@ -54,6 +51,7 @@ def run(config: ScanConfig) -> None:
                 network,
                 identity,
                 candidates,
+                frames[identity.prompt],
                 settings=settings,
                 work=work,
                 trainer=functools.partial(_trainer, config.trainer, root=config.paths.cache),
@@ -72,18 +70,64 @@ def run(config: ScanConfig) -> None:
             log.info("%s", folder / "scores.parquet")
 
 
-def _candidates(config: ScanConfig, model) -> Candidates:
+def _check_accelerator(spec: TrainerSpec) -> None:
+    here = {"cpu", "auto"} | ({"gpu", "cuda"} if torch.cuda.is_available() else set())
+    if torch.backends.mps.is_available():
+        here |= {"gpu", "mps"}
+    if spec.accelerator not in here:
+        raise ConfigError(
+            f"trainer.accelerator={spec.accelerator!r}, but this machine has: {', '.join(sorted(here))}; type trainer=cpu"
+        )
+
+
+def _listed(config: ScanConfig) -> Candidates | None:
+    """The list of items, read before any model is fetched; None for the vocabulary, which the model brings."""
     if config.candidates.name == "vocabulary":
-        return vocabulary(model.tokenizer, size=model.embedding_rows)
+        return None
     return items(Path(config.candidates.path).expanduser(), name=config.candidates.name)
+
+
+def _unfinished(
+    config: ScanConfig, registry: Registry, model: RewardModel, candidates: Candidates
+) -> list[ScoreIdentity]:
+    """What is still to be scanned; says what is finished, and refuses a name that stands for another model."""
+    newest = {manifest.name: (folder, manifest) for folder, manifest in registry.latest("score-table")}
+    todo = []
+    for key, text in config.prompts.items():
+        identity = identify(
+            model,
+            prompt=key,
+            prompt_text=text,
+            candidates=candidates,
+            mode=config.mode,
+            certain=config.certain,
+        )
+        name = safe_name(identity.name)
+        found = registry.find("score-table", identity.key())
+        if found and not config.force:
+            log.info("%s on %s is scanned already: %s (force=true scans it again)", model.name, key, found[0])
+            if newest[name][1].version != found[1].version:
+                log.warning(
+                    "%s is newer and of other content: `compare` takes that one. Name this one to compare it: tables=%s",
+                    newest[name][0],
+                    found[0],
+                )
+            continue
+        if name in newest and not config.force:
+            other = read_score_table(newest[name][0]).identity
+            if other.weights_digest != identity.weights_digest:
+                raise ConfigError(
+                    f"{model.name!r} stands for other weights in this registry ({newest[name][0]}). Name this model: "
+                    f"model.name={model.name}-2; or, if it is the same one trained on, make a new version: force=true"
+                )
+        todo.append(identity)
+    return todo
 
 
 def _trainer(spec: TrainerSpec, callbacks, *, root: str) -> pl.Trainer:
     return pl.Trainer(
         accelerator=spec.accelerator,
-        devices=spec.devices,
-        strategy=spec.strategy,
-        num_nodes=spec.num_nodes,
+        devices=1,
         callbacks=callbacks,
         default_root_dir=root,
         logger=False,

@@ -7,6 +7,7 @@ the user is told once, and the task goes on.
 import contextlib
 import logging
 import os
+import secrets
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -125,13 +126,14 @@ def open_mirror(
     if mode == "off":
         yield Mirror()
         return
-    folder.mkdir(parents=True, exist_ok=True)
     os.environ["WANDB_DATA_DIR"] = str(folder / "data")
     os.environ["WANDB_CACHE_DIR"] = str(folder / "cache")
-    import wandb
-
     try:
+        import wandb
+
+        folder.mkdir(parents=True, exist_ok=True)
         run = wandb.init(
+            id=secrets.token_hex(4),  # one a task, also where WANDB_RUN_ID is set in the environment
             mode=mode,
             dir=str(folder),
             project=project,

@@ -6,6 +6,7 @@ line an artifact. Knows files and manifests. Does not know what is in them, nor 
 
 import contextlib
 import fcntl
+import hashlib
 import json
 import os
 import re
@@ -55,8 +56,13 @@ class Manifest:
 
 
 def safe_name(name: str) -> str:
-    """`name` with everything but letters, digits, '.', '_' and '-' replaced by '_': the charset W&B allows."""
-    return _UNSAFE.sub("_", name).strip("._") or "unnamed"
+    """`name` with everything but letters, digits, '.', '_' and '-' replaced by '_': the charset W&B allows.
+
+    Where more than slashes and spaces were replaced, six digits of a digest keep different names apart.
+    """
+    safe = _UNSAFE.sub("_", name).strip("._") or "unnamed"
+    plain = safe == name.replace("/", "_").replace(" ", "_")
+    return safe if plain else f"{safe}-{hashlib.sha256(name.encode()).hexdigest()[:6]}"
 
 
 class Registry:
@@ -92,7 +98,9 @@ class Registry:
                 str(p.relative_to(staging)): sha256_of(p) for p in sorted(staging.rglob("*")) if p.is_file()
             }
             with self._lock():
-                version = 1 + max((int(p.name[1:]) for p in home.glob("v[0-9]*")), default=-1)
+                version = 1 + max(
+                    (int(p.name[1:]) for p in home.glob("v*") if p.name[1:].isdigit()), default=-1
+                )
                 manifest = Manifest(
                     type=type,
                     name=name,
@@ -102,7 +110,7 @@ class Registry:
                     inputs=list(inputs or []),
                     config_hash=config_hash,
                     run_id=run_id,
-                    created=datetime.now(UTC).isoformat(timespec="seconds"),
+                    created=datetime.now(UTC).isoformat(timespec="microseconds"),
                     summary=summary or {},
                 )
                 (staging / MANIFEST).write_text(json.dumps(asdict(manifest), indent=2, sort_keys=True))

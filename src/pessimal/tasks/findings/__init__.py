@@ -37,7 +37,7 @@ def _on_one_prompt(group: Group, config: CompareConfig, contents: Contents) -> N
         if wording
         else f"Prompt {group.prompt!r}, whose wording the scores' file does not state.",
     )
-    scene = Scene(group, reward_matrix(group.tables), config, contents, section)
+    scene = Scene(group, reward_matrix(group.tables, paper=config.paper), config, contents, section)
     best_and_worst(scene)
     distribution(scene)
     models = len(group.tables)

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from pessimal.config.schema import CompareConfig
 from pessimal.errors import TableError
 from pessimal.report.contents import Contents, Entry, Section
-from pessimal.tables import ScoreTable
+from pessimal.tables import ScoreIdentity, ScoreTable
 
 CORE = ("greatest", "best", "worst")
 """Prompts that come first, in the paper's order."""
@@ -117,14 +117,30 @@ def groups(tables: Sequence[ScoreTable]) -> list[Group]:
         members = found.setdefault((identity.candidates, identity.prompt), {})
         if identity.model in members:
             modes = sorted({identity.mode, members[identity.model].identity.mode})
+            choose = f"Type mode={modes[0]}, or name" if len(modes) > 1 else "Name"
             raise TableError(
                 f"two score tables of model {identity.model!r} on prompt {identity.prompt!r} (modes {modes}). "
-                f"Type mode={modes[0]}, or name the files: tables=[FILE,FILE]"
+                f"{choose} the files: tables=[FILE,FILE]"
             )
+        for other in members.values():
+            _check_comparable(identity, other.identity)
         members[identity.model] = table
     return [
         Group(*key, [found[key][model] for model in sorted(found[key])]) for key in sorted(found, key=_place)
     ]
+
+
+def _check_comparable(a: ScoreIdentity, b: ScoreIdentity) -> None:
+    """TableError where two tables go by the same names but were asked other things."""
+    told = f"models {a.model!r} and {b.model!r} cannot be compared on {a.prompt!r}: "
+    if a.prompt_text and b.prompt_text and a.prompt_text != b.prompt_text:
+        raise TableError(f"{told}one was asked {a.prompt_text!r}, the other {b.prompt_text!r}")
+    if a.candidates != "vocabulary" and a.candidates_digest != b.candidates_digest:
+        raise TableError(f"{told}their lists of items, both named {a.candidates!r}, are not the same")
+    if {a.mode, b.mode} > {"ids"} and "published" not in (a.mode, b.mode):
+        raise TableError(
+            f"{told}one was scanned in mode {a.mode}, the other in mode {b.mode}; type mode={a.mode}"
+        )
 
 
 def _place(key: tuple[str, str]) -> tuple[str, int, str]:
