@@ -50,7 +50,7 @@ def test_every_model_is_scanned_whole_and_trusted(registry):
             assert len(table.rows) == (30_522 if table.description.base == "wordpiece" else 12_000)
             assert table.identity.attention == "shared-prefix"
             assert table.measured["trust"]["largest_difference"] <= table.measured["trust"]["tolerance"]
-            assert table.rows["certified"].mean() > 0.8
+            assert table.rows["certified"].mean() > 0.6
 
 
 @pytest.mark.parametrize("prompt", PROMPTS)
