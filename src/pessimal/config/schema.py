@@ -164,6 +164,8 @@ class CompareConfig(TaskConfig):
     """Only these models; all of them where empty."""
     prompts: dict[str, str] = field(default_factory=dict)
     """Only these prompts; all of them where empty."""
+    sets: list[str] = field(default_factory=list)
+    """Only these candidate sets, `vocabulary` or the name of a list of items; all of them where empty."""
     mode: Mode | None = None
     """Only scans of this mode; needed where a model was scanned in more than one."""
     paper: bool = False

@@ -51,6 +51,7 @@ def _named(config: CompareConfig) -> list[tuple[ScoreTable, str | None]]:
         config,
         models={table.identity.model for table, _ in found},
         prompts={table.identity.prompt for table, _ in found},
+        sets={table.identity.candidates for table, _ in found},
         where="the tables named",
     )
     return _chosen(config, found, "the tables named")
@@ -64,11 +65,13 @@ def _registered(config: CompareConfig, registry: Registry) -> list[tuple[ScoreTa
         for folder, manifest in latest
         if (not config.models or manifest.summary.get("model") in config.models)
         and (not config.prompts or manifest.summary.get("prompt") in config.prompts)
+        and (not config.sets or manifest.summary.get("candidates") in config.sets)
     ]
     _check_known(
         config,
         models={manifest.summary.get("model") for _, manifest in latest},
         prompts={manifest.summary.get("prompt") for _, manifest in latest},
+        sets={manifest.summary.get("candidates") for _, manifest in latest},
         where=str(registry.root),
     )
     for folder, _ in wanted:
@@ -76,15 +79,25 @@ def _registered(config: CompareConfig, registry: Registry) -> list[tuple[ScoreTa
     return _chosen(config, [(read_score_table(f), m.reference) for f, m in wanted], str(registry.root))
 
 
-def _check_known(config: CompareConfig, *, models: set[str], prompts: set[str], where: str) -> None:
+def _check_known(
+    config: CompareConfig, *, models: set[str], prompts: set[str], sets: set[str], where: str
+) -> None:
     """TableError where a model or prompt was asked for that no table has: half a comparison is not what was meant."""
-    for option, wanted, known in (("model", config.models, models), ("prompt", config.prompts, prompts)):
-        missing = [name for name in wanted if name not in known]
-        if missing:
+    asked = (
+        ("model", config.models, models, "pessimal scan model="),
+        ("prompt", config.prompts, prompts, "pessimal scan prompts="),
+        (
+            "candidate set",
+            config.sets,
+            sets,
+            "pessimal scan candidates=items mode=text candidates.path=FILE candidates.name=",
+        ),
+    )
+    for kind, wanted, known, command in asked:
+        if missing := [name for name in wanted if name not in known]:
             raise TableError(
-                f"no score table of {option} {', '.join(map(repr, missing))} in {where}. There are tables of: "
-                f"{', '.join(sorted(known)) or f'no {option} yet'}. To make one: pessimal scan"
-                + (f" model={missing[0]}" if option == "model" else f" prompts={missing[0]}")
+                f"no score table of {kind} {', '.join(map(repr, missing))} in {where}. There are tables of: "
+                f"{', '.join(sorted(known)) or f'no {kind} yet'}. To make one: {command}{missing[0]}"
             )
 
 
@@ -96,6 +109,7 @@ def _chosen(
         for table, reference in found
         if (not config.models or table.identity.model in config.models)
         and (not config.prompts or table.identity.prompt in config.prompts)
+        and (not config.sets or table.identity.candidates in config.sets)
         and (config.mode is None or table.identity.mode in (config.mode.value, "published"))
     ]
     if not chosen:

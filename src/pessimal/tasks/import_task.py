@@ -33,7 +33,13 @@ def run(config: ImportConfig) -> None:
         return
     with tracked(config, name=f"import {config.format.value}") as mirror:
         for table in new:
-            summary = {"model": table.identity.model, "prompt": table.identity.prompt, "n": len(table.rows)}
+            identity = table.identity
+            summary = {
+                "model": identity.model,
+                "prompt": identity.prompt,
+                "candidates": identity.candidates,
+                "n": len(table.rows),
+            }
             folder, manifest = registry.publish(
                 "score-table",
                 table.name,

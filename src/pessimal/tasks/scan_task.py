@@ -144,6 +144,7 @@ def _summary(table: ScoreTable) -> dict:
     return {
         "model": table.identity.model,
         "prompt": table.identity.prompt,
+        "candidates": table.identity.candidates,
         "n": len(rows),
         "optimal": rows.loc[rows["reward"].idxmax(), "text"],
         "pessimal": rows.loc[rows["reward"].idxmin(), "text"],
@@ -161,7 +162,7 @@ def _tell(mirror: Mirror, table: ScoreTable, folder: Path, manifest) -> None:
         {
             f"{prompt}/{name}": value
             for name, value in _summary(table).items()
-            if name not in ("model", "prompt")
+            if name not in ("model", "prompt", "candidates")
         }
     )
     mirror.table(f"{prompt}/extremes", extremes(table.rows, k=20))
