@@ -57,7 +57,16 @@ def test_every_experiment_composes(preset):
 def test_every_option_of_a_group_composes(group):
     for option in options(group):
         extra = ["candidates.path=" + str(Path(__file__)), "mode=text"] if option == "items" else []
-        composed("task=scan", f"{group}={option}", *extra)
+        config, _ = composed("task=scan", f"{group}={option}", *extra)
+        chosen = getattr(config, group)
+        if group == "tracking":
+            assert chosen.mode.value == option
+        elif group == "trainer":
+            assert chosen.accelerator == option
+        elif group == "candidates":
+            assert chosen.name == option
+        else:
+            assert set(chosen) == ({"greatest", "best", "worst"} if option == "core" else {option})
 
 
 def test_overrides_arrive_typed():

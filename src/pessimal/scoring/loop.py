@@ -124,6 +124,11 @@ class ScanProgress(Callback):
                 "%s: %d of %d, %.0f candidates/s, %.0f s left", self.label, done, self.total, self.rate, left
             )
 
+    def on_exception(self, trainer, module, exception):
+        if isinstance(exception, KeyboardInterrupt):  # Lightning ends the process without a word
+            done = self.done + self.fresh
+            log.warning("%s: stopped at %d of %d; the same command goes on from there", self.label, done, self.total)
+
     def teardown(self, trainer, module, stage):
         if self.bar:
             self.bar.stop()
