@@ -3,6 +3,7 @@
 import pytest
 import torch
 from transformers import AutoModelForSequenceClassification
+from transformers.models.bert import BertConfig
 from transformers.models.gemma2 import Gemma2Config
 from transformers.models.gpt2 import GPT2Config
 from transformers.models.mistral import MistralConfig
@@ -25,6 +26,7 @@ ARCHITECTURES = {
     "mistral": (MistralConfig, SMALL | {"sliding_window": None}, "shared-prefix"),
     "mistral, sliding window": (MistralConfig, SMALL | {"sliding_window": 8}, "full-forward"),
     "gemma2, soft-capping": (Gemma2Config, SMALL | {"sliding_window": 16}, "full-forward"),
+    "bert, an encoder": (BertConfig, SMALL, "full-forward"),
     "gpt2, another layout": (GPT2Config, {"n_embd": 32, "n_layer": 2, "n_head": 4}, "full-forward"),
 }
 
@@ -33,7 +35,9 @@ ARCHITECTURES = {
 def test_reward_is_the_models_own(model, frame, words, name):
     kind, sizes, path = ARCHITECTURES[name]
     torch.manual_seed(0)
-    config = kind(**sizes, vocab_size=model.embedding_rows, num_labels=1, pad_token_id=3, initializer_range=0.3)
+    config = kind(
+        **sizes, vocab_size=model.embedding_rows, num_labels=1, pad_token_id=3, initializer_range=0.3
+    )
     network = AutoModelForSequenceClassification.from_config(config).eval().requires_grad_(False)
     scorer = FrameScorer(network, frame, torch.device("cpu"))
     scorer.establish_trust(inputs(model.tokenizer, frame, words, Mode.ids), dtype=Dtype.float32)

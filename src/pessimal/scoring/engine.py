@@ -122,7 +122,7 @@ def own_forward(network: nn.Module, ids: Tensor) -> Tensor:
     pad, config.pad_token_id = config.pad_token_id, None
     try:
         # Without a pad token id, classifiers take one row at a time.
-        rows = [network(input_ids=row.unsqueeze(0), use_cache=False).logits[0, 0] for row in ids]
+        rows = [network(input_ids=row.unsqueeze(0)).logits[0, 0] for row in ids]
     finally:
         config.pad_token_id = pad
     return torch.stack(rows).float()

@@ -127,7 +127,9 @@ class ScanProgress(Callback):
     def on_exception(self, trainer, module, exception):
         if isinstance(exception, KeyboardInterrupt):  # Lightning ends the process without a word
             done = self.done + self.fresh
-            log.warning("%s: stopped at %d of %d; the same command goes on from there", self.label, done, self.total)
+            log.warning(
+                "%s: stopped at %d of %d; the same command goes on from there", self.label, done, self.total
+            )
 
     def teardown(self, trainer, module, stage):
         if self.bar:
