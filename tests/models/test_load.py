@@ -1,5 +1,6 @@
 """Loading: digests follow the files, and what is no reward model is refused."""
 
+import json
 import shutil
 
 import pytest
@@ -9,6 +10,12 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, LlamaFo
 from pessimal.errors import ModelError
 from pessimal.models.load import open_model
 from pessimal.models.spec import Dtype, ModelSpec
+
+
+@pytest.fixture
+def model_rewards(tiny_checkpoint):
+    network = AutoModelForSequenceClassification.from_pretrained(tiny_checkpoint)
+    return network(input_ids=torch.tensor([[5, 6, 7]])).logits.detach()
 
 
 @pytest.fixture
@@ -43,7 +50,9 @@ def test_network_comes_in_the_precision_asked_for(tiny_checkpoint):
 
 
 def test_language_model_without_a_reward_head_is_refused(copy):
-    LlamaForCausalLM(AutoConfig.from_pretrained(copy)).save_pretrained(copy)
+    config = AutoConfig.from_pretrained(copy)
+    config.num_labels = 2  # as a language model's configuration has it
+    LlamaForCausalLM(config).save_pretrained(copy)
     with pytest.raises(ModelError, match=r"score\.weight.*random"):
         open_model(ModelSpec(path=str(copy)), copy).network()
 
@@ -54,6 +63,16 @@ def test_several_outputs_are_refused(copy):
     AutoModelForSequenceClassification.from_config(config).save_pretrained(copy)
     with pytest.raises(ModelError, match="3 outputs"):
         open_model(ModelSpec(path=str(copy)), copy)
+
+
+def test_head_tells_its_outputs_where_the_configuration_is_silent(copy, model_rewards):
+    config = json.loads((copy / "config.json").read_text())
+    for name in ("id2label", "label2id", "num_labels"):
+        config.pop(name, None)
+    (copy / "config.json").write_text(json.dumps(config))
+    assert AutoConfig.from_pretrained(copy).num_labels == 2, "the library's default"
+    network = open_model(ModelSpec(path=str(copy)), copy).network()
+    assert torch.equal(network(input_ids=torch.tensor([[5, 6, 7]])).logits, model_rewards)
 
 
 def test_other_weight_formats_are_refused(copy):

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
 
 from safetensors import safe_open
@@ -25,11 +26,23 @@ def weights_digest(folder: Path) -> str:
 
 def parameter_count(folder: Path) -> int:
     """Number of parameters in the safetensors files of a checkpoint folder, from their headers."""
-    count = 0
+    return sum(math.prod(shape) for _, shape in _shapes(folder))
+
+
+def head_outputs(folder: Path) -> int | None:
+    """Outputs of the classification head, from the header of its weights; None where there is none of a known name.
+
+    The configuration does not always say: published reward models leave it at the library's default of two.
+    """
+    heads = [shape[0] for name, shape in _shapes(folder) if name in ("score.weight", "classifier.weight")]
+    return heads[0] if heads else None
+
+
+def _shapes(folder: Path) -> Iterator[tuple[str, list[int]]]:
     for file in sorted(Path(folder).glob("*.safetensors")):
         with safe_open(file, framework="np") as tensors:
-            count += sum(math.prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())  # noqa: SIM118
-    return count
+            for name in tensors.keys():  # noqa: SIM118 (not a mapping)
+                yield name, tensors.get_slice(name).get_shape()
 
 
 def tokenizer_digest(tokenizer) -> str:

@@ -12,7 +12,13 @@ import torch
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 
 from pessimal.errors import ModelError
-from pessimal.models.digests import parameter_count, template_digest, tokenizer_digest, weights_digest
+from pessimal.models.digests import (
+    head_outputs,
+    parameter_count,
+    template_digest,
+    tokenizer_digest,
+    weights_digest,
+)
 from pessimal.models.spec import Dtype, ModelSpec
 from pessimal.tables import ModelDescription
 
@@ -56,15 +62,16 @@ def open_model(spec: ModelSpec, folder: Path) -> RewardModel:
         raise ModelError(
             f"the configuration of {spec.name!r} cannot be read from {folder}: {error}"
         ) from error
-    if config.num_labels != 1:
-        raise ModelError(
-            f"{spec.name!r} has {config.num_labels} outputs; a reward model has one. Models with several attributes "
-            "need an adapter that says which scalar is the reward."
-        )
     if not list(folder.glob("*.safetensors")):
         raise ModelError(
             f"{folder} holds no *.safetensors; weights are read from nothing else. To convert: "
             "AutoModelForSequenceClassification.from_pretrained(DIR).save_pretrained(NEW_DIR)"
+        )
+    outputs = head_outputs(folder)
+    if outputs not in (None, 1):  # without a head, loading will say so
+        raise ModelError(
+            f"{spec.name!r} has {outputs} outputs; a reward model has one. Models with several attributes "
+            "need an adapter that says which scalar is the reward."
         )
     tokenizer = load_tokenizer(spec, folder)
     return RewardModel(
@@ -104,6 +111,7 @@ def load_network(spec: ModelSpec, folder: Path, *, dtype: Dtype) -> torch.nn.Mod
         network, report = AutoModelForSequenceClassification.from_pretrained(
             folder,
             dtype=getattr(torch, dtype.value),
+            num_labels=1,
             trust_remote_code=spec.trust_remote_code,
             use_safetensors=True,
             output_loading_info=True,
