@@ -1,6 +1,8 @@
 """What the tests stand on: tiny random reward models with real tokenizers, made here, and a fresh workplace."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,19 @@ def shared_data() -> Path:
     if not (SHARED / "data").is_dir():
         pytest.skip("the published scores are not beside this checkout (../shared/data)")
     return SHARED / "data"
+
+
+@pytest.fixture(scope="session")
+def loaded_by():
+    """Which of some `unwanted` modules a fresh interpreter has loaded after importing `modules`."""
+
+    def find(modules: list[str], unwanted: list[str]) -> str:
+        lines = [f"import {name}" for name in modules]
+        lines += ["import sys", f"print([name for name in {unwanted} if name in sys.modules])"]
+        command = [sys.executable, "-c", "\n".join(lines)]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    return find
 
 
 @pytest.fixture(scope="session")

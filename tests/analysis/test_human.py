@@ -1,7 +1,5 @@
 """Models against people: the published correlations where the data is, closed forms everywhere."""
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,15 +8,12 @@ from scipy import stats
 from pessimal.analysis.human import human_correlation, rank_difference
 from pessimal.errors import TableError
 
-ELOEVERYTHING = Path(__file__).parents[3] / "shared/data/eloeverything/greatest_one_word.csv"
 PUBLISHED = [0.3227, 0.3144, 0.3281, 0.4493, 0.4702, 0.4580, 0.3803, 0.5465, 0.4998, 0.4268]
 
 
-@pytest.mark.skipif(
-    not ELOEVERYTHING.exists(), reason=f"the published EloEverything scores are not at {ELOEVERYTHING}"
-)
-def test_the_published_scores_give_the_known_correlations():
-    table = pd.read_csv(ELOEVERYTHING, keep_default_na=False).set_index("name")
+def test_the_published_scores_give_the_known_correlations(shared_data):
+    file = shared_data / "eloeverything" / "greatest_one_word.csv"
+    table = pd.read_csv(file, keep_default_na=False).set_index("name")
     result = human_correlation(table.iloc[:, 3:], table["elo_score"])
     assert result["spearman"].round(4).tolist() == PUBLISHED
     assert (result["n"] == 7530).all()

@@ -67,6 +67,11 @@ def composition_message(error: Exception) -> str | None:
     """What Hydra or OmegaConf has to say about a wrong configuration; None where the error is none of theirs."""
     if not isinstance(error, HydraException | OmegaConfBaseException):
         return None
+    if isinstance(error, OverrideParseException):
+        return (
+            f"the override {error.override!r} cannot be read. A value with spaces, brackets, quotes or letters beyond "
+            "ASCII goes in quotes of its own: 'key=\"value\"'"
+        )
     told, cause = str(error).strip(), error.__cause__
     if cause is not None and str(cause).strip() not in told:
         told += "\n" + str(cause).strip()
@@ -87,9 +92,6 @@ def composition_message(error: Exception) -> str | None:
     ]
     end = next((i for i, line in enumerate(lines) if line.startswith("Config search path")), len(lines))
     kept, unlisted = lines[:end], re.search(r"Could not find 'prompts/(.+)'", told)
-    if isinstance(error, OverrideParseException):
-        kept = [f"the override {error.override!r} cannot be read. A value with spaces, brackets, quotes or letters beyond "
-                "ASCII goes in quotes of its own: 'key=\"value\"'"]  # fmt: skip
     if unlisted:
         kept.append(
             f"For one that has no file, or that only score tables know: +prompts.{unlisted[1]}='the user turn'"

@@ -6,7 +6,7 @@ Hydra nor W&B nor the registry.
 
 import logging
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -91,7 +91,7 @@ def scan(
 
     shards = Shards(work / identity.key())
     rewards = np.full(len(to_score.responses), np.nan, dtype=np.float32)
-    todo = _restore(shards, plan, rewards)
+    todo = _restore(shards, plan, range(len(plan)), rewards)
     if len(todo) < len(plan):
         log.info(
             "%s on %s: going on with %d of %d batches", model.name, identity.prompt, len(todo), len(plan)
@@ -109,7 +109,7 @@ def scan(
     loop.predict(
         module, CandidateData(CandidateBatches(to_score, plan, todo or [0])), return_predictions=False
     )
-    missing = _restore(shards, plan, rewards)
+    missing = _restore(shards, plan, todo, rewards)
     if missing:
         raise ModelError(
             f"{len(missing)} of {len(plan)} batches did not reach {shards.folder}; run the scan again"
@@ -175,10 +175,13 @@ def forget_work(work: Path, identity: ScoreIdentity) -> None:
     shutil.rmtree(work / identity.key(), ignore_errors=True)
 
 
-def _restore(shards: Shards, plan: list[tuple[bool, np.ndarray]], rewards: np.ndarray) -> list[int]:
-    """Fill `rewards` from finished shards; returns the numbers of the batches that are missing."""
+def _restore(
+    shards: Shards, plan: list[tuple[bool, np.ndarray]], numbers: Iterable[int], rewards: np.ndarray
+) -> list[int]:
+    """Fill `rewards` from the finished shards among these batches; returns the numbers of those that are missing."""
     missing = []
-    for number, (_, rows) in enumerate(plan):
+    for number in numbers:
+        _, rows = plan[number]
         stored = shards.read(number, rows)
         if stored is None:
             missing.append(number)

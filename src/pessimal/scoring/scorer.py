@@ -49,9 +49,8 @@ class FrameScorer:
         if not framed:
             return self._whole.rewards(ids)
         if ids.shape[1] + len(self.frame.suffix) == 0:
-            return self._full.rewards(
-                ids
-            )  # an empty response: the reward stands at the prefix's own last token
+            # An empty response: the reward stands at the prefix's own last token.
+            return self._full.rewards(ids)
         return self._engine.rewards(ids)
 
     @torch.inference_mode()

@@ -5,7 +5,7 @@ Knows the columns, the identity and the parquet file. Does not know how a reward
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -191,12 +191,11 @@ def read_score_table(path: Path) -> ScoreTable:
         raise TableError(
             f"{file} has format {document['format']}; this version of pessimal reads {FORMAT}: scan again"
         )
-    known = {f.name for f in fields(ScoreIdentity)}
     rows = table.to_pandas()
     rows["survives"] = rows["survives"].astype("boolean")
     rows["kind"] = rows["kind"].astype(str)
     return ScoreTable(
-        identity=ScoreIdentity(**{k: v for k, v in document["identity"].items() if k in known}),
+        identity=ScoreIdentity(**document["identity"]),
         rows=rows,
         description=ModelDescription(**document["description"]),
         measured=document["measured"],

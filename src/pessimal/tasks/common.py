@@ -14,8 +14,9 @@ from pathlib import Path
 
 from pessimal.config.schema import TaskConfig, demo_recipe
 from pessimal.models.spec import ModelSpec
+from pessimal.tables import ScoreTable, write_score_table
 from pessimal.tracking.mirror import Mirror, open_mirror
-from pessimal.tracking.registry import Registry
+from pessimal.tracking.registry import Manifest, Registry
 
 log = logging.getLogger(__name__)
 
@@ -95,6 +96,33 @@ def tracked(config: TaskConfig, *, name: str, inputs: list[str] | None = None) -
         inputs=inputs,
     ) as mirror:
         yield mirror
+
+
+def publish_table(
+    config: TaskConfig,
+    registry: Registry,
+    table: ScoreTable,
+    *,
+    run_id: str | None,
+    summary: dict | None = None,
+) -> tuple[Path, Manifest]:
+    """Publish a score table under its identity's name and key; the summary always says what it is a table of."""
+    identity = table.identity
+    what = {
+        "model": identity.model,
+        "prompt": identity.prompt,
+        "candidates": identity.candidates,
+        "n": len(table.rows),
+    }
+    return registry.publish(
+        "score-table",
+        table.name,
+        lambda staging: write_score_table(table, staging / "scores.parquet"),
+        key=identity.key(),
+        config_hash=config_hash(config),
+        run_id=run_id,
+        summary=what | (summary or {}),
+    )
 
 
 def registry_of(config: TaskConfig) -> Registry:

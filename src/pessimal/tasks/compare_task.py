@@ -1,6 +1,8 @@
 """`pessimal compare`: score tables in, one comparison out: tables, figures, and what they say."""
 
 import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from pessimal.config.schema import CompareConfig
@@ -47,57 +49,43 @@ def _named(config: CompareConfig) -> list[tuple[ScoreTable, str | None]]:
         if not files:
             raise TableError(f"tables={str(path)!r}: no scores.parquet below this folder")
         found += [(read_score_table(file), None) for file in files]
-    _check_known(
-        config,
-        models={table.identity.model for table, _ in found},
-        prompts={table.identity.prompt for table, _ in found},
-        sets={table.identity.candidates for table, _ in found},
-        where="the tables named",
-    )
+    _check_known(config, [asdict(table.identity) for table, _ in found], where="the tables named")
     return _chosen(config, found, "the tables named")
 
 
 def _registered(config: CompareConfig, registry: Registry) -> list[tuple[ScoreTable, str | None]]:
     latest = registry.latest("score-table")
-    # Summaries spare opening what is not asked for.
-    wanted = [
-        (folder, manifest)
-        for folder, manifest in latest
-        if (not config.models or manifest.summary.get("model") in config.models)
-        and (not config.prompts or manifest.summary.get("prompt") in config.prompts)
-        and (not config.sets or manifest.summary.get("candidates") in config.sets)
-    ]
-    _check_known(
-        config,
-        models={manifest.summary.get("model") for _, manifest in latest},
-        prompts={manifest.summary.get("prompt") for _, manifest in latest},
-        sets={manifest.summary.get("candidates") for _, manifest in latest},
-        where=str(registry.root),
-    )
+    told = [manifest.summary for _, manifest in latest]  # spares opening what is not asked for
+    wanted = [pair for pair, what in zip(latest, told, strict=True) if _asked_for(config, what)]
+    _check_known(config, told, where=str(registry.root))
     for folder, _ in wanted:
         registry.verify(folder)
     return _chosen(config, [(read_score_table(f), m.reference) for f, m in wanted], str(registry.root))
 
 
-def _check_known(
-    config: CompareConfig, *, models: set[str], prompts: set[str], sets: set[str], where: str
-) -> None:
-    """TableError where a model or prompt was asked for that no table has: half a comparison is not what was meant."""
-    asked = (
-        ("model", config.models, models, "pessimal scan model="),
-        ("prompt", config.prompts, prompts, "pessimal scan prompts="),
-        (
-            "candidate set",
-            config.sets,
-            sets,
-            "pessimal scan candidates=items mode=text candidates.path=FILE candidates.name=",
-        ),
-    )
-    for kind, wanted, known, command in asked:
-        if missing := [name for name in wanted if name not in known]:
+def _choices(config: CompareConfig) -> list[tuple[str, list[str], str]]:
+    """What may be chosen: its field in an identity or summary, the choice, and the command that makes one more."""
+    items = "candidates=items mode=text candidates.path=FILE candidates.name="
+    return [
+        ("model", config.models, "model="),
+        ("prompt", list(config.prompts), "prompts="),
+        ("candidates", config.sets, items),
+    ]
+
+
+def _asked_for(config: CompareConfig, what: Mapping) -> bool:
+    """Whether a table of this model, prompt and candidate set takes part."""
+    return all(not chosen or what[field] in chosen for field, chosen, _ in _choices(config))
+
+
+def _check_known(config: CompareConfig, there: Sequence[Mapping], *, where: str) -> None:
+    """TableError where something was asked for that no table has: half a comparison is not what was meant."""
+    for field, chosen, override in _choices(config):
+        known = sorted({what[field] for what in there})
+        if missing := [name for name in chosen if name not in known]:
             raise TableError(
-                f"no score table of {kind} {', '.join(map(repr, missing))} in {where}. There are tables of: "
-                f"{', '.join(sorted(known)) or f'no {kind} yet'}. To make one: {command}{missing[0]}"
+                f"no score table of {field} {', '.join(map(repr, missing))} in {where}. There are tables of: "
+                f"{', '.join(known) or f'no {field} yet'}. To make one: pessimal scan {override}{missing[0]}"
             )
 
 
@@ -107,9 +95,7 @@ def _chosen(
     chosen = [
         (table, reference)
         for table, reference in found
-        if (not config.models or table.identity.model in config.models)
-        and (not config.prompts or table.identity.prompt in config.prompts)
-        and (not config.sets or table.identity.candidates in config.sets)
+        if _asked_for(config, asdict(table.identity))
         and (config.mode is None or table.identity.mode in (config.mode.value, "published"))
     ]
     if not chosen:

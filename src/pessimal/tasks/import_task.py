@@ -5,9 +5,9 @@ from pathlib import Path
 
 from pessimal.config.schema import ImportConfig, ImportFormat
 from pessimal.errors import ConfigError, InputError
-from pessimal.tables import ModelDescription, ScoreTable, write_score_table
+from pessimal.tables import ModelDescription, ScoreTable
 from pessimal.tables.published import read_eloeverything, read_factorial54, read_vocabulary
-from pessimal.tasks.common import config_hash, registry_of, tracked
+from pessimal.tasks.common import publish_table, registry_of, tracked
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +22,8 @@ def run(config: ImportConfig) -> None:
     """Read the files that `path` names; publish one score table for each (model, prompt) that is not there yet."""
     tables = [table for file in _files(config) for table in _read(config, file)]
     registry = registry_of(config)
-    new = [t for t in tables if config.force or not registry.find("score-table", t.identity.key())]
+    known = set() if config.force else {manifest.key for _, manifest in registry.manifests("score-table")}
+    new = [table for table in tables if table.identity.key() not in known]
     if len(new) < len(tables):
         log.info(
             "%d of %d tables were imported before (force=true imports them again)",
@@ -33,23 +34,8 @@ def run(config: ImportConfig) -> None:
         return
     with tracked(config, name=f"import {config.format.value}") as mirror:
         for table in new:
-            identity = table.identity
-            summary = {
-                "model": identity.model,
-                "prompt": identity.prompt,
-                "candidates": identity.candidates,
-                "n": len(table.rows),
-            }
-            folder, manifest = registry.publish(
-                "score-table",
-                table.name,
-                lambda staging, table=table: write_score_table(table, staging / "scores.parquet"),
-                key=table.identity.key(),
-                config_hash=config_hash(config),
-                run_id=mirror.run_id,
-                summary=summary,
-            )
-            mirror.artifact(folder, manifest, summary | {"source": table.identity.source})
+            folder, manifest = publish_table(config, registry, table, run_id=mirror.run_id)
+            mirror.artifact(folder, manifest, manifest.summary | {"source": table.identity.source})
         mirror.summary({"tables": len(new), "rows": sum(len(t.rows) for t in new)})
     log.info(
         "%d score tables of %d models in %s", len(new), len({t.identity.model for t in new}), registry.root

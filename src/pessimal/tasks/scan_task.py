@@ -15,10 +15,10 @@ from pessimal.models.load import RewardModel, open_model
 from pessimal.scoring.candidates import Candidates, items, vocabulary
 from pessimal.scoring.mode import Mode
 from pessimal.scoring.scan import ScanSettings, forget_work, identify, scan
-from pessimal.tables import ScoreIdentity, ScoreTable, read_score_table, write_score_table
-from pessimal.tasks.common import config_hash, fetch, quiet_libraries, registry_of, tracked
+from pessimal.tables import ScoreIdentity, ScoreTable, read_score_table
+from pessimal.tasks.common import fetch, publish_table, quiet_libraries, registry_of, tracked
 from pessimal.tracking.mirror import Mirror
-from pessimal.tracking.registry import Registry, safe_name
+from pessimal.tracking.registry import Manifest, Registry, safe_name
 
 log = logging.getLogger(__name__)
 
@@ -56,17 +56,10 @@ def run(config: ScanConfig) -> None:
                 work=work,
                 trainer=functools.partial(_trainer, config.trainer, root=config.paths.cache),
             )
-            folder, manifest = registry.publish(
-                "score-table",
-                table.name,
-                lambda staging, table=table: write_score_table(table, staging / "scores.parquet"),
-                key=identity.key(),
-                config_hash=config_hash(config),
-                run_id=mirror.run_id,
-                summary=_summary(table),
-            )
+            figures = _figures(table)
+            folder, manifest = publish_table(config, registry, table, run_id=mirror.run_id, summary=figures)
             forget_work(work, identity)
-            _tell(mirror, table, folder, manifest)
+            _tell(mirror, table, figures, folder, manifest)
             log.info("%s", folder / "scores.parquet")
 
 
@@ -138,13 +131,10 @@ def _trainer(spec: TrainerSpec, callbacks, *, root: str) -> pl.Trainer:
     )
 
 
-def _summary(table: ScoreTable) -> dict:
-    """The figures a list of runs should show for one prompt."""
+def _figures(table: ScoreTable) -> dict:
+    """What a list of runs should show for one prompt."""
     rows = table.rows
     return {
-        "model": table.identity.model,
-        "prompt": table.identity.prompt,
-        "candidates": table.identity.candidates,
         "n": len(rows),
         "optimal": rows.loc[rows["reward"].idxmax(), "text"],
         "pessimal": rows.loc[rows["reward"].idxmin(), "text"],
@@ -156,15 +146,9 @@ def _summary(table: ScoreTable) -> dict:
     }
 
 
-def _tell(mirror: Mirror, table: ScoreTable, folder: Path, manifest) -> None:
+def _tell(mirror: Mirror, table: ScoreTable, figures: dict, folder: Path, manifest: Manifest) -> None:
     prompt = table.identity.prompt
-    mirror.summary(
-        {
-            f"{prompt}/{name}": value
-            for name, value in _summary(table).items()
-            if name not in ("model", "prompt", "candidates")
-        }
-    )
+    mirror.summary({f"{prompt}/{name}": value for name, value in figures.items()})
     mirror.table(f"{prompt}/extremes", extremes(table.rows, k=20))
     mirror.artifact(
         folder,
