@@ -133,15 +133,6 @@ def test_items_are_scored_as_whole_texts_and_keep_what_people_said(command, tiny
     assert people["n"].tolist() == [3]
 
 
-def test_one_model_scanned_in_two_modes_must_be_told_apart(command, tiny_checkpoint):
-    scan(command, tiny_checkpoint, "prompts=greatest", "tracking=off")
-    scan(command, tiny_checkpoint, "prompts=greatest", "tracking=off", "mode=text")
-    code, _, err = command("compare", "tracking=off")
-    assert code == 2
-    assert "two score tables of model 'tiny-llama'" in err
-    assert command("compare", "tracking=off", "mode=text", "replicates=100")[0] == 0
-
-
 def test_other_prompts_under_one_key_are_not_compared(command, tiny_checkpoint, twin):
     scan(command, tiny_checkpoint, "prompts=greatest", "tracking=off")
     scan(

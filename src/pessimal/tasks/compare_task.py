@@ -11,6 +11,7 @@ from pessimal.report.contents import Contents
 from pessimal.tables import ScoreTable, read_score_table
 from pessimal.tasks.common import config_hash, registry_of, tracked
 from pessimal.tasks.findings import findings
+from pessimal.tasks.findings.group import by_mode
 from pessimal.tracking.mirror import MAX_TABLE_ROWS, Mirror
 from pessimal.tracking.registry import Registry
 
@@ -23,6 +24,14 @@ def run(config: CompareConfig) -> None:
     found = _named(config) if config.tables else _registered(config, registry)
     tables, inputs = [table for table, _ in found], [reference for _, reference in found if reference]
     log.info("comparing %d score tables of %d models", len(tables), len({t.identity.model for t in tables}))
+    if several := {key: modes for key, modes in by_mode(tables).items() if len(modes) > 1}:
+        log.info(
+            "%s: scanned in several modes (%s), which a section of its own compares; all else rests on mode %s. To "
+            "compare scans of one mode only: mode=text",
+            ", ".join(dict.fromkeys(model for _, _, model in several)),
+            ", ".join(dict.fromkeys(mode for modes in several.values() for mode in modes)),
+            " or ".join(dict.fromkeys(next(iter(modes)) for modes in several.values())),
+        )
     with tracked(config, name=f"compare {config.name}", inputs=inputs) as mirror:
         contents = findings(tables, config)
         folder, manifest = registry.publish(

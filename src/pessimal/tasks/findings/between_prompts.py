@@ -29,7 +29,10 @@ def framings(members: Sequence[Group], config: CompareConfig, contents: Contents
             f"Each model's rewards for *{first}* against its rewards for *{second}*.",
         )
         for table in group.tables:
-            if other := others.get(table.identity.model):
+            other = others.get(table.identity.model)
+            if other and other.identity.mode != table.identity.mode:
+                section.entries.append(_not_in_one_mode(table, other, group))
+            elif other:
                 section.entries.append(_framing(table, other, group, config, contents))
 
 
@@ -61,6 +64,16 @@ def _framing(
         f"{group.things} of this model. The axis {first} − {second} carries {row['share_difference']:.0%} of the "
         f"variance; along the other one, liked either way: {literal(liked)}; disliked either way: {literal(disliked)}.",
         figure=name,
+    )
+
+
+def _not_in_one_mode(x_table: ScoreTable, y_table: ScoreTable, group: Group) -> Entry:
+    """What is said in place of a framing: between two modes the mode would pass for the prompt."""
+    x, y = x_table.identity, y_table.identity
+    return Entry(
+        group.labels()[x.model],
+        f"Not compared: {x.prompt} was scanned in mode {x.mode}, {y.prompt} in mode {y.mode}. Scan both in one: "
+        f"pessimal scan mode={x.mode} prompts=[{y.prompt}]",
     )
 
 

@@ -1,6 +1,6 @@
 """Score tables put side by side, and what every finding over them needs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -13,6 +13,21 @@ from pessimal.tables import ScoreIdentity, ScoreTable
 
 CORE = ("greatest", "best", "worst")
 """Prompts that come first, in the paper's order."""
+MODES = ("ids", "text", "paper", "published")
+"""The first of these that a model was scanned in stands for it wherever modes are not compared."""
+SAME = (
+    "weights_digest",
+    "tokenizer_digest",
+    "template_digest",
+    "dtype",
+    "output",
+    "prompt_text",
+    "candidates_digest",
+)
+"""What the scans of one model may not differ in, if the mode is to be what makes their rewards differ."""
+
+Modes = dict[str, ScoreTable]
+"""One model's tables on one prompt and candidate set, by mode."""
 
 
 @dataclass(frozen=True)
@@ -106,28 +121,59 @@ class Scene:
         self.contents.summary[f"{self.group.stem}/{name}"] = value
 
 
+def by_mode(tables: Sequence[ScoreTable]) -> dict[tuple[str, str, str], Modes]:
+    """Tables by candidate set, prompt and model, then by mode, the mode that stands for the model first.
+
+    Raises TableError where two are of one mode, where published scores stand beside scans, or where something
+    besides the mode differs.
+    """
+    found: dict[tuple[str, str, str], Modes] = {}
+    for table in tables:
+        identity = table.identity
+        scans = found.setdefault((identity.candidates, identity.prompt, identity.model), {})
+        modes = {identity.mode, *scans}
+        if identity.mode in scans or ("published" in modes and len(modes) > 1):
+            raise TableError(
+                f"two score tables of model {identity.model!r} on prompt {identity.prompt!r} (mode "
+                f"{' and '.join(sorted(modes))}). Name the files: tables=[FILE,FILE]"
+            )
+        for other in scans.values():
+            _check_same(other.identity, identity)
+        scans[identity.mode] = table
+    return {key: {mode: scans[mode] for mode in MODES if mode in scans} for key, scans in found.items()}
+
+
 def groups(tables: Sequence[ScoreTable]) -> list[Group]:
     """Tables by candidate set and prompt, the core prompts first, models in order of name.
 
-    Raises TableError where a model has two tables in one group: scanned in two modes, say.
+    `tables` hold one of each model, prompt and candidate set (see `by_mode`). Raises TableError where those of
+    one prompt cannot be put side by side.
     """
     found: dict[tuple[str, str], dict[str, ScoreTable]] = {}
     for table in tables:
         identity = table.identity
         members = found.setdefault((identity.candidates, identity.prompt), {})
-        if identity.model in members:
-            modes = sorted({identity.mode, members[identity.model].identity.mode})
-            choose = f"Type mode={modes[0]}, or name" if len(modes) > 1 else "Name"
-            raise TableError(
-                f"two score tables of model {identity.model!r} on prompt {identity.prompt!r} (modes {modes}). "
-                f"{choose} the files: tables=[FILE,FILE]"
-            )
         for other in members.values():
             _check_comparable(identity, other.identity)
         members[identity.model] = table
     return [
         Group(*key, [found[key][model] for model in sorted(found[key])]) for key in sorted(found, key=_place)
     ]
+
+
+def in_several_modes(group: Group, scans: Mapping[tuple[str, str, str], Modes]) -> dict[str, Modes]:
+    """Of a group's models those with more than one mode."""
+    models = [table.identity.model for table in group.tables]
+    found = {model: scans[group.candidates, group.prompt, model] for model in models}
+    return {model: modes for model, modes in found.items() if len(modes) > 1}
+
+
+def _check_same(a: ScoreIdentity, b: ScoreIdentity) -> None:
+    if differ := [field for field in SAME if getattr(a, field) != getattr(b, field)]:
+        raise TableError(
+            f"the scans of model {a.model!r} on prompt {a.prompt!r} in modes {a.mode} and {b.mode} differ in more than "
+            f"the mode ({', '.join(differ)}). Scan again with force=true, or take one of them: mode={a.mode}"
+        )
 
 
 def _check_comparable(a: ScoreIdentity, b: ScoreIdentity) -> None:
@@ -137,9 +183,9 @@ def _check_comparable(a: ScoreIdentity, b: ScoreIdentity) -> None:
         raise TableError(f"{told}one was asked {a.prompt_text!r}, the other {b.prompt_text!r}")
     if a.candidates != "vocabulary" and a.candidates_digest != b.candidates_digest:
         raise TableError(f"{told}their lists of items, both named {a.candidates!r}, are not the same")
-    if {a.mode, b.mode} > {"ids"} and "published" not in (a.mode, b.mode):
+    if a.mode != b.mode and "published" not in (a.mode, b.mode):
         raise TableError(
-            f"{told}one was scanned in mode {a.mode}, the other in mode {b.mode}; type mode={a.mode}"
+            f"{told}one was scanned in mode {a.mode}, the other in mode {b.mode}; type mode={a.mode} or mode={b.mode}"
         )
 
 
