@@ -22,13 +22,44 @@ def options(group: str) -> list[str]:
     return sorted(str(p.relative_to(CONF / group).with_suffix("")) for p in (CONF / group).rglob("*.yaml"))
 
 
+# Short name, Hub repository and RewardBench rank of the paper's ten models.
+PAPER = {
+    "N-Gem-27B": ("nicolinho/QRM-Gemma-2-27B", 2),
+    "S-Gem-27B-v0.2": ("Skywork/Skywork-Reward-Gemma-2-27B-v0.2", 3),
+    "S-Gem-27B": ("Skywork/Skywork-Reward-Gemma-2-27B", 5),
+    "S-Lla-8B-v0.2": ("Skywork/Skywork-Reward-Llama-3.1-8B-v0.2", 10),
+    "N-Lla-8B": ("nicolinho/QRM-Llama3.1-8B", 11),
+    "L-Lla-8B": ("LxzGordon/URM-LLaMa-3.1-8B", 12),
+    "R-Lla-8B": ("Ray2333/GRM-Llama3-8B-rewardmodel-ft", 17),
+    "R-Lla-3B": ("Ray2333/GRM-Llama3.2-3B-rewardmodel-ft", 19),
+    "F-Lla-8B-v0.1": ("RLHFlow/ArmoRM-Llama3-8B-v0.1", 20),
+    "R-Gem-2B": ("Ray2333/GRM-gemma2-2B-rewardmodel-ft", 31),
+}
+
+
 @pytest.mark.parametrize("model", [m for m in options("model") if m != "auto"])
 def test_every_model_composes_and_says_what_it_is(model):
     config, _ = composed("task=scan", f"model={model}")
     assert isinstance(config, ScanConfig)
     assert config.model.name == model
-    assert config.model.developer == config.model.recipe.lab
-    assert config.model.base == config.model.recipe.base
+    if config.model.recipe is None:
+        assert (config.model.path, config.model.rank) in PAPER.values()
+    else:
+        assert config.model.developer == config.model.recipe.lab
+        assert config.model.base == config.model.recipe.base
+
+
+def test_the_ten_models_of_the_paper_are_ready_to_run():
+    for name, (path, rank) in PAPER.items():
+        spec = composed("task=scan", f"model={name}")[0].model
+        assert (spec.path, spec.rank) == (path, rank)
+        assert spec.base in ("Gemma 2", "Llama 3")
+        assert spec.developer == path.split("/")[0]
+        assert 2e9 <= spec.parameters <= 27e9
+        assert spec.dtype in (Dtype.bfloat16, Dtype.float16)
+        assert not spec.trust_remote_code, "their weights are enough"
+    published = composed("task=import", "format=vocabulary", f"path={__file__}")[0].published
+    assert {spec.path for spec in published.values()} == {path for path, _ in PAPER.values()}
 
 
 def test_there_are_ten_siblings_and_a_secret():
@@ -62,7 +93,10 @@ def test_every_option_of_a_group_composes(group):
         if group == "tracking":
             assert chosen.mode.value == option
         elif group == "trainer":
-            assert chosen.accelerator == option
+            alone = option in ("cpu", "gpu")
+            assert chosen.accelerator == (option if alone else "auto")
+            assert chosen.strategy.value == ("auto" if alone else option)
+            assert (chosen.devices == 1) == alone
         elif group == "candidates":
             assert chosen.name == option
         else:

@@ -4,6 +4,7 @@ Knows Hydra and OmegaConf. What a verb does is the tasks' business.
 """
 
 import difflib
+import errno
 import os
 import re
 import sys
@@ -20,7 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from pessimal.config.schema import SCHEMAS, TASKS, TaskConfig
-from pessimal.errors import ConfigError, UserError
+from pessimal.errors import ConfigError, UserError, WorkError
 
 CONF = Path(__file__).resolve().parents[3] / "conf"
 
@@ -99,6 +100,16 @@ def composition_message(error: Exception) -> str | None:
     return "\n".join(kept)
 
 
+def disk_full_message(error: Exception) -> str | None:
+    """What to do about a full disk; None where the error is another."""
+    if not isinstance(error, OSError) or error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        return None
+    return (
+        f"the disk is full: {os.strerror(error.errno)} ({error.filename or 'paths.root'}). What was finished is kept. "
+        "Free space, and the same command goes on from there"
+    )
+
+
 def _did_you_mean(given: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(given, known, n=1)
     return f" Did you mean {close[0]!r}?" if close else ""
@@ -122,6 +133,8 @@ def _writable(name: str, folder: str) -> None:
     try:
         Path(folder).expanduser().mkdir(parents=True, exist_ok=True)
     except OSError as error:
+        if disk_full_message(error):
+            raise
         raise ConfigError(
             f"{name}={folder!r} cannot be written to: {error.strerror}; give another folder"
         ) from error
@@ -142,7 +155,7 @@ def run_hydra(run: Callable[[TaskConfig], object]) -> None:
     for argument in sys.argv[1:]:
         if argument.startswith("paths.root="):  # Hydra writes there before the configuration is ours to check
             _writable("paths.root", argument.split("=", 1)[1])
-    mistakes: list[UserError] = []
+    mistakes: list[UserError | WorkError] = []
 
     @hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")
     def job(composed: DictConfig):
@@ -151,10 +164,15 @@ def run_hydra(run: Callable[[TaskConfig], object]) -> None:
             for key in ("registry", "cache", "wandb"):
                 _writable(f"paths.{key}", getattr(config.paths, key))
             return run(config)
-        except UserError as mistake:
+        except (UserError, WorkError) as mistake:
             if HydraConfig.get().mode == RunMode.MULTIRUN:
                 raise  # Hydra then says which job of the sweep it was
             mistakes.append(mistake)
+        except OSError as error:
+            message = disk_full_message(error)
+            if message is None or HydraConfig.get().mode == RunMode.MULTIRUN:
+                raise
+            mistakes.append(WorkError(message))
 
     job()
     if mistakes:

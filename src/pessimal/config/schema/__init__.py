@@ -1,0 +1,62 @@
+"""One dataclass a verb, a file each: every option with its type, its unit and its default.
+
+Hydra composes these from `conf/` and overrides; `build` turns the result into an instance, and `__post_init__`
+says what does not fit together. Imports nothing heavy: `--help` and `--cfg` must answer at once.
+"""
+
+from pessimal.config.schema.check import CheckConfig
+from pessimal.config.schema.compare import CompareConfig
+from pessimal.config.schema.import_ import ImportConfig, ImportFormat
+from pessimal.config.schema.report import ReportConfig
+from pessimal.config.schema.scan import CandidatesSpec, ScanConfig
+from pessimal.config.schema.shared import (
+    PathsSpec,
+    Strategy,
+    TaskConfig,
+    TrackingMode,
+    TrackingSpec,
+    TrainerSpec,
+    demo_recipe,
+)
+from pessimal.config.schema.train import TrainConfig
+from pessimal.models.spec import ModelSpec, RecipeSpec
+
+TASKS: dict[str, type[TaskConfig]] = {
+    "train": TrainConfig,
+    "scan": ScanConfig,
+    "compare": CompareConfig,
+    "import": ImportConfig,
+    "report": ReportConfig,
+    "check": CheckConfig,
+}
+
+SCHEMAS: dict[str, type] = {
+    schema.__name__: schema
+    for schema in (
+        *TASKS.values(),
+        ModelSpec,
+        RecipeSpec,
+        CandidatesSpec,
+        TrainerSpec,
+        TrackingSpec,
+        PathsSpec,
+    )
+}
+"""Every schema by name, for messages about unknown options."""
+
+__all__ = [
+    "SCHEMAS",
+    "TASKS",
+    "CheckConfig",
+    "CompareConfig",
+    "ImportConfig",
+    "ImportFormat",
+    "ReportConfig",
+    "ScanConfig",
+    "Strategy",
+    "TaskConfig",
+    "TrackingMode",
+    "TrainConfig",
+    "TrainerSpec",
+    "demo_recipe",
+]

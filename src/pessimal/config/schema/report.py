@@ -1,0 +1,17 @@
+"""Options of `pessimal report`."""
+
+from dataclasses import dataclass, field
+
+from pessimal.config.schema.shared import TaskConfig
+
+
+@dataclass
+class ReportConfig(TaskConfig):
+    """`pessimal report`: one HTML page."""
+
+    name: str = "report"
+    """Name of the artifact."""
+    title: str = "What these reward models want"
+    """Heading of the page."""
+    artifacts: list[str] = field(default_factory=list)
+    """References such as comparison/quickstart or comparison/quickstart:v0; the newest comparison where empty."""
