@@ -41,7 +41,11 @@ check: quickstart ## Run the quickstart, then look whether its results are what 
 	$(BIN)/python -m pytest -m quickstart
 
 bench: $(READY) ## Measure speed, ratios side by side in one process
-	$(BIN)/python experiments/scan_speed/bench.py
+	$(BIN)/python experiments/speed/scan.py
+	$(BIN)/python experiments/speed/loop.py
+	$(BIN)/python experiments/speed/analyses.py
+	$(BIN)/python experiments/speed/startup.py
+	$(BIN)/python experiments/speed/gpu.py
 
 lint: $(READY) ## Check style
 	$(BIN)/ruff check .

@@ -1,82 +1,216 @@
-"""How fast candidates are scored: three ways, side by side in one process.
+"""How fast candidates are scored: the ways of doing it, side by side in one process.
 
-Run it with `make bench` (or `python experiments/scan_speed/bench.py`). A random 25-million-parameter Llama (its
-vocabulary aside), a prefix of 43 tokens, one candidate token and S closing ones, on the CPU. The ways take turns,
-ROUNDS times; printed are the medians of candidates a second and their ratio to full forwards, with the ratio of token
-counts (P + 1 + S) / (1 + S) that sharing the prefix could reach at best. Imports only torch and transformers.
+The ways take turns, ROUNDS times; medians of candidates a second and their ratios are printed. A random Llama with 25
+million parameters besides its embedding; a conversation whose prefix has 43 tokens, one candidate token and S closing
+ones. Imports only torch and transformers, and what of pessimal needs no more.
 """
 
 import copy
+import os
 import statistics
 import time
+from dataclasses import dataclass
 
 import torch
-from transformers import DynamicCache, LlamaConfig, LlamaForSequenceClassification
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import (
+    DynamicCache,
+    LlamaConfig,
+    LlamaForSequenceClassification,
+    PreTrainedTokenizerFast,
+)
 
-from pessimal.scoring.engine import Decoder, FullForward, SharedPrefix
+from pessimal.models.own_forward import own_rewards
+from pessimal.scoring.allocator import keep_large_buffers
+from pessimal.scoring.batch_size import Lengths, find_batch_size
+from pessimal.scoring.engine import Decoder, SharedPrefix
+from pessimal.scoring.shared_prefix import run_prefix
 
-PREFIX, ROUNDS = 43, 5
+PREFIX, ROUNDS, FULL_BATCH = 43, 7, 64
 
 
-def model(dtype: torch.dtype) -> LlamaForSequenceClassification:
+def tokenizer(closing: int) -> PreTrainedTokenizerFast:
+    """Bytes and 1,740 made-up words; a template that trims, begins with a BOS and ends with `closing` tokens."""
+    specials = ["<bos>", "<pad>", "<user>", "<assistant>", "<end>"]
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    pairs = [
+        (a, b)
+        for a in "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOP"
+        for b in "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOP"
+    ]
+    words = ["".join(pair) for pair in pairs[: 2000 - len(specials) - len(letters)]]
+    vocabulary = {token: i for i, token in enumerate([*specials, *letters, *words])}
+    backend = Tokenizer(models.BPE(vocab=vocabulary, merges=pairs[: len(words)]))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    made = PreTrainedTokenizerFast(
+        tokenizer_object=backend, bos_token="<bos>", pad_token="<pad>", additional_special_tokens=specials[2:]
+    )
+    made.chat_template = (
+        "{{ bos_token }}{% for m in messages %}<{{ m['role'] }}>{{ m['content'] | trim }}{% endfor %}"
+        + "<end>" * closing
+    )
+    return made
+
+
+def network(dtype: torch.dtype, device: str = "cpu") -> LlamaForSequenceClassification:
     """A random Llama reward model with 25.2 million parameters besides its 2,000-token embedding."""
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=2000, hidden_size=512, intermediate_size=1376, num_hidden_layers=9, num_attention_heads=8,
-        num_key_value_heads=4, num_labels=1, pad_token_id=None, max_position_embeddings=512,
+        num_key_value_heads=4, num_labels=1, pad_token_id=1, max_position_embeddings=512,
     )  # fmt: skip
-    return LlamaForSequenceClassification(config).to(dtype).eval().requires_grad_(False)
+    made = LlamaForSequenceClassification(config).to(dtype).eval().requires_grad_(False).to(device)
+    made.reward_output = 0
+    return made
+
+
+@dataclass
+class Setting:
+    """One network, one frame, candidates to score."""
+
+    network: LlamaForSequenceClassification
+    tokenizer: PreTrainedTokenizerFast
+    prompt: str
+    prefix: torch.Tensor  # (P,)
+    closing: torch.Tensor  # (S,)
+    candidates: torch.Tensor  # (n, 1)
+
+    @classmethod
+    def of(cls, dtype: torch.dtype, closing: int, *, candidates: int) -> "Setting":
+        made = tokenizer(closing)
+        prompt = "#" * (PREFIX - 3)
+        ids = made.apply_chat_template(
+            [{"role": "user", "content": prompt}, {"role": "assistant", "content": "ab"}], return_dict=False
+        )
+        first = len(made.all_special_ids)
+        chosen = torch.randint(first, 2000, (candidates, 1), generator=torch.Generator().manual_seed(0))
+        return cls(
+            network(dtype), made, prompt, torch.tensor(ids[:PREFIX]), torch.tensor(ids[PREFIX + 1 :]), chosen
+        )
+
+
+def published(setting: Setting, ids: torch.Tensor) -> torch.Tensor:
+    """As in the published code: decode each id, template it, tokenise the text again, pad, one full forward."""
+    texts = [setting.tokenizer.decode([i]) for i in ids[:, 0].tolist()]
+    conversations = [
+        setting.tokenizer.apply_chat_template(
+            [{"role": "user", "content": setting.prompt}, {"role": "assistant", "content": text}],
+            tokenize=False,
+        )
+        for text in texts
+    ]
+    inputs = setting.tokenizer(conversations, padding=True, return_tensors="pt", return_token_type_ids=False)
+    return setting.network(**inputs).logits[:, 0]
+
+
+def full_forward(setting: Setting, ids: torch.Tensor) -> torch.Tensor:
+    """The network's own forward on prepared ids."""
+    n = len(ids)
+    whole = torch.cat([setting.prefix.expand(n, -1), ids, setting.closing.expand(n, -1)], dim=1)
+    return own_rewards(setting.network, whole)
 
 
 class CopiedCache:
     """The prefix cached once, its keys and values repeated for every candidate of a batch."""
 
-    def __init__(self, network, *, prefix, suffix):
-        self.decoder, self.prefix, self.suffix = Decoder.of(network), prefix, suffix
-        self.cache = DynamicCache(config=network.config)
-        network.model(input_ids=prefix.unsqueeze(0), past_key_values=self.cache, use_cache=True)
+    def __init__(self, setting: Setting):
+        self.setting, self.decoder = setting, Decoder.of(setting.network)
+        self.cache = DynamicCache(config=setting.network.config)
+        setting.network.model(
+            input_ids=setting.prefix.unsqueeze(0), past_key_values=self.cache, use_cache=True
+        )
 
-    def rewards(self, responses):
-        batch = len(responses)
+    def __call__(self, ids: torch.Tensor) -> torch.Tensor:
         cache = copy.deepcopy(self.cache)
-        cache.batch_repeat_interleave(batch)
-        ids = torch.cat([responses, self.suffix.expand(batch, -1)], dim=1)
-        return self.decoder.read_reward(input_ids=ids, past_key_values=cache, use_cache=True)
+        cache.batch_repeat_interleave(len(ids))
+        own = torch.cat([ids, self.setting.closing.expand(len(ids), -1)], dim=1)
+        states = self.setting.network.model(
+            input_ids=own, past_key_values=cache, use_cache=True
+        ).last_hidden_state
+        return self.decoder.head.read(states[:, -1].float(), None)
+
+
+def shared_prefix(setting: Setting):
+    """The scan's own engine."""
+    decoder = Decoder.of(setting.network)
+    engine = SharedPrefix(decoder, run_prefix(decoder.backbone, setting.prefix)[0])
+
+    def rewards(ids: torch.Tensor) -> torch.Tensor:
+        own = torch.cat([ids, setting.closing.expand(len(ids), -1)], dim=1)
+        return engine.rewards(own, shared=len(setting.prefix))
+
+    return rewards
+
+
+def linear_layers(setting: Setting):
+    """The linear layers alone, on as many tokens as the shared prefix runs: what the arithmetic itself takes."""
+    layers = [m for m in setting.network.model.modules() if isinstance(m, torch.nn.Linear)]
+    width = 1 + len(setting.closing)
+    inputs: dict[tuple[int, int], torch.Tensor] = {}
+
+    def run(ids: torch.Tensor) -> torch.Tensor:
+        for layer in layers:
+            key = (len(ids) * width, layer.in_features)
+            if key not in inputs:
+                inputs[key] = torch.randn(key).to(layer.weight.dtype)
+            layer(inputs[key])
+        return torch.zeros(len(ids))
+
+    return run
 
 
 @torch.inference_mode()
-def measure(dtype: torch.dtype, closing: int) -> None:
-    """Print one row."""
-    network = model(dtype)
-    prefix, suffix = torch.arange(PREFIX) + 100, torch.arange(closing) + 50
-    responses = torch.randint(0, 2000, (512, 1))
+def measure(dtype: torch.dtype, closing: int) -> str:
+    """One row of the table."""
+    lengths = Lengths(1 + closing, PREFIX + 1 + closing)
+    setting = Setting.of(dtype, closing, candidates=4096)
+    batch = find_batch_size(setting.network.config, lengths, device=torch.device("cpu"))
     ways = {
-        # (engine, batch, candidates a round): the slow one scores fewer, so that the turns are of like length
-        "full forward": (FullForward(network, prefix=prefix, suffix=suffix), 64, 64),
-        "cache copied": (CopiedCache(network, prefix=prefix, suffix=suffix), 256, 512),
-        "shared prefix": (SharedPrefix(Decoder.of(network), prefix=prefix, suffix=suffix), 256, 512),
+        # (way, batch, candidates a turn): the slow ones score fewer, so that the turns are of like length
+        "published": (lambda ids: published(setting, ids), FULL_BATCH, FULL_BATCH),
+        "full": (lambda ids: full_forward(setting, ids), FULL_BATCH, FULL_BATCH),
+        "copied": (CopiedCache(setting), 256, 512),
+        "shared": (shared_prefix(setting), batch, max(batch, 1024)),
+        "linear": (linear_layers(setting), batch, max(batch, 1024)),
     }
-    rates = {name: [] for name in ways}
+    rates: dict[str, list[float]] = {name: [] for name in ways}
     rewards = {}
     for _ in range(ROUNDS + 1):  # the first round warms up
-        for name, (way, batch, count) in ways.items():
+        for name, (way, size, count) in ways.items():
             started = time.perf_counter()
-            rewards[name] = torch.cat([way.rewards(part) for part in responses[:count].split(batch)])
+            rewards[name] = torch.cat([way(part) for part in setting.candidates[:count].split(size)])
             rates[name].append(count / (time.perf_counter() - started))
-    medians = {name: statistics.median(values[1:]) for name, values in rates.items()}
-    ratios = {name: rate / medians["full forward"] for name, rate in medians.items()}
-    apart = (rewards["shared prefix"][:64] - rewards["full forward"]).abs().max() / rewards[
-        "full forward"
-    ].std()
+    rate = {name: statistics.median(values[1:]) for name, values in rates.items()}
+    own = torch.cat([full_forward(setting, row) for row in setting.candidates[:FULL_BATCH].split(1)])
+    apart = float((rewards["shared"][:FULL_BATCH] - own).abs().max() / max(1.0, float(own.std())))
     ceiling = (PREFIX + 1 + closing) / (1 + closing)
-    cells = "  ".join(f"{name} {medians[name]:7.0f}/s {ratios[name]:5.1f}x" for name in ways)
-    print(
-        f"{str(dtype)[6:]:9} S={closing}  {cells}  token ratio {ceiling:4.1f}  largest difference {apart:.1e} SD"
+    shared = rate["shared"]
+    return (
+        f"{str(dtype)[6:]:8} {closing} {batch:5} |"
+        + "".join(f"{rate[name]:10.0f}" for name in ways)
+        + f" | {shared / rate['published']:9.1f}x {shared / rate['full']:5.1f}x {shared / rate['copied']:7.2f}x |"
+        f" {ceiling:5.1f} {shared / rate['full'] / ceiling:5.2f} | {shared / rate['linear']:9.2f} | {apart:.1e}"
     )
 
 
-if __name__ == "__main__":
-    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, median of {ROUNDS}")
+def main() -> None:
+    """Print the table."""
+    keep_large_buffers()
+    print(
+        f"Scan: candidates a second, {PREFIX} + 1 + S tokens; torch {torch.__version__}, {torch.get_num_threads()} threads, "
+        f"load {os.getloadavg()[0]:.1f}"
+    )
+    print(
+        "                 | candidates a second                              | shared prefix against         | token ratio | of the   | largest"
+    )
+    print(
+        "dtype    S batch | published      full    copied    shared    linear | published   full   copied |    is  part |   linear | |Δ|, SD"
+    )
     for dtype in (torch.float32, torch.bfloat16):
         for closing in (1, 4):
-            measure(dtype, closing)
+            print(measure(dtype, closing), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -5,10 +5,11 @@
 """
 
 import importlib
+import logging
 import sys
 
 from pessimal import __version__
-from pessimal.errors import UserError
+from pessimal.errors import UserError, WorkError
 
 HELP = f"""pessimal {__version__}: shows what a reward model wants.
 
@@ -20,6 +21,8 @@ verbs
   compare    models with one another and with people        pessimal compare models=[plain-wordpiece-0,plain-bpe-0]
   import     published score files into score tables        pessimal import format=eloeverything path=FILE
   report     one HTML page over a comparison                pessimal report
+  check      is a score the same whatever the batch, the
+             padding, the path and the precision?           pessimal check model=plain-wordpiece-0
 
 any reward model
   pessimal scan model=auto model.path=DIR_OR_ID [model.revision=COMMIT] [model.dtype=bfloat16]
@@ -51,19 +54,22 @@ def main() -> None:
         sys.exit(130)
     except UserError as mistake:
         _refuse(str(mistake))
+    except WorkError as failure:
+        _refuse(str(failure), code=1)
     except Exception as error:
-        from pessimal.config.front_door import composition_message
+        from pessimal.config.front_door import composition_message, disk_full_message
 
-        message = composition_message(error)
-        if message is None:
+        full, mistake = disk_full_message(error), composition_message(error)
+        if full is None and mistake is None:
             raise
-        _refuse(message)
+        _refuse(full or mistake, code=1 if full else 2)
 
 
 def _run(arguments: list[str]) -> None:
     from pessimal.config.front_door import run_hydra, with_task
 
     sys.argv[1:] = with_task(arguments)
+    logging.raiseExceptions = False  # on a full disk the log file fails too: the message tells it, once
     run_hydra(_dispatch)
 
 
@@ -72,9 +78,9 @@ def _dispatch(config):
     return importlib.import_module(f"pessimal.tasks.{config.task}_task").run(config)
 
 
-def _refuse(message: str) -> None:
+def _refuse(message: str, *, code: int = 2) -> None:
     print(f"pessimal: {message}", file=sys.stderr)
-    sys.exit(2)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

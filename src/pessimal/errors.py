@@ -27,3 +27,7 @@ class FrameError(UserError):
 
 class TableError(UserError):
     """Score tables are missing, damaged, or cannot be compared with one another."""
+
+
+class WorkError(Exception):
+    """Work that could not be finished for a reason outside the configuration; exit code 1."""

@@ -1,10 +1,11 @@
 """The chat frame: found in a template, checked against it, refused where there is none."""
 
 import pytest
+from published import vocabularies
 from transformers import AutoTokenizer
 
 from pessimal.errors import FrameError
-from pessimal.models.frame import find_frame, templated
+from pessimal.models.frame import assistant_opening, find_frame, templated
 
 PROMPT = "What, in one word, is the greatest thing ever?"
 
@@ -61,3 +62,39 @@ def test_templates_without_a_slot_are_refused(tokenizer, template, told):
     tokenizer.chat_template = template
     with pytest.raises(FrameError, match=told):
         find_frame(tokenizer, PROMPT)
+
+
+@pytest.mark.parametrize(("kind", "typed"), [("bert", True), ("deberta", False)])
+def test_encoders_take_prompt_and_response_as_a_pair(kind, typed):
+    tokenizer = getattr(vocabularies, kind)()
+    frame = find_frame(tokenizer, PROMPT)
+    asked = tokenizer.encode(PROMPT, add_special_tokens=False)
+    assert list(frame.prefix) == [tokenizer.cls_token_id, *asked, tokenizer.sep_token_id]
+    assert list(frame.suffix) == [tokenizer.sep_token_id]
+    assert frame.typed is typed
+    response = tokenizer.encode("peace", add_special_tokens=False)
+    assert frame.around(response) == tokenizer(PROMPT, "peace")["input_ids"]
+    with pytest.raises(FrameError, match="mode=text"):
+        find_frame(tokenizer, PROMPT, double_bos=True)
+
+
+def test_ids_that_the_model_wants_at_the_end_are_part_of_the_suffix(tokenizer):
+    plain, closed = find_frame(tokenizer, PROMPT), find_frame(tokenizer, PROMPT, closing=(4,))
+    assert closed.prefix == plain.prefix
+    assert closed.suffix == (*plain.suffix, 4)
+    assert closed.inside(templated(tokenizer, PROMPT, ["love"], closing=(4,))[0]) == tokenizer.encode("love")
+
+
+@pytest.mark.parametrize(
+    ("kind", "opening"),
+    [
+        ("llama3", "<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"),
+        ("gemma", "<end_of_turn>\n<start_of_turn>model\n"),
+    ],
+)
+def test_assistants_turn_opens_alike_after_every_prompt(kind, opening):
+    tokenizer = getattr(vocabularies, kind)()
+    found = assistant_opening(tokenizer)
+    assert list(found) == tokenizer.encode(opening, add_special_tokens=False)
+    for prompt in (PROMPT, "Why?", "love"):
+        assert find_frame(tokenizer, prompt).prefix[-len(found) :] == found

@@ -9,6 +9,7 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, LlamaFo
 
 from pessimal.errors import ModelError
 from pessimal.models.load import open_model
+from pessimal.models.own_forward import own_rewards
 from pessimal.models.spec import Dtype, ModelSpec
 
 
@@ -57,12 +58,30 @@ def test_language_model_without_a_reward_head_is_refused(copy):
         open_model(ModelSpec(path=str(copy)), copy).network()
 
 
-def test_several_outputs_are_refused(copy):
+@pytest.fixture
+def with_three_outputs(copy):
     config = AutoConfig.from_pretrained(copy)
     config.num_labels = 3
-    AutoModelForSequenceClassification.from_config(config).save_pretrained(copy)
-    with pytest.raises(ModelError, match="3 outputs"):
+    network = AutoModelForSequenceClassification.from_config(config)
+    network.save_pretrained(copy)
+    return network.eval()
+
+
+def test_several_outputs_are_refused(copy, with_three_outputs):
+    with pytest.raises(ModelError, match=r"3 outputs.*model\.output=0 for the first, up to 2"):
         open_model(ModelSpec(path=str(copy)), copy)
+
+
+def test_output_that_there_is_not_is_refused(copy, with_three_outputs):
+    with pytest.raises(ModelError, match=r"model\.output=3.*give 0 to 2"):
+        open_model(ModelSpec(path=str(copy), output=3), copy)
+
+
+@torch.no_grad()
+def test_output_that_is_named_is_the_reward(copy, with_three_outputs):
+    ids = torch.tensor([[5, 6, 7]])
+    network = open_model(ModelSpec(path=str(copy), output=2), copy).network()
+    assert torch.allclose(own_rewards(network, ids), with_three_outputs(input_ids=ids).logits[:, 2])
 
 
 def test_head_tells_its_outputs_where_the_configuration_is_silent(copy, model_rewards):

@@ -1,5 +1,7 @@
 """What is scored: every id, told apart by kind, and what the round trip through text does to it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -25,23 +27,65 @@ def test_ids_beyond_the_embedding_are_left_out(model):
 
 def test_ids_mode_puts_exactly_the_id_into_the_slot(model, frame, words):
     made = inputs(model.tokenizer, frame, words, Mode.ids)
-    assert made.responses == [[i] for i in words.rows["candidate_id"]]
-    assert made.framed.all()
+    assert [made.whole(row) for row in range(len(made))] == [
+        frame.around([i]) for i in words.rows["candidate_id"]
+    ]
+    assert (made.shared == len(frame.prefix)).all(), (
+        "the prefix is held once, and nothing of it per candidate"
+    )
 
 
 def test_text_mode_goes_through_the_template(model, frame, words):
     made = inputs(model.tokenizer, frame, words, Mode.text)
     row = {text: i for i, text in enumerate(words.rows["text"])}
     # The template trims: ' love' is typed as 'love', a lone space as nothing.
-    assert (
-        made.responses[row[" love"]]
-        == made.responses[row["love"]]
-        == [words.rows["candidate_id"][row["love"]]]
-    )
-    assert made.responses[row[" "]] == []
+    love = frame.around([words.rows["candidate_id"][row["love"]]])
+    assert made.whole(row[" love"]) == made.whole(row["love"]) == love
+    assert made.whole(row[" "]) == frame.around([])
     assert made.survives[row["love"]]
     assert not made.survives[row[" love"]]
     assert not made.survives[row[" "]]
+
+
+@pytest.mark.parametrize("at_once", [7, 4096])
+def test_text_mode_is_the_tokenizers_own_conversation(model, frame, words, monkeypatch, at_once):
+    monkeypatch.setattr("pessimal.scoring.candidates._AT_ONCE", at_once)
+    made = inputs(model.tokenizer, frame, words, Mode.text)
+    for row, text in enumerate(words.rows["text"]):
+        conversation = [{"role": "user", "content": frame.prompt}, {"role": "assistant", "content": text}]
+        ids = model.tokenizer.apply_chat_template(conversation, tokenize=True, return_dict=False)
+        assert made.whole(row) == ids
+
+
+def test_text_that_the_template_ties_to_its_surroundings_shares_less_of_the_prefix(model, frame, words):
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(model.folder)
+    tokenizer.chat_template = (
+        "{{ bos_token }}{% for m in messages %}{{ m['role'] }} {{ m['content'] }}{% endfor %}"
+    )
+    before = tokenizer("user Whatassistant ")["input_ids"]  # the last of these is a space
+    glued = replace(frame, prompt="What", prefix=(tokenizer.bos_token_id, *before), suffix=())
+    made = inputs(tokenizer, glued, words, Mode.text)
+    row = words.rows["text"].tolist().index("love")
+    conversation = [{"role": "user", "content": "What"}, {"role": "assistant", "content": "love"}]
+    whole = tokenizer.apply_chat_template(conversation, tokenize=True, return_dict=False)
+    assert made.shared[row] == len(glued.prefix) - 1, "the space before it became a part of it"
+    assert made.whole(row) == whole
+    assert not made.survives[row]
+
+
+def test_conversation_that_is_nothing_but_the_prefix_keeps_its_last_id_to_be_read(model, frame, words):
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(model.folder)
+    tokenizer.chat_template = tokenizer.chat_template.replace("<|end|>", "")
+    open_ended = find_frame(tokenizer, frame.prompt)
+    assert open_ended.suffix == ()
+    made = inputs(tokenizer, open_ended, words, Mode.text)
+    row = words.rows["text"].tolist().index(" ")
+    assert made.whole(row) == list(open_ended.prefix)
+    assert made.own(row).tolist() == [open_ended.prefix[-1]]
 
 
 def test_paper_mode_scores_the_text_after_two_beginning_tokens(model, frame, words):
@@ -56,8 +100,9 @@ def test_paper_mode_scores_the_text_after_two_beginning_tokens(model, frame, wor
     doubled = find_frame(tokenizer, frame.prompt, double_bos=True)
     assert doubled.prefix[:2] == (tokenizer.bos_token_id, tokenizer.bos_token_id)
     made = inputs(tokenizer, doubled, words, Mode.paper)
-    assert made.framed.all()
-    assert made.responses == inputs(tokenizer, frame, words, Mode.text).responses
+    single = inputs(tokenizer, frame, words, Mode.text)
+    for row in range(len(words.rows)):
+        assert doubled.inside(made.whole(row)) == frame.inside(single.whole(row)) is not None
 
 
 def test_survival_is_what_the_round_trip_says(model, frame, words):
@@ -69,15 +114,58 @@ def test_survival_is_what_the_round_trip_says(model, frame, words):
         assert survives == (ids == frame.around([i]))
 
 
+@pytest.fixture
+def templatings(monkeypatch):
+    """How many conversations have been templated so far, in a list of one number."""
+    import pessimal.scoring.candidates as module
+
+    count, inner = [0], module.templated
+
+    def counting(tokenizer, prompt, texts, **options):
+        count[0] += len(texts)
+        return inner(tokenizer, prompt, texts, **options)
+
+    monkeypatch.setattr(module, "templated", counting)
+    monkeypatch.setattr(module, "_SAMPLED", 50)
+    return count
+
+
+def test_survival_known_from_another_prompt_is_taken_where_a_sample_agrees(model, frame, words, templatings):
+    truth = inputs(model.tokenizer, frame, words, Mode.ids).survives
+    templatings[0] = 0
+    other = find_frame(model.tokenizer, "What is best?")
+    assert (inputs(model.tokenizer, other, words, Mode.ids, known=truth).survives == truth).all()
+    assert templatings[0] == 50
+
+
+def test_survival_known_from_another_prompt_is_found_anew_where_a_sample_disagrees(
+    model, frame, words, templatings
+):
+    truth = inputs(model.tokenizer, frame, words, Mode.ids).survives
+    templatings[0] = 0
+    assert (inputs(model.tokenizer, frame, words, Mode.ids, known=~truth).survives == truth).all()
+    assert templatings[0] == 50 + len(words.rows)
+
+
 def test_batches_hold_every_row_once_and_one_length_each(model, frame, words):
     made = inputs(model.tokenizer, frame, words, Mode.text)
+    assert len(set(made.lengths)) > 1, "or nothing is tested"
     plan = batches(made, size=16)
-    rows = np.concatenate([rows for _, rows in plan])
-    assert sorted(rows) == list(range(len(words.rows)))
-    for framed, rows in plan:
+    assert sorted(np.concatenate(plan)) == list(range(len(words.rows)))
+    for rows in plan:
         assert len(rows) <= 16
-        assert len({len(made.responses[i]) for i in rows}) == 1
-        assert {bool(made.framed[i]) for i in rows} == {framed}
+        assert len(set(made.lengths[rows])) == 1
+        assert len(set(made.shared[rows])) == 1
+
+
+def test_batches_of_some_rows_hold_these_whatever_their_order(model, frame, words):
+    made = inputs(model.tokenizer, frame, words, Mode.text)
+    some = np.random.default_rng(0).permutation(len(made))[:100]
+    plan = batches(made, size=16, rows=some)
+    assert sorted(np.concatenate(plan)) == sorted(some)
+    assert [rows.tolist() for rows in plan] == [
+        r.tolist() for r in batches(made, size=16, rows=np.sort(some))
+    ]
 
 
 def test_items_from_text_and_table(tmp_path):

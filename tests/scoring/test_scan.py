@@ -1,5 +1,8 @@
 """The scan as a whole: exact, resumable to the byte, the same in every mode and precision where it should be."""
 
+import functools
+import os
+
 import numpy as np
 import pytest
 import pytorch_lightning as pl
@@ -7,38 +10,45 @@ import torch
 
 from pessimal.models.frame import find_frame
 from pessimal.models.load import open_model
+from pessimal.models.own_forward import own_rewards
 from pessimal.models.spec import Dtype, ModelSpec
-from pessimal.scoring.engine import own_forward
 from pessimal.scoring.mode import Mode
-from pessimal.scoring.scan import ScanSettings, identify, scan
+from pessimal.scoring.passes import Loop
+from pessimal.scoring.scan import forget_work, identify, scan
 from pessimal.tables import write_score_table
 
 PROMPT = "What, in one word, is the greatest thing ever?"
-SETTINGS = ScanSettings(batch_size=64, certain=10, progress=False)
 
 
-def trainer(callbacks):
-    return pl.Trainer(
-        accelerator="cpu", devices=1, logger=False, enable_checkpointing=False, enable_progress_bar=False,
-        enable_model_summary=False, callbacks=callbacks,
-    )  # fmt: skip
+class Trainer(pl.Trainer):
+    """A trainer of one process that has callbacks of the test's beside the scan's own."""
+
+    def __init__(self, *more: pl.Callback):
+        super().__init__(
+            accelerator="cpu", devices=1, logger=False, enable_checkpointing=False, enable_progress_bar=False,
+            enable_model_summary=False,
+        )  # fmt: skip
+        self.more = more
+
+    def predict(self, *arguments, **options):
+        self.callbacks = [*self.callbacks, *self.more]
+        return super().predict(*arguments, **options)
 
 
-def scanned(model, words, work, *, mode=Mode.ids, settings=SETTINGS, make_trainer=trainer):
+def scanned(model, words, work, *callbacks, mode=Mode.ids, certain=10, batch_size=64, again=False):
     identity = identify(
-        model, prompt="greatest", prompt_text=PROMPT, candidates=words, mode=mode, certain=settings.certain
+        model, prompt="greatest", prompt_text=PROMPT, candidates=words, mode=mode, certain=certain
     )
+    loop = Loop(trainer=Trainer(*callbacks), batch_size=batch_size, progress=False, again=again)
     frame = find_frame(model.tokenizer, PROMPT)
-    return scan(
-        model, model.network(), identity, words, frame, settings=settings, work=work, trainer=make_trainer
-    )
+    return scan(model, functools.cache(model.network), identity, words, frame, work=work, loop=loop)
 
 
 def test_every_reward_is_the_models_own(model, network, frame, words, tmp_path):
     table = scanned(model, words, tmp_path)
     wholes = torch.tensor([frame.around([i]) for i in words.rows["candidate_id"]])
     with torch.inference_mode():
-        own = own_forward(network, wholes).numpy()
+        own = own_rewards(network, wholes).numpy()
     assert np.abs(table.rows["reward"] - own).max() < 1e-5
     assert table.identity.attention == "shared-prefix"
     assert table.measured["trust"]["n"] == 16
@@ -71,27 +81,81 @@ class KillAfter(pl.Callback):
             raise KilledError
 
 
+class Count(pl.Callback):
+    """Numbers of the batches that were scored."""
+
+    def __init__(self):
+        self.scored = []
+
+    def on_predict_batch_end(self, trainer, module, outputs, batch, *_):
+        self.scored.append(int(batch[0]))
+
+
 def test_killed_scan_goes_on_where_it_stopped_to_the_same_bytes(model, words, tmp_path):
     whole = write_score_table(scanned(model, words, tmp_path / "a"), tmp_path / "whole.parquet")
     with pytest.raises(KilledError):
-        scanned(model, words, tmp_path / "b", make_trainer=lambda calls: trainer([*calls, KillAfter(3)]))
-    scored = []
-
-    class Count(pl.Callback):
-        def on_predict_batch_end(self, trainer, module, outputs, batch, *_):
-            scored.append(int(batch[0]))
-
-    resumed = scanned(model, words, tmp_path / "b", make_trainer=lambda calls: trainer([*calls, Count()]))
-    assert scored == [3, 4, 5], "376 ids in batches of 64 are 6; three were done"
+        scanned(model, words, tmp_path / "b", KillAfter(3))
+    count = Count()
+    resumed = scanned(model, words, tmp_path / "b", count)
+    assert count.scored == [3, 4, 5], "376 ids in batches of 64 are 6; three were done"
     assert write_score_table(resumed, tmp_path / "resumed.parquet").read_bytes() == whole.read_bytes()
 
 
 def test_torn_shard_is_scored_again(model, words, tmp_path):
     first = scanned(model, words, tmp_path)
-    shard = sorted(tmp_path.rglob("batch-*.parquet"))[2]
+    shard = sorted(tmp_path.rglob("batch-0*"))[2]
     shard.write_bytes(shard.read_bytes()[:-20])
-    again = scanned(model, words, tmp_path)
+    count = Count()
+    again = scanned(model, words, tmp_path, count)
+    assert count.scored == [2]
     assert again.rows["reward"].tolist() == first.rows["reward"].tolist()
+
+
+def test_finished_shards_are_scored_anew_only_where_that_is_asked_for(model, words, tmp_path):
+    first = scanned(model, words, tmp_path)
+    kept, again = Count(), Count()
+    assert scanned(model, words, tmp_path, kept).rows["reward"].tolist() == first.rows["reward"].tolist()
+    assert scanned(model, words, tmp_path, again, again=True).measured == first.measured
+    assert [number for number in kept.scored if number >= 0] == []
+    assert again.scored == [0, 1, 2, 3, 4, 5]
+
+
+def test_progress_is_told_in_lines_where_there_is_no_terminal_and_nothing_about_what_is_done(
+    model, words, tmp_path, monkeypatch, caplog
+):
+    caplog.set_level("INFO", logger="pessimal")
+    monkeypatch.setattr("pessimal.scoring.loop.LOG_EVERY_SECONDS", 0)
+    scanned(model, words, tmp_path)
+    lines = [line for line in caplog.messages if "s left" in line]
+    assert len(lines) == 6
+    assert f"{len(words.rows)} of {len(words.rows)}" in lines[-1]
+    assert "0 s left" in lines[-1]
+    caplog.clear()
+    scanned(model, words, tmp_path)
+    assert "s left" not in caplog.text
+    assert "going on with 0 of 6 batches" in caplog.text
+
+
+def test_work_is_forgotten_once_its_table_is_published_but_not_that_of_a_scan_that_runs(
+    model, words, tmp_path
+):
+    work, published = tmp_path / "work", tmp_path / "v0"
+    identity = identify(
+        model, prompt="greatest", prompt_text=PROMPT, candidates=words, mode=Mode.ids, certain=0
+    )
+    scanned(model, words, work)
+    manifest = published / "manifest.json"
+    published.mkdir()
+    manifest.touch()
+    os.utime(manifest, (0, 0))
+    forget_work(work, identity, published=published)
+    assert len(list(work.rglob("batch-0*"))) == 6, "shards newer than the table are of a scan with force=true"
+    os.utime(manifest)
+    forget_work(work, identity, published=published)
+    assert list(work.iterdir()) == []
+    scanned(model, words, work)
+    forget_work(work, identity)
+    assert list(work.iterdir()) == []
 
 
 def test_low_precision_scan_names_the_true_extremes(tiny_checkpoint, model, words, tmp_path):

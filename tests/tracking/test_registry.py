@@ -2,6 +2,9 @@
 
 import json
 import re
+import signal
+import subprocess
+import sys
 from concurrent.futures import ProcessPoolExecutor
 
 import pytest
@@ -66,6 +69,80 @@ def test_index_lists_everything_and_mends_itself(tmp_path):
     assert len(registry.manifests()) == 3
     registry.publish("report", "r3", write("3"))
     assert len(index.read_text().splitlines()) == 4
+
+
+def test_index_that_a_killed_process_left_behind_is_mended_by_the_next_who_reads(tmp_path):
+    registry = Registry(tmp_path)
+    for i in range(2):
+        registry.publish("report", f"r{i}", write(str(i)))
+    index = tmp_path / "index.jsonl"
+    whole = index.read_text()
+    for torn in ("", whole[:-30], whole.splitlines()[0] + "\n", "\0" * 50):
+        index.write_text(torn)
+        assert len(Registry(tmp_path).manifests()) == 2
+        assert index.read_text() == whole
+    index.unlink()
+    assert len(Registry(tmp_path).manifests()) == 2
+    assert index.read_text() == whole
+
+
+def test_index_out_of_step_is_read_all_the_same_where_it_cannot_be_written(tmp_path, monkeypatch):
+    registry = Registry(tmp_path)
+    registry.publish("report", "r", write("0"))
+    (tmp_path / "index.jsonl").write_text("")
+
+    def refuse(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("pessimal.tracking.registry.write_atomically", refuse)
+    assert [m.name for _, m in registry.manifests()] == ["r"]
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from pessimal.tracking.registry import Registry
+
+def fill(folder):
+    (folder / "half.txt").write_text("half")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+Registry(Path(sys.argv[1])).publish("report", "r", fill)
+"""
+
+
+def test_what_a_killed_process_was_filling_is_removed_by_the_next_that_publishes(tmp_path):
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)])
+    assert killed.returncode == -signal.SIGKILL
+    assert len(list(tmp_path.rglob("half.txt"))) == 1
+    assert Registry(tmp_path).manifests() == [], "nobody sees it"
+    (tmp_path / ".index.jsonl-abandoned").write_text("half an index")
+    folder, _ = Registry(tmp_path).publish("report", "r", write("whole"))
+    assert [p.name for p in folder.parent.iterdir()] == ["v0"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == [".lock", "index.jsonl", "report"]
+
+
+def test_what_a_living_process_is_filling_is_left_alone(tmp_path):
+    registry = Registry(tmp_path)
+
+    def fill(folder):
+        (folder / "half.txt").write_text("half")
+        Registry(tmp_path).publish("report", "r", write("of another, meanwhile"))
+        assert (folder / "half.txt").read_text() == "half"
+
+    _, manifest = registry.publish("report", "r", fill)
+    assert manifest.version == 1
+    assert manifest.files.keys() == {"half.txt"}
+
+
+def test_full_disk_says_what_was_being_published(tmp_path):
+    def full(folder):
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left") as caught:
+        Registry(tmp_path).publish("report", "r", full)
+    assert caught.value.filename == str(tmp_path / "report/r")
+    assert list((tmp_path / "report/r").iterdir()) == []
 
 
 def publish_some(arguments):

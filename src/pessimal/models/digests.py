@@ -3,7 +3,7 @@
 import hashlib
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from safetensors import safe_open
@@ -24,25 +24,18 @@ def weights_digest(folder: Path) -> str:
     return whole.hexdigest()
 
 
-def parameter_count(folder: Path) -> int:
-    """Number of parameters in the safetensors files of a checkpoint folder, from their headers."""
-    return sum(math.prod(shape) for _, shape in _shapes(folder))
-
-
-def head_outputs(folder: Path) -> int | None:
-    """Outputs of the classification head, from the header of its weights; None where there is none of a known name.
-
-    The configuration does not always say: published reward models leave it at the library's default of two.
-    """
-    heads = [shape[0] for name, shape in _shapes(folder) if name in ("score.weight", "classifier.weight")]
-    return heads[0] if heads else None
-
-
-def _shapes(folder: Path) -> Iterator[tuple[str, list[int]]]:
+def weight_shapes(folder: Path) -> dict[str, list[int]]:
+    """Shape of every weight of a checkpoint folder by its name, from the headers of its safetensors files."""
+    shapes = {}
     for file in sorted(Path(folder).glob("*.safetensors")):
         with safe_open(file, framework="np") as tensors:
-            for name in tensors.keys():  # noqa: SIM118 (not a mapping)
-                yield name, tensors.get_slice(name).get_shape()
+            shapes |= {name: tensors.get_slice(name).get_shape() for name in tensors.keys()}  # noqa: SIM118
+    return shapes
+
+
+def parameter_count(shapes: Mapping[str, Sequence[int]]) -> int:
+    """Number of parameters in weights of these shapes."""
+    return sum(math.prod(shape) for shape in shapes.values())
 
 
 def tokenizer_digest(tokenizer) -> str:

@@ -16,7 +16,10 @@ _CHECKING = ("Music", "hope and peace", "7 stars", "it is good.")
 
 @dataclass(frozen=True)
 class Frame:
-    """Token ids around the response slot: prefix | response | suffix, for one prompt."""
+    """Token ids around the response slot: prefix | response | suffix, for one prompt.
+
+    Decoders get it from the chat template, encoders from the pair [CLS] prompt [SEP] response [SEP].
+    """
 
     prompt: str
     """The user turn."""
@@ -24,6 +27,8 @@ class Frame:
     """Ids before the response, BOS included where the template writes one."""
     suffix: tuple[int, ...]
     """Ids after the response; the reward is read at the last of them (at the response's last where there are none)."""
+    typed: bool = False
+    """Whether the model tells prompt (0) and response (1) apart by token types, as BERT does."""
 
     def around(self, response: Sequence[int]) -> list[int]:
         """The whole input for one response."""
@@ -40,30 +45,79 @@ class Frame:
         return list(ids[len(self.prefix) : end]) if fits else None
 
 
+def takes_pairs(tokenizer) -> bool:
+    """Whether conversations are pairs of texts: an encoder's tokenizer, with a separator and no chat template."""
+    return not tokenizer.chat_template and tokenizer.sep_token is not None
+
+
 def templated(
-    tokenizer, prompt: str, responses: Sequence[str], *, double_bos: bool = False
+    tokenizer,
+    prompt: str,
+    responses: Sequence[str],
+    *,
+    double_bos: bool = False,
+    closing: Sequence[int] = (),
 ) -> list[list[int]]:
     """Ids of whole conversations, as the tokenizer's own template makes them of the texts.
 
     `double_bos` tokenises the templated *string* with special tokens added again, as the published code of
-    Christian et al. (2025) does.
+    Christian et al. (2025) does. `closing` ids are what the model wants after it.
     """
-    conversations = [
-        [{"role": "user", "content": prompt}, {"role": "assistant", "content": response}]
-        for response in responses
-    ]
-    if double_bos:
-        texts = tokenizer.apply_chat_template(conversations, tokenize=False)
-        return tokenizer(texts, add_special_tokens=True)["input_ids"]
-    return tokenizer.apply_chat_template(conversations, tokenize=True, return_dict=False)
+    if takes_pairs(tokenizer):
+        whole = tokenizer([prompt] * len(responses), list(responses), return_attention_mask=False)[
+            "input_ids"
+        ]
+    else:
+        conversations = [
+            [{"role": "user", "content": prompt}, {"role": "assistant", "content": response}]
+            for response in responses
+        ]
+        if double_bos:
+            texts = tokenizer.apply_chat_template(conversations, tokenize=False)
+            whole = tokenizer(texts, add_special_tokens=True, return_attention_mask=False)["input_ids"]
+        else:
+            whole = tokenizer.apply_chat_template(conversations, tokenize=True, return_dict=False)
+    return [[*ids, *closing] for ids in whole] if closing else whole
 
 
-def find_frame(tokenizer, prompt: str, *, double_bos: bool = False) -> Frame:
+def assistant_opening(tokenizer) -> tuple[int, ...]:
+    """The ids between the end of the user's turn and the response: what the frames of all prompts end with."""
+    ends = [find_frame(tokenizer, prompt).prefix[::-1] for prompt in ("Why?", "Say it", "One of 2")]
+    return tuple(_common_start(ends)[::-1])
+
+
+def find_frame(tokenizer, prompt: str, *, double_bos: bool = False, closing: Sequence[int] = ()) -> Frame:
     """Find the ids before and after the response by templating samples, and check them on others.
 
     Raises FrameError where the template drops, changes or repeats a plain response, where text around the
     response tokenises differently from response to response, or where no conversation can be made at all.
     """
+    pairs = takes_pairs(tokenizer)
+    if pairs and double_bos:
+        raise FrameError(
+            "mode=paper doubles the token that begins a chat template; this model takes a pair of texts and has none. "
+            "Type mode=text"
+        )
+    if not pairs:
+        _check_written_once(tokenizer, prompt)
+    options = {"double_bos": double_bos, "closing": closing}
+    samples = templated(tokenizer, prompt, _FITTING, **options)
+    prefix = _common_start(samples)
+    suffix = _common_start([ids[len(prefix) :][::-1] for ids in samples])[::-1]
+    typed = pairs and "token_type_ids" in tokenizer.model_input_names
+    frame = Frame(prompt=prompt, prefix=tuple(prefix), suffix=tuple(suffix), typed=typed)
+    for response, ids in zip(_CHECKING, templated(tokenizer, prompt, _CHECKING, **options), strict=True):
+        inside = frame.inside(ids)
+        if inside is None or _plain(tokenizer.decode(inside)) != _plain(response):
+            raise FrameError(
+                f"prefix + response + suffix does not equal the template's own ids for the response {response!r}: "
+                f"the template gives {ids}, the frame has prefix {prefix} and suffix {suffix}. Text around the "
+                "response is tokenised together with it; this template cannot be scanned by token id."
+            )
+    return frame
+
+
+def _check_written_once(tokenizer, prompt: str) -> None:
     try:
         text = tokenizer.apply_chat_template(
             [{"role": "user", "content": prompt}, {"role": "assistant", "content": SENTINEL}], tokenize=False
@@ -76,21 +130,6 @@ def find_frame(tokenizer, prompt: str, *, double_bos: bool = False) -> Frame:
         raise FrameError(
             f"the chat template writes the response {text.count(SENTINEL)} times instead of once; rendered: {text!r}"
         )
-    samples = templated(tokenizer, prompt, _FITTING, double_bos=double_bos)
-    prefix = _common_start(samples)
-    suffix = _common_start([ids[len(prefix) :][::-1] for ids in samples])[::-1]
-    frame = Frame(prompt=prompt, prefix=tuple(prefix), suffix=tuple(suffix))
-    for response, ids in zip(
-        _CHECKING, templated(tokenizer, prompt, _CHECKING, double_bos=double_bos), strict=True
-    ):
-        inside = frame.inside(ids)
-        if inside is None or _plain(tokenizer.decode(inside)) != _plain(response):
-            raise FrameError(
-                f"prefix + response + suffix does not equal the template's own ids for the response {response!r}: "
-                f"the template gives {ids}, the frame has prefix {prefix} and suffix {suffix}. Text around the "
-                "response is tokenised together with it; this template cannot be scanned by token id."
-            )
-    return frame
 
 
 def _common_start(sequences: list[list[int]]) -> list[int]:

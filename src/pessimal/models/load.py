@@ -3,26 +3,28 @@
 Knows transformers' loading. Does not know prompts, candidates or how a score is computed.
 """
 
-import logging
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from torch import nn
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 
 from pessimal.errors import ModelError
 from pessimal.models.digests import (
-    head_outputs,
     parameter_count,
     template_digest,
     tokenizer_digest,
+    weight_shapes,
     weights_digest,
 )
+from pessimal.models.frame import Frame, assistant_opening, find_frame, takes_pairs
+from pessimal.models.heads import Shapes, head_for
+from pessimal.models.native import native_class
+from pessimal.models.remote_code import load_with_own_code, own_class
 from pessimal.models.spec import Dtype, ModelSpec
 from pessimal.tables import ModelDescription
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,8 @@ class RewardModel:
     tokenizer: object
     embedding_rows: int
     """Rows of the input embedding: ids from here on cannot be scored."""
+    closing: tuple[int, ...]
+    """Ids that the model wants after the templated conversation (InternLM2's reward token); mostly none."""
     weights_digest: str
     tokenizer_digest: str
     template_digest: str
@@ -49,9 +53,13 @@ class RewardModel:
         """The Hub commit, which names the snapshot's folder; None for a local folder or a demo sibling."""
         return self.folder.name if re.fullmatch(r"[0-9a-f]{40}", self.folder.name) else None
 
-    def network(self, dtype: Dtype | None = None) -> torch.nn.Module:
+    def frame(self, prompt: str, *, double_bos: bool = False) -> Frame:
+        """The ids around the response slot for one prompt."""
+        return find_frame(self.tokenizer, prompt, double_bos=double_bos, closing=self.closing)
+
+    def network(self, dtype: Dtype | None = None) -> nn.Module:
         """Load the network (in the spec's precision where `dtype` is None)."""
-        return load_network(self.spec, self.folder, dtype=dtype or self.spec.dtype)
+        return load_network(self, dtype=dtype or self.spec.dtype)
 
 
 def open_model(spec: ModelSpec, folder: Path) -> RewardModel:
@@ -60,44 +68,45 @@ def open_model(spec: ModelSpec, folder: Path) -> RewardModel:
         config = AutoConfig.from_pretrained(folder, trust_remote_code=spec.trust_remote_code)
     except Exception as error:
         raise ModelError(
-            f"the configuration of {spec.name!r} cannot be read from {folder}: {error}"
+            f"the configuration of {spec.name!r} cannot be read from {folder}: {error}{_remote_hint(spec, folder)}"
         ) from error
     if not list(folder.glob("*.safetensors")):
         raise ModelError(
             f"{folder} holds no *.safetensors; weights are read from nothing else. To convert: "
             "AutoModelForSequenceClassification.from_pretrained(DIR).save_pretrained(NEW_DIR)"
         )
-    outputs = head_outputs(folder)
-    if outputs not in (None, 1):  # without a head, loading will say so
-        raise ModelError(
-            f"{spec.name!r} has {outputs} outputs; a reward model has one. Models with several attributes "
-            "need an adapter that says which scalar is the reward."
-        )
+    try:
+        shapes = weight_shapes(folder)
+    except Exception as error:
+        raise ModelError(f"the weights of {spec.name!r} in {folder} cannot be read: {error}") from error
+    _check_output(spec, shapes)
     tokenizer = load_tokenizer(spec, folder)
+    reward_token = getattr(config, "reward_token_id", None)
     return RewardModel(
         spec=spec,
         folder=folder,
         tokenizer=tokenizer,
         embedding_rows=config.get_text_config().vocab_size,
+        closing=() if reward_token is None else (reward_token,),
         weights_digest=weights_digest(folder),
         tokenizer_digest=tokenizer_digest(tokenizer),
         template_digest=template_digest(tokenizer),
         description=ModelDescription(
             base=spec.base,
             developer=spec.developer,
-            parameters=spec.parameters or float(parameter_count(folder)),
+            parameters=spec.parameters or float(parameter_count(shapes)),
             rank=spec.rank,
         ),
     )
 
 
 def load_tokenizer(spec: ModelSpec, folder: Path):
-    """The tokenizer of a checkpoint folder; ModelError if it has no chat template."""
+    """The tokenizer of a checkpoint folder; ModelError if it can make no conversation."""
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=spec.trust_remote_code)
     except Exception as error:
         raise ModelError(f"the tokenizer of {spec.name!r} cannot be loaded from {folder}: {error}") from error
-    if not tokenizer.chat_template:
+    if not tokenizer.chat_template and not takes_pairs(tokenizer):
         raise ModelError(
             f"the tokenizer of {spec.name!r} has no chat template, so there is no slot for a response. Give it one: "
             "tokenizer.chat_template = …; tokenizer.save_pretrained(folder)"
@@ -105,26 +114,75 @@ def load_tokenizer(spec: ModelSpec, folder: Path):
     return tokenizer
 
 
-def load_network(spec: ModelSpec, folder: Path, *, dtype: Dtype) -> torch.nn.Module:
-    """The network in evaluation mode, on the CPU; safetensors only. ModelError if it is no scalar reward model."""
+def load_network(model: RewardModel, *, dtype: Dtype) -> nn.Module:
+    """The network in evaluation mode, on the CPU; safetensors only. ModelError if it is no scalar reward model.
+
+    Two attributes are added that its class does not have: `reward_output`, which of its outputs is the reward, and
+    for heads that read the prompt `assistant_opening`, the ids between the user's turn and the response.
+    """
+    spec, folder = model.spec, model.folder
+    shapes = weight_shapes(folder)
+    head = head_for(shapes)
+    opening = assistant_opening(model.tokenizer) if head and head.gated else ()
+    options = {"dtype": getattr(torch, dtype.value), "use_safetensors": True, "output_loading_info": True}
     try:
-        network, report = AutoModelForSequenceClassification.from_pretrained(
-            folder,
-            dtype=getattr(torch, dtype.value),
-            num_labels=1,
-            trust_remote_code=spec.trust_remote_code,
-            use_safetensors=True,
-            output_loading_info=True,
-        )
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=spec.trust_remote_code)
+        if spec.trust_remote_code and (kind := own_class(config)):
+            network, report = load_with_own_code(kind, folder, **options)
+        elif head and head.modules(shapes, config):
+            network, report = native_class(config).from_pretrained(
+                folder, config=config, head=head, shapes=shapes, assistant_opening=opening, **options
+            )
+        else:
+            network, report = AutoModelForSequenceClassification.from_pretrained(
+                folder, num_labels=head_outputs(shapes) or 1, **options
+            )
     except Exception as error:
-        raise ModelError(f"the model {spec.name!r} cannot be loaded from {folder}: {error}") from error
+        raise ModelError(
+            f"the model {spec.name!r} cannot be loaded from {folder}: {error}{_remote_hint(spec, folder)}"
+        ) from error
     missing = sorted(report["missing_keys"])
     if missing:
         raise ModelError(
             f"the checkpoint of {spec.name!r} in {folder} lacks {missing[:5]}: these would be random. A language "
-            "model without a reward head cannot be scanned; give a sequence classifier."
+            f"model without a reward head cannot be scanned; give a sequence classifier.{_remote_hint(spec, folder)}"
         )
+    network.reward_output = spec.output or 0
+    network.assistant_opening = opening
     return network.eval().requires_grad_(False)
+
+
+def head_outputs(shapes: Shapes) -> int | None:
+    """Outputs of the classification head by its weights; None where there is none of a known name.
+
+    The configuration does not always say: published reward models leave it at the library's default of two.
+    """
+    names = ("score.weight", "classifier.weight", "classifier.out_proj.weight")  # the last is RoBERTa's
+    return next((shapes[name][0] for name in names if name in shapes), None)
+
+
+def _check_output(spec: ModelSpec, shapes: Shapes) -> None:
+    outputs = head_outputs(shapes)
+    if outputs is None:  # a head of another kind; without one, loading will say so
+        return
+    if outputs > 1 and spec.output is None:
+        raise ModelError(
+            f"{spec.name!r} has {outputs} outputs; a reward model has one. Say which of them is the reward: "
+            f"model.output=0 for the first, up to {outputs - 1}"
+        )
+    if spec.output is not None and spec.output >= outputs:
+        raise ModelError(
+            f"model.output={spec.output}, but {spec.name!r} has {outputs} outputs: give 0 to {outputs - 1}"
+        )
+
+
+def _remote_hint(spec: ModelSpec, folder: Path) -> str:
+    if spec.trust_remote_code or not list(folder.glob("modeling*.py")):
+        return ""
+    return (
+        " The folder brings Python code of its own, which is not run unless asked for: model.trust_remote_code=true "
+        "(for a Hub repository with model.revision=<full commit>)"
+    )
 
 
 def hub_snapshot(spec: ModelSpec) -> Path:

@@ -44,6 +44,8 @@ class ModelSpec:
     """Commit, tag or branch of the Hub repository; a commit hash pins it."""
     dtype: Dtype = Dtype.float32
     """Precision of the first pass; tails of a low-precision scan are scored again in float32."""
+    output: int | None = None
+    """Which output is the reward, counted from 0, for a model that has several (URM: 0)."""
     trust_remote_code: bool = False
     """Run Python code that comes with the model: a local folder's, or a repository's at a pinned `revision`."""
     base: str | None = None
@@ -66,6 +68,8 @@ class ModelSpec:
             )
         if self.path is not None:
             self._check_path()
+        if self.output is not None and self.output < 0:
+            raise ConfigError(f"model.output={self.output}: outputs are counted from 0")
         if self.local and self.revision is not None:
             raise ConfigError(
                 f"model.revision={self.revision!r} was given for the local folder {self.path!r}, which has none: leave it out"

@@ -3,6 +3,7 @@
 Knows tokenizers and frames. Does not know networks.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -93,50 +94,122 @@ def items(path: Path, *, name: str) -> Candidates:
 
 @dataclass(frozen=True)
 class Inputs:
-    """Token ids of every candidate in one frame; row order is the candidates'."""
+    """Token ids of every candidate's conversation, in the candidates' order; what they begin with is kept once."""
 
-    responses: list[list[int]]
-    """Ids in the response slot; whole conversations where `framed` is False."""
-    framed: np.ndarray
-    """bool (candidates,): the ids stand between the frame's prefix and suffix."""
+    prefix: tuple[int, ...]
+    """The frame's ids before the response."""
+    shared: np.ndarray
+    """int32 (n,): how many of the prefix's ids a conversation begins with."""
+    rest: np.ndarray
+    """int32 (total,): the ids after those, one conversation after the other; at least one each."""
+    ends: np.ndarray
+    """int64 (n,): where each conversation's ids end in `rest`."""
     survives: np.ndarray | None
-    """bool (candidates,): ids → text → template → ids gives the same ids; None for items."""
+    """bool (n,): ids → text → template → ids gives the same ids; None for items."""
+
+    def __len__(self) -> int:
+        return len(self.shared)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """int64 (n,): own ids of each conversation."""
+        return np.diff(self.ends, prepend=0)
+
+    def own(self, row: int) -> np.ndarray:
+        """The ids (length,) of one conversation after what it shares with the prefix."""
+        return self.rest[self.ends[row - 1] if row else 0 : self.ends[row]]
+
+    def whole(self, row: int) -> list[int]:
+        """All ids of one conversation."""
+        return [*self.prefix[: self.shared[row]], *self.own(row).tolist()]
 
 
-def inputs(tokenizer, frame: Frame, candidates: Candidates, mode: Mode) -> Inputs:
+# Conversations templated at once: their ids as Python lists take a few kB each.
+_AT_ONCE = 4096
+_SAMPLED = 1024
+
+
+def inputs(
+    tokenizer,
+    frame: Frame,
+    candidates: Candidates,
+    mode: Mode,
+    *,
+    closing: Sequence[int] = (),
+    known: np.ndarray | None = None,
+) -> Inputs:
     """The ids to score. In mode `ids` a token is its own id; otherwise the text goes through the chat template.
 
-    A text that the template or the tokenizer ties to its surroundings (its conversation does not start and end
-    like the frame) is scored as that whole conversation.
+    A text that the template or the tokenizer ties to its surroundings shares less of the frame's prefix. `closing` ids
+    are what the model wants after the conversation. `known` (n,) bool says which tokens survived in another prompt's
+    frame: templating every token takes longer than scoring it on a fast card, so where a sample of 1,024 agrees, the
+    rest is taken from there.
     """
-    texts = candidates.rows["text"].tolist()
-    ids = candidates.rows["candidate_id"].tolist()
-    double = mode is Mode.paper
-    conversations = templated(tokenizer, frame.prompt, texts, double_bos=double)
-    slots = [frame.inside(conversation) for conversation in conversations]
-    survives = None
-    if candidates.is_vocabulary:
-        survives = np.array([slot == [i] for slot, i in zip(slots, ids, strict=True)])
-        if mode is Mode.ids:
-            return Inputs([[i] for i in ids], np.ones(len(ids), dtype=bool), survives)
-    framed = np.array([slot is not None for slot in slots])
-    responses = [
-        slot if slot is not None else conversation
-        for slot, conversation in zip(slots, conversations, strict=True)
-    ]
-    return Inputs(responses, framed, survives)
+    ids = candidates.rows["candidate_id"].to_numpy()
+
+    def conversations(rows: np.ndarray) -> Iterator[tuple[int, list[int]]]:
+        for start in range(0, len(rows), _AT_ONCE):
+            part = rows[start : start + _AT_ONCE]
+            texts = candidates.rows["text"].iloc[part].tolist()
+            double = mode is Mode.paper
+            yield from zip(
+                part.tolist(),
+                templated(tokenizer, frame.prompt, texts, double_bos=double, closing=closing),
+                strict=True,
+            )
+
+    def surviving(rows: np.ndarray) -> np.ndarray:
+        return np.array([frame.inside(whole) == [ids[row]] for row, whole in conversations(rows)])
+
+    every = np.arange(len(ids))
+    if mode is Mode.ids:
+        if known is not None:
+            sample = np.sort(np.random.default_rng(0).permutation(len(ids))[:_SAMPLED])
+            if not np.array_equal(surviving(sample), known[sample]):
+                known = None
+        suffix = np.broadcast_to(np.array(frame.suffix, dtype=np.int32), (len(ids), len(frame.suffix)))
+        own = np.column_stack([ids.astype(np.int32), suffix])
+        return Inputs(
+            prefix=frame.prefix,
+            shared=np.full(len(ids), len(frame.prefix), dtype=np.int32),
+            rest=own.ravel(),
+            ends=own.shape[1] * (every + 1),
+            survives=surviving(every) if known is None else known,
+        )
+    shared, parts, survives = [], [], []
+    for row, whole in conversations(every):
+        shared.append(_alike(frame.prefix, whole))
+        parts.append(np.array(whole[shared[-1] :], dtype=np.int32))
+        survives.append(frame.inside(whole) == [ids[row]])
+    return Inputs(
+        prefix=frame.prefix,
+        shared=np.array(shared, dtype=np.int32),
+        rest=np.concatenate(parts),
+        ends=np.cumsum([len(part) for part in parts]),
+        survives=np.array(survives) if candidates.is_vocabulary else None,
+    )
 
 
-def batches(inputs: Inputs, *, size: int) -> list[tuple[bool, np.ndarray]]:
-    """Fixed batches of at most `size` rows, each of one length and either all framed or all not: no padding.
+def batches(inputs: Inputs, *, size: int, rows: np.ndarray | None = None) -> list[np.ndarray]:
+    """Fixed batches of at most `size` rows (of all rows, or of some): no padding, since each batch is of one length
+    and shares one start.
 
-    The division depends on nothing but the inputs and `size`, so a resumed scan meets the same batches.
+    The division depends on nothing but the inputs, the rows and `size`, so a resumed scan meets the same batches.
     """
-    groups: dict[tuple[bool, int], list[int]] = {}
-    for row, (response, framed) in enumerate(zip(inputs.responses, inputs.framed, strict=True)):
-        groups.setdefault((bool(framed), len(response)), []).append(row)
+    rows = np.arange(len(inputs)) if rows is None else np.sort(rows)
+    lengths = inputs.lengths
+    order = rows[np.lexsort((rows, lengths[rows], inputs.shared[rows]))]
+    kinds = np.column_stack([inputs.shared[order], lengths[order]])
+    edges = np.flatnonzero((np.diff(kinds, axis=0) != 0).any(axis=1)) + 1
     return [
-        (framed, np.array(rows[start : start + size]))
-        for (framed, _), rows in sorted(groups.items())
-        for start in range(0, len(rows), size)
+        group[start : start + size]
+        for group in np.split(order, edges)
+        for start in range(0, len(group), size)
     ]
+
+
+def _alike(prefix: Sequence[int], whole: Sequence[int]) -> int:
+    """How many leading ids a conversation shares with the prefix; one id is always its own."""
+    if tuple(whole[: len(prefix)]) == tuple(prefix):
+        return min(len(prefix), len(whole) - 1)
+    return next((i for i, (a, b) in enumerate(zip(prefix, whole, strict=False)) if a != b), len(whole) - 1)

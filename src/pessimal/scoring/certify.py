@@ -22,8 +22,9 @@ class Certified:
     """bool (n,): scored in float32."""
     certified: np.ndarray
     """bool (n,): exact, and no other candidate can stand within twice the numerical error: its rank is certain."""
-    largest_error: float
-    """Largest |first pass − float32| among the re-scored; 0 for a scan that was float32 throughout."""
+    largest_error: float | None
+    """Largest |first pass − float32| among the re-scored; 0 for a scan that was float32 throughout, None where nothing
+    was re-scored."""
 
 
 def certify(rewards: np.ndarray, *, noise: float) -> Certified:
@@ -31,6 +32,12 @@ def certify(rewards: np.ndarray, *, noise: float) -> Certified:
     exact = np.ones(len(rewards), dtype=bool)
     rewards = np.asarray(rewards, dtype=np.float64)
     return Certified(rewards, exact, _certain(rewards, exact, noise=noise, error=0.0), largest_error=0.0)
+
+
+def uncertified(rewards: np.ndarray) -> Certified:
+    """A low-precision scan as it is: no rank is certain, and its error is not known."""
+    nothing = np.zeros(len(rewards), dtype=bool)
+    return Certified(np.asarray(rewards, dtype=np.float64), nothing, nothing, largest_error=None)
 
 
 def certify_tails(

@@ -1,9 +1,10 @@
-"""Engines: from token ids to rewards, with the prefix shared or in full.
+"""Engines: from token ids to rewards; the prefix shared, in full, or by the model's own forward.
 
 Knows networks and token ids. Does not know tokenizers, tables or files.
 """
 
 import contextlib
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
@@ -11,73 +12,74 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
+from pessimal.models.heads import HEADS, Head
+from pessimal.models.heads.base import in_float32
+from pessimal.models.own_forward import own_rewards
 from pessimal.scoring.shared_prefix import ATTENTION, Prefix, run_prefix
+
+# What the parts of a decoder are called: Llama and its kin, GPT-NeoX, GPT-2.
+_LAYERS = ("layers", "h")
+_NORMS = ("norm", "final_layer_norm", "ln_f")
+# Of the last layer only the last position is read. What these parts of it give is added to the residual stream, so
+# they may run on that position alone: their output is then added to all positions alike, and is right for that one.
+_ONE_POSITION = ("mlp", "self_attn.o_proj", "attention.dense", "attn.c_proj")
 
 
 class Engine(Protocol):
-    """Scores responses of one length inside one frame."""
+    """Scores inputs of one length that begin alike."""
 
     name: str
 
-    def rewards(self, responses: Tensor) -> Tensor:
-        """Rewards (batch,) float32 of response ids (batch, length)."""
+    def rewards(self, ids: Tensor, *, shared: int) -> Tensor:
+        """Rewards (batch,) float32 of the first `shared` ids of the prefix followed by `ids` (batch, length)."""
 
 
 @dataclass(frozen=True)
 class Decoder:
-    """The parts of a decoder with one linear head: Llama, Mistral, Qwen and whoever is laid out like them."""
+    """The parts of a decoder with a head that pessimal knows."""
 
     network: nn.Module
     backbone: nn.Module
+    layers: nn.ModuleList
     norm: nn.Module
-    head: nn.Linear
+    """The network's own final norm, whose input is taken."""
+    exact_norm: nn.Module
+    """Its float32 copy, which gives the head's input."""
+    head: Head
 
     @classmethod
     def of(cls, network: nn.Module) -> "Decoder | None":
         """The parts of `network`, or None where it is laid out otherwise."""
-        backbone = getattr(network, network.base_model_prefix, None)
-        norm, head = getattr(backbone, "norm", None), getattr(network, "score", None)
-        layers = getattr(backbone, "layers", None)
-        if norm is None or layers is None or not isinstance(head, nn.Linear):
+        if hasattr(network, "whole_parts"):  # it was sharded since: its weights are no more to be copied
+            return network.whole_parts
+        backbone = _backbone(network)
+        norm, layers = _first(backbone, _NORMS), _first(backbone, _LAYERS)
+        head = next((head for head in HEADS if head.fits(network.state_dict(keep_vars=True))), None)
+        if norm is None or layers is None or head is None:
             return None
-        return cls(network=network, backbone=backbone, norm=norm, head=head)
+        return cls(
+            network=network,
+            backbone=backbone,
+            layers=layers,
+            norm=norm,
+            exact_norm=in_float32(norm),
+            head=head(network, output=network.reward_output),
+        )
 
-    def read_reward(self, **inputs) -> Tensor:
-        """Run the backbone and read the reward at the last position, final norm and head in float32.
+    def rewards(self, context: Tensor | None, **inputs) -> Tensor:
+        """Run the backbone; the rewards (batch,) at the last position, final norm and head in float32."""
+        final = []
 
-        A bfloat16 head leaves a few hundred distinct rewards in a whole vocabulary, and so masses of ties; in
-        float32 it costs nothing, since it runs on one position only.
-        """
+        def keep(_, arguments):
+            final.append(arguments[0][:, -1].float())  # (batch, hidden)
 
-        def last_position_in_float32(_, arguments):
-            return (arguments[0][:, -1].float(), *arguments[1:])  # (batch, hidden)
-
-        hook = self.norm.register_forward_pre_hook(last_position_in_float32)
-        try:
-            final = self.backbone(**inputs).last_hidden_state  # (batch, hidden) float32
-        finally:
-            hook.remove()
-        bias = None if self.head.bias is None else self.head.bias.float()
-        return nn.functional.linear(final, self.head.weight.float(), bias)[:, 0]
-
-
-class FullForward:
-    """Every candidate's whole input in one forward, equal lengths, no padding."""
-
-    name = "full-forward"
-
-    def __init__(self, network: nn.Module, *, prefix: Tensor, suffix: Tensor):
-        self.network = network
-        self.decoder = Decoder.of(network)
-        self.prefix = prefix  # (P,)
-        self.suffix = suffix  # (S,)
-
-    def rewards(self, responses: Tensor) -> Tensor:
-        batch = responses.shape[0]
-        ids = torch.cat([self.prefix.expand(batch, -1), responses, self.suffix.expand(batch, -1)], dim=1)
-        if self.decoder is not None:
-            return self.decoder.read_reward(input_ids=ids, use_cache=False)
-        return own_forward(self.network, ids)
+        with contextlib.ExitStack() as hooks:
+            hooks.enter_context(_hooked(self.norm, keep))
+            for name, module in self.layers[-1].named_modules():
+                if name in _ONE_POSITION:
+                    hooks.enter_context(_hooked(module, _last_position))
+            self.backbone(**inputs, use_cache=False)
+        return self.head.read(self.exact_norm(final[0]), context)
 
 
 class SharedPrefix:
@@ -85,55 +87,96 @@ class SharedPrefix:
 
     name = "shared-prefix"
 
-    def __init__(self, decoder: Decoder, *, prefix: Tensor, suffix: Tensor):
-        self.decoder = decoder
-        self.suffix = suffix  # (S,)
-        self.prefix: Prefix = run_prefix(decoder.backbone, prefix)
+    def __init__(self, decoder: Decoder, prefix: Prefix, context: Tensor | None = None):
+        self.decoder, self.context = decoder, context
+        self._start = functools.lru_cache(maxsize=16)(prefix.start)
 
     @staticmethod
     def suits(network: nn.Module) -> bool:
-        """Whether this network's attention is the plain causal one that is shared here."""
-        config = network.config
-        plain = getattr(config, "attn_logit_softcapping", None) is None
-        windowed = getattr(config, "sliding_window", None) is not None and getattr(
-            config, "use_sliding_window", True
-        )
-        supported = getattr(network, "_supports_attention_backend", False)
-        return Decoder.of(network) is not None and plain and not windowed and bool(supported)
+        """Whether its backbone's attention can be exchanged, and is what is shared here: causal, windowed or not."""
+        backbone = _backbone(network)
+        kinds = set(getattr(backbone.config, "layer_types", None) or ())
+        exchangeable = getattr(backbone, "_supports_attention_backend", False)
+        return bool(exchangeable) and kinds <= {"full_attention", "sliding_attention"}
 
-    def rewards(self, responses: Tensor) -> Tensor:
-        batch = responses.shape[0]
-        own = torch.cat([responses, self.suffix.expand(batch, -1)], dim=1)  # (batch, L + S)
-        start = self.prefix.length
-        positions = torch.arange(start, start + own.shape[1], device=own.device).unsqueeze(0)
-        with _attention(self.decoder.network, ATTENTION):
-            return self.decoder.read_reward(
-                input_ids=own, position_ids=positions, use_cache=False, shared_prefix=self.prefix
+    def rewards(self, ids: Tensor, *, shared: int) -> Tensor:
+        positions = torch.arange(shared, shared + ids.shape[1], device=ids.device).unsqueeze(0)
+        with _attention(self.decoder.backbone, ATTENTION):
+            return self.decoder.rewards(
+                self.context, input_ids=ids, position_ids=positions, shared_prefix=self._start(shared)
             )
 
 
-def own_forward(network: nn.Module, ids: Tensor) -> Tensor:
-    """Rewards (batch,) float32 of whole inputs (batch, length) by the network's own forward, nothing of ours.
+class FullForward:
+    """Every candidate's whole input through the backbone, equal lengths, no padding; the head as in `Decoder`."""
 
-    Hub classifiers look for the last token that is not the pad token; inputs here have no padding, and a
-    template may well end in the pad token (pad = eos), so the search is switched off: the last position is read.
-    """
-    config = network.config.get_text_config()
-    pad, config.pad_token_id = config.pad_token_id, None
-    try:
-        # Without a pad token id, classifiers take one row at a time.
-        rows = [network(input_ids=row.unsqueeze(0)).logits[0, 0] for row in ids]
-    finally:
-        config.pad_token_id = pad
-    return torch.stack(rows).float()
+    name = "full-forward"
+
+    def __init__(self, decoder: Decoder, prefix: Tensor, context: Tensor | None = None):
+        self.decoder, self.prefix, self.context = decoder, prefix, context
+
+    def rewards(self, ids: Tensor, *, shared: int) -> Tensor:
+        return self.decoder.rewards(self.context, input_ids=_whole(self.prefix, ids, shared))
+
+
+class OwnForward:
+    """Every candidate's whole input through the network's own forward, equal lengths, no padding: encoders, remote
+    code, layouts and heads that pessimal does not know."""
+
+    name = "own-forward"
+
+    def __init__(self, network: nn.Module, prefix: Tensor, *, typed: bool = False):
+        self.network, self.prefix, self.typed = network, prefix, typed
+
+    def rewards(self, ids: Tensor, *, shared: int) -> Tensor:
+        whole = _whole(self.prefix, ids, shared)
+        types = None
+        if self.typed:  # 0 for the prompt, 1 from where the response begins
+            types = (torch.arange(whole.shape[1], device=ids.device) >= len(self.prefix)).long()
+            types = types.expand_as(whole)
+        return own_rewards(self.network, whole, types)
+
+
+def prefix_context(decoder: Decoder, prefix: Tensor) -> tuple[Prefix, Tensor | None]:
+    """The prefix's keys and values, and what the head takes from the prompt."""
+    keys_and_values, states = run_prefix(decoder.backbone, prefix)
+    context = decoder.head.context(states.float(), prefix.tolist()) if decoder.head.gated else None
+    return keys_and_values, context
+
+
+def _whole(prefix: Tensor, ids: Tensor, shared: int) -> Tensor:
+    return torch.cat([prefix[:shared].expand(len(ids), -1), ids], dim=1)
+
+
+def _last_position(_, arguments):
+    # Contiguous: on a CPU, bfloat16 products of a slice run at a tenth of the speed.
+    return (arguments[0][:, -1:].contiguous(), *arguments[1:])
 
 
 @contextlib.contextmanager
-def _attention(network: nn.Module, implementation: str) -> Iterator[None]:
-    config = network.config
+def _hooked(module: nn.Module, hook) -> Iterator[None]:
+    handle = module.register_forward_pre_hook(hook)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+@contextlib.contextmanager
+def _attention(backbone: nn.Module, implementation: str) -> Iterator[None]:
+    config = backbone.config
     before = config._attn_implementation
     config._attn_implementation = implementation
     try:
         yield
     finally:
         config._attn_implementation = before
+
+
+def _backbone(network: nn.Module) -> nn.Module:
+    """The decoder below the head. GRM's class does not say where it is; it is where Llama's kin have it."""
+    return getattr(network, network.base_model_prefix or "model", network)
+
+
+def _first(module: nn.Module, names: tuple[str, ...]):
+    return next((getattr(module, name) for name in names if hasattr(module, name)), None)

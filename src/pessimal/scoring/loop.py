@@ -15,10 +15,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch.utils.data import DataLoader, Dataset
 
+from pessimal.errors import ModelError
 from pessimal.models.frame import Frame
 from pessimal.models.spec import Dtype
 from pessimal.scoring.candidates import Inputs
+from pessimal.scoring.engine import Decoder
 from pessimal.scoring.scorer import FrameScorer
+from pessimal.scoring.sharded import shard_over
 from pessimal.scoring.shards import Shards
 
 log = logging.getLogger(__name__)
@@ -27,9 +30,9 @@ LOG_EVERY_SECONDS = 10
 
 
 class CandidateBatches(Dataset):
-    """The batches still to score; item = (batch number, row numbers (n,), framed, ids (n, length))."""
+    """The batches still to score; item = (batch number or -1, row numbers (n,), shared, ids (n, length))."""
 
-    def __init__(self, inputs: Inputs, batches: list[tuple[bool, np.ndarray]], todo: list[int]):
+    def __init__(self, inputs: Inputs, batches: list[np.ndarray], todo: list[int]):
         self.inputs, self.batches, self.todo = inputs, batches, todo
 
     def __len__(self):
@@ -37,54 +40,85 @@ class CandidateBatches(Dataset):
 
     def __getitem__(self, index):
         number = self.todo[index]
-        framed, rows = self.batches[number]
-        ids = torch.tensor([self.inputs.responses[row] for row in rows], dtype=torch.long)
-        return number, torch.from_numpy(rows), framed, ids
+        rows = self.batches[max(number, 0)]
+        ids = np.stack([self.inputs.own(row) for row in rows])
+        return number, torch.from_numpy(rows), int(self.inputs.shared[rows[0]]), torch.from_numpy(ids).long()
 
 
 class CandidateData(pl.LightningDataModule):
-    """Serves the batches in order, one an item."""
+    """Serves each process its share of the batches: every n-th by number, so that each is scored once.
 
-    def __init__(self, dataset: CandidateBatches):
+    A batch numbered -1 is computed and not written. A process whose share is empty gets one, since the trust check
+    belongs to the table and Lightning runs no loop over nothing; `even` gives all processes the same number of steps,
+    as networks sharded over processes need it.
+    """
+
+    def __init__(self, inputs: Inputs, batches: list[np.ndarray], todo: list[int], *, even: bool):
         super().__init__()
-        self.dataset = dataset
+        self.inputs, self.batches, self.todo, self.even = inputs, batches, todo, even
 
     def predict_dataloader(self):
-        return DataLoader(self.dataset, batch_size=None)
+        processes = self.trainer.world_size
+        shares = [[n for n in self.todo if n % processes == rank] for rank in range(processes)]
+        own = shares[self.trainer.global_rank]
+        steps = max(map(len, shares)) if self.even else len(own)
+        own += [-1] * (max(steps, 1) - len(own))
+        return DataLoader(CandidateBatches(self.inputs, self.batches, own), batch_size=None)
 
 
 class ScanModule(pl.LightningModule):
     """Rewards of candidates in one frame."""
 
-    def __init__(self, network, *, frame: Frame, inputs: Inputs, dtype: Dtype):
+    def __init__(
+        self, network, *, frame: Frame, inputs: Inputs, dtype: Dtype, sample: np.ndarray, sharded: bool
+    ):
         super().__init__()
         self.network = network
-        self.frame, self.inputs, self.precision = frame, inputs, dtype
+        self.frame, self.inputs, self.precision, self.sharded = frame, inputs, dtype, sharded
+        self.sample = sample
+        """Rows (n,) that the model's own forward scores too."""
+        self.own: np.ndarray | None = None
+        """Its rewards float64 (n,)."""
         self.scorer: FrameScorer | None = None
 
+    def configure_model(self):
+        if self.sharded:
+            shard_over(self.network, Decoder.of(self.network), self.device_mesh)
+
     def on_predict_start(self):
-        # Only here is the network where the trainer wants it.
+        # Only here is the network where the trainer wants it; after the loop it is there no more.
         self.network.eval()
-        self.scorer = FrameScorer(self.network, self.frame, device=self.device)
-        self.scorer.establish_trust(self.inputs, dtype=self.precision)
+        if self.scorer is None:
+            self.scorer = FrameScorer(self.network, self.frame, device=self.device)
+            self.scorer.establish_trust(self.inputs, dtype=self.precision)
+            self.own = self.scorer.own_rewards(self.inputs, self.sample)
 
     def predict_step(self, batch, _batch_index=None):
-        _, _, framed, ids = batch
-        return self.scorer.rewards(ids, framed=framed)
+        _, _, shared, ids = batch
+        return self.scorer.rewards(ids, shared=shared)
 
 
 class ShardWriter(BasePredictionWriter):
-    """Writes every batch's rewards as it is finished."""
+    """Writes every batch's rewards as it is finished; a reward that is not a number ends the scan there."""
 
-    def __init__(self, shards: Shards):
+    def __init__(self, shards: Shards, texts: list[str]):
         super().__init__(write_interval="batch")
-        self.shards = shards
+        self.shards, self.texts = shards, texts
 
     def write_on_batch_end(
         self, trainer, module, prediction, batch_indices, batch, batch_index, dataloader_index
     ):
         number, rows, _, _ = batch
-        self.shards.write(int(number), rows.cpu().numpy(), prediction.float().cpu().numpy())
+        rows, rewards = rows.cpu().numpy(), prediction.float().cpu().numpy()
+        bad = np.flatnonzero(~np.isfinite(rewards))
+        if len(bad):
+            raise ModelError(
+                f"the model's reward is not a number for {len(bad)} of {len(rows)} candidates of a batch, first for "
+                f"{self.texts[rows[bad[0]]]!r}, in {module.precision.value}. Batches finished before are kept. Try "
+                "model.dtype=float32, or look at the weights: pessimal check"
+            )
+        if number >= 0:
+            self.shards.write(int(number), rows, rewards)
 
 
 class ScanProgress(Callback):
@@ -111,12 +145,16 @@ class ScanProgress(Callback):
             self.task = self.bar.add_task(self.label, total=self.total, completed=self.done, rate="")
 
     def on_predict_batch_end(self, trainer, module, outputs, batch, batch_idx, dataloader_idx=0):
-        self.fresh += len(batch[1])
+        # The other processes are about as far.
+        scored = len(batch[1]) * trainer.world_size
+        self.fresh = min(self.fresh + scored, self.total - self.done)
         if not trainer.is_global_zero:
             return
         if self.bar:
-            self.bar.update(self.task, advance=len(batch[1]), rate=f"{self.rate:,.0f} candidates/s")
-        elif time.perf_counter() - self.spoken > LOG_EVERY_SECONDS:
+            self.bar.update(
+                self.task, completed=self.done + self.fresh, rate=f"{self.rate:,.0f} candidates/s"
+            )
+        elif self.fresh and time.perf_counter() - self.spoken > LOG_EVERY_SECONDS:
             self.spoken = time.perf_counter()
             done = self.done + self.fresh
             left = (self.total - done) / self.rate

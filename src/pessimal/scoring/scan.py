@@ -1,47 +1,33 @@
 """The scan: one model, one prompt, one candidate set, to one score table.
 
-The steps in order: frame, inputs, batches, the loop over what is missing, certification, the table. Knows neither
-Hydra nor W&B nor the registry.
+The steps in order: inputs, the pass over all of them, in low precision the passes over the tails, certification, the
+table. Knows neither Hydra nor W&B nor the registry.
 """
 
+import contextlib
+import fcntl
 import logging
 import shutil
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
-import pytorch_lightning as pl
 import torch
 
 from pessimal import __version__
-from pessimal.errors import ModelError
+from pessimal.errors import WorkError
 from pessimal.models.frame import Frame
 from pessimal.models.load import RewardModel
 from pessimal.models.spec import Dtype
-from pessimal.scoring.candidates import Candidates, Inputs, batches, inputs
-from pessimal.scoring.certify import Certified, certify, certify_tails
-from pessimal.scoring.loop import CandidateBatches, CandidateData, ScanModule, ScanProgress, ShardWriter
+from pessimal.scoring.candidates import Candidates, inputs
+from pessimal.scoring.certify import Certified, certify, certify_tails, uncertified
 from pessimal.scoring.mode import Mode
-from pessimal.scoring.scorer import FrameScorer
-from pessimal.scoring.shards import Shards
-from pessimal.scoring.trust import noise_sample
+from pessimal.scoring.passes import Loop, Pass
 from pessimal.tables import ScoreIdentity, ScoreTable
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class ScanSettings:
-    """How to scan; none of it changes what a reward is."""
-
-    batch_size: int
-    """Candidates per batch."""
-    certain: int
-    """k: how many of the best and of the worst are made certain after a low-precision scan."""
-    progress: bool
-    """Draw a progress bar where there is a terminal."""
 
 
 def identify(
@@ -62,6 +48,7 @@ def identify(
         template_digest=model.template_digest,
         dtype=model.spec.dtype.value,
         certain=None if model.spec.dtype is Dtype.float32 else certain,
+        output=model.spec.output,
         software={
             "pessimal": __version__,
             "torch": torch.__version__,
@@ -72,119 +59,117 @@ def identify(
 
 def scan(
     model: RewardModel,
-    network: torch.nn.Module,
+    networks: Callable[[Dtype], torch.nn.Module],
     identity: ScoreIdentity,
     candidates: Candidates,
     frame: Frame,
     *,
-    settings: ScanSettings,
     work: Path,
-    trainer: Callable[[Sequence[pl.Callback]], pl.Trainer],
+    loop: Loop,
+    known_survivors: np.ndarray | None = None,
 ) -> ScoreTable:
     """Score every candidate; what an earlier, interrupted scan left under `work` is not scored again.
 
-    `trainer` makes a Lightning trainer with the given callbacks. Raises ModelError if a reward is not a number.
+    `networks` gives the model's network in a precision, the same one each time it is asked;
+    `known_survivors` are another prompt's (see `inputs`). Where the loop has several processes, all of them call this and get the same table. Raises ModelError if a reward
+    is not a number.
     """
-    mode = Mode(identity.mode)
-    to_score = inputs(model.tokenizer, frame, candidates, mode)
-    plan = batches(to_score, size=settings.batch_size)
-
-    shards = Shards(work / identity.key())
-    rewards = np.full(len(to_score.responses), np.nan, dtype=np.float32)
-    todo = _restore(shards, plan, range(len(plan)), rewards)
-    if len(todo) < len(plan):
-        log.info(
-            "%s on %s: going on with %d of %d batches", model.name, identity.prompt, len(todo), len(plan)
-        )
-
-    module = ScanModule(network, frame=frame, inputs=to_score, dtype=model.spec.dtype)
-    progress = ScanProgress(
-        f"{model.name} · {identity.prompt}",
-        done=int(np.isfinite(rewards).sum()),
-        total=len(rewards),
-        bar=settings.progress,
+    to_score = inputs(
+        model.tokenizer,
+        frame,
+        candidates,
+        Mode(identity.mode),
+        closing=model.closing,
+        known=known_survivors,
     )
-    loop = trainer([ShardWriter(shards), progress])
-    # Also when nothing is left to do: the trust check belongs to the table.
-    loop.predict(
-        module, CandidateData(CandidateBatches(to_score, plan, todo or [0])), return_predictions=False
-    )
-    missing = _restore(shards, plan, todo, rewards)
-    if missing:
-        raise ModelError(
-            f"{len(missing)} of {len(plan)} batches did not reach {shards.folder}; run the scan again"
-        )
-    if not np.isfinite(rewards).all():
-        first = candidates.rows["text"].iloc[int(np.flatnonzero(~np.isfinite(rewards))[0])]
-        raise ModelError(
-            f"{model.name!r} gives a reward that is not a number ({(~np.isfinite(rewards)).sum()} of {len(rewards)} "
-            f"candidates, first {first!r}) in {model.spec.dtype.value}; try model.dtype=float32"
+
+    def passing(dtype: Dtype) -> Pass:
+        return Pass(
+            networks(dtype),
+            frame,
+            to_score,
+            dtype=dtype,
+            texts=candidates.rows["text"].tolist(),
+            label=f"{model.name} · {identity.prompt}",
+            folder=work / identity.key() / dtype.value,
+            loop=loop,
         )
 
-    trust = module.scorer.trust
-    result, noise = _certified(model, module.scorer, to_score, rewards, settings)
+    first = passing(model.spec.dtype)
+    rewards = first.run(np.arange(len(to_score)), name="all")
+    if model.spec.dtype is Dtype.float32:
+        noise = first.noise(rewards[first.sample])
+        result = certify(rewards, noise=noise)
+    elif identity.certain:
+        result, noise = _certified_tails(rewards, passing(Dtype.float32), k=identity.certain)
+    else:
+        result, noise = uncertified(rewards), None
+    trust = first.trust
     measured = {
-        "trust": asdict(trust) if trust else None,
+        "trust": asdict(trust),
         "noise": noise,
         "rescored_in_float32": 0 if model.spec.dtype is Dtype.float32 else int(result.exact.sum()),
         "largest_low_precision_error": result.largest_error,
         "certified": int(result.certified.sum()),
-        "framed": int(to_score.framed.sum()),
+        "framed": int((to_score.shared == len(frame.prefix)).sum()),
         "prefix_tokens": len(frame.prefix),
         "suffix_tokens": len(frame.suffix),
     }
     rows = candidates.rows.assign(
-        survives=None if to_score.survives is None else to_score.survives,
-        reward=result.rewards,
-        certified=result.certified,
+        survives=to_score.survives, reward=result.rewards, certified=result.certified
     )
     rows["survives"] = rows["survives"].astype("boolean")
     log.info(
-        "%s on %s: %d candidates, %.0f a second; trust check: largest difference %.2g on %d",
+        "%s on %s: %d candidates, %.0f a second in batches of %d (%s); trust check: largest difference %.2g on %d",
         model.name,
         identity.prompt,
         len(rows),
-        progress.rate,
-        trust.largest_difference if trust else 0,
-        trust.n if trust else 0,
+        first.rate,
+        first.batch_size,
+        first.attention,
+        trust.largest_difference,
+        trust.n,
     )
-    fields = asdict(identity) | {"attention": module.scorer.attention}
+    fields = asdict(identity) | {"attention": first.attention}
     return ScoreTable(ScoreIdentity(**fields), rows, model.description, measured)
 
 
-def _certified(
-    model: RewardModel, scorer: FrameScorer, to_score: Inputs, rewards: np.ndarray, settings: ScanSettings
-) -> tuple[Certified, float]:
-    """The rewards with certain tails and ranks, and the numerical error that the certificate allows for."""
-    sample = noise_sample(len(rewards))
-    if model.spec.dtype is Dtype.float32:
-        noise = scorer.noise_of(to_score, sample, rewards[sample])
-        return certify(rewards, noise=noise), noise
-    exact = FrameScorer(model.network(Dtype.float32).to(scorer.device), scorer.frame, device=scorer.device)
-    exact.establish_trust(to_score, dtype=Dtype.float32)
+def _certified_tails(rewards: np.ndarray, exact: Pass, *, k: int) -> tuple[Certified, float]:
+    """Rewards (n,) of a low-precision pass with their tails from the float32 one, and that one's numerical error."""
+    rounds = iter(range(len(rewards)))
 
     def rescore(rows: np.ndarray) -> np.ndarray:
-        return exact.score_rows(to_score, rows, batch_size=settings.batch_size)
+        return exact.run(rows, name=f"round-{next(rounds)}")
 
-    noise = exact.noise_of(to_score, sample, rescore(sample))
-    return certify_tails(rewards, rescore, k=settings.certain, noise=noise), noise
-
-
-def forget_work(work: Path, identity: ScoreIdentity) -> None:
-    """Remove the shards of a table that is published."""
-    shutil.rmtree(work / identity.key(), ignore_errors=True)
+    noise = exact.noise(rescore(exact.sample))
+    return certify_tails(rewards, rescore, k=k, noise=noise), noise
 
 
-def _restore(
-    shards: Shards, plan: list[tuple[bool, np.ndarray]], numbers: Iterable[int], rewards: np.ndarray
-) -> list[int]:
-    """Fill `rewards` from the finished shards among these batches; returns the numbers of those that are missing."""
-    missing = []
-    for number in numbers:
-        _, rows = plan[number]
-        stored = shards.read(number, rows)
-        if stored is None:
-            missing.append(number)
-        else:
-            rewards[rows] = stored
-    return missing
+@contextlib.contextmanager
+def claimed(work: Path, identity: ScoreIdentity) -> Iterator[None]:
+    """While this table is scanned, keep other commands from scanning it too: the first to finish would remove the
+    other's shards. WorkError where another command is at it; ends with the process, however that ends."""
+    work.mkdir(parents=True, exist_ok=True)
+    with open(work / f"{identity.key()}.lock", "a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise WorkError(
+                f"another command is scanning {identity.model} on {identity.prompt} into {work}. Wait for it, and give "
+                "this one again: what is finished then is named, and the rest is scanned"
+            ) from error
+        except OSError:  # a file system without locks cannot tell
+            pass
+        yield
+        Path(lock.name).unlink(missing_ok=True)
+
+
+def forget_work(work: Path, identity: ScoreIdentity, *, published: Path | None = None) -> None:
+    """Remove the shards of a table that is published; where `published` names its folder only those that are older,
+    which a process left that was killed right after publishing: newer ones belong to a scan that runs now."""
+    shards = work / identity.key()
+    if published is not None:
+        times = [file.stat().st_mtime for file in shards.rglob("*") if file.is_file()]
+        if max(times, default=0) > (published / "manifest.json").stat().st_mtime:
+            return
+    shutil.rmtree(shards, ignore_errors=True)

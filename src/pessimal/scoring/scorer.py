@@ -4,7 +4,6 @@ Knows engines and the trust check. Does not know tables, files or Lightning.
 """
 
 import logging
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -13,87 +12,110 @@ from torch import Tensor
 from pessimal.models.frame import Frame
 from pessimal.models.spec import Dtype
 from pessimal.scoring.candidates import Inputs, batches
-from pessimal.scoring.engine import Decoder, FullForward, SharedPrefix
-from pessimal.scoring.trust import SAMPLE, Trust, check_trust, numerical_noise
+from pessimal.scoring.engine import Decoder, Engine, FullForward, OwnForward, SharedPrefix, prefix_context
+from pessimal.scoring.trust import SAMPLE, Trust, judge, numerical_noise
 
 log = logging.getLogger(__name__)
 
 
-@dataclass
 class FrameScorer:
-    """Scores responses of one network inside one frame."""
+    """Scores inputs of one network inside one frame, by the fastest engine that gives the model's own rewards."""
 
-    network: torch.nn.Module
-    frame: Frame
-    device: torch.device
-    trust: Trust | None = None
-    """What `establish_trust` found."""
-
-    def __post_init__(self):
-        prefix = torch.tensor(self.frame.prefix, dtype=torch.long, device=self.device)
-        suffix = torch.tensor(self.frame.suffix, dtype=torch.long, device=self.device)
-        self._full = FullForward(self.network, prefix=prefix, suffix=suffix)
-        self._whole = FullForward(self.network, prefix=prefix[:0], suffix=suffix[:0])
-        self._engine = self._full
-        if SharedPrefix.suits(self.network) and len(prefix):
-            self._engine = SharedPrefix(Decoder.of(self.network), prefix=prefix, suffix=suffix)
+    @torch.no_grad()
+    def __init__(self, network: torch.nn.Module, frame: Frame, *, device: torch.device):
+        self.network, self.frame, self.device = network, frame, device
+        self.trust: Trust | None = None
+        """What `establish_trust` found."""
+        prefix = torch.tensor(frame.prefix, dtype=torch.long, device=device)
+        self.own = OwnForward(network, prefix, typed=frame.typed)
+        self.engines: list[Engine] = [*self._fast_engines(prefix), self.own]
+        """From the fastest to the model's own forward; the first is in use."""
 
     @property
     def attention(self) -> str:
         """Name of the path in use."""
-        return self._engine.name
+        return self.engines[0].name
 
-    @torch.inference_mode()
-    def rewards(self, ids: Tensor, *, framed: bool = True) -> Tensor:
-        """Rewards (batch,) float32 of response ids (batch, length), or of whole conversations where not `framed`."""
-        if not framed:
-            return self._whole.rewards(ids)
-        if ids.shape[1] + len(self.frame.suffix) == 0:
-            # An empty response: the reward stands at the prefix's own last token.
-            return self._full.rewards(ids)
-        return self._engine.rewards(ids)
+    @torch.no_grad()
+    def rewards(self, ids: Tensor, *, shared: int) -> Tensor:
+        """Rewards (batch,) float32 of the prefix's first `shared` ids followed by `ids` (batch, length)."""
+        try:
+            return self.engines[0].rewards(ids, shared=shared)
+        except torch.OutOfMemoryError:
+            if len(ids) == 1:
+                raise
+        log.warning("out of memory with %d candidates at once; going on with half of them", len(ids))
+        torch.cuda.empty_cache()
+        return torch.cat([self.rewards(half, shared=shared) for half in ids.chunk(2)])
 
-    @torch.inference_mode()
+    def score_rows(self, inputs: Inputs, rows: np.ndarray, *, batch_size: int) -> np.ndarray:
+        """Rewards float64 (n,) of some `rows` (n,) of `inputs`, outside any loop."""
+        return self._by(self.engines[0], inputs, rows, batch_size=batch_size)
+
+    def own_rewards(self, inputs: Inputs, rows: np.ndarray) -> np.ndarray:
+        """Rewards float64 (n,) of some `rows` (n,) of `inputs`: the model's own forward, batch 1, no cache."""
+        return self._by(self.own, inputs, rows, batch_size=1)
+
     def establish_trust(self, inputs: Inputs, *, dtype: Dtype) -> None:
-        """Compare with the model's own forward on a random sample; fall back to full forwards where it differs."""
-        fitting = [i for i, (r, f) in enumerate(zip(inputs.responses, inputs.framed, strict=True)) if f and r]
-        sample = np.random.default_rng(0).permutation(fitting)[:SAMPLE]
-        if not len(sample):
+        """Compare with the model's own forward on a random sample; take the next slower engine where it differs."""
+        rows = np.random.default_rng(0).permutation(len(inputs))[:SAMPLE]
+        own = self.own_rewards(inputs, rows)
+        finite = np.isfinite(own)  # the loop ends at a reward that is not a number, and names the candidate
+        if not finite.any():
             return
-        responses = [torch.tensor(inputs.responses[i], device=self.device) for i in sample]
-        wholes = [torch.tensor(self.frame.around(inputs.responses[i]), device=self.device) for i in sample]
-        self.trust = check_trust(self.network, self._engine, self._full, wholes, responses, dtype=dtype)
-        if not self.trust.holds and self._engine is not self._full:
+        rows, own = rows[finite], own[finite]
+        full = next((engine for engine in self.engines if engine.name != SharedPrefix.name), self.own)
+        rounding = np.abs(self._by(full, inputs, rows, batch_size=1) - own).max()
+        rounding = max(rounding, np.abs(self._by(self.own, inputs, rows, batch_size=SAMPLE) - own).max())
+        while True:
+            engine = self.engines[0]
+            single = self._by(engine, inputs, rows, batch_size=1)
+            batched, repeated = (self._by(engine, inputs, rows, batch_size=SAMPLE) for _ in range(2))
+            self.trust = judge(own, single, batched, repeated, rounding=float(rounding), dtype=dtype)
+            if self.trust.holds or len(self.engines) == 1:
+                break
             log.warning(
-                "The shared-prefix engine differs from the model's own forward by %.3g (allowed: %.3g) on %d random "
-                "candidates. Falling back to full forwards: slower, but the model's own arithmetic.",
+                "The %s engine differs from the model's own forward by %.3g (allowed: %.3g) on %d random candidates. "
+                "Falling back to %s: slower, but the model's own arithmetic.",
+                engine.name,
                 self.trust.largest_difference,
                 self.trust.tolerance,
                 self.trust.n,
+                self.engines[1].name,
             )
-            self._engine = self._full
-            self.trust = check_trust(self.network, self._engine, self._full, wholes, responses, dtype=dtype)
+            self.engines.pop(0)
         if not self.trust.holds:
             log.warning(
-                "Full forwards differ from the model's own forward at batch 1 by %.3g (allowed: %.3g); the table "
-                "records it.",
+                "The model's own forward differs between batches of one and of %d by %.3g (allowed: %.3g); the table "
+                "records it. `pessimal check` says more.",
+                SAMPLE,
                 self.trust.largest_difference,
                 self.trust.tolerance,
             )
 
-    @torch.inference_mode()
     def noise_of(self, inputs: Inputs, rows: np.ndarray, rewards: np.ndarray) -> float:
         """Numerical error of a float32 pass that gave `rewards` (n,) to some `rows` (n,): see `numerical_noise`."""
-        wholes = [
-            self.frame.around(inputs.responses[i]) if inputs.framed[i] else inputs.responses[i] for i in rows
-        ]
-        return numerical_noise(self.network, rewards, [torch.tensor(w, device=self.device) for w in wholes])
+        return numerical_noise(rewards, self.own_rewards(inputs, rows))
 
-    def score_rows(self, inputs: Inputs, rows: np.ndarray, *, batch_size: int) -> np.ndarray:
-        """Rewards float64 (n,) of some rows of `inputs`, outside any loop: for re-scoring."""
-        subset = Inputs([inputs.responses[i] for i in rows], inputs.framed[rows], None)
-        rewards = np.empty(len(rows))
-        for framed, chosen in batches(subset, size=batch_size):
-            ids = torch.tensor([subset.responses[i] for i in chosen], device=self.device)
-            rewards[chosen] = self.rewards(ids, framed=framed).double().cpu().numpy()
-        return rewards
+    def _fast_engines(self, prefix: Tensor) -> list[Engine]:
+        decoder = Decoder.of(self.network)
+        if decoder is None:
+            return []
+        decoder.exact_norm.to(self.device)
+        decoder.head.to(self.device)
+        shareable = SharedPrefix.suits(self.network) and len(prefix)
+        if not shareable and not decoder.head.gated:
+            return [FullForward(decoder, prefix)]
+        keys_and_values, context = prefix_context(decoder, prefix)
+        engines: list[Engine] = [FullForward(decoder, prefix, context)]
+        return [SharedPrefix(decoder, keys_and_values, context), *engines] if shareable else engines
+
+    @torch.no_grad()
+    def _by(self, engine: Engine, inputs: Inputs, rows: np.ndarray, *, batch_size: int) -> np.ndarray:
+        """Rewards float64 (n,) of some `rows` (n,) by one engine."""
+        rewards = np.empty(len(inputs))
+        for chosen in batches(inputs, size=batch_size, rows=rows):
+            ids = torch.from_numpy(np.stack([inputs.own(row) for row in chosen])).long().to(self.device)
+            found = engine.rewards(ids, shared=int(inputs.shared[chosen[0]]))
+            rewards[chosen] = found.double().cpu().numpy()
+        return rewards[rows]

@@ -1,17 +1,14 @@
-"""The trust check: is the engine's reward the model's own?
+"""The trust check: is the engine's reward the model's own? A small version of `pessimal check`, before every scan.
 
-Knows engines and the model's own forward. Decides; the caller warns and falls back.
+Pure arithmetic over rewards that others computed. Decides; the caller warns and falls back.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from scipy.stats import kendalltau
-from torch import Tensor
 
 from pessimal.models.spec import Dtype
-from pessimal.scoring.engine import own_forward
 
 # Largest difference allowed, in standard deviations of the sample's rewards. float32: thirty times what was measured on
 # a random 25M-parameter Llama (3e-5), whose rewards hardly vary.
@@ -35,7 +32,11 @@ class Trust:
     n: int
     """Candidates compared."""
     largest_difference: float
-    """Largest |engine − own forward|, in units of reward."""
+    """Largest |engine − own forward at batch 1|, the engine in a batch and at batch 1, in units of reward."""
+    batch_difference: float
+    """Largest |engine in a batch − engine at batch 1|, in units of reward."""
+    repeat_difference: float
+    """Largest difference between two runs of the same batch, in units of reward."""
     spread: float
     """Standard deviation of the own forward's rewards over the sample, in units of reward."""
     kendall: float
@@ -48,31 +49,38 @@ class Trust:
         return self.largest_difference <= self.tolerance
 
 
-def check_trust(
-    network, engine, full, wholes: list[Tensor], responses: list[Tensor], *, dtype: Dtype
+def judge(
+    own: np.ndarray,
+    single: np.ndarray,
+    batched: np.ndarray,
+    repeated: np.ndarray,
+    *,
+    rounding: float,
+    dtype: Dtype,
 ) -> Trust:
-    """Compare the engine with the model's own untouched forward, batch 1, no cache.
-
-    `full` is the engine of full forwards, whose difference sets the noise in low precision. `wholes` are the
-    candidates' whole inputs (length,), `responses` their ids in the slot (length,), in one order.
-    """
-    own = _numbers([own_forward(network, whole.unsqueeze(0)) for whole in wholes])
-    ours = _numbers([engine.rewards(response.unsqueeze(0)) for response in responses])
-    spread = float(own.std())
-    # A sample of equal rewards has no spread; the size of its rewards then sets the scale.
-    scale = max(spread, 1e-3 * float(np.abs(own).max()), 1e-6)
-    tolerance = TOLERANCE[dtype] * scale
-    if dtype is not Dtype.float32:
-        noise = np.abs(_numbers([full.rewards(response.unsqueeze(0)) for response in responses]) - own).max()
-        tolerance = min(max(tolerance, NOISES * float(noise)), CEILING * scale)
-    tau = kendalltau(ours, own).statistic if len(own) > 1 else 1.0
+    """Compare an engine's rewards with the model's own, all (n,): `own` forward at batch 1, the engine's at batch 1
+    (`single`) and twice in batches (`batched`, `repeated`). `rounding` is by how much full forwards differ from `own`,
+    the noise that low precision brings along."""
+    difference = max(_apart(single, own), _apart(batched, own))
+    tau = kendalltau(batched, own).statistic if len(own) > 1 else 1.0
     return Trust(
         n=len(own),
-        largest_difference=float(np.abs(ours - own).max()),
-        spread=spread,
+        largest_difference=difference,
+        batch_difference=_apart(single, batched),
+        repeat_difference=_apart(batched, repeated),
+        spread=float(own.std()),
         kendall=float(tau) if np.isfinite(tau) else 1.0,
-        tolerance=tolerance,
+        tolerance=allowed(own, rounding=rounding, dtype=dtype),
     )
+
+
+def allowed(own: np.ndarray, *, rounding: float, dtype: Dtype) -> float:
+    """Largest difference from the rewards `own` (n,) that is no fault, in units of reward."""
+    # A sample of equal rewards has no spread; the size of its rewards then sets the scale.
+    scale = max(float(own.std()), 1e-3 * float(np.abs(own).max()), 1e-6)
+    if dtype is Dtype.float32:
+        return TOLERANCE[dtype] * scale
+    return min(max(TOLERANCE[dtype] * scale, NOISES * rounding), CEILING * scale)
 
 
 def noise_sample(n: int) -> np.ndarray:
@@ -80,17 +88,15 @@ def noise_sample(n: int) -> np.ndarray:
     return np.random.default_rng(1).permutation(n)[:NOISE_SAMPLE]
 
 
-def numerical_noise(network, rewards: np.ndarray, wholes: list[Tensor]) -> float:
+def numerical_noise(rewards: np.ndarray, own: np.ndarray) -> float:
     """Bound on the numerical error of float32 `rewards` (n,) as a scan's own batches gave them, in units of reward.
 
-    Compares them with the model's own forward at batch 1 on their whole inputs `wholes` (see NOISE_FACTOR for what is
-    added, since a sample cannot show the largest error).
+    Compares them with the model's `own` (n,) forward at batch 1 (see NOISE_FACTOR for what is added, since a sample
+    cannot show the largest error).
     """
-    own = _numbers([own_forward(network, whole.unsqueeze(0)) for whole in wholes])
-    seen = float(np.abs(np.asarray(rewards, dtype=np.float64) - own).max())
     rounding = float(np.finfo(np.float32).eps) * float(np.abs(own).max())
-    return max(NOISE_FACTOR * seen, ROUNDINGS * rounding)
+    return max(NOISE_FACTOR * _apart(rewards, own), ROUNDINGS * rounding)
 
 
-def _numbers(rewards: list[Tensor]) -> np.ndarray:
-    return torch.cat(rewards).double().cpu().numpy()
+def _apart(a: np.ndarray, b: np.ndarray) -> float:
+    return float(np.abs(np.asarray(a, dtype=np.float64) - b).max())

@@ -1,9 +1,15 @@
 """Small facts about files: digests, and writing so that a reader never sees half a file."""
 
+import contextlib
 import hashlib
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+
+# It can only be read by setting it.
+_UMASK = os.umask(0)
+os.umask(_UMASK)
 
 
 def sha256_of(path: Path) -> str:
@@ -12,16 +18,33 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write `data` to `path` by way of a sibling and one rename: readers see the old file or the new one."""
+def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
+    """Write `data` to `path` by way of a sibling and one rename: readers see the old file or the new one.
+
+    `durable` also survives a loss of power, for the price of waiting for the disk.
+    """
     path = Path(path)
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
     try:
-        with os.fdopen(handle, "wb") as file:
+        with naming(path), os.fdopen(handle, "wb") as file:
             file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_UMASK)  # as an ordinary file: others may read a shared registry
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Let an error of the operating system that names no file name `path`: a full disk shows while writing, which
+    knows of none."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
+            error.filename = str(path)
         raise

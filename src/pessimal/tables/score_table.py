@@ -63,10 +63,12 @@ class ScoreIdentity:
     """Precision of the first pass: float32, bfloat16 or float16."""
     certain: int | None = None
     """k of the tails that were scored again in float32 after a low-precision pass; None after a float32 one."""
+    output: int | None = None
+    """Which of the model's outputs is the reward; None where it has one."""
     software: dict[str, str] = field(default_factory=dict)
     """Versions of what computes the rewards."""
     attention: str | None = None
-    """Path that computed them, `shared-prefix` or `full-forward`. The trust check decides on it, and holds both to
+    """Path that computed them, `shared-prefix`, `full-forward` or `own-forward`. The trust check decides on it, and holds both to
     the model's own forward; so it is recorded, but two tables that differ in it alone have one key."""
 
     @property

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from enum import Enum
 from pathlib import Path
 
-from pessimal.config.schema import TaskConfig, demo_recipe
+from pessimal.config.schema import TaskConfig, TrackingMode, demo_recipe
 from pessimal.models.spec import ModelSpec
 from pessimal.tables import ScoreTable, write_score_table
 from pessimal.tracking.mirror import Mirror, open_mirror
@@ -81,10 +81,12 @@ def config_hash(config: TaskConfig) -> str:
 
 
 @contextlib.contextmanager
-def tracked(config: TaskConfig, *, name: str, inputs: list[str] | None = None) -> Iterator[Mirror]:
-    """The W&B run of one task."""
+def tracked(
+    config: TaskConfig, *, name: str, inputs: list[str] | None = None, first: bool = True
+) -> Iterator[Mirror]:
+    """The W&B run of one task; of several processes only the `first` has one."""
     with open_mirror(
-        mode=config.tracking.mode.value,
+        mode=config.tracking.mode.value if first else TrackingMode.off.value,
         folder=Path(config.paths.wandb),
         project=config.tracking.project,
         entity=config.tracking.entity,

@@ -1,22 +1,24 @@
 """`pessimal scan`: one model, every candidate, every prompt; a score table each, published as soon as it is whole."""
 
+import contextlib
 import functools
 import logging
 from pathlib import Path
 
-import pytorch_lightning as pl
+import numpy as np
 import torch
 
 from pessimal.analysis.extremes import extremes
-from pessimal.config.schema import ScanConfig, TrainerSpec
+from pessimal.config.schema import ScanConfig
 from pessimal.errors import ConfigError
-from pessimal.models.frame import find_frame
 from pessimal.models.load import RewardModel, open_model
 from pessimal.scoring.candidates import Candidates, items, vocabulary
 from pessimal.scoring.mode import Mode
-from pessimal.scoring.scan import ScanSettings, forget_work, identify, scan
+from pessimal.scoring.passes import Loop, wait_for_all
+from pessimal.scoring.scan import claimed, forget_work, identify, scan
 from pessimal.tables import ScoreIdentity, ScoreTable, read_score_table
 from pessimal.tasks.common import fetch, publish_table, quiet_libraries, registry_of, tracked
+from pessimal.tasks.trainer import check_trainer, is_first_process, make_trainer
 from pessimal.tracking.mirror import Mirror
 from pessimal.tracking.registry import Manifest, Registry, safe_name
 
@@ -24,53 +26,61 @@ log = logging.getLogger(__name__)
 
 
 def run(config: ScanConfig) -> None:
-    """Scan `config.model` on every prompt; tables that are finished already are named, not made again."""
+    """Scan `config.model` on every prompt; tables that are finished already are named, not made again.
+
+    Where there are several processes, each runs this: all score, the first publishes.
+    """
     quiet_libraries()
+    first = is_first_process()
+    if not first:  # one of them speaks
+        logging.getLogger("pessimal").setLevel(logging.WARNING)
     if config.trainer.threads:
         torch.set_num_threads(config.trainer.threads)
-    _check_accelerator(config.trainer)
+    check_trainer(config.trainer)
     registry = registry_of(config)
     listed = _listed(config)
     model = open_model(config.model, fetch(config.model, cache=config.paths.cache, progress=config.progress))
     candidates = listed or vocabulary(model.tokenizer, size=model.embedding_rows)
-    todo = _unfinished(config, registry, model, candidates)
+    work = Path(config.paths.cache) / "scans"
+    todo, before = _unfinished(config, registry, model, candidates, work)
     if not todo:
         return
     double_bos = config.mode is Mode.paper
-    frames = {i.prompt: find_frame(model.tokenizer, i.prompt_text, double_bos=double_bos) for i in todo}
+    frames = {i.prompt: model.frame(i.prompt_text, double_bos=double_bos) for i in todo}
 
-    work = Path(config.paths.cache) / "scans"
-    settings = ScanSettings(batch_size=config.batch_size, certain=config.certain, progress=config.progress)
-    network = model.network()
-    with tracked(config, name=f"scan {model.name}") as mirror:
+    loop = Loop(
+        trainer=make_trainer(config.trainer, root=config.paths.cache),
+        batch_size=config.batch_size,
+        progress=config.progress,
+        again=config.force,
+    )
+    networks = functools.cache(model.network)
+    networks(model.spec.dtype)  # a checkpoint that cannot be loaded is told before a run is opened
+    with tracked(config, name=f"scan {model.name}", first=first) as mirror:
+        survivors = _survivors(read_score_table(before)) if before else None
         for identity in todo:
-            if config.force:
-                forget_work(work, identity)
-            table = scan(
-                model,
-                network,
-                identity,
-                candidates,
-                frames[identity.prompt],
-                settings=settings,
-                work=work,
-                trainer=functools.partial(_trainer, config.trainer, root=config.paths.cache),
-            )
-            figures = _figures(table)
-            folder, manifest = publish_table(config, registry, table, run_id=mirror.run_id, summary=figures)
-            forget_work(work, identity)
-            _tell(mirror, table, figures, folder, manifest)
-            log.info("%s", folder / "scores.parquet")
-
-
-def _check_accelerator(spec: TrainerSpec) -> None:
-    here = {"cpu", "auto"} | ({"gpu", "cuda"} if torch.cuda.is_available() else set())
-    if torch.backends.mps.is_available():
-        here |= {"gpu", "mps"}
-    if spec.accelerator not in here:
-        raise ConfigError(
-            f"trainer.accelerator={spec.accelerator!r}, but this machine has: {', '.join(sorted(here))}; type trainer=cpu"
-        )
+            with claimed(work, identity) if first else contextlib.nullcontext():
+                table = scan(
+                    model,
+                    networks,
+                    identity,
+                    candidates,
+                    frames[identity.prompt],
+                    work=work,
+                    loop=loop,
+                    known_survivors=survivors,
+                )
+                survivors = _survivors(table)
+                if first:
+                    figures = _figures(table)
+                    folder, manifest = publish_table(
+                        config, registry, table, run_id=mirror.run_id, summary=figures
+                    )
+                    _tell(mirror, table, figures, folder, manifest)
+                    log.info("%s", folder / "scores.parquet")
+                wait_for_all()
+                if first:
+                    forget_work(work, identity)
 
 
 def _listed(config: ScanConfig) -> Candidates | None:
@@ -81,11 +91,12 @@ def _listed(config: ScanConfig) -> Candidates | None:
 
 
 def _unfinished(
-    config: ScanConfig, registry: Registry, model: RewardModel, candidates: Candidates
-) -> list[ScoreIdentity]:
-    """What is still to be scanned; says what is finished, and refuses a name that stands for another model."""
+    config: ScanConfig, registry: Registry, model: RewardModel, candidates: Candidates, work: Path
+) -> tuple[list[ScoreIdentity], Path | None]:
+    """What is still to be scanned, and the last finished table before all that; says what is finished, and refuses a
+    name that stands for another model."""
     newest = {manifest.name: (folder, manifest) for folder, manifest in registry.latest("score-table")}
-    todo = []
+    todo, before = [], None
     for key, text in config.prompts.items():
         identity = identify(
             model,
@@ -105,6 +116,8 @@ def _unfinished(
                     newest[name][0],
                     found[0],
                 )
+            forget_work(work, identity, published=found[0])
+            before = before if todo else found[0]
             continue
         if name in newest and not config.force:
             other = read_score_table(newest[name][0]).identity
@@ -114,21 +127,14 @@ def _unfinished(
                     f"model.name={model.name}-2; or, if it is the same one trained on, make a new version: force=true"
                 )
         todo.append(identity)
-    return todo
+    return todo, before
 
 
-def _trainer(spec: TrainerSpec, callbacks, *, root: str) -> pl.Trainer:
-    return pl.Trainer(
-        accelerator=spec.accelerator,
-        devices=1,
-        callbacks=callbacks,
-        default_root_dir=root,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        inference_mode=True,
-    )
+def _survivors(table: ScoreTable) -> np.ndarray | None:
+    """Which tokens survived (n,), for the next prompt; a scan that was killed goes on with the last finished table's,
+    as if it had not been killed. None for items."""
+    survives = table.rows["survives"]
+    return None if survives.isna().any() else survives.to_numpy(dtype=bool)
 
 
 def _figures(table: ScoreTable) -> dict:

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from pessimal.errors import InputError
-from pessimal.tables.files import sha256_of, write_atomically
+from pessimal.tables.files import naming, sha256_of, write_atomically
 
 MANIFEST = "manifest.json"
 INDEX = "index.jsonl"
@@ -85,14 +85,13 @@ class Registry:
     ) -> tuple[Path, Manifest]:
         """Let `fill(folder)` write the files into a hidden folder, then publish it as the next version.
 
-        Until the rename nobody sees anything; if `fill` raises, nothing stays. Returns the published folder and
-        its manifest.
+        Until the rename nobody sees anything; if `fill` raises, nothing stays; what a killed process was filling is
+        removed by the next that publishes under this name. Returns the published folder and its manifest.
         """
         name = safe_name(name)
         home = self.root / type / name
         home.mkdir(parents=True, exist_ok=True)
-        staging = Path(tempfile.mkdtemp(prefix=".staging-", dir=home))
-        try:
+        with naming(home), self._staging(home) as staging:
             fill(staging)
             files = {
                 str(p.relative_to(staging)): sha256_of(p) for p in sorted(staging.rglob("*")) if p.is_file()
@@ -118,15 +117,16 @@ class Registry:
                 folder = home / f"v{version}"
                 os.rename(staging, folder)
                 self._write_index()
-        except BaseException:
-            shutil.rmtree(staging, ignore_errors=True)
-            raise
         return folder, manifest
 
     def manifests(self, type: str | None = None) -> list[tuple[Path, Manifest]]:
-        """Every artifact (of one type), ordered by type, name and version."""
-        found = [pair for pair in self._read_index() if type in (None, pair[1].type)]
-        return sorted(found, key=lambda pair: (pair[1].type, pair[1].name, pair[1].version))
+        """Every artifact (of one type), ordered by type, name and version; an index out of step is mended."""
+        everything, in_step = self._read_index()
+        if not in_step:
+            with contextlib.suppress(OSError), self._lock():  # read, also where nothing can be written
+                self._write_index()
+        found = [pair for pair in everything if type in (None, pair[1].type)]
+        return _in_order(found)
 
     def find(self, type: str, key: str) -> tuple[Path, Manifest] | None:
         """The newest artifact of this type whose content depends on exactly `key`, or None."""
@@ -149,27 +149,55 @@ class Registry:
                     "Artifacts are never edited: remove the folder and run the task again with force=true."
                 )
 
-    def _read_index(self) -> list[tuple[Path, Manifest]]:
-        """What the index lists; where it is not in step with the folders (a process died), the manifests themselves."""
+    def _read_index(self) -> tuple[list[tuple[Path, Manifest]], bool]:
+        """What the index lists, and whether it is in step with the folders; where it is not (a process died), what
+        the manifests themselves say."""
         index = self.root / INDEX
-        lines = index.read_text().splitlines() if index.is_file() else []
-        found = [json.loads(line) for line in lines]
+        try:
+            found = [json.loads(line) for line in index.read_text().splitlines()]
+        except (FileNotFoundError, ValueError):
+            found = []
         folders = {
             str(path.parent.relative_to(self.root)) for path in self.root.glob(f"*/*/v[0-9]*/{MANIFEST}")
         }
-        if {entry["path"] for entry in found} != folders:
+        in_step = {entry["path"] for entry in found} == folders
+        if not in_step:
             found = [
                 {"path": folder, **json.loads((self.root / folder / MANIFEST).read_text())}
                 for folder in sorted(folders)
             ]
-        return [(self.root / entry.pop("path"), Manifest(**entry)) for entry in found]
+        return [(self.root / entry.pop("path"), Manifest(**entry)) for entry in found], in_step
 
     def _write_index(self) -> None:
+        """Only with the lock held."""
+        for abandoned in self.root.glob(f".{INDEX}-*"):
+            abandoned.unlink(missing_ok=True)
+        everything, _ = self._read_index()
         lines = [
             json.dumps({"path": str(folder.relative_to(self.root)), **asdict(manifest)}, sort_keys=True)
-            for folder, manifest in self.manifests()
+            for folder, manifest in _in_order(everything)
         ]
         write_atomically(self.root / INDEX, ("\n".join(lines) + "\n").encode())
+
+    @contextlib.contextmanager
+    def _staging(self, home: Path) -> Iterator[Path]:
+        """A hidden folder in `home`, to be filled and renamed; removed where that fails. It is locked for as long as
+        this process lives, so that others can tell it from one whose process was killed."""
+        with self._lock():
+            for folder in home.glob(".staging-*"):
+                if _is_abandoned(folder):
+                    shutil.rmtree(folder, ignore_errors=True)
+            staging = Path(tempfile.mkdtemp(prefix=".staging-", dir=home))
+            handle = os.open(staging, os.O_RDONLY)
+            with contextlib.suppress(OSError):  # where no folder can be locked, none is thought abandoned
+                fcntl.flock(handle, fcntl.LOCK_EX)
+        try:
+            yield staging
+        except BaseException:
+            shutil.rmtree(staging, ignore_errors=True)
+            raise
+        finally:
+            os.close(handle)
 
     @contextlib.contextmanager
     def _lock(self) -> Iterator[None]:
@@ -177,3 +205,22 @@ class Registry:
         with (self.root / ".lock").open("w") as handle:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield
+
+
+def _in_order(found: list[tuple[Path, Manifest]]) -> list[tuple[Path, Manifest]]:
+    return sorted(found, key=lambda pair: (pair[1].type, pair[1].name, pair[1].version))
+
+
+def _is_abandoned(staging: Path) -> bool:
+    """Whether the process that filled this folder is dead; False where the file system cannot tell."""
+    try:
+        handle = os.open(staging, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+    return True

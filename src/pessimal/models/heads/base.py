@@ -1,0 +1,58 @@
+"""What every head has in common."""
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+Shapes = Mapping[str, Sequence[int]]
+"""Shape of every weight of a checkpoint by its name."""
+
+
+class Head(ABC):
+    """Reads a reward off the final hidden state of a decoder, in float32, whatever the precision of the rest.
+
+    A bfloat16 head leaves a few hundred distinct rewards in a whole vocabulary, and so masses of ties; in float32 it
+    costs nothing, since it runs on one position only.
+    """
+
+    gated = False
+    """Whether part of it reads the end of the prompt (`context`)."""
+
+    @staticmethod
+    @abstractmethod
+    def fits(shapes: Shapes) -> bool:
+        """Whether a checkpoint with weights of these names has this head."""
+
+    @staticmethod
+    def modules(shapes: Shapes, config) -> dict[str, nn.Module | nn.Parameter]:
+        """Modules by the names of the published class, to be filled from the checkpoint; empty where transformers
+        has the class itself."""
+        return {}
+
+    @abstractmethod
+    def read(self, final: Tensor, context: Tensor | None) -> Tensor:
+        """Rewards (batch,) float32 from the last position's hidden states `final` (batch, hidden) float32."""
+
+    def context(self, states: Tensor, ids: Sequence[int]) -> Tensor | None:
+        """What the head takes from the prompt: once per frame, from the prefix's hidden states (P, hidden) float32
+        and its ids (P,); None for heads that read the last position only."""
+        return None
+
+    def to(self, device: torch.device) -> "Head":
+        """Move its own copies of the weights to a device."""
+        for name, value in vars(self).items():
+            if isinstance(value, nn.Module | Tensor):
+                setattr(self, name, value.to(device))
+        return self
+
+
+def in_float32(module: nn.Module) -> nn.Module:
+    """A float32 copy of a small module, in evaluation mode, without hooks and gradients."""
+    copied = copy.deepcopy(module).float().eval().requires_grad_(False)
+    for part in copied.modules():
+        part._forward_hooks.clear()
+        part._forward_pre_hooks.clear()
+    return copied

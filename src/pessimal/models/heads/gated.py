@@ -1,0 +1,95 @@
+"""Several objectives, mixed by a gate that looks at the prompt: ArmoRM (Wang et al. 2024) and QRM (Dorka 2024).
+
+The gate reads the hidden state at the token that closes the user's turn, so it is one vector for all responses to a
+prompt: the reward is that vector times the objectives' rewards. QRM estimates each objective by quantiles, whose mean
+is taken; ArmoRM has one value an objective, the case of a single quantile.
+"""
+
+import re
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from pessimal.errors import ModelError
+from pessimal.models.heads.base import Head, Shapes, in_float32
+
+
+class Gate(nn.Module):
+    """The gating network, laid out as the checkpoint's weights are: `layers.N` linear, batch norm, or ReLU."""
+
+    def __init__(self, shapes: Shapes, *, temperature: float):
+        super().__init__()
+        self.temperature = temperature
+        self.logit_scale = nn.Parameter(torch.ones(shapes["gating.logit_scale"]))
+        found = [
+            (int(m[1]), m[2]) for name in shapes if (m := re.match(r"gating\.layers\.(\d+)\.(\w+)", name))
+        ]
+        last = max(number for number, _ in found)
+        self.layers = nn.ModuleList()
+        for number in range(last + 1):
+            parts = {part for n, part in found if n == number}
+            shape = shapes.get(f"gating.layers.{number}.weight")
+            if not parts:
+                self.layers.append(nn.ReLU())
+            elif "running_mean" in parts:
+                self.layers.append(nn.BatchNorm1d(shape[0]))
+            else:
+                self.layers.append(nn.Linear(shape[1], shape[0], bias="bias" in parts))
+
+    def forward(self, prompt: Tensor) -> Tensor:
+        """Weights of the objectives (batch, objectives) for the prompts' states (batch, hidden)."""
+        explicit = any(isinstance(layer, nn.ReLU) for layer in self.layers)
+        for layer in self.layers[:-1]:
+            prompt = layer(prompt) if explicit else torch.relu(layer(prompt))
+        weights = torch.softmax(self.layers[-1](prompt) / self.temperature, dim=1)
+        return weights * self.logit_scale[0]
+
+
+class GatedHead(Head):
+    """`regression_layer`, `reward_transform_matrix` and `gating`."""
+
+    gated = True
+
+    def __init__(self, network: nn.Module, *, output: int = 0):
+        self.regression = in_float32(network.regression_layer)
+        self.transform = network.reward_transform_matrix.detach().float().clone()  # (objectives, objectives)
+        self.gating = in_float32(network.gating)
+        self.opening: tuple[int, ...] = network.assistant_opening
+
+    @staticmethod
+    def fits(shapes: Shapes) -> bool:
+        return "regression_layer.weight" in shapes and "gating.logit_scale" in shapes
+
+    @staticmethod
+    def modules(shapes: Shapes, config) -> dict[str, nn.Module | nn.Parameter]:
+        outputs, inputs = shapes["regression_layer.weight"]
+        objectives = shapes["reward_transform_matrix"][0]
+        return {
+            "regression_layer": nn.Linear(inputs, outputs, bias="regression_layer.bias" in shapes),
+            "reward_transform_matrix": nn.Parameter(torch.eye(objectives), requires_grad=False),
+            "gating": Gate(shapes, temperature=getattr(config, "gating_temperature", 10)),
+        }
+
+    def context(self, states: Tensor, ids: Sequence[int]) -> Tensor:
+        """The gate's weights (objectives,) at the end of the user's turn."""
+        end = prompt_end(ids, self.opening)
+        return self.gating(states[end].unsqueeze(0))[0]
+
+    def read(self, final: Tensor, context: Tensor | None) -> Tensor:
+        objectives = len(self.transform)
+        quantiles = self.regression(final).view(len(final), objectives, -1)
+        return quantiles.mean(dim=2) @ self.transform @ context
+
+
+def prompt_end(ids: Sequence[int], opening: Sequence[int]) -> int:
+    """Position of the token that closes the user's turn: where `opening` begins, the tokens from there to the
+    response's slot, at its last occurrence. Raises ModelError where it does not occur."""
+    ids, opening = list(ids), list(opening)
+    for start in range(len(ids) - len(opening), -1, -1):
+        if ids[start : start + len(opening)] == opening:
+            return start
+    raise ModelError(
+        f"the tokens that open the assistant's turn, {opening}, do not occur in {ids}: the gate of this reward head "
+        "reads the end of the prompt there"
+    )

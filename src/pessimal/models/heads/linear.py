@@ -1,0 +1,20 @@
+"""One linear layer: transformers' sequence classifiers (Skywork, GRM's fine-tuned models, URM and most others)."""
+
+from torch import Tensor, nn
+
+from pessimal.models.heads.base import Head, Shapes, in_float32
+
+
+class LinearHead(Head):
+    """`score`: a linear layer, of one output or of several attributes of which one is the reward."""
+
+    def __init__(self, network: nn.Module, *, output: int = 0):
+        self.score = in_float32(network.score)
+        self.output = output
+
+    @staticmethod
+    def fits(shapes: Shapes) -> bool:
+        return "score.weight" in shapes
+
+    def read(self, final: Tensor, context: Tensor | None) -> Tensor:
+        return self.score(final)[:, self.output]

@@ -1,0 +1,46 @@
+"""How many candidates go through the network at once: found from memory, never a constant per model.
+
+Arithmetic over a configuration's sizes. It errs on the large side; where a card runs out of memory all the same, the
+scorer halves the batch and goes on.
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+# More than these bring nothing: a CPU's caches overflow, a card has long been compute-bound (`experiments/LOG.md`).
+_MOST_TOKENS = {"cpu": 4096, "cuda": 32_768}
+_MOST_CANDIDATES = {"cpu": 512, "cuda": 32_768}
+# Share of the free memory that a batch may take; on a CPU never more than a quarter of a GiB.
+_SHARE, _CPU_BYTES = 0.5, 2**28
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """Tokens of one candidate."""
+
+    own: int
+    """That run through the network."""
+    seen: int
+    """That they attend to, the prefix included."""
+
+
+def find_batch_size(config, lengths: Lengths, *, device: torch.device) -> int:
+    """Candidates per batch, a power of two, for a network of this transformers configuration."""
+    text = config.get_text_config()
+    hidden = text.hidden_size
+    heads = getattr(text, "num_attention_heads", 1)
+    feed_forward = getattr(text, "intermediate_size", None) or 4 * hidden
+    # Float32 throughout: residual, norm, queries, keys, values and output; gate, up and their product; the scores,
+    # their softmax and a copy of each.
+    floats = lengths.own * (8 * hidden + 3 * feed_forward) + 4 * heads * lengths.own * lengths.seen
+    room = _free_bytes(device) // (4 * floats)
+    kind = device.type if device.type in _MOST_TOKENS else "cpu"
+    most = min(_MOST_TOKENS[kind] // lengths.own, _MOST_CANDIDATES[kind])
+    return 2 ** (max(1, min(room, most)).bit_length() - 1)
+
+
+def _free_bytes(device: torch.device) -> int:
+    if device.type == "cuda":
+        return int(_SHARE * torch.cuda.mem_get_info(device)[0])
+    return _CPU_BYTES

@@ -1,0 +1,1 @@
+"""Tiny random checkpoints of every published head, made by us."""

@@ -1,0 +1,247 @@
+"""Every published head: loaded as it came or put together natively, by every engine, the reward is the published
+class's own."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from published.checkpoints import CHECKPOINTS, Published, opened
+
+from pessimal.errors import ModelError
+from pessimal.models.heads import gated
+from pessimal.models.load import RewardModel
+from pessimal.models.spec import Dtype
+from pessimal.scoring.candidates import Candidates, inputs, vocabulary
+from pessimal.scoring.mode import Mode
+from pessimal.scoring.scorer import FrameScorer
+
+PROMPT = "What, in one word, is the greatest thing ever?"
+CPU = torch.device("cpu")
+pytestmark = pytest.mark.filterwarnings("ignore:In CPU autocast")  # QRM's code asks for float32
+ALL = ("shared-prefix", "full-forward", "own-forward")
+# Whether the folder's own code is run, and which engines there are, the fastest first.
+ENGINES = {
+    ("armorm", "native"): ALL,
+    ("armorm", "own code"): ALL,
+    ("qrm_llama", "native"): ALL,
+    ("qrm_llama", "own code"): ALL,
+    ("qrm_gemma", "native"): ALL,
+    ("qrm_gemma", "own code"): ALL,
+    ("grm", "native"): ALL,
+    ("grm", "own code"): ALL,
+    ("grm_linear", "native"): ALL,
+    ("grm_linear", "own code"): ALL,
+    ("urm", "native"): ALL,
+    # Its attention cannot be exchanged; its value head is known.
+    ("internlm2", "own code"): ("full-forward", "own-forward"),
+    ("bert", "native"): ("own-forward",),
+    ("deberta", "native"): ("own-forward",),
+}
+GATED = [case for case in ENGINES if case[0] in ("armorm", "qrm_llama", "qrm_gemma")]
+
+
+def responses(model: RewardModel, length: int, n: int = 24) -> torch.Tensor:
+    """Ids (n, length) at random among the tokens that are not special."""
+    words = vocabulary(model.tokenizer, size=model.embedding_rows).rows
+    plain = torch.from_numpy(words["candidate_id"][words["kind"] != "special"].to_numpy(dtype=np.int64))
+    return plain[torch.randint(len(plain), (n, length), generator=torch.Generator().manual_seed(length))]
+
+
+def with_suffix(ids: torch.Tensor, frame) -> torch.Tensor:
+    return torch.cat([ids, torch.tensor(frame.suffix, dtype=torch.long).expand(len(ids), -1)], dim=1)
+
+
+def published_rewards(checkpoint: Published, frame, ids: torch.Tensor) -> torch.Tensor:
+    """What the published class gives for responses `ids` (n, length), one after the other."""
+    inputs = {}
+    if checkpoint.tokenizer.sep_token and "token_type_ids" in checkpoint.tokenizer.model_input_names:
+        after = ids.shape[1] + len(frame.suffix)
+        inputs = {"token_type_ids": torch.tensor([[0] * len(frame.prefix) + [1] * after])}
+    return torch.tensor([checkpoint.reward(frame.around(row), **inputs) for row in ids.tolist()])
+
+
+def close(ours: torch.Tensor, published: torch.Tensor) -> bool:
+    assert published.std() > 0.05, "rewards that do not vary would make this test empty"
+    return bool((ours - published).abs().max() <= 1e-5 * published.std().clamp(min=1))
+
+
+def test_every_checkpoint_is_looked_at():
+    assert {kind for kind, _ in ENGINES} == set(CHECKPOINTS)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(("kind", "way"), ENGINES)
+def test_reward_is_the_published_classs_own_by_every_engine(published, kind, way):
+    checkpoint = published(kind)
+    model = opened(checkpoint, way)
+    frame = model.frame(PROMPT)
+    scorer = FrameScorer(model.network(), frame, device=CPU)
+    assert tuple(engine.name for engine in scorer.engines) == ENGINES[kind, way]
+    assert scorer.attention == ENGINES[kind, way][0]
+    for length in (1, 3):
+        ids = responses(model, length)
+        theirs = published_rewards(checkpoint, frame, ids)
+        for engine in scorer.engines:
+            assert close(engine.rewards(with_suffix(ids, frame), shared=len(frame.prefix)), theirs), (
+                engine.name
+            )
+
+
+@pytest.mark.parametrize(("kind", "way"), ENGINES)
+def test_checks_before_a_scan_find_nothing(published, kind, way, caplog):
+    model = opened(published(kind), way)
+    frame = model.frame(PROMPT)
+    scorer = FrameScorer(model.network(), frame, device=CPU)
+    candidates = vocabulary(model.tokenizer, size=model.embedding_rows)
+    made = inputs(model.tokenizer, frame, candidates, Mode.ids, closing=model.closing)
+    scorer.establish_trust(made, dtype=Dtype.float32)
+    assert scorer.trust.holds
+    assert scorer.attention == ENGINES[kind, way][0]
+    assert not [record for record in caplog.records if record.name.startswith("pessimal")]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("case", GATED, ids=str)
+def test_gate_opens_differently_for_another_prompt(published, case):
+    checkpoint = published(case[0])
+    model = opened(checkpoint, case[1])
+    network = model.network()
+    ids = responses(model, 1)
+    gates = []
+    for prompt in (PROMPT, "Name one thing to hate"):
+        frame = model.frame(prompt)
+        scorer = FrameScorer(network, frame, device=CPU)
+        assert close(
+            scorer.rewards(with_suffix(ids, frame), shared=len(frame.prefix)),
+            published_rewards(checkpoint, frame, ids),
+        )
+        gates.append(scorer.engines[0].context)
+    assert (gates[0] - gates[1]).abs().max() > 1e-3
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", ["armorm", "qrm_llama", "qrm_gemma"])
+def test_gate_is_computed_once_for_a_frame(published, kind, monkeypatch):
+    model = opened(published(kind), "native")
+    network, frame = model.network(), model.frame(PROMPT)
+    calls = []
+    inner = gated.Gate.forward
+    monkeypatch.setattr(gated.Gate, "forward", lambda gate, state: calls.append(state) or inner(gate, state))
+    scorer = FrameScorer(network, frame, device=CPU)
+    for length in (1, 2):
+        scorer.rewards(with_suffix(responses(model, length), frame), shared=len(frame.prefix))
+    assert len(calls) == 1
+    assert calls[0].shape == (1, 32)
+    assert calls[0].dtype is torch.float32
+
+
+@pytest.mark.parametrize(("ids", "where"), [([7, 1, 2, 7, 1, 2, 3], 4), ([1, 2], 0), ([9, 1, 2, 8], 1)])
+def test_prompt_ends_where_the_assistants_turn_opens_for_the_last_time(ids, where):
+    assert gated.prompt_end(ids, [1, 2]) == where
+
+
+def test_prompt_that_never_ends_is_refused():
+    with pytest.raises(ModelError, match=r"\[1, 2\], do not occur in \[2, 1\]"):
+        gated.prompt_end([2, 1], [1, 2])
+
+
+@pytest.mark.parametrize("kind", ["armorm", "qrm_gemma"])
+def test_opening_that_the_gate_looks_for_is_the_one_written_into_the_published_code(published, kind):
+    checkpoint = published(kind)
+    network = opened(checkpoint, "native").network()
+    written = f"PROMPT_END = {list(network.assistant_opening)}"
+    assert written in (checkpoint.folder / "modeling_custom.py").read_text()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    "case", [case for case in ENGINES if "shared-prefix" in ENGINES[case] or case[0] == "internlm2"], ids=str
+)
+def test_head_is_read_in_float32_after_a_low_precision_body(published, case):
+    model = opened(published(case[0]), case[1], Dtype.bfloat16)
+    network, frame = model.network(), model.frame(PROMPT)
+    assert next(network.parameters()).dtype is torch.bfloat16
+    scorer = FrameScorer(network, frame, device=CPU)
+    ids = torch.arange(5, 205).unsqueeze(1)
+    rewards = scorer.rewards(with_suffix(ids, frame), shared=len(frame.prefix))
+    assert rewards.dtype is torch.float32
+    on_the_coarse_grid = rewards == rewards.bfloat16().float()
+    assert on_the_coarse_grid.float().mean() < 0.1, "where a bfloat16 head would leave all"
+    exact = FrameScorer(model.network(Dtype.float32), frame, device=CPU)
+    difference = rewards - exact.rewards(with_suffix(ids, frame), shared=len(frame.prefix))
+    assert difference.abs().mean() < 0.2 * rewards.std()
+
+
+@torch.no_grad()
+def test_internlm_score_of_a_conversation_is_the_reward_of_its_ids(published):
+    checkpoint = published("internlm2")
+    model = opened(checkpoint, "own code")
+    network, frame = model.network(), model.frame(PROMPT)
+    assert frame.suffix[-1] == checkpoint.network.reward_token_id
+    candidates = vocabulary(model.tokenizer, size=model.embedding_rows)
+    made = inputs(model.tokenizer, frame, candidates, Mode.ids, closing=model.closing)
+    surviving = np.flatnonzero(made.survives)[::9]
+    scorer = FrameScorer(network, frame, device=CPU)
+    ours = torch.from_numpy(scorer.score_rows(made, surviving, batch_size=16)).float()
+    for scoring in (checkpoint.network, network):
+        theirs = torch.tensor(
+            [scoring.get_score(model.tokenizer, conversation(candidates, row)) for row in surviving]
+        )
+        assert close(ours, theirs)
+
+
+@torch.no_grad()
+def test_internlm_score_of_text_that_merges_with_the_template_is_the_reward_too(published):
+    checkpoint = published("internlm2")
+    model = opened(checkpoint, "own code")
+    frame = model.frame(PROMPT)
+    texts = ["love", "\nlove", "\n\nhate", " peace", "war\n", "good\n\n"]
+    rows = pd.DataFrame(
+        {"candidate_id": range(len(texts)), "token": None, "text": texts, "kind": "item"},
+    )
+    candidates = Candidates(name="texts", rows=rows)
+    made = inputs(model.tokenizer, frame, candidates, Mode.text, closing=model.closing)
+    assert len(set(made.shared)) > 1, "or nothing merges"
+    scorer = FrameScorer(model.network(), frame, device=CPU)
+    ours = torch.from_numpy(scorer.score_rows(made, np.arange(len(texts)), batch_size=16)).float()
+    theirs = [
+        checkpoint.network.get_score(model.tokenizer, conversation(candidates, row))
+        for row in range(len(texts))
+    ]
+    assert close(ours, torch.tensor(theirs))
+
+
+def conversation(candidates: Candidates, row: int) -> list[dict]:
+    return [
+        {"role": "user", "content": PROMPT},
+        {"role": "assistant", "content": candidates.rows["text"].iloc[row]},
+    ]
+
+
+@torch.no_grad()
+def test_token_types_tell_an_encoder_where_the_response_begins(published):
+    checkpoint = published("bert")
+    frame = opened(checkpoint, "native").frame(PROMPT)
+    both = checkpoint.tokenizer(PROMPT, "love", return_tensors="pt")
+    scorer = FrameScorer(opened(checkpoint, "native").network(), frame, device=CPU)
+    own = both["input_ids"][:, len(frame.prefix) :]
+    reward = float(scorer.rewards(own, shared=len(frame.prefix))[0])
+    told, untold = checkpoint.network(**both).logits, checkpoint.network(both["input_ids"]).logits
+    assert reward == pytest.approx(float(told), abs=1e-5)
+    assert abs(float(told - untold)) > 1e-2, "or the types say nothing"
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("case", [case for case in ENGINES if case[0] != "bert"], ids=str)
+def test_pad_token_in_the_conversation_does_not_move_the_place_where_the_reward_is_read(published, case):
+    checkpoint = published(case[0])
+    model = opened(checkpoint, case[1])
+    network, frame = model.network(), model.frame(PROMPT)
+    # A token of the frame itself: published pooling would stop before the first of them.
+    network.config.pad_token_id = frame.prefix[-1]
+    scorer = FrameScorer(network, frame, device=CPU)
+    ids = responses(model, 2)
+    for engine in scorer.engines:
+        rewards = engine.rewards(with_suffix(ids, frame), shared=len(frame.prefix))
+        assert close(rewards, published_rewards(checkpoint, frame, ids)), engine.name
+    assert network.config.pad_token_id == frame.prefix[-1], "the model is left as it was"

@@ -1,0 +1,98 @@
+"""Code that comes with a model: run where it is allowed, and only there; what it expects of older versions of
+transformers is supplied."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from published.checkpoints import opened
+from transformers import PreTrainedModel
+from transformers.models.llama import modeling_llama
+
+from pessimal.errors import ModelError
+from pessimal.models.load import open_model
+from pessimal.models.spec import Dtype, ModelSpec
+from pessimal.scoring.scorer import FrameScorer
+
+PROMPT = "What, in one word, is the greatest thing ever?"
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("kind", ["armorm", "grm"])
+def test_code_that_comes_with_a_model_is_not_run_unless_asked_for(published, tmp_path, kind):
+    folder = shutil.copytree(published(kind).folder, tmp_path / "copy")
+    for file in folder.glob("*.py"):
+        file.write_text("raise RuntimeError('this was run')")
+    assert open_model(ModelSpec(path=str(folder)), folder).network() is not None
+    with pytest.raises(ModelError, match="this was run"):
+        open_model(ModelSpec(path=str(folder), trust_remote_code=True), folder).network()
+
+
+def test_model_that_cannot_do_without_its_code_says_how_to_allow_it(published):
+    with pytest.raises(ModelError, match=r"model\.trust_remote_code=true"):
+        opened(published("internlm2"), "native")
+
+
+@torch.no_grad()
+def test_code_of_the_tokenizer_alone_leaves_the_model_as_it_is(published, tmp_path):
+    folder = shutil.copytree(published("urm").folder, tmp_path / "copy")
+    config = json.loads((folder / "config.json").read_text())
+    config["auto_map"] = {"AutoTokenizer": ["tokenization_custom.Tokenizer", None]}
+    (folder / "config.json").write_text(json.dumps(config))
+    network = open_model(ModelSpec(path=str(folder), output=0, trust_remote_code=True), folder).network()
+    ids = torch.tensor([[5, 6, 7]])
+    theirs = published("urm").network(input_ids=ids).logits
+    assert torch.allclose(network(input_ids=ids).logits, theirs, atol=1e-6)
+
+
+@torch.no_grad()
+def test_code_that_gives_no_number_for_an_input_is_refused(published, tmp_path):
+    folder = shutil.copytree(published("internlm2").folder, tmp_path / "copy")
+    code = folder / "modeling_internlm2.py"
+    code.write_text(
+        code.read_text().replace(
+            "logits=torch.gather", "hidden_states=values, logits=0 * states + torch.gather"
+        )
+    )
+    model = open_model(ModelSpec(path=str(folder), trust_remote_code=True), folder)
+    scorer = FrameScorer(model.network(), model.frame(PROMPT), device=CPU)
+    with pytest.raises(ModelError, match=r"shape \(1, \d+, 32\)"):
+        scorer.own.rewards(torch.tensor([[5, 6]]), shared=3)
+
+
+@pytest.mark.filterwarnings("ignore:In CPU autocast")
+@torch.no_grad()
+def test_own_forward_that_cannot_run_in_low_precision_says_what_to_type(published):
+    # A CPU's autocast gives no float32, which QRM's code asks for.
+    model = opened(published("qrm_llama"), "own code", Dtype.bfloat16)
+    scorer = FrameScorer(model.network(), model.frame(PROMPT), device=CPU)
+    with pytest.raises(ModelError, match=r"model\.dtype=float32"):
+        scorer.own.rewards(torch.tensor([[5, 6]]), shared=len(scorer.frame.prefix))
+
+
+def test_names_lent_to_published_code_are_taken_back(published):
+    opened(published("armorm"), "own code").network()
+    assert not hasattr(modeling_llama, "LLAMA_INPUTS_DOCSTRING")
+    assert not hasattr(PreTrainedModel, "all_tied_weights_keys")
+
+
+def test_every_folder_of_code_is_ours_and_used():
+    here = Path(__file__).parent / "published"
+    folders = {folder.name for folder in here.iterdir() if list(folder.glob("modeling_*.py"))}
+    assert folders == {"armorm", "qrm_llama", "qrm_gemma", "grm", "internlm2"}
+
+
+@pytest.mark.parametrize("dtype", [Dtype.float32, Dtype.bfloat16])
+def test_tensors_that_no_checkpoint_holds_are_what_the_class_computes(published, dtype):
+    made = published("internlm2").network.model.layers
+    loaded = opened(published("internlm2"), "own code", dtype).network().model.layers
+    for ours, theirs in zip(loaded, made, strict=True):
+        frequencies = ours.attention.rotary_emb.inv_freq
+        assert torch.equal(frequencies, theirs.attention.rotary_emb.inv_freq.to(frequencies.dtype))
+        factor = ours.attention.norm_factor
+        assert factor.dtype is getattr(torch, dtype.value), "made in the network's precision, as ever"
+        assert torch.equal(factor, theirs.attention.norm_factor.to(factor.dtype))
+    assert torch.get_default_dtype() is torch.float32, "left as it was"
+    assert torch.nn.Linear(2, 2).weight.device == CPU, "left as it was"
