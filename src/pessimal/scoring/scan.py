@@ -7,6 +7,7 @@ table. Knows neither Hydra nor W&B nor the registry.
 import contextlib
 import fcntl
 import logging
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -149,19 +150,21 @@ def _certified_tails(rewards: np.ndarray, exact: Pass, *, k: int) -> tuple[Certi
 def claimed(work: Path, identity: ScoreIdentity) -> Iterator[None]:
     """While this table is scanned, keep other commands from scanning it too: the first to finish would remove the
     other's shards. WorkError where another command is at it; ends with the process, however that ends."""
-    work.mkdir(parents=True, exist_ok=True)
-    with open(work / f"{identity.key()}.lock", "a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise WorkError(
-                f"another command is scanning {identity.model} on {identity.prompt} into {work}. Wait for it, and give "
-                "this one again: what is finished then is named, and the rest is scanned"
-            ) from error
-        except OSError:  # a file system without locks cannot tell
-            pass
+    folder = work / identity.key()
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks cannot tell
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise WorkError(
+                    f"another command is scanning {identity.model} on {identity.prompt} into {work}. Wait for it, and "
+                    "give this one again: what is finished then is named, and the rest is scanned"
+                ) from error
         yield
-        Path(lock.name).unlink(missing_ok=True)
+    finally:
+        os.close(handle)
 
 
 def forget_work(work: Path, identity: ScoreIdentity, *, published: Path | None = None) -> None:
