@@ -104,3 +104,24 @@ def test_tokenizer_without_a_chat_template_is_refused(copy):
     (copy / "chat_template.jinja").unlink()
     with pytest.raises(ModelError, match="no chat template"):
         open_model(ModelSpec(path=str(copy)), copy)
+
+
+@pytest.mark.parametrize("changed", [{"rms_norm_eps": 0.1}, {"gating_temperature": 2}])
+def test_configuration_is_part_of_what_a_model_is(tiny_checkpoint, copy, changed):
+    first = open_model(ModelSpec(path=str(tiny_checkpoint)), tiny_checkpoint)
+    config = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps(config | {"transformers_version": "4.0"}))
+    assert open_model(ModelSpec(path=str(copy)), copy).config_digest == first.config_digest
+    (copy / "config.json").write_text(json.dumps(config | changed))
+    assert open_model(ModelSpec(path=str(copy)), copy).config_digest != first.config_digest
+    assert open_model(ModelSpec(path=str(copy)), copy).weights_digest == first.weights_digest
+
+
+def test_own_code_that_is_run_is_part_of_what_a_model_is(copy):
+    def digest() -> str:
+        return open_model(ModelSpec(path=str(copy), trust_remote_code=True), copy).config_digest
+
+    (copy / "modeling_own.py").write_text("SCALE = 1")
+    before = digest()
+    (copy / "modeling_own.py").write_text("SCALE = 2")
+    assert digest() != before

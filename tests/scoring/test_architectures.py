@@ -1,5 +1,7 @@
 """Other architectures: whichever path suits them, the reward is the model's own."""
 
+import logging
+
 import numpy as np
 import pytest
 import torch
@@ -8,13 +10,17 @@ from transformers.models.bert import BertConfig
 from transformers.models.gemma2 import Gemma2Config
 from transformers.models.gpt2 import GPT2Config
 from transformers.models.gpt_neox import GPTNeoXConfig
+from transformers.models.gpt_oss import GptOssConfig
 from transformers.models.llama import LlamaConfig
 from transformers.models.mistral import MistralConfig
+from transformers.models.nemotron import NemotronConfig
 from transformers.models.qwen2 import Qwen2Config
+from transformers.models.qwen2_moe import Qwen2MoeConfig
 from transformers.models.qwen3 import Qwen3Config
 
 from pessimal.models.spec import Dtype
 from pessimal.scoring.candidates import inputs
+from pessimal.scoring.engine import SharedPrefix
 from pessimal.scoring.mode import Mode
 from pessimal.scoring.scorer import FrameScorer
 
@@ -186,4 +192,48 @@ def test_encoder_with_a_chat_template_is_scored_by_its_own_forward(model, frame,
 def test_layers_of_an_unknown_kind_are_not_shared(model, frame):
     network = made(*DECODERS["qwen3"], model.embedding_rows)
     network.config.layer_types = ["full_attention", "chunked_attention"]
-    assert FrameScorer(network, frame, device=CPU).engines[0].name == "full-forward"
+    assert not SharedPrefix.suits(network)
+    assert FrameScorer(network, frame, device=CPU).attention != "shared-prefix"
+
+
+def test_window_that_is_only_in_the_mask_is_not_shared(model, frame, caplog):
+    # As in Qwen2-MoE: rows longer than the window would be scored wrong, and a sample of short ones would not show it.
+    config = Qwen2MoeConfig(
+        **SMALL, vocab_size=model.embedding_rows, num_labels=1, pad_token_id=3, initializer_range=0.3,
+        moe_intermediate_size=32, shared_expert_intermediate_size=32, num_experts=4, use_sliding_window=True,
+        sliding_window=35, max_window_layers=0,
+    )  # fmt: skip
+    network = AutoModelForSequenceClassification.from_config(config).eval().requires_grad_(False)
+    network.reward_output = 0
+    with caplog.at_level(logging.WARNING):
+        scorer = FrameScorer(network, frame, device=CPU)
+    assert scorer.attention == "full-forward"
+    assert "not told of the sliding window" in caplog.text
+
+
+def test_attention_sinks_are_not_shared(model, frame, caplog):
+    config = GptOssConfig(
+        **SMALL, vocab_size=model.embedding_rows, num_labels=1, pad_token_id=3, initializer_range=0.3,
+        num_local_experts=2, num_experts_per_tok=1, sliding_window=64,
+    )  # fmt: skip
+    network = AutoModelForSequenceClassification.from_config(config).eval().requires_grad_(False)
+    network.reward_output = 0
+    with caplog.at_level(logging.WARNING):
+        scorer = FrameScorer(network, frame, device=CPU)
+    assert scorer.attention == "full-forward"
+    assert "s_aux" in caplog.text
+
+
+def test_engine_that_does_not_run_gives_way_to_one_that_does(model, frame, words, caplog):
+    # Nemotron hands nothing on to its attention.
+    config = NemotronConfig(
+        **SMALL, vocab_size=model.embedding_rows, num_labels=1, pad_token_id=3, initializer_range=0.3
+    )
+    network = AutoModelForSequenceClassification.from_config(config).eval().requires_grad_(False)
+    network.reward_output = 0
+    with caplog.at_level(logging.WARNING):
+        scorer = FrameScorer(network, frame, device=CPU)
+        scorer.establish_trust(inputs(model.tokenizer, frame, words, Mode.ids), dtype=Dtype.float32)
+    assert scorer.attention == "full-forward"
+    assert "does not run NemotronForSequenceClassification" in caplog.text
+    assert scorer.trust.holds

@@ -39,7 +39,7 @@ def scanned(model, words, work, *callbacks, mode=Mode.ids, certain=10, batch_siz
     identity = identify(
         model, prompt="greatest", prompt_text=PROMPT, candidates=words, mode=mode, certain=certain
     )
-    loop = Loop(trainer=Trainer(*callbacks), batch_size=batch_size, progress=False, again=again)
+    loop = Loop(trainer=Trainer(*callbacks), batch_size=batch_size, progress=False, ignore_finished=again)
     frame = find_frame(model.tokenizer, PROMPT)
     return scan(model, functools.cache(model.network), identity, words, frame, work=work, loop=loop)
 

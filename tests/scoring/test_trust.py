@@ -2,6 +2,7 @@
 
 import logging
 
+import numpy as np
 import pytest
 import torch
 
@@ -9,6 +10,7 @@ from pessimal.models.spec import Dtype
 from pessimal.scoring.candidates import inputs
 from pessimal.scoring.mode import Mode
 from pessimal.scoring.scorer import FrameScorer
+from pessimal.scoring.trust import sample_rows
 
 CPU = torch.device("cpu")
 
@@ -67,3 +69,16 @@ def test_engines_that_are_all_wrong_leave_the_models_own_forward(model, frame, w
     assert "Falling back to own-forward" in caplog.text
     assert scorer.attention == "own-forward"
     assert scorer.trust.holds
+
+
+def test_sample_has_one_of_every_rare_kind():
+    kinds = np.tile([10, 2], (1000, 1))
+    kinds[7], kinds[500] = [10, 40], [8, 4]
+    rows = sample_rows(kinds, n=16, seed=0)
+    assert {7, 500} <= set(rows.tolist())
+    assert len(rows) == 18
+    assert len(set(rows.tolist())) == 18
+    many = np.column_stack([np.full(1000, 10), np.arange(1000)])
+    rows = sample_rows(many, n=16, seed=0)
+    assert {0, 999} <= set(rows.tolist()), "from the shortest to the longest"
+    assert len(rows) == 32

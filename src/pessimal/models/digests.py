@@ -24,6 +24,22 @@ def weights_digest(folder: Path) -> str:
     return whole.hexdigest()
 
 
+def config_digest(folder: Path, *, own_code: bool) -> str:
+    """sha256 over a checkpoint's configuration, without what says nothing about its arithmetic, and where its own
+    Python code is run (`own_code`) over that."""
+    config = json.loads((Path(folder) / "config.json").read_text())
+    said = {
+        k: v
+        for k, v in config.items()
+        if k not in ("transformers_version", "_name_or_path", "dtype", "torch_dtype")
+    }
+    whole = hashlib.sha256(json.dumps(said, sort_keys=True).encode())
+    if own_code:
+        for file in sorted(Path(folder).rglob("*.py")):
+            whole.update(f"{file.relative_to(folder)} {sha256_of(file)}\n".encode())
+    return whole.hexdigest()
+
+
 def weight_shapes(folder: Path) -> dict[str, list[int]]:
     """Shape of every weight of a checkpoint folder by its name, from the headers of its safetensors files."""
     shapes = {}

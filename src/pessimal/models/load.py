@@ -13,6 +13,7 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTok
 
 from pessimal.errors import ModelError
 from pessimal.models.digests import (
+    config_digest,
     parameter_count,
     template_digest,
     tokenizer_digest,
@@ -40,6 +41,7 @@ class RewardModel:
     closing: tuple[int, ...]
     """Ids that the model wants after the templated conversation (InternLM2's reward token); mostly none."""
     weights_digest: str
+    config_digest: str
     tokenizer_digest: str
     template_digest: str
     description: ModelDescription
@@ -89,6 +91,7 @@ def open_model(spec: ModelSpec, folder: Path) -> RewardModel:
         embedding_rows=config.get_text_config().vocab_size,
         closing=() if reward_token is None else (reward_token,),
         weights_digest=weights_digest(folder),
+        config_digest=config_digest(folder, own_code=spec.trust_remote_code),
         tokenizer_digest=tokenizer_digest(tokenizer),
         template_digest=template_digest(tokenizer),
         description=ModelDescription(
@@ -162,7 +165,9 @@ def head_outputs(shapes: Shapes) -> int | None:
 
 
 def _check_output(spec: ModelSpec, shapes: Shapes) -> None:
-    outputs = head_outputs(shapes)
+    outputs, head = head_outputs(shapes), head_for(shapes)
+    if outputs is None and head is not None:  # one of those that give one reward
+        outputs = 1
     if outputs is None:  # a head of another kind; without one, loading will say so
         return
     if outputs > 1 and spec.output is None:

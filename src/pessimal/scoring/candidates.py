@@ -115,6 +115,11 @@ class Inputs:
         """int64 (n,): own ids of each conversation."""
         return np.diff(self.ends, prepend=0)
 
+    @property
+    def kinds(self) -> np.ndarray:
+        """int (n, 2): what decides on a conversation's way through an engine: how much it shares, and its own ids."""
+        return np.column_stack([self.shared, self.lengths])
+
     def own(self, row: int) -> np.ndarray:
         """The ids (length,) of one conversation after what it shares with the prefix."""
         return self.rest[self.ends[row - 1] if row else 0 : self.ends[row]]

@@ -49,19 +49,20 @@ class CandidateData(pl.LightningDataModule):
     """Serves each process its share of the batches: every n-th by number, so that each is scored once.
 
     A batch numbered -1 is computed and not written. A process whose share is empty gets one, since the trust check
-    belongs to the table and Lightning runs no loop over nothing; `even` gives all processes the same number of steps,
+    belongs to the table and Lightning runs no loop over nothing; `equal_steps` gives all processes the same number of steps,
     as networks sharded over processes need it.
     """
 
-    def __init__(self, inputs: Inputs, batches: list[np.ndarray], todo: list[int], *, even: bool):
+    def __init__(self, inputs: Inputs, batches: list[np.ndarray], todo: list[int], *, equal_steps: bool):
         super().__init__()
-        self.inputs, self.batches, self.todo, self.even = inputs, batches, todo, even
+        self.inputs, self.batches, self.todo = inputs, batches, todo
+        self.equal_steps = equal_steps
 
     def predict_dataloader(self):
         processes = self.trainer.world_size
         shares = [[n for n in self.todo if n % processes == rank] for rank in range(processes)]
         own = shares[self.trainer.global_rank]
-        steps = max(map(len, shares)) if self.even else len(own)
+        steps = max(map(len, shares)) if self.equal_steps else len(own)
         own += [-1] * (max(steps, 1) - len(own))
         return DataLoader(CandidateBatches(self.inputs, self.batches, own), batch_size=None)
 

@@ -20,7 +20,7 @@ from pessimal.scoring.candidates import Inputs, batches
 from pessimal.scoring.engine import Decoder, SharedPrefix
 from pessimal.scoring.loop import CandidateData, ScanModule, ScanProgress, ShardWriter
 from pessimal.scoring.shards import Shards
-from pessimal.scoring.trust import Trust, noise_sample, numerical_noise
+from pessimal.scoring.trust import NOISE_SAMPLE, Trust, numerical_noise, sample_rows
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ class Loop:
     """Candidates per batch; found by itself where None."""
     progress: bool
     """Draw a progress bar where there is a terminal."""
-    again: bool = False
+    ignore_finished: bool = False
     """Score anew what an earlier, interrupted scan has finished."""
 
     @property
@@ -59,14 +59,15 @@ class Pass:
         loop: Loop,
     ):
         self.inputs, self.texts, self.label, self.folder, self.loop = inputs, texts, label, folder, loop
-        self.sample = noise_sample(len(inputs))
+        self.sample = sample_rows(inputs.kinds, n=NOISE_SAMPLE, seed=1)
         self.module = ScanModule(
             network, frame=frame, inputs=inputs, dtype=dtype, sample=self.sample, sharded=loop.sharded
         )
         wanted = loop.batch_size or find_batch_size(
             network.config, self._lengths(network), device=loop.trainer.strategy.root_device
         )
-        self.batch_size = Shards(folder).agree("batch-size", wanted)
+        # One that was given holds, also where an earlier start took another.
+        self.batch_size = Shards(folder).agree("batch-size", wanted, insist=loop.batch_size is not None)
         self.rate = 0.0
         """Candidates a second in the last run."""
 
@@ -80,14 +81,14 @@ class Pass:
         rewards = np.full(len(self.inputs), np.nan, dtype=np.float32)
         wait_for_all()
         todo = list(range(len(plan)))
-        if not self.loop.again:
+        if not self.loop.ignore_finished:
             todo = _restore(shards, plan, todo, rewards)
             if len(todo) < len(plan):
                 log.info("%s: going on with %d of %d batches", self.label, len(todo), len(plan))
         done = int(np.isfinite(rewards).sum())
         progress = ScanProgress(self.label, done=done, total=len(rows), bar=self.loop.progress)
         trainer.callbacks = [ShardWriter(shards, self.texts), progress]
-        data = CandidateData(self.inputs, plan, todo, even=self.loop.sharded)
+        data = CandidateData(self.inputs, plan, todo, equal_steps=self.loop.sharded)
         trainer.predict(self.module, data, return_predictions=False)
         wait_for_all()
         missing = _restore(shards, plan, todo, rewards)
@@ -101,7 +102,14 @@ class Pass:
 
     @property
     def trust(self) -> Trust:
-        """What the check against the model's own forward found (after a run)."""
+        """What the check against the model's own forward found (after a run). ModelError where that gave no number to
+        compare with, though the engine did: a head that overflows in float16 is one."""
+        if self.module.scorer.trust is None:
+            raise ModelError(
+                f"{self.label}: the model's own forward gives no reward that is a number for any random candidate in "
+                f"{self.module.precision.value}, so nothing can be checked. Try model.dtype=float32, or look at it: "
+                "pessimal check"
+            )
         return self.module.scorer.trust
 
     @property

@@ -45,6 +45,7 @@ def identify(
         source="scan",
         revision=model.revision,
         weights_digest=model.weights_digest,
+        config_digest=model.config_digest,
         tokenizer_digest=model.tokenizer_digest,
         template_digest=model.template_digest,
         dtype=model.spec.dtype.value,
@@ -165,6 +166,8 @@ def claimed(work: Path, identity: ScoreIdentity) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+        with contextlib.suppress(OSError):  # nothing was to be done after all
+            folder.rmdir()
 
 
 def forget_work(work: Path, identity: ScoreIdentity, *, published: Path | None = None) -> None:

@@ -9,11 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pessimal.errors import UserError
 from pessimal.models.frame import Frame
 from pessimal.models.spec import Dtype
 from pessimal.scoring.candidates import Inputs, batches
 from pessimal.scoring.engine import Decoder, Engine, FullForward, OwnForward, SharedPrefix, prefix_context
-from pessimal.scoring.trust import SAMPLE, Trust, judge, numerical_noise
+from pessimal.scoring.trust import SAMPLE, Trust, judge, sample_rows
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +30,8 @@ class FrameScorer:
         prefix = torch.tensor(frame.prefix, dtype=torch.long, device=device)
         self.own = OwnForward(network, prefix, typed=frame.typed)
         self.engines: list[Engine] = [*self._fast_engines(prefix), self.own]
+        while len(self.engines) > 1 and not self._runs(self.engines[0], prefix):
+            self.engines.pop(0)
         """From the fastest to the model's own forward; the first is in use."""
 
     @property
@@ -58,7 +61,7 @@ class FrameScorer:
 
     def establish_trust(self, inputs: Inputs, *, dtype: Dtype) -> None:
         """Compare with the model's own forward on a random sample; take the next slower engine where it differs."""
-        rows = np.random.default_rng(0).permutation(len(inputs))[:SAMPLE]
+        rows = sample_rows(inputs.kinds, n=SAMPLE, seed=0)
         own = self.own_rewards(inputs, rows)
         finite = np.isfinite(own)  # the loop ends at a reward that is not a number, and names the candidate
         if not finite.any():
@@ -93,9 +96,24 @@ class FrameScorer:
                 self.trust.tolerance,
             )
 
-    def noise_of(self, inputs: Inputs, rows: np.ndarray, rewards: np.ndarray) -> float:
-        """Numerical error of a float32 pass that gave `rewards` (n,) to some `rows` (n,): see `numerical_noise`."""
-        return numerical_noise(rewards, self.own_rewards(inputs, rows))
+    def _runs(self, engine: Engine, prefix: Tensor) -> bool:
+        """Whether an engine can run this network at all; says so where it cannot."""
+        if not len(prefix):
+            return True
+        try:
+            engine.rewards(prefix[-1:].unsqueeze(0), shared=len(prefix) - 1)
+        except (UserError, torch.OutOfMemoryError):
+            raise
+        except Exception as error:
+            log.warning(
+                "The %s engine does not run %s (%s: %s); taking a slower one.",
+                engine.name,
+                type(self.network).__name__,
+                type(error).__name__,
+                error,
+            )
+            return False
+        return True
 
     def _fast_engines(self, prefix: Tensor) -> list[Engine]:
         decoder = Decoder.of(self.network)

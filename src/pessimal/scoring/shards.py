@@ -40,9 +40,13 @@ class Shards:
         stored, rewards = np.split(np.frombuffer(payload, dtype="<i4"), 2)
         return rewards.view("<f4") if np.array_equal(stored, rows) else None
 
-    def agree(self, name: str, value: int) -> int:
-        """What the first process to ask has settled on: `value` where nobody has, else what is written there."""
+    def agree(self, name: str, value: int, *, insist: bool = False) -> int:
+        """What the first process to ask has settled on: `value` where nobody has, or where all `insist` on it; else
+        what is written there."""
         file = self.folder / f"{name}.json"
+        if insist:
+            write_atomically(file, json.dumps(value).encode())
+            return value
         # Process ids repeat from node to node, so the sibling's name is random.
         handle, own = tempfile.mkstemp(prefix=f".{name}-", dir=self.folder)
         try:

@@ -14,6 +14,16 @@ from transformers import AttentionInterface, DynamicCache
 
 ATTENTION = "pessimal_shared_prefix"
 
+# What networks hand on to every attention, and what changes nothing here.
+_HARMLESS = {
+    "cache_position", "dropout", "is_causal", "output_attentions", "output_hidden_states", "position_embeddings",
+    "position_ids", "return_dict", "use_cache",
+}  # fmt: skip
+
+
+class CannotShareError(Exception):
+    """This network's attention is another than what is shared here."""
+
 
 @dataclass(frozen=True)
 class Prefix:
@@ -54,13 +64,16 @@ def shared_prefix_attention(
     scaling: float,
     shared_prefix: Prefix,
     softcap: float | None = None,
-    sliding_window: int | None = None,
-    **_,
+    sliding_window: int | None = -1,
+    **others,
 ) -> tuple[Tensor, None]:
     """Attention output (B, T, H, D) of the candidates' T tokens over prefix and own tokens, causal.
 
     Grouped heads stay grouped: the G = H / K queries of a group are rows of one product with their shared key.
+    Raises CannotShareError where the network asks for something else (attention sinks, position biases, a window that
+    is only in its mask).
     """
+    _refuse_what_is_not_shared(module, sliding_window, others)
     prefix_key = shared_prefix.keys[module.layer_idx]  # (K, P, D)
     prefix_value = shared_prefix.values[module.layer_idx]
     batch, heads, length, size = query.shape
@@ -89,6 +102,16 @@ def shared_prefix_attention(
     return output.transpose(0, 1).reshape(batch, length, heads, size), None
 
 
+def _refuse_what_is_not_shared(module: nn.Module, sliding_window: int | None, others: dict) -> None:
+    asked = [name for name, value in others.items() if value is not None and name not in _HARMLESS]
+    if asked:
+        raise CannotShareError(f"its attention takes {', '.join(asked)}")
+    config = getattr(module, "config", None)
+    windowed = getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True)
+    if sliding_window == -1 and windowed:
+        raise CannotShareError("its attention is not told of the sliding window")
+
+
 def _scaled_product(rows: Tensor, keys: Tensor, scaling: float) -> Tensor:
     """rows (n, m, D) times keys (n, l, D) transposed, times `scaling`, in one step."""
     nothing = rows.new_zeros(1, 1, 1)
@@ -103,7 +126,7 @@ def _unseen(
     query = torch.arange(before, before + length, device=device).unsqueeze(1)
     key = torch.arange(before + length, device=device).unsqueeze(0)
     unseen = key > query
-    if window is not None:
+    if window is not None and window >= 0:
         unseen |= key <= query - window
     return unseen.repeat_interleave(per_group, dim=0) if unseen.any() else None
 

@@ -17,8 +17,12 @@ TOLERANCE = {Dtype.float32: 1e-3, Dtype.float16: 5e-2, Dtype.bfloat16: 3e-1}
 # that is more than the above. So this many times what full forwards differ by is allowed, but never a whole
 # standard deviation: a wrong engine differs by several.
 NOISES, CEILING = 3.0, 1.0
+# An engine adds and multiplies in another order than full forwards do, which differ from the own one by the head alone:
+# ten times their difference (five were measured on a tiny random Llama), and at least this many standard deviations.
+ENGINE_NOISES, FLOOR = 10.0, {Dtype.float16: 2e-2, Dtype.bfloat16: 1e-1}
 SAMPLE = 16
 NOISE_SAMPLE = 64
+MOST_KINDS = 16
 # A row's error is only known for the sample, and batching moves others more: twice the largest seen, and never less
 # than eight float32 roundings of the largest reward. Against float64, errors of 1.1e-6 to 1.45e-6 were measured on
 # demo models with rewards of size 4, where the sample showed as little as 6e-8.
@@ -70,22 +74,44 @@ def judge(
         repeat_difference=_apart(batched, repeated),
         spread=float(own.std()),
         kendall=float(tau) if np.isfinite(tau) else 1.0,
-        tolerance=allowed(own, rounding=rounding, dtype=dtype),
+        tolerance=_engine_tolerance(own, rounding=rounding, dtype=dtype),
     )
+
+
+def _engine_tolerance(own: np.ndarray, *, rounding: float, dtype: Dtype) -> float:
+    """What an engine may differ by: in low precision the noise of full forwards is the measure, since a bound that
+    allows for the noisiest of models would let a wrong engine of an exact one pass."""
+    if dtype is Dtype.float32:
+        return allowed(own, rounding=rounding, dtype=dtype)
+    return min(max(FLOOR[dtype] * _scale(own), ENGINE_NOISES * rounding), CEILING * _scale(own))
 
 
 def allowed(own: np.ndarray, *, rounding: float, dtype: Dtype) -> float:
     """Largest difference from the rewards `own` (n,) that is no fault, in units of reward."""
-    # A sample of equal rewards has no spread; the size of its rewards then sets the scale.
-    scale = max(float(own.std()), 1e-3 * float(np.abs(own).max()), 1e-6)
+    scale = _scale(own)
     if dtype is Dtype.float32:
         return TOLERANCE[dtype] * scale
     return min(max(TOLERANCE[dtype] * scale, NOISES * rounding), CEILING * scale)
 
 
-def noise_sample(n: int) -> np.ndarray:
-    """Rows of n, at random but always the same, on which the numerical error is measured."""
-    return np.random.default_rng(1).permutation(n)[:NOISE_SAMPLE]
+def _scale(own: np.ndarray) -> float:
+    # A sample of equal rewards has no spread; the size of its rewards then sets the scale.
+    return max(float(own.std()), 1e-3 * float(np.abs(own).max()), 1e-6)
+
+
+def sample_rows(kinds: np.ndarray, *, n: int, seed: int) -> np.ndarray:
+    """Rows (m,), at random but always the same: `n` of all, and one of every kind of input that is not among them.
+
+    `kinds` int (rows, 2) are what decides on an input's way through an engine: how much of the prefix it shares, and
+    its own length. Rare kinds, such as the longest, are those that a random sample misses; of many, 16 are taken from
+    end to end.
+    """
+    chosen = np.random.default_rng(seed).permutation(len(kinds))[:n]
+    found, first = np.unique(kinds, axis=0, return_index=True)
+    seen = {tuple(kind) for kind in kinds[chosen]}
+    missed = [row for kind, row in zip(found, first, strict=True) if tuple(kind) not in seen]
+    ends = np.unique(np.linspace(0, len(missed) - 1, min(len(missed), MOST_KINDS)).round().astype(int))
+    return np.concatenate([chosen, np.array(missed, dtype=int)[ends]]) if missed else chosen
 
 
 def numerical_noise(rewards: np.ndarray, own: np.ndarray) -> float:

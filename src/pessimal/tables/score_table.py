@@ -55,6 +55,8 @@ class ScoreIdentity:
     """Commit of the model repository; None for a local folder."""
     weights_digest: str | None = None
     """sha256 over the weight files; for imported scores over the scores' file."""
+    config_digest: str | None = None
+    """sha256 over the model's configuration, and over its own Python code where that was run."""
     tokenizer_digest: str | None = None
     """sha256 over vocabulary and tokenizer settings."""
     template_digest: str | None = None

@@ -43,8 +43,29 @@ def run(config: ScanConfig) -> None:
     candidates = listed or vocabulary(model.tokenizer, size=model.embedding_rows)
     work = Path(config.paths.cache) / "scans"
     todo, before = _unfinished(config, registry, model, candidates, work)
-    if not todo:
-        return
+    with contextlib.ExitStack() as claims:
+        if first:
+            for identity in todo:
+                claims.enter_context(claimed(work, identity))
+            # What another command has published since is not scanned again.
+            todo = [i for i in todo if config.force or not registry.find("score-table", i.key())]
+        if todo:
+            _scan_all(config, registry, model, candidates, todo, before=before, work=work, first=first)
+
+
+def _scan_all(
+    config: ScanConfig,
+    registry: Registry,
+    model: RewardModel,
+    candidates: Candidates,
+    todo: list[ScoreIdentity],
+    *,
+    before: Path | None,
+    work: Path,
+    first: bool,
+) -> None:
+    """Scan what is to be done, one prompt after the other; the `first` process publishes. `before` is the last table
+    that was finished already."""
     double_bos = config.mode is Mode.paper
     frames = {i.prompt: model.frame(i.prompt_text, double_bos=double_bos) for i in todo}
 
@@ -52,35 +73,34 @@ def run(config: ScanConfig) -> None:
         trainer=make_trainer(config.trainer, root=config.paths.cache),
         batch_size=config.batch_size,
         progress=config.progress,
-        again=config.force,
+        ignore_finished=config.force,
     )
     networks = functools.cache(model.network)
     networks(model.spec.dtype)  # a checkpoint that cannot be loaded is told before a run is opened
     with tracked(config, name=f"scan {model.name}", first=first) as mirror:
         survivors = _survivors(read_score_table(before)) if before else None
         for identity in todo:
-            with claimed(work, identity) if first else contextlib.nullcontext():
-                table = scan(
-                    model,
-                    networks,
-                    identity,
-                    candidates,
-                    frames[identity.prompt],
-                    work=work,
-                    loop=loop,
-                    known_survivors=survivors,
+            table = scan(
+                model,
+                networks,
+                identity,
+                candidates,
+                frames[identity.prompt],
+                work=work,
+                loop=loop,
+                known_survivors=survivors,
+            )
+            survivors = _survivors(table)
+            if first:
+                figures = _figures(table)
+                folder, manifest = publish_table(
+                    config, registry, table, run_id=mirror.run_id, summary=figures
                 )
-                survivors = _survivors(table)
-                if first:
-                    figures = _figures(table)
-                    folder, manifest = publish_table(
-                        config, registry, table, run_id=mirror.run_id, summary=figures
-                    )
-                    _tell(mirror, table, figures, folder, manifest)
-                    log.info("%s", folder / "scores.parquet")
-                wait_for_all()
-                if first:
-                    forget_work(work, identity)
+                _tell(mirror, table, figures, folder, manifest)
+                log.info("%s", folder / "scores.parquet")
+            wait_for_all()
+            if first:
+                forget_work(work, identity)
 
 
 def _listed(config: ScanConfig) -> Candidates | None:
@@ -116,14 +136,18 @@ def _unfinished(
                     newest[name][0],
                     found[0],
                 )
-            forget_work(work, identity, published=found[0])
+            if is_first_process():
+                forget_work(work, identity, published=found[0])
             before = before if todo else found[0]
             continue
         if name in newest and not config.force:
             other = read_score_table(newest[name][0]).identity
-            if other.weights_digest != identity.weights_digest:
+            if (other.weights_digest, other.config_digest) != (
+                identity.weights_digest,
+                identity.config_digest,
+            ):
                 raise ConfigError(
-                    f"{model.name!r} stands for other weights in this registry ({newest[name][0]}). Name this model: "
+                    f"{model.name!r} stands for other weights, or another configuration, in this registry ({newest[name][0]}). Name this model: "
                     f"model.name={model.name}-2; or, if it is the same one trained on, make a new version: force=true"
                 )
         todo.append(identity)

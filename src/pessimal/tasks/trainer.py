@@ -25,7 +25,7 @@ def check_trainer(spec: TrainerSpec) -> None:
             f"trainer.accelerator={spec.accelerator!r}, but this machine has: {', '.join(sorted(here))}; type trainer=cpu"
         )
     cards = torch.cuda.device_count()
-    if spec.accelerator in ("gpu", "cuda") and spec.devices > cards > 0:
+    if spec.accelerator != "cpu" and spec.devices > cards > 0:
         raise ConfigError(
             f"trainer.devices={spec.devices}, but this machine has {cards}; type trainer.devices={cards}"
         )

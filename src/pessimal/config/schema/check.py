@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from omegaconf import MISSING
 
-from pessimal.config.schema.shared import TaskConfig, TrainerSpec, demo_recipe
+from pessimal.config.schema.shared import Strategy, TaskConfig, TrainerSpec, demo_recipe
 from pessimal.config.schema.values import at_least
 from pessimal.errors import ConfigError
 from pessimal.models.spec import Dtype, ModelSpec
@@ -38,10 +38,11 @@ class CheckConfig(TaskConfig):
                 f"dtypes=[{names}]: precisions are compared with float32, which is missing. Type "
                 f"dtypes=[float32,{names}], or dtypes=[] to leave this out"
             )
-        if self.trainer.devices * self.trainer.num_nodes > 1:
+        alone = self.trainer.devices * self.trainer.num_nodes == 1
+        if not alone or self.trainer.strategy is not Strategy.auto:
             raise ConfigError(
-                f"trainer.devices={self.trainer.devices} trainer.num_nodes={self.trainer.num_nodes}: check runs on one "
-                "device of one machine; leave both out"
+                f"trainer.devices={self.trainer.devices} trainer.num_nodes={self.trainer.num_nodes} "
+                f"trainer.strategy={self.trainer.strategy.value}: check runs on one device of one machine; leave them out"
             )
         if self.model.recipe is not None:
             demo_recipe(self.model)

@@ -43,6 +43,8 @@ class TrainerSpec:
 
     def __post_init__(self):
         at_least(1, **{"trainer.devices": self.devices, "trainer.num_nodes": self.num_nodes})
+        if self.threads is not None:
+            at_least(1, **{"trainer.threads": self.threads})
 
 
 @dataclass
