@@ -14,6 +14,8 @@ from transformers import AttentionInterface, DynamicCache
 
 ATTENTION = "pessimal_shared_prefix"
 
+# A network that has no window says None; one that says nothing has it in its mask alone.
+_NOT_TOLD = -1
 # What networks hand on to every attention, and what changes nothing here.
 _HARMLESS = {
     "cache_position", "dropout", "is_causal", "output_attentions", "output_hidden_states", "position_embeddings",
@@ -64,7 +66,7 @@ def shared_prefix_attention(
     scaling: float,
     shared_prefix: Prefix,
     softcap: float | None = None,
-    sliding_window: int | None = -1,
+    sliding_window: int | None = _NOT_TOLD,
     **others,
 ) -> tuple[Tensor, None]:
     """Attention output (B, T, H, D) of the candidates' T tokens over prefix and own tokens, causal.
@@ -108,7 +110,7 @@ def _refuse_what_is_not_shared(module: nn.Module, sliding_window: int | None, ot
         raise CannotShareError(f"its attention takes {', '.join(asked)}")
     config = getattr(module, "config", None)
     windowed = getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True)
-    if sliding_window == -1 and windowed:
+    if sliding_window == _NOT_TOLD and windowed:
         raise CannotShareError("its attention is not told of the sliding window")
 
 
@@ -126,7 +128,7 @@ def _unseen(
     query = torch.arange(before, before + length, device=device).unsqueeze(1)
     key = torch.arange(before + length, device=device).unsqueeze(0)
     unseen = key > query
-    if window is not None and window >= 0:
+    if window not in (None, _NOT_TOLD):
         unseen |= key <= query - window
     return unseen.repeat_interleave(per_group, dim=0) if unseen.any() else None
 
