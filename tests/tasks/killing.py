@@ -33,6 +33,9 @@ def start(folder: Path, arguments: list[str], *, kill_before: int | None = None)
     child = os.fork()
     if child:
         return child
+    # A forked process makes torch's thread pool anew when it is first asked for, and two threads that ask at once (the
+    # ones that load a checkpoint) find none: so it is asked for here, where there is one thread.
+    torch.set_num_threads(1)
     os.chdir(folder)
     said = os.open("said.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(said, 1)
