@@ -198,13 +198,11 @@ def test_layers_of_an_unknown_kind_are_not_shared(model, frame):
 
 def test_window_that_is_only_in_the_mask_is_not_shared(model, frame, caplog):
     # As in Qwen2-MoE: rows longer than the window would be scored wrong, and a sample of short ones would not show it.
-    config = Qwen2MoeConfig(
-        **SMALL, vocab_size=model.embedding_rows, num_labels=1, pad_token_id=3, initializer_range=0.3,
-        moe_intermediate_size=32, shared_expert_intermediate_size=32, num_experts=4, use_sliding_window=True,
-        sliding_window=35, max_window_layers=0,
-    )  # fmt: skip
-    network = AutoModelForSequenceClassification.from_config(config).eval().requires_grad_(False)
-    network.reward_output = 0
+    sizes = {
+        **SMALL, "moe_intermediate_size": 32, "shared_expert_intermediate_size": 32, "num_experts": 4,
+        "use_sliding_window": True, "sliding_window": 35, "max_window_layers": 0,
+    }  # fmt: skip
+    network = made(Qwen2MoeConfig, sizes, rows=model.embedding_rows)
     with caplog.at_level(logging.WARNING):
         scorer = FrameScorer(network, frame, device=CPU)
     assert scorer.attention == "full-forward"
@@ -212,12 +210,8 @@ def test_window_that_is_only_in_the_mask_is_not_shared(model, frame, caplog):
 
 
 def test_attention_sinks_are_not_shared(model, frame, caplog):
-    config = GptOssConfig(
-        **SMALL, vocab_size=model.embedding_rows, num_labels=1, pad_token_id=3, initializer_range=0.3,
-        num_local_experts=2, num_experts_per_tok=1, sliding_window=64,
-    )  # fmt: skip
-    network = AutoModelForSequenceClassification.from_config(config).eval().requires_grad_(False)
-    network.reward_output = 0
+    sizes = {**SMALL, "num_local_experts": 2, "num_experts_per_tok": 1, "sliding_window": 64}
+    network = made(GptOssConfig, sizes, rows=model.embedding_rows)
     with caplog.at_level(logging.WARNING):
         scorer = FrameScorer(network, frame, device=CPU)
     assert scorer.attention == "full-forward"
@@ -226,11 +220,7 @@ def test_attention_sinks_are_not_shared(model, frame, caplog):
 
 def test_engine_that_does_not_run_gives_way_to_one_that_does(model, frame, words, caplog):
     # Nemotron hands nothing on to its attention.
-    config = NemotronConfig(
-        **SMALL, vocab_size=model.embedding_rows, num_labels=1, pad_token_id=3, initializer_range=0.3
-    )
-    network = AutoModelForSequenceClassification.from_config(config).eval().requires_grad_(False)
-    network.reward_output = 0
+    network = made(NemotronConfig, SMALL, rows=model.embedding_rows)
     with caplog.at_level(logging.WARNING):
         scorer = FrameScorer(network, frame, device=CPU)
         scorer.establish_trust(inputs(model.tokenizer, frame, words, Mode.ids), dtype=Dtype.float32)

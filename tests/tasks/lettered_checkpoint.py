@@ -1,4 +1,4 @@
-"""A tiny random reward model over a vocabulary of any size, for tests of scans that take a while."""
+"""A tiny random reward model over a vocabulary of any size, and scans of it, for tests of scans that take a while."""
 
 import itertools
 import string
@@ -39,3 +39,20 @@ def make_checkpoint(folder: Path, *, tokens: int) -> Path:
     LlamaForSequenceClassification(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return Path(folder)
+
+
+def command_line(checkpoint: Path, *more: str, batch_size: int = 16) -> list[str]:
+    """A scan of that model."""
+    return [
+        "scan",
+        "model=auto",
+        f"model.path={checkpoint}",
+        "progress=false",
+        f"batch_size={batch_size}",
+        *more,
+    ]
+
+
+def hidden(folder: Path) -> list[str]:
+    """Every hidden file and folder below."""
+    return sorted(str(p.relative_to(folder)) for p in folder.rglob(".*"))
