@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from pessimal.analysis import influence
-from pessimal.analysis.agreement import agreement, as_matrix, rank_biased_overlap
+from pessimal.analysis.agreement import agreement, as_matrix
 from pessimal.analysis.bootstrap import intervals
 from pessimal.analysis.ranks import ranked
 from pessimal.errors import TableError
@@ -102,18 +102,25 @@ def test_the_seed_decides_the_interval():
     assert agreement(rewards, seed=3)["low"][0] != agreement(rewards, seed=4)["low"][0]
 
 
-def test_rank_biased_overlap_by_hand():
-    # Depths 1, 2, 3 share 0, 2 and 2 items: (1 − p)(0 + p · 2/2 + p² · 2/3) at p = ½.
-    overlap = rank_biased_overlap(np.array([1, 2, 3]), np.array([2, 1, 9]), persistence=0.5)
-    assert overlap == pytest.approx(0.5 * (0.5 * 1 + 0.25 * 2 / 3))
-    assert rank_biased_overlap(np.array([1, 2]), np.array([3, 4])) == 0
+def test_overlaps_do_not_depend_on_the_order_of_the_rows():
+    """Many ties, as in low precision: shuffled rows give the same table."""
+    rewards = three_models(300, decimals=0)
+    shuffled = rewards.sample(frac=1, random_state=1)
+    columns = ["rbo", "rbo_extrapolated", "top_overlap", "bottom_overlap"]
+    assert agreement(shuffled)[columns].to_numpy() == pytest.approx(agreement(rewards)[columns].to_numpy())
 
 
-def test_rank_biased_overlap_takes_the_highest_rewards_and_ties_in_row_order():
-    top = pd.DataFrame({"a": [3.0, 2.0, 1.0, 1.0], "b": [3.0, 2.0, 1.0, 1.0]})
-    assert agreement(top)["rbo"][0] == pytest.approx(1 - 0.9**4)
-    swapped = top.assign(b=[2.0, 3.0, 1.0, 1.0])  # disagrees at depth 1 only
-    assert agreement(swapped)["rbo"][0] == pytest.approx(1 - 0.9**4 - 0.1)
+def test_the_shared_ends_are_counted_at_both_ends():
+    rewards = pd.DataFrame({"a": np.arange(50.0), "b": np.r_[np.arange(10.0), np.arange(49.0, 9.0, -1)]})
+    row = agreement(rewards, top=10).iloc[0]
+    assert (row["top"], row["top_overlap"], row["bottom_overlap"]) == (10, 0.0, 1.0)
+    assert agreement(rewards.head(5), top=20)["top"][0] == 5
+
+
+@pytest.mark.parametrize("wrong", [{"persistence": 1.0}, {"depth": 0}, {"top": 0}])
+def test_overlaps_of_no_depth_are_refused(wrong):
+    with pytest.raises(TableError, match="persistence between 0 and 1, and depths of at least 1"):
+        agreement(three_models(), **wrong)
 
 
 def test_as_matrix_is_symmetric_with_a_unit_diagonal():

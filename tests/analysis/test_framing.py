@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from pessimal.analysis.framing import axes, framing
+from pessimal.analysis.framing import axes, ends_of_axes, framing, framings
 from pessimal.errors import TableError
 
 
@@ -65,3 +65,125 @@ def test_prompts_over_different_items_are_refused():
         framing(pd.Series([1.0, 2.0, 3.0]), pd.Series([1.0, 2.0, 3.0], index=[0, 1, 7]))
     with pytest.raises(TableError, match="same reward for every item from: worst"):
         framing(pd.Series([1.0, 2.0, 3.0]), pd.Series([1.0, 1.0, 1.0]))
+
+
+# reversal
+
+
+def by_pairs(x: pd.Series, y: pd.Series) -> tuple[float, float]:
+    """Reversal score and share of tied pairs, from every pair."""
+    first, second = np.triu_indices(len(x), k=1)
+    x, y = x.to_numpy(), y.to_numpy()
+    product = (x[first] - x[second]) * (y[first] - y[second])
+    return (product < 0).sum() / (product != 0).sum(), (product == 0).mean()
+
+
+def test_a_mirror_image_turns_every_pair_and_a_twin_none():
+    best, _ = two_prompts(correlation=0.5)
+    assert framing(best, -(best**3)).iloc[0][["reversal", "reversal_low", "reversal_high"]].tolist() == [
+        1,
+        1,
+        1,
+    ]
+    assert framing(best, np.exp(best)).iloc[0]["reversal"] == 0
+    unrelated = framing(*two_prompts(correlation=0)).iloc[0]
+    assert unrelated["reversal_low"] < 0.5 < unrelated["reversal_high"]
+
+
+@pytest.mark.parametrize("levels", [3, 8, None])
+def test_the_share_of_pairs_that_turn_round_is_counted_exactly(levels):
+    x, y = two_prompts(60, correlation=-0.6)
+    if levels:  # ties in one column, in the other, and in both
+        x, y = (x * levels / 4).round(), (y * levels / 4).round()
+    reversal, tied = by_pairs(x, y)
+    row = framing(x, y).iloc[0]
+    assert row["reversal"] == pytest.approx(reversal)
+    assert row["tied"] == pytest.approx(tied, abs=1e-12)
+    assert row["kendall"] == pytest.approx(stats.kendalltau(x, y).statistic)
+
+
+def test_ties_do_not_pull_a_twin_or_a_mirror_image_to_the_middle():
+    rough = two_prompts(correlation=0.5)[0].round()
+    assert framing(rough, rough).iloc[0]["reversal"] == 0
+    assert framing(rough, -rough).iloc[0]["reversal"] == 1
+    assert framing(rough, rough).iloc[0]["tied"] > 0.1
+
+
+def test_its_interval_is_that_of_a_bootstrap_that_counts_anew():
+    x, y = (column.round(1) for column in two_prompts(150, correlation=-0.5))
+    row = framing(x, y, replicates=3000).iloc[0]
+    rng = np.random.default_rng(1)
+    again = []
+    for _ in range(300):
+        items = rng.integers(150, size=150)
+        again.append(by_pairs(x.iloc[items], y.iloc[items])[0])
+    assert row["reversal_high"] - row["reversal_low"] == pytest.approx(
+        np.ptp(np.quantile(again, [0.025, 0.975])), rel=0.15
+    )
+
+
+def test_several_models_at_once_get_the_numbers_of_each():
+    """Two share the draws; the third has other items."""
+    pairs = {
+        name: two_prompts(items, correlation=r)
+        for name, items, r in (("a", 500, 0.2), ("short", 300, -0.9), ("b", 500, -0.4))
+    }
+    together = framings(pairs)
+    assert together["model"].tolist() == ["a", "short", "b"]
+    for row, (best, worst) in zip(together.index, pairs.values(), strict=True):
+        alone = framing(best, worst).iloc[0]
+        assert together.loc[row].drop("model").to_numpy(float) == pytest.approx(
+            alone.to_numpy(float), abs=1e-12
+        )
+    with pytest.raises(TableError, match="No model"):
+        framings({})
+
+
+# the ends of the axes
+
+
+def test_both_ends_of_both_axes_are_listed_outermost_first():
+    names = ["loved", "hated", "either", "neither", "middle"]
+    best, worst = (
+        pd.Series([5.0, -5, 4, -4, 0], index=names),
+        pd.Series([-5.0, 5, 4, -4, 0], index=names),
+    )
+    table = ends_of_axes(best, worst, k=2)
+    ends = {key: rows["text"].tolist() for key, rows in table.groupby(["axis", "end"])}
+    assert ends["difference", "top"][0] == "loved"
+    assert ends["difference", "bottom"][0] == "hated"
+    assert ends["sum", "top"][0] == "either"
+    assert ends["sum", "bottom"][0] == "neither"
+    assert table.groupby(["axis", "end"])["rank"].apply(list).tolist() == [[1, 2]] * 4
+    first = table.set_index(["axis", "end", "rank"])
+    assert first.loc[("difference", "top", 1), ["best", "worst", "value"]].tolist() == [5, -5, 10]
+    assert first.loc[("sum", "bottom", 1), "value"] == -8
+
+
+def test_a_value_that_is_shared_with_what_was_cut_off_is_marked():
+    best = pd.Series([3.0, 2, 2, 2, 0], index=list("abcde"))
+    table = ends_of_axes(best, best * 0, k=2).set_index(["axis", "end", "text"])["tied"]
+    assert not table["difference", "top", "a"]
+    assert table["difference", "top", "b"]
+    assert not table["difference", "bottom", "e"]
+    assert len(ends_of_axes(best, best, k=50)) == 20
+    with pytest.raises(TableError, match="k=0"):
+        ends_of_axes(best, best, k=0)
+
+
+def test_the_ends_are_those_of_a_full_sort():
+    best, worst = (column.round(1) for column in two_prompts(3000, correlation=0.3))
+    table = ends_of_axes(best, worst, k=40)
+    places = axes(best, worst)
+    for axis, column in (("difference", "difference"), ("sum", "total")):
+        for end, ascending in (("top", False), ("bottom", True)):
+            rows = table[(table["axis"] == axis) & (table["end"] == end)]
+            expected = places.sort_values(column, ascending=ascending, kind="stable").head(40)
+            assert rows["text"].tolist() == expected["text"].tolist()
+
+
+def test_texts_may_be_lone_surrogates_and_occur_twice():
+    best = pd.Series([3.0, 2, 1], index=pd.Index(["\ud83d", "null", "null"], dtype=object))
+    assert ends_of_axes(best, -best, k=3).query("axis == 'difference' and end == 'top'")[
+        "text"
+    ].tolist() == list(best.index)

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+import statsmodels.api as sm
 
 from pessimal.analysis.descriptors import model_matrices
 from pessimal.analysis.rsa import rsa
@@ -88,6 +89,24 @@ def test_mantels_r_is_the_plain_correlation_over_dyads():
     assert table.loc["rank", "mantel_r"] == pytest.approx(
         np.corrcoef(rank, published().to_numpy()[upper])[0, 1]
     )
+
+
+def test_partial_effects_are_the_correlation_of_what_the_other_factors_leave():
+    """On the published matrix, against two regressions a factor."""
+    upper = np.triu_indices(10, k=1)
+    similarity = published().to_numpy()[upper]
+    factors = {f: m.to_numpy()[upper] for f, m in model_matrices(PUBLISHED_MODELS, paper=True).items()}
+    table = rsa(published(), PUBLISHED_MODELS, paper=True, permutations=200).set_index("factor")
+    for factor, values in factors.items():
+        others = sm.add_constant(np.stack([v for f, v in factors.items() if f != factor], axis=1))
+        left = sm.OLS(similarity, others).fit().resid, sm.OLS(values, others).fit().resid
+        assert table.loc[factor, "partial_r"] == pytest.approx(np.corrcoef(*left)[0, 1])
+    assert table["partial_r"].round(2).to_dict() == {
+        "base": 0.30,
+        "developer": -0.05,
+        "parameters": 0.06,
+        "rank": 0.26,
+    }
 
 
 def test_a_planted_developer_effect_is_found_and_no_other():

@@ -7,7 +7,7 @@ from hydra import compose, initialize_config_dir
 
 from pessimal.config.front_door import CONF, build, register
 from pessimal.config.schema import CompareConfig, ScanConfig, TrainConfig
-from pessimal.models.spec import Dtype
+from pessimal.models.spec import Dtype, Score
 
 
 def composed(*overrides: str):
@@ -37,12 +37,25 @@ PAPER = {
 }
 
 
+BASES = {
+    "google/gemma-2-27b",
+    "google/gemma-2-2b",
+    "meta-llama/Meta-Llama-3-8B",
+    "meta-llama/Llama-3.1-8B",
+    "meta-llama/Llama-3.2-3B",
+}
+"""The language models that the paper's ten were made from."""
+
+
 @pytest.mark.parametrize("model", [m for m in options("model") if m != "auto"])
 def test_every_model_composes_and_says_what_it_is(model):
     config, _ = composed("task=scan", f"model={model}")
     assert isinstance(config, ScanConfig)
     assert config.model.name == model
-    if config.model.recipe is None:
+    if config.model.score is Score.log_probability:
+        assert config.model.path in BASES
+        assert config.model.rank is None
+    elif config.model.recipe is None:
         assert (config.model.path, config.model.rank) in PAPER.values()
     else:
         assert config.model.developer == config.model.recipe.lab
@@ -72,16 +85,29 @@ def test_there_are_ten_siblings_and_a_secret():
 @pytest.mark.parametrize("preset", [e for e in options("experiment") if not e.endswith("/models")])
 def test_every_experiment_composes(preset):
     config, hydra = composed(f"experiment={preset}")
-    study, verb = preset.split("/")
+    study, name = preset.split("/")
+    verb, *variant = name.split("_")  # scan_bfloat16 is a scan
     assert config.task == verb
     assert config.tracking.group == study
     if verb in ("train", "scan"):
         assert hydra.mode.name == "MULTIRUN"
         swept = [name.strip() for name in hydra.sweeper.params.model.split(",")]
         assert set(swept) <= set(options("model"))
-        assert len(swept) >= 6
+        assert len(swept) >= (3 if variant else 6)
     if isinstance(config, CompareConfig):
         assert set(config.models) <= set(options("model"))
+
+
+SEVERAL = {
+    "core": {"greatest", "best", "worst"},
+    "factorial54": {
+        f"{adjective}_{superlative}_{concision}"
+        for adjective in ("best", "greatest", "good", "worst", "bad", "terrible")
+        for superlative in ("ever", "world", "time")
+        for concision in ("one", "single", "please")
+    },
+}
+"""Options of `prompts` that hold more than the one prompt they are named after."""
 
 
 @pytest.mark.parametrize("group", ["tracking", "trainer", "candidates", "prompts"])
@@ -100,7 +126,40 @@ def test_every_option_of_a_group_composes(group):
         elif group == "candidates":
             assert chosen.name == option
         else:
-            assert set(chosen) == ({"greatest", "best", "worst"} if option == "core" else {option})
+            assert set(chosen) == SEVERAL.get(option, {option})
+
+
+def test_a_comparison_knows_its_lexicons_terms_wordings_and_frames():
+    config, _ = composed("task=compare")
+    assert config.lexicons == {"AFINN-111": "afinn", "TextBlob": "textblob"}
+    assert set(config.identity) == {
+        "gender",
+        "ethnicity",
+        "religion",
+        "sexuality",
+        "disability",
+        "age",
+        "nationality",
+    }
+    for axis in config.identity.values():
+        assert axis.about
+        assert axis.source
+        assert len(set(axis.terms)) == len(axis.terms) >= 10
+        assert all(term == term.strip().lower() and " " not in term for term in axis.terms)
+    assert [len(levels) for levels in config.wording.factors.values()] == [6, 3, 3]
+    assert {key for key, sign in config.frames.items() if sign == -1} == {"worst", "bad", "terrible"}
+
+
+def test_other_lists_are_chosen_and_added():
+    config, _ = composed(
+        "task=compare", "identity=[age]", "identity.age.terms=[young,old]",
+        "+lexicons.Bing=bing.csv", "+dictionaries.big_two=big2.csv", "join=stripped", "+frames.silly=-1",
+    )  # fmt: skip
+    assert {axis: found.terms for axis, found in config.identity.items()} == {"age": ["young", "old"]}
+    assert config.lexicons["Bing"] == "bing.csv"
+    assert config.dictionaries == {"big_two": "big2.csv"}
+    assert config.join.value == "stripped"
+    assert config.frames["silly"] == -1
 
 
 def test_overrides_arrive_typed():

@@ -11,7 +11,7 @@ from matplotlib.text import Text
 from pessimal.analysis import geometry
 from pessimal.analysis.agreement import agreement, as_matrix
 from pessimal.analysis.extremes import extremes
-from pessimal.analysis.human import human_correlation, rank_difference
+from pessimal.analysis.human import human_correlation, most_valued, rank_difference
 from pessimal.analysis.moments import moments
 from pessimal.analysis.rsa import rsa
 from pessimal.errors import TableError
@@ -112,6 +112,35 @@ def test_a_developer_has_one_colour_in_all_figures(similarity, descriptors):
         for model, p in zip(some["model"], points, strict=True)
     }
     assert in_strip == on_map
+
+
+def test_the_noise_floor_stands_on_the_diagonal_of_its_model_only(similarity, texts):
+    model = similarity.index[1]
+    bare = texts(heatmap.heatmap(similarity))
+    figure = heatmap.heatmap(similarity, floor=pd.Series({model: 0.973}))
+    assert sorted(set(texts(figure)) - set(bare)) == [
+        text for text in texts(figure) if ".97" in text or "rescan" in text
+    ]
+    place = heatmap.order(similarity).index(model)
+    (cell,) = [text for text in figure.axes[0].texts if text.get_text() == ".97"]
+    assert cell.get_position() == (place, place)
+
+
+def test_agreement_just_below_one_is_not_called_one(texts):
+    matrix = pd.DataFrame([[1, 0.998], [0.998, 1]], index=["a", "b"], columns=["a", "b"])
+    assert ">.99" in texts(heatmap.heatmap(matrix))
+
+
+def test_several_similarities_share_one_order(similarity):
+    turned = 1 - similarity + np.eye(len(similarity))
+    figure = heatmap.heatmaps({"first": similarity, "second": turned}, title="two")
+    first, second = figure.axes
+    names = [label.get_text() for label in first.get_yticklabels()]
+    models = heatmap.order(similarity)
+    assert len(names) == len(models)
+    for axes, matrix in ((first, similarity), (second, turned)):
+        cells = axes.images[0].get_array()
+        assert cells[0, 1] == pytest.approx(matrix.loc[models[0], models[1]])
 
 
 def test_negative_agreement_is_printed_with_its_sign(texts):
@@ -263,3 +292,43 @@ def test_rank_gaps_show_the_farthest_items_on_either_side(rewards, elo):
         ranks = {line.get_label(): line.get_xdata() for line in axes.lines}
         assert ranks["people"] == pytest.approx(items["human_rank"])
         assert ranks["models"] == pytest.approx(items["model_rank"])
+
+
+def test_only_sure_items_are_drawn_where_their_list_is_given(rewards, elo, texts):
+    matches = pd.Series(40_000, index=elo.index)
+    table = rank_difference(rewards, elo * 100, matches=matches)
+    ends = most_valued(table, k=3).query("end == 'overvalued'")
+    higher, lower = human.rank_gaps(table, ends=ends).axes
+    assert [label.get_text() for label in higher.get_yticklabels()] == [
+        literal(name, limit=26) for name in ends["name"]
+    ]
+    people, models = (np.array(bars.get_segments())[:, :, 0] for bars in higher.collections[1:3])
+    assert ends["model_rank"].to_numpy() - people[:, 0] == pytest.approx(ends["people_high"].to_numpy())
+    assert models[:, 1] - ends["human_rank"].to_numpy() == pytest.approx(ends["models_high"].to_numpy())
+    assert "none whose difference is sure" in [text.get_text() for text in lower.texts]
+
+
+def test_agreement_is_drawn_prompt_by_prompt_the_most_agreeing_model_first(rewards, elo, texts):
+    good = human_correlation(rewards, elo).assign(prompt="best")
+    bad = human_correlation(-rewards, elo).assign(prompt="worst").head(4)
+    figure = human.by_prompt(pd.concat([good, bad]), signs={"best": 1, "worst": -1})
+    axes = figure.axes[0]
+    order = good.sort_values("spearman", ascending=False)["model"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == [n.removeprefix("lab/") for n in order]
+    dots = {line.get_label(): line for line in axes.lines}
+    for label, table in (("best  (+)", good), ("worst  (−)", bad)):
+        assert dots[label].get_xdata() == pytest.approx(table["spearman"].to_numpy())
+        rows = np.rint(dots[label].get_ydata()).astype(int)
+        assert [list(order)[row] for row in rows] == list(table["model"])
+
+
+def test_thinning_a_crowd_keeps_every_place_that_can_be_seen():
+    rng = np.random.default_rng(0)
+    places = np.vstack([rng.normal(scale=0.01, size=(50_000, 2)), rng.uniform(-1, 1, size=(400, 2))])
+    kept = scatter_figure.seen(places)
+    assert len(kept) < 10_000
+    spacing = np.ptp(places, axis=0) / scatter_figure.CELLS
+    for place in places[::97]:
+        assert (np.abs(places[kept] - place) <= spacing + 1e-9).all(axis=1).any()
+    few = places[:9_999]
+    assert len(scatter_figure.seen(few)) == 9_999

@@ -132,6 +132,16 @@ def test_texts_that_a_template_would_trim_to_one_input_count_once():
     assert len(shared_items(exact)) == 5, "by id each token is an input of its own"
 
 
+def test_stripped_texts_meet_across_vocabularies_and_the_barest_counts():
+    a = made(["love", " love", " war", "peace", "\n", "only a"], [1, 2, 3, 4, 5, 6], model="a")
+    b = made([" love", "war", "War", " peace", "  ", "only b"], [1, 2, 3, 4, 5, 6], model="b")
+    assert list(shared_items([a, b])) == [" love"]
+    matrix = reward_matrix([a, b], stripped=True)
+    assert list(matrix.index) == ["love", "peace", "war"], "white space alone is no text"
+    assert matrix["a"].tolist() == [1, 4, 3]
+    assert matrix["b"].tolist() == [1, 4, 2]
+
+
 def test_tables_that_cannot_be_compared_are_refused():
     with pytest.raises(TableError, match="same model"):
         reward_matrix([made(["a"]), made(["a"])])

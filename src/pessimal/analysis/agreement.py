@@ -1,4 +1,4 @@
-"""How far models agree on what is good: every pair of models, three rank statistics, with uncertainty.
+"""How far models agree on what is good: every pair of models, in rank statistics, with uncertainty.
 
 Knows a reward matrix; knows nothing of prompts, bases or developers (see `rsa` for those).
 """
@@ -11,44 +11,69 @@ import pandas as pd
 from pessimal.analysis import influence
 from pessimal.analysis.bootstrap import intervals
 from pessimal.analysis.checks import check_rewards, check_varied
+from pessimal.analysis.overlap import head, rank_biased_overlap, top_overlap
 from pessimal.analysis.ranks import ranked
 from pessimal.errors import TableError
 
 RBO_PERSISTENCE = 0.9
 RBO_DEPTH = 132
+"""Both as published."""
+TOP = 20
 
 
 def agreement(
-    rewards: pd.DataFrame, *, replicates: int = 1000, confidence: float = 0.95, seed: int = 0
+    rewards: pd.DataFrame,
+    *,
+    replicates: int = 1000,
+    confidence: float = 0.95,
+    seed: int = 0,
+    persistence: float = RBO_PERSISTENCE,
+    depth: int = RBO_DEPTH,
+    top: int = TOP,
 ) -> pd.DataFrame:
-    """Kendall's tau-b, Spearman's rho and rank-biased overlap of every pair of models.
+    """Kendall's tau-b, Spearman's rho, rank-biased overlap and the shared ends of every pair of models.
 
-    Ties: tau-b corrects for them, rho takes mid-ranks, rank-biased overlap takes tied items in the order of
-    the rows. Duplicates: each row counts as one item, so drop rows that were scored as the same input first.
+    Ties: tau-b corrects for them, rho takes mid-ranks, overlaps are means over all orders of ties (see `overlap`).
+    Duplicates: each row counts as one item, so drop rows that were scored as the same input first.
     The intervals are item bootstraps of the linearised statistics (see `influence`): they say how far another
     draw of as many items would move the number, and nothing about another prompt or another model. Pairs that
-    share a model are dependent, and so are their intervals.
+    share a model are dependent, and so are their intervals. Overlaps rest on the few items at one end, of which a
+    vocabulary holds no other draw: they have no interval, and are to be read beside those of a model with its own
+    rescan (see `noise_floor`).
 
     Args:
         rewards: items × models, float, none missing.
         replicates: bootstrap draws of items.
         confidence: of both intervals.
         seed: of the draws; the same draws serve every pair.
+        persistence: p of rank-biased overlap.
+        depth: of rank-biased overlap, in ranks.
+        top: k, items at each end.
 
     Returns:
         One row per unordered pair, in the order of the columns: model_a, model_b, n (items), kendall, low,
-        high (of Kendall's tau), spearman, spearman_low, spearman_high, rbo.
+        high (of Kendall's tau), spearman, spearman_low, spearman_high, rbo (not extrapolated, as published),
+        rbo_extrapolated, top (k, less where there are fewer items), top_overlap, bottom_overlap (shares of k).
 
     Raises:
-        TableError: fewer than two models or three items, a missing reward, a model with one reward for all.
+        TableError: fewer than two models or three items, a missing reward, a model with one reward for all, or a
+            persistence or depth of which there is no overlap.
 
     Source: Christian et al. 2025, Figures 2A and A1.
     """
     check_rewards(rewards, least_models=2)
     check_varied(rewards)
+    if not 0 < persistence < 1 or depth < 1 or top < 1:
+        raise TableError(
+            f"Rank-biased overlap needs a persistence between 0 and 1, and depths of at least 1; given were "
+            f"persistence={persistence}, depth={depth}, top={top}. Published: .9 and 132."
+        )
     columns = {model: rewards[model].to_numpy() for model in rewards}
+    top = min(top, len(rewards))
     ranks = {model: ranked(values) for model, values in columns.items()}
-    heads = {model: highest(values, depth=RBO_DEPTH) for model, values in columns.items()}
+    begun = {model: head(values, depth=depth) for model, values in columns.items()}
+    best = {model: head(values, depth=top) for model, values in columns.items()}
+    worst = {model: head(-values, depth=top) for model, values in columns.items()}
     pairs = list(combinations(columns, 2))
     taus = [influence.kendall(ranks[a], ranks[b]) for a, b in pairs]
     rhos = [influence.spearman(ranks[a], ranks[b]) for a, b in pairs]
@@ -67,35 +92,16 @@ def agreement(
             "spearman": estimates[rho],
             "spearman_low": low[rho],
             "spearman_high": high[rho],
-            "rbo": [rank_biased_overlap(heads[a], heads[b]) for a, b in pairs],
+            "rbo": [rank_biased_overlap(begun[a], begun[b], persistence=persistence) for a, b in pairs],
+            "rbo_extrapolated": [
+                rank_biased_overlap(begun[a], begun[b], persistence=persistence, extrapolate=True)
+                for a, b in pairs
+            ],
+            "top": top,
+            "top_overlap": [top_overlap(best[a], best[b], k=top) for a, b in pairs],
+            "bottom_overlap": [top_overlap(worst[a], worst[b], k=top) for a, b in pairs],
         }
     )
-
-
-def highest(values: np.ndarray, *, depth: int) -> np.ndarray:
-    """Row numbers of the `depth` highest values, highest first, equals in the order of the rows."""
-    return np.argsort(-values, kind="stable")[:depth]
-
-
-def rank_biased_overlap(a: np.ndarray, b: np.ndarray, *, persistence: float = RBO_PERSISTENCE) -> float:
-    """Rank-biased overlap of two rankings to their common depth D, in [0, 1 − persistence^D].
-
-    (1 − p) Σ_d p^(d−1) · |first d of a ∩ first d of b| / d, summed to D without extrapolation: what lies
-    below D counts as disagreement (at p = .9 and D = 132, less than 10⁻⁶).
-
-    Args:
-        a: (D,) distinct items, best first.
-        b: (D,) likewise.
-        persistence: p, the chance that a reader goes on to the next rank.
-
-    Source: Webber, Moffat & Zobel 2010, equation 7, truncated.
-    """
-    depth = len(a)
-    in_b = {item: place for place, item in enumerate(b.tolist())}
-    met_at = [max(place, in_b[item]) for place, item in enumerate(a.tolist()) if item in in_b]
-    overlap = np.cumsum(np.bincount(met_at, minlength=depth)) if met_at else np.zeros(depth)
-    d = np.arange(1, depth + 1)
-    return float((1 - persistence) * np.sum(persistence ** (d - 1) * overlap / d))
 
 
 def as_matrix(agreement: pd.DataFrame, value: str) -> pd.DataFrame:

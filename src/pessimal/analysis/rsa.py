@@ -41,10 +41,12 @@ def rsa(
         paper: the factors as published.
 
     Returns:
-        One row per factor: factor, beta (standardised, multiple regression), p_value (MRQAP), null_low,
-        null_high (the middle 95 % of beta under permutation), mantel_r, mantel_p, n_models, n_dyads,
-        r_squared (of the whole regression), status ("estimated", or why the factor was left out; its numbers
-        are then NaN).
+        One row per factor: factor, beta (standardised, multiple regression), p_value (MRQAP, of beta and of
+        partial_r alike), null_low, null_high (the middle 95 % of beta under permutation), partial_r (its partial
+        correlation with the similarity beside the other factors: the effect on a scale of −1 to 1 that does not
+        grow where factors are correlated; NaN where the others explain everything), mantel_r, mantel_p, n_models,
+        n_dyads, r_squared (of the whole regression), status ("estimated", or why the factor was left out; its
+        numbers are then NaN).
 
     Raises:
         TableError: fewer than four models, no descriptors for one, no factor that varies, not enough dyads
@@ -94,7 +96,7 @@ def rsa(
         rows.append(
             row | {"n_models": n_models, "n_dyads": n_dyads, "r_squared": r_squared, "status": status[factor]}
         )
-    columns = ["factor", "beta", "p_value", "null_low", "null_high", "mantel_r", "mantel_p"]
+    columns = ["factor", "beta", "p_value", "null_low", "null_high", "partial_r", "mantel_r", "mantel_p"]
     return pd.DataFrame(rows).reindex(columns=[*columns, "n_models", "n_dyads", "r_squared", "status"])
 
 
@@ -119,12 +121,12 @@ def _usable(matrices: dict[str, pd.DataFrame], *, n_models: int) -> dict[str, st
 def _semi_partial_test(
     y: np.ndarray, x: np.ndarray, others: np.ndarray, shuffles: np.ndarray
 ) -> dict[str, float]:
-    """MRQAP p value of factor x (dyads,) beside others (dyads, factors), and the middle of its null betas."""
+    """Partial correlation and MRQAP p value of factor x (dyads,) beside others (dyads, factors), and null betas."""
     annihilator = _annihilator(others)
     residual_y, residual_x = annihilator @ y, annihilator @ x
     scale = np.linalg.norm(residual_y)
     if scale < TINY:  # the other factors leave nothing to explain
-        return {"p_value": 1.0, "null_low": 0.0, "null_high": 0.0}
+        return {"p_value": 1.0, "null_low": 0.0, "null_high": 0.0, "partial_r": np.nan}
     n_models = shuffles.shape[1]
     square = np.zeros((n_models, n_models))
     square[np.triu_indices(n_models, k=1)] = residual_x
@@ -137,7 +139,8 @@ def _semi_partial_test(
     observed = residual_x @ residual_y / (np.linalg.norm(residual_x) * scale)
     tail = (1 - NULL_SHARE) / 2
     low, high = np.quantile(along / length**2, [tail, 1 - tail])
-    return {"p_value": _p_value(observed, along / (length * scale)), "null_low": low, "null_high": high}
+    p_value = _p_value(observed, along / (length * scale))
+    return {"p_value": p_value, "null_low": low, "null_high": high, "partial_r": float(observed)}
 
 
 def _annihilator(others: np.ndarray) -> np.ndarray:

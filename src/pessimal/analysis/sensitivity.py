@@ -12,8 +12,9 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from pessimal.analysis.agreement import RBO_DEPTH, agreement, highest
+from pessimal.analysis.agreement import RBO_DEPTH, agreement
 from pessimal.analysis.checks import check_rewards
+from pessimal.analysis.overlap import head, top_overlap
 from pessimal.errors import TableError
 
 TOLD = ["token", "text", "kind", "survives"]
@@ -72,9 +73,9 @@ def sensitivity(
 
     Parts are `all`; `surviving` (ids → text → template → ids gives the same ids) and `changed`, where that is known;
     and each `kind` of token. A surviving token has the same ids in modes ids and text, so there its rewards may
-    differ by numerical noise only. Ties: tau-b corrects for them, rho takes mid-ranks; rank-biased overlap and the
-    shared ends take tied tokens in the order of their ids, and text has many ties (`tied_b`): ' love' and 'love' are
-    one input once trimmed. Ties are exact ones; one input scored twice in batches of other sizes may differ in its last
+    differ by numerical noise only. Ties: tau-b corrects for them, rho takes mid-ranks, rank-biased overlap and
+    the shared ends are means over all orders of tied tokens, and text has many (`tied_b`): ' love' and 'love' are one
+    input once trimmed. Ties are exact ones; one input scored twice in batches of other sizes may differ in its last
     bit, so there may be more. Intervals are item bootstraps (see `agreement`); shares are of the whole vocabulary,
     which is no sample, and so have none.
 
@@ -190,7 +191,7 @@ def _correlations(rewards: pd.DataFrame, **bootstrap) -> dict[tuple[str, str], d
 
 def _overlap(x: np.ndarray, y: np.ndarray, *, k: int) -> float:
     """Share of the k highest in x that are among the k highest in y."""
-    return len(np.intersect1d(highest(x, depth=k), highest(y, depth=k))) / k
+    return top_overlap(head(x, depth=k), head(y, depth=k), k=k)
 
 
 def _place(scans: SideBySide):

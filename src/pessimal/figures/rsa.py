@@ -60,7 +60,7 @@ def rsa(table: pd.DataFrame, *, title: str = "What agreement follows") -> Figure
         axes.plot(factor.mantel_r, row, "o", mfc="white", mec=OKABE_ITO[0], mew=0.9, ms=4.5, zorder=2)
         axes.plot(factor.beta, row, "o", color=OKABE_ITO[0], ms=5.5, zorder=3)
         axes.text(1.02, row, f"β = {factor.beta:z.2f}".replace("-", "−"), transform=level, va="center")
-        axes.text(1.14, row, _p(factor.p_value), transform=level, va="center")
+        axes.text(1.14, row, p_text(factor.p_value), transform=level, va="center")
     axes.set_yticks(range(len(table)), [WORDS.get(factor, factor) for factor in table["factor"]])
     axes.set_ylim(len(table) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
@@ -77,5 +77,6 @@ def rsa(table: pd.DataFrame, *, title: str = "What agreement follows") -> Figure
     return figure
 
 
-def _p(p_value: float) -> str:
+def p_text(p_value: float) -> str:
+    """A p value for a figure, without its leading zero."""
     return "p < .001" if p_value < 0.001 else f"p = {p_value:.3f}".replace("0.", ".")

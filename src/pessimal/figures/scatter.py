@@ -9,11 +9,13 @@ from matplotlib.figure import Figure
 from scipy.ndimage import gaussian_filter
 
 from pessimal.analysis.checks import align, check_rewards
+from pessimal.analysis.framing import outermost
 from pessimal.figures.labels import place_labels
 from pessimal.figures.style import FAINT, INK, PAGE_WIDTH, new_figure, note, styled
 from pessimal.figures.words import literal
 
 GRID = 120
+CELLS = 450  # to a side: a third of a dot's width on the page
 
 
 @styled
@@ -23,20 +25,21 @@ def scatter(
     *,
     x_name: str,
     y_name: str,
-    extreme: int = 3,
+    extreme: int = 2,
     title: str = "One model, two prompts",
 ) -> Figure:
     """Rewards under one prompt against rewards under another, coloured by density, the extremes named.
 
-    Named are the `extreme` items at either end of x, of y and of x − y. Points are drawn as one picture inside
-    the SVG, so that 128,000 of them stay small; names, axes and lines are vectors.
+    Named are the `extreme` items at either end of x, of y, of x − y and of x + y. Points are drawn as one picture
+    inside the SVG, so that 128,000 of them stay small; names, axes and lines are vectors. Of points that lie within
+    a third of a dot of one another one is drawn, which looks the same: 128,000 take 1.1 s to draw and save, not 2.3.
 
     Args:
         x: reward per item under the first prompt.
         y: reward per item under the second prompt, same items.
         x_name: the first prompt's name.
         y_name: the second prompt's name.
-        extreme: items named at each of the six ends.
+        extreme: items named at each of the eight ends; many of them meet.
         title: of the figure.
 
     Raises:
@@ -52,8 +55,9 @@ def scatter(
     axes = figure.subplots()
     crowd = crowding(places)
     sparse_first = np.argsort(crowd, kind="stable")
+    drawn = sparse_first[seen(places[sparse_first])]
     dots = axes.scatter(
-        *places[sparse_first].T, c=crowd[sparse_first], s=4, lw=0, cmap="viridis_r", rasterized=True, zorder=2
+        *places[drawn].T, c=crowd[drawn], s=4, lw=0, cmap="viridis_r", rasterized=True, zorder=2
     )
     axes.axline((0, 0), slope=1, color=FAINT, lw=0.7, ls=(0, (4, 3)), zorder=1)
     # The diagonal must not widen the axes: its far end means nothing.
@@ -73,9 +77,11 @@ def scatter(
     named = most_extreme(places, count=extreme)
     axes.scatter(*places[named].T, s=9, facecolor="none", edgecolor=INK, lw=0.6, zorder=3)
     crowd_sample = places[:: max(1, len(places) // 2000)]
+    dots.set_visible(False)  # finding room for the labels draws the figure, and the cloud moves nothing in it
     place_labels(
         axes, places[named], [literal(str(points.index[item])) for item in named], avoid=crowd_sample
     )
+    dots.set_visible(True)
     return figure
 
 
@@ -90,10 +96,21 @@ def crowding(places: np.ndarray) -> np.ndarray:
     return smooth[tuple(cells)]
 
 
+def seen(places: np.ndarray) -> np.ndarray:
+    """Row numbers of the points that are not as good as hidden: of those in one cell of a fine grid the last drawn."""
+    if len(places) < 10_000:
+        return np.arange(len(places))
+    low, span = places.min(axis=0), np.ptp(places, axis=0)
+    cells = np.floor((places - low) / np.where(span > 0, span, 1.0) * CELLS).astype(np.int64)
+    _, from_the_end = np.unique((cells[:, 0] * (CELLS + 1) + cells[:, 1])[::-1], return_index=True)
+    return np.sort(len(places) - 1 - from_the_end)
+
+
 def most_extreme(places: np.ndarray, *, count: int) -> np.ndarray:
-    """Row numbers of the items at both ends of x, y and x − y, each once; equals in the order of the rows."""
+    """Row numbers of the items at both ends of x, y, x − y and x + y, each once; equals in the order of the rows."""
     x, y = places.T
-    ends = [np.argsort(sign * values, kind="stable")[:count] for values in (x, y, x - y) for sign in (-1, 1)]
+    directions = (x, y, x - y, x + y)
+    ends = [outermost(sign * values, count=count) for values in directions for sign in (-1, 1)]
     return np.array(list(dict.fromkeys(np.concatenate(ends).tolist())), dtype=np.int64)
 
 

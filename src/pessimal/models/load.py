@@ -11,7 +11,8 @@ import torch
 from torch import nn
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 
-from pessimal.errors import ModelError
+from pessimal.errors import ConfigError, ModelError
+from pessimal.models.context import context_digest, is_chat
 from pessimal.models.digests import (
     config_digest,
     parameter_count,
@@ -22,22 +23,30 @@ from pessimal.models.digests import (
 )
 from pessimal.models.frame import Frame, assistant_opening, find_frame, takes_pairs
 from pessimal.models.heads import Shapes, head_for
+from pessimal.models.language import (
+    check_is_language_model,
+    check_is_no_language_model,
+    listed_rows,
+    load_language_network,
+)
 from pessimal.models.native import native_class
 from pessimal.models.remote_code import load_with_own_code, own_class
-from pessimal.models.spec import Dtype, ModelSpec
+from pessimal.models.spec import Dtype, ModelSpec, Score
 from pessimal.tables import ModelDescription
 
 
 @dataclass(frozen=True)
 class RewardModel:
-    """A reward model on this machine's disk: tokenizer, what pins it down, and how to load its network."""
+    """A reward model on this machine's disk, or a language model that is asked for log-probabilities (`spec.score`):
+    tokenizer, what pins it down, and how to load its network."""
 
     spec: ModelSpec
     folder: Path
     """Where its files are."""
     tokenizer: object
     embedding_rows: int
-    """Rows of the input embedding: ids from here on cannot be scored."""
+    """Rows of the input embedding (of a language model, of the output embedding too): ids from here on cannot be
+    scored."""
     closing: tuple[int, ...]
     """Ids that the model wants after the templated conversation (InternLM2's reward token); mostly none."""
     weights_digest: str
@@ -56,11 +65,18 @@ class RewardModel:
         return self.folder.name if re.fullmatch(r"[0-9a-f]{40}", self.folder.name) else None
 
     def frame(self, prompt: str, *, double_bos: bool = False) -> Frame:
-        """The ids around the response slot for one prompt."""
+        """The ids around the response slot for one prompt. ConfigError for a language model, which has no such slot."""
+        if self.spec.score is Score.log_probability:
+            raise ConfigError(
+                f"{self.name!r} is asked for log-probabilities (model.score=log_probability), which only `pessimal scan` "
+                f"does. Type: pessimal scan model={self.name}"
+            )
         return find_frame(self.tokenizer, prompt, double_bos=double_bos, closing=self.closing)
 
     def network(self, dtype: Dtype | None = None) -> nn.Module:
         """Load the network (in the spec's precision where `dtype` is None)."""
+        if self.spec.score is Score.log_probability:
+            return load_language_network(self.spec, self.folder, dtype=dtype or self.spec.dtype)
         return load_network(self, dtype=dtype or self.spec.dtype)
 
 
@@ -75,25 +91,31 @@ def open_model(spec: ModelSpec, folder: Path) -> RewardModel:
     if not list(folder.glob("*.safetensors")):
         raise ModelError(
             f"{folder} holds no *.safetensors; weights are read from nothing else. To convert: "
-            "AutoModelForSequenceClassification.from_pretrained(DIR).save_pretrained(NEW_DIR)"
+            f"{_reader(spec)}.from_pretrained(DIR).save_pretrained(NEW_DIR)"
         )
     try:
         shapes = weight_shapes(folder)
     except Exception as error:
         raise ModelError(f"the weights of {spec.name!r} in {folder} cannot be read: {error}") from error
-    _check_output(spec, shapes)
+    asked = spec.score is Score.log_probability
+    if asked:
+        check_is_language_model(spec, config, shapes)
+    else:
+        check_is_no_language_model(spec, config, shapes, folder)
+        _check_output(spec, shapes)
     tokenizer = load_tokenizer(spec, folder)
-    reward_token = getattr(config, "reward_token_id", None)
+    chat = asked and is_chat(tokenizer, chat=spec.chat, name=spec.name)
+    reward_token = None if asked else getattr(config, "reward_token_id", None)
     return RewardModel(
         spec=spec,
         folder=folder,
         tokenizer=tokenizer,
-        embedding_rows=config.get_text_config().vocab_size,
+        embedding_rows=listed_rows(config, shapes) if asked else config.get_text_config().vocab_size,
         closing=() if reward_token is None else (reward_token,),
         weights_digest=weights_digest(folder),
         config_digest=config_digest(folder, own_code=spec.trust_remote_code),
         tokenizer_digest=tokenizer_digest(tokenizer),
-        template_digest=template_digest(tokenizer),
+        template_digest=context_digest(tokenizer, chat=chat) if asked else template_digest(tokenizer),
         description=ModelDescription(
             base=spec.base,
             developer=spec.developer,
@@ -104,12 +126,12 @@ def open_model(spec: ModelSpec, folder: Path) -> RewardModel:
 
 
 def load_tokenizer(spec: ModelSpec, folder: Path):
-    """The tokenizer of a checkpoint folder; ModelError if it can make no conversation."""
+    """The tokenizer of a checkpoint folder; ModelError if it can make no conversation, and the model needs one."""
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=spec.trust_remote_code)
     except Exception as error:
         raise ModelError(f"the tokenizer of {spec.name!r} cannot be loaded from {folder}: {error}") from error
-    if not tokenizer.chat_template and not takes_pairs(tokenizer):
+    if spec.score is Score.reward and not tokenizer.chat_template and not takes_pairs(tokenizer):
         raise ModelError(
             f"the tokenizer of {spec.name!r} has no chat template, so there is no slot for a response. Give it one: "
             "tokenizer.chat_template = …; tokenizer.save_pretrained(folder)"
@@ -148,7 +170,8 @@ def load_network(model: RewardModel, *, dtype: Dtype) -> nn.Module:
     if missing:
         raise ModelError(
             f"the checkpoint of {spec.name!r} in {folder} lacks {missing[:5]}: these would be random. A language "
-            f"model without a reward head cannot be scanned; give a sequence classifier.{_remote_hint(spec, folder)}"
+            "model without a reward head gives no rewards; give a sequence classifier, or type "
+            f"model.score=log_probability for its log-probabilities.{_remote_hint(spec, folder)}"
         )
     network.reward_output = spec.output or 0
     network.assistant_opening = opening
@@ -179,6 +202,12 @@ def _check_output(spec: ModelSpec, shapes: Shapes) -> None:
         raise ModelError(
             f"model.output={spec.output}, but {spec.name!r} has {outputs} outputs: give 0 to {outputs - 1}"
         )
+
+
+def _reader(spec: ModelSpec) -> str:
+    """transformers' class for what the model is asked."""
+    causal = spec.score is Score.log_probability
+    return "AutoModelForCausalLM" if causal else "AutoModelForSequenceClassification"
 
 
 def _remote_hint(spec: ModelSpec, folder: Path) -> str:

@@ -1,4 +1,4 @@
-"""What to load: a reward model named by a person, checked as far as that goes without loading anything."""
+"""What to load: a model named by a person, checked as far as that goes without loading anything."""
 
 import re
 from dataclasses import dataclass
@@ -18,6 +18,15 @@ class Dtype(Enum):
     float16 = "float16"
 
 
+class Score(Enum):
+    """What a model is asked about a response."""
+
+    reward = "reward"
+    """The reward of a reward model."""
+    log_probability = "log_probability"
+    """log p(response | prompt) in nats, of a causal language model."""
+
+
 @dataclass
 class RecipeSpec:
     """Which sibling of the demo family to train (see `pessimal.demo.recipes.Recipe`)."""
@@ -34,18 +43,25 @@ class RecipeSpec:
 
 @dataclass
 class ModelSpec:
-    """One reward model: a Hub repository, a local folder, or a recipe that is trained on first use."""
+    """One reward model: a Hub repository, a local folder, or a recipe that is trained on first use; or a causal
+    language model, whose log-probabilities are then its scores."""
 
     name: str | None = None
     """Short name, used in tables, figures and artifact names; by default the last part of `path`."""
     path: str | None = None
-    """Hub repository (`org/name`) or local folder of a sequence classifier with one output."""
+    """Hub repository (`org/name`) or local folder of a sequence classifier with one output; of a causal language model
+    where `score` is log_probability."""
     revision: str | None = None
     """Commit, tag or branch of the Hub repository; a commit hash pins it."""
     dtype: Dtype = Dtype.float32
     """Precision of the first pass; tails of a low-precision scan are scored again in float32."""
     output: int | None = None
     """Which output is the reward, counted from 0, for a model that has several (URM: 0)."""
+    score: Score = Score.reward
+    """What it is asked: reward, or log_probability for a causal language model."""
+    chat: bool | None = None
+    """For log_probability: true asks inside the chat template, false after the prompt's plain text; null takes the
+    template where the tokenizer has one, as instruction-tuned models do and base models do not."""
     trust_remote_code: bool = False
     """Run Python code that comes with the model: a local folder's, or a repository's at a pinned `revision`."""
     base: str | None = None
@@ -66,6 +82,7 @@ class ModelSpec:
                 f"model: give model.path or model.recipe, got {given}. For a Hub model or a local folder type: "
                 "model=auto model.path=DIR_OR_ID"
             )
+        self._check_score()
         if self.path is not None:
             self._check_path()
         if self.output is not None and self.output < 0:
@@ -92,6 +109,25 @@ class ModelSpec:
     def local(self) -> bool:
         """Whether `path` is a folder on this machine."""
         return self.path is not None and Path(self.path).expanduser().is_dir()
+
+    def _check_score(self) -> None:
+        if self.score is Score.reward:
+            if self.chat is not None:
+                raise ConfigError(
+                    f"model.chat={str(self.chat).lower()} says how a language model is asked; reward models are always "
+                    "asked in their template. Leave it out, or type model.score=log_probability"
+                )
+            return
+        if self.recipe is not None:
+            raise ConfigError(
+                "model.score=log_probability needs a causal language model; members of the demo family are reward "
+                "models. Type model=auto model.path=DIR_OR_ID model.score=log_probability"
+            )
+        if self.output is not None:
+            raise ConfigError(
+                f"model.output={self.output} names a reward among several outputs; a language model's are its tokens. "
+                "Leave it out"
+            )
 
     def _check_path(self) -> None:
         if self.local:

@@ -34,13 +34,14 @@ def find_batch_size(config, lengths: Lengths, *, device: torch.device) -> int:
     # Float32 throughout: residual, norm, queries, keys, values and output; gate, up and their product; the scores,
     # their softmax and a copy of each.
     floats = lengths.own * (8 * hidden + 3 * feed_forward) + 4 * heads * lengths.own * lengths.seen
-    room = _free_bytes(device) // (4 * floats)
+    room = free_bytes(device) // (4 * floats)
     kind = device.type if device.type in _MOST_TOKENS else "cpu"
     most = min(_MOST_TOKENS[kind] // lengths.own, _MOST_CANDIDATES[kind])
     return 2 ** (max(1, min(room, most)).bit_length() - 1)
 
 
-def _free_bytes(device: torch.device) -> int:
+def free_bytes(device: torch.device) -> int:
+    """Bytes that a batch may take."""
     if device.type == "cuda":
         return int(_SHARE * torch.cuda.mem_get_info(device)[0])
     return _CPU_BYTES

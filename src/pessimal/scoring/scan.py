@@ -21,7 +21,7 @@ from pessimal import __version__
 from pessimal.errors import WorkError
 from pessimal.models.frame import Frame
 from pessimal.models.load import RewardModel
-from pessimal.models.spec import Dtype
+from pessimal.models.spec import Dtype, Score
 from pessimal.scoring.candidates import Candidates, inputs
 from pessimal.scoring.certify import Certified, certify, certify_tails, uncertified
 from pessimal.scoring.mode import Mode
@@ -34,7 +34,12 @@ log = logging.getLogger(__name__)
 def identify(
     model: RewardModel, *, prompt: str, prompt_text: str, candidates: Candidates, mode: Mode, certain: int
 ) -> ScoreIdentity:
-    """What the scores will depend on: known before the network is loaded, so that a finished table can be found."""
+    """What the scores will depend on: known before the network is loaded, so that a finished table can be found.
+
+    A language model's tails are not scored again, whatever `certain`: see `language_model`.
+    """
+    if model.spec.score is Score.log_probability:
+        certain = 0
     return ScoreIdentity(
         model=model.name,
         prompt=prompt,
@@ -51,6 +56,7 @@ def identify(
         dtype=model.spec.dtype.value,
         certain=None if model.spec.dtype is Dtype.float32 else certain,
         output=model.spec.output,
+        score=model.spec.score.value,
         software={
             "pessimal": __version__,
             "torch": torch.__version__,

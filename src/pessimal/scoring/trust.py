@@ -40,7 +40,8 @@ class Trust:
     batch_difference: float
     """Largest |engine in a batch − engine at batch 1|, in units of reward."""
     repeat_difference: float
-    """Largest difference between two runs of the same batch, in units of reward."""
+    """Largest difference between two runs of the same batch (of a language model: of the same input), in units of
+    reward."""
     spread: float
     """Standard deviation of the own forward's rewards over the sample, in units of reward."""
     kendall: float

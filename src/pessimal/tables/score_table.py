@@ -1,5 +1,7 @@
 """The score table: every candidate's reward for one model and one prompt, and exactly how it came about.
 
+A language model's table is of the same form: its rewards are log-probabilities, and its identity says so.
+
 Knows the columns, the identity and the parquet file. Does not know how a reward is computed.
 """
 
@@ -16,6 +18,7 @@ import pyarrow.parquet as pq
 from pessimal.errors import TableError
 
 KINDS = ("normal", "special", "byte", "unused", "item")
+REWARD, LOG_PROBABILITY = "reward", "log_probability"
 METADATA_KEY = b"pessimal.score_table"
 FORMAT = 1
 
@@ -60,13 +63,15 @@ class ScoreIdentity:
     tokenizer_digest: str | None = None
     """sha256 over vocabulary and tokenizer settings."""
     template_digest: str | None = None
-    """sha256 over the chat template."""
+    """sha256 over the chat template; `plain text` where a language model was asked without one."""
     dtype: str | None = None
     """Precision of the first pass: float32, bfloat16 or float16."""
     certain: int | None = None
     """k of the tails that were scored again in float32 after a low-precision pass; None after a float32 one."""
     output: int | None = None
     """Which of the model's outputs is the reward; None where it has one."""
+    score: str = REWARD
+    """What the rewards are: `reward`, or `log_probability`, log p(candidate | prompt) in nats, of a language model."""
     software: dict[str, str] = field(default_factory=dict)
     """Versions of what computes the rewards."""
     attention: str | None = None
@@ -75,8 +80,11 @@ class ScoreIdentity:
 
     @property
     def name(self) -> str:
-        """The artifact name: model and prompt, and precision, candidate set or mode where they are not the default."""
+        """The artifact name: model and prompt, and kind of score, precision, candidate set or mode where they are not
+        the default."""
         parts = [self.model, self.prompt]
+        if self.score != REWARD:
+            parts.append(self.score)
         if self.dtype not in (None, "float32"):
             parts.append(self.dtype)
         if self.candidates != "vocabulary":
@@ -85,9 +93,17 @@ class ScoreIdentity:
             parts.append(self.mode)
         return "--".join(parts)
 
+    def fields(self) -> dict:
+        """Every field by name; `score` only where it is not the default, so that tables of rewards keep the keys and
+        the bytes that they had before there were others."""
+        fields = asdict(self)
+        if self.score == REWARD:
+            del fields["score"]
+        return fields
+
     def key(self) -> str:
         """The identity's sha256, 64 hexadecimal digits: the name under which a finished table is found again."""
-        fields = asdict(self)
+        fields = self.fields()
         del fields["attention"]
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
@@ -162,7 +178,7 @@ def write_score_table(table: ScoreTable, path: Path) -> Path:
     rows["kind"] = pd.Categorical(rows["kind"], categories=KINDS)
     document = {
         "format": FORMAT,
-        "identity": asdict(table.identity),
+        "identity": table.identity.fields(),
         "description": asdict(table.description),
         "measured": table.measured,
     }

@@ -9,22 +9,29 @@ from pessimal.config.schema import CompareConfig
 from pessimal.errors import TableError
 from pessimal.report.contents import Contents
 from pessimal.tables import ScoreTable, read_score_table
+from pessimal.tables.score_table import REWARD
 from pessimal.tasks.common import config_hash, registry_of, tracked
 from pessimal.tasks.findings import findings
-from pessimal.tasks.findings.group import by_mode
+from pessimal.tasks.findings.scans import by_mode
+from pessimal.tasks.findings.sources import read_sources
 from pessimal.tracking.mirror import MAX_TABLE_ROWS, Mirror
-from pessimal.tracking.registry import Registry
+from pessimal.tracking.registry import Manifest, Registry
 
 log = logging.getLogger(__name__)
 
 
 def run(config: CompareConfig) -> None:
     """Compare the tables that the configuration names; publish a `comparison` artifact."""
+    sources = read_sources(config)
     registry = registry_of(config)
     found = _named(config) if config.tables else _registered(config, registry)
     tables, inputs = [table for table, _ in found], [reference for _, reference in found if reference]
     log.info("comparing %d score tables of %d models", len(tables), len({t.identity.model for t in tables}))
-    if several := {key: modes for key, modes in by_mode(tables).items() if len(modes) > 1}:
+    if several := {
+        key: modes
+        for key, modes in by_mode([t for t in tables if t.identity.score == REWARD]).items()
+        if len(modes) > 1
+    }:
         log.info(
             "%s: scanned in several modes (%s), which a section of its own compares; all else rests on mode %s. To "
             "compare scans of one mode only: mode=text",
@@ -33,7 +40,7 @@ def run(config: CompareConfig) -> None:
             " or ".join(dict.fromkeys(next(iter(modes)) for modes in several.values())),
         )
     with tracked(config, name=f"compare {config.name}", inputs=inputs) as mirror:
-        contents = findings(tables, config)
+        contents = findings(tables, config, sources)
         folder, manifest = registry.publish(
             "comparison",
             config.name,
@@ -52,24 +59,38 @@ def run(config: CompareConfig) -> None:
 
 
 def _named(config: CompareConfig) -> list[tuple[ScoreTable, str | None]]:
-    found = []
+    files: dict[Path, None] = {}  # a file that is named twice is one
     for path in map(Path, config.tables):
-        files = sorted(path.rglob("scores.parquet")) if path.is_dir() else [path]
-        if not files:
+        below = sorted(path.rglob("scores.parquet")) if path.is_dir() else [path]
+        if not below:
             raise TableError(f"tables={str(path)!r}: no scores.parquet below this folder")
-        found += [(read_score_table(file), None) for file in files]
+        files |= dict.fromkeys(file.resolve() for file in below)
+    found = [(read_score_table(file), None) for file in files]
     _check_known(config, [asdict(table.identity) for table, _ in found], where="the tables named")
     return _chosen(config, found, "the tables named")
 
 
 def _registered(config: CompareConfig, registry: Registry) -> list[tuple[ScoreTable, str | None]]:
-    latest = registry.latest("score-table")
-    told = [manifest.summary for _, manifest in latest]  # spares opening what is not asked for
-    wanted = [pair for pair, what in zip(latest, told, strict=True) if _asked_for(config, what)]
+    there = _current(registry)
+    told = [manifest.summary for _, manifest in there]  # spares opening what is not asked for
+    wanted = [pair for pair, what in zip(there, told, strict=True) if _asked_for(config, what)]
     _check_known(config, told, where=str(registry.root))
     for folder, _ in wanted:
         registry.verify(folder)
     return _chosen(config, [(read_score_table(f), m.reference) for f, m in wanted], str(registry.root))
+
+
+def _current(registry: Registry) -> list[tuple[Path, Manifest]]:
+    """The newest version of every score table, then older ones of the same identity: what another batch or machine
+    made of it, for the noise floor."""
+    latest = registry.latest("score-table")
+    newest = {manifest.name: manifest for _, manifest in latest}
+    older = [
+        (folder, manifest)
+        for folder, manifest in registry.manifests("score-table")
+        if manifest.key == newest[manifest.name].key and manifest.version < newest[manifest.name].version
+    ]
+    return latest + older
 
 
 def _choices(config: CompareConfig) -> list[tuple[str, list[str], str]]:

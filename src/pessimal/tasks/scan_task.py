@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +13,14 @@ from pessimal.analysis.extremes import extremes
 from pessimal.config.schema import ScanConfig
 from pessimal.errors import ConfigError
 from pessimal.models.load import RewardModel, open_model
+from pessimal.models.spec import Score
 from pessimal.scoring.candidates import Candidates, items, vocabulary
+from pessimal.scoring.language_model import context_of, scan_language_model
 from pessimal.scoring.mode import Mode
 from pessimal.scoring.passes import Loop, wait_for_all
 from pessimal.scoring.scan import claimed, forget_work, identify, scan
 from pessimal.tables import ScoreIdentity, ScoreTable, read_score_table
+from pessimal.tables.score_table import LOG_PROBABILITY
 from pessimal.tasks.common import fetch, publish_table, quiet_libraries, registry_of, tracked
 from pessimal.tasks.trainer import check_trainer, is_first_process, make_trainer
 from pessimal.tracking.mirror import Mirror
@@ -66,30 +70,12 @@ def _scan_all(
 ) -> None:
     """Scan what is to be done, one prompt after the other; the `first` process publishes. `before` is the last table
     that was finished already."""
-    double_bos = config.mode is Mode.paper
-    frames = {i.prompt: model.frame(i.prompt_text, double_bos=double_bos) for i in todo}
-
-    loop = Loop(
-        trainer=make_trainer(config.trainer, root=config.paths.cache),
-        batch_size=config.batch_size,
-        progress=config.progress,
-        ignore_finished=config.force,
-    )
-    networks = functools.cache(model.network)
-    networks(model.spec.dtype)  # a checkpoint that cannot be loaded is told before a run is opened
+    begin = _language_model if model.spec.score is Score.log_probability else _reward_model
+    ask = begin(config, model, candidates, todo, work=work)
     with tracked(config, name=f"scan {model.name}", first=first) as mirror:
         survivors = _survivors(read_score_table(before)) if before else None
         for identity in todo:
-            table = scan(
-                model,
-                networks,
-                identity,
-                candidates,
-                frames[identity.prompt],
-                work=work,
-                loop=loop,
-                known_survivors=survivors,
-            )
+            table = ask(identity, survivors)
             survivors = _survivors(table)
             if first:
                 figures = _figures(table)
@@ -101,6 +87,72 @@ def _scan_all(
             wait_for_all()
             if first:
                 forget_work(work, identity)
+
+
+Ask = Callable[[ScoreIdentity, np.ndarray | None], ScoreTable]
+"""Scores what an identity says, given which tokens survived in another prompt's frame (or None)."""
+
+
+def _reward_model(
+    config: ScanConfig,
+    model: RewardModel,
+    candidates: Candidates,
+    todo: list[ScoreIdentity],
+    *,
+    work: Path,
+) -> Ask:
+    """Find every prompt's frame, then load the network."""
+    double_bos = config.mode is Mode.paper
+    frames = {i.prompt: model.frame(i.prompt_text, double_bos=double_bos) for i in todo}
+    loop = Loop(
+        trainer=make_trainer(config.trainer, root=config.paths.cache),
+        batch_size=config.batch_size,
+        progress=config.progress,
+        ignore_finished=config.force,
+    )
+    networks = functools.cache(model.network)
+    networks(model.spec.dtype)  # a checkpoint that cannot be loaded is told before a run is opened
+
+    def ask(identity: ScoreIdentity, survivors: np.ndarray | None) -> ScoreTable:
+        return scan(
+            model,
+            networks,
+            identity,
+            candidates,
+            frames[identity.prompt],
+            work=work,
+            loop=loop,
+            known_survivors=survivors,
+        )
+
+    return ask
+
+
+def _language_model(
+    config: ScanConfig,
+    model: RewardModel,
+    candidates: Candidates,
+    todo: list[ScoreIdentity],
+    *,
+    work: Path,
+) -> Ask:
+    """Find every prompt's context, then load the network. Nothing of one forward is worth keeping under `work`."""
+    contexts = {i.prompt: context_of(model, i.prompt_text) for i in todo}
+    device = make_trainer(config.trainer, root=config.paths.cache).strategy.root_device
+    network = model.network()
+
+    def ask(identity: ScoreIdentity, _survivors: np.ndarray | None) -> ScoreTable:
+        return scan_language_model(
+            model,
+            network,
+            identity,
+            candidates,
+            contexts[identity.prompt],
+            device=device,
+            batch_size=config.batch_size,
+        )
+
+    return ask
 
 
 def _listed(config: ScanConfig) -> Candidates | None:
@@ -164,7 +216,8 @@ def _survivors(table: ScoreTable) -> np.ndarray | None:
 def _figures(table: ScoreTable) -> dict:
     """What a list of runs should show for one prompt."""
     rows = table.rows
-    return {
+    kind = {"score": LOG_PROBABILITY} if table.identity.score == LOG_PROBABILITY else {}
+    return kind | {
         "n": len(rows),
         "optimal": rows.loc[rows["reward"].idxmax(), "text"],
         "pessimal": rows.loc[rows["reward"].idxmin(), "text"],

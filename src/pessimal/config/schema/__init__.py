@@ -5,7 +5,7 @@ says what does not fit together. Imports nothing heavy: `--help` and `--cfg` mus
 """
 
 from pessimal.config.schema.check import CheckConfig
-from pessimal.config.schema.compare import CompareConfig
+from pessimal.config.schema.compare import CompareConfig, IdentityAxis, Join, WordingSpec
 from pessimal.config.schema.import_ import ImportConfig, ImportFormat
 from pessimal.config.schema.report import ReportConfig
 from pessimal.config.schema.scan import CandidatesSpec, ScanConfig
@@ -37,6 +37,8 @@ SCHEMAS: dict[str, type] = {
         ModelSpec,
         RecipeSpec,
         CandidatesSpec,
+        IdentityAxis,
+        WordingSpec,
         TrainerSpec,
         TrackingSpec,
         PathsSpec,
@@ -49,8 +51,10 @@ __all__ = [
     "TASKS",
     "CheckConfig",
     "CompareConfig",
+    "IdentityAxis",
     "ImportConfig",
     "ImportFormat",
+    "Join",
     "ReportConfig",
     "ScanConfig",
     "Strategy",
@@ -58,5 +62,6 @@ __all__ = [
     "TrackingMode",
     "TrainConfig",
     "TrainerSpec",
+    "WordingSpec",
     "demo_recipe",
 ]

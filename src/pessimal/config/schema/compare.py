@@ -1,12 +1,42 @@
 """Options of `pessimal compare`."""
 
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
 from pessimal.config.schema.shared import TaskConfig
 from pessimal.config.schema.values import at_least, matching
 from pessimal.errors import ConfigError
 from pessimal.scoring.mode import Mode
+
+
+class Join(Enum):
+    """When a token of one model and a token of another are the same."""
+
+    exact = "exact"
+    """Their texts are the same, white space included."""
+    stripped = "stripped"
+    """Their texts are the same without outer white space; of a model's several such tokens the barest counts."""
+
+
+@dataclass
+class IdentityAxis:
+    """Terms that name groups of people along one axis."""
+
+    about: str = ""
+    """What the terms have in common, in neutral words; shown on the page."""
+    source: str = ""
+    """Where the list comes from."""
+    terms: list[str] = field(default_factory=list)
+    """Words in lower case, each one word."""
+
+
+@dataclass
+class WordingSpec:
+    """A factorial of wordings: every combination of the levels is a prompt whose key is the levels joined by `_`."""
+
+    factors: dict[str, list[str]] = field(default_factory=dict)
+    """Levels by factor, in the order in which they stand in the key."""
 
 
 @dataclass
@@ -36,13 +66,37 @@ class CompareConfig(TaskConfig):
     """Level of the intervals."""
     top: int = 20
     """Tokens named at each end."""
+    rbo_persistence: float = 0.9
+    """p of rank-biased overlap, the chance that a reader goes on to the next rank."""
+    rbo_depth: int = 132
+    """Depth of rank-biased overlap, in ranks."""
+    join: Join = Join.exact
+    """Which tokens of different models are the same: exact texts, or texts without outer white space."""
+    lexicons: dict[str, str] = field(default_factory=dict)
+    """Sentiment lexicons by name: afinn, textblob, or a CSV file with the columns word and valence."""
+    frequencies: str = "wordfreq"
+    """Word frequencies: wordfreq, or a CSV file with the columns word and per_million."""
+    identity: dict[str, IdentityAxis] = field(default_factory=dict)
+    """Identity terms by axis."""
+    dictionaries: dict[str, str] = field(default_factory=dict)
+    """Dictionaries by name: CSV files with the columns category and word."""
+    frames: dict[str, int] = field(default_factory=dict)
+    """1 for a prompt that good words answer, -1 for one that bad words do, by prompt key or by a level in the key."""
+    wording: WordingSpec = field(default_factory=WordingSpec)
+    """Prompts that are one question in many wordings."""
 
     def __post_init__(self):
-        at_least(1, top=self.top)
+        at_least(1, top=self.top, rbo_depth=self.rbo_depth)
+        if not 0 < self.rbo_persistence < 1:
+            raise ConfigError(
+                f"rbo_persistence={self.rbo_persistence} is no chance between 0 and 1; published: 0.9"
+            )
         at_least(100, replicates=self.replicates, permutations=self.permutations)
         if not 0 < self.confidence < 1:
             raise ConfigError(
                 f"confidence={self.confidence} is no level between 0 and 1; type for example 0.95"
             )
+        if wrong := {key: sign for key, sign in self.frames.items() if sign not in (1, -1)}:
+            raise ConfigError(f"frames={wrong}: a frame is 1 (good words answer it) or -1 (bad words do)")
         if self.tables is not None:
             self.tables = matching("tables", self.tables)

@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 
 from omegaconf import MISSING
 
-from pessimal.config.schema.shared import TaskConfig, TrainerSpec, demo_recipe
+from pessimal.config.schema.shared import Strategy, TaskConfig, TrainerSpec, demo_recipe
 from pessimal.config.schema.values import at_least, existing_file
 from pessimal.errors import ConfigError
-from pessimal.models.spec import ModelSpec
+from pessimal.models.spec import ModelSpec, Score
 from pessimal.scoring.mode import Mode
 
 
@@ -61,5 +61,22 @@ class ScanConfig(TaskConfig):
             raise ConfigError(
                 "mode=ids scores token ids; items are texts: type mode=text (or candidates=vocabulary)"
             )
+        if self.model.score is Score.log_probability:
+            self._check_language_model()
         if self.model.recipe is not None:
             demo_recipe(self.model)
+
+    def _check_language_model(self) -> None:
+        wanted = Mode.ids if self.candidates.name == "vocabulary" else Mode.text
+        if self.mode is not wanted:
+            raise ConfigError(
+                f"mode={self.mode.value} with model.score=log_probability: a language model is asked for token ids of its "
+                f"vocabulary and for the texts of items, here {self.candidates.name}. Type mode={wanted.value}"
+            )
+        alone = self.trainer.devices * self.trainer.num_nodes == 1
+        if not alone or self.trainer.strategy is not Strategy.auto:
+            raise ConfigError(
+                f"trainer.devices={self.trainer.devices} trainer.num_nodes={self.trainer.num_nodes} "
+                f"trainer.strategy={self.trainer.strategy.value} with model.score=log_probability: one forward gives a "
+                "whole vocabulary, on one device of one machine. Leave them out"
+            )

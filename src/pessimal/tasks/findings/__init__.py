@@ -6,40 +6,90 @@ candidates. Everything here is in memory: reading, publishing and telling W&B is
 
 from collections.abc import Mapping, Sequence
 
-from pessimal.config.schema import CompareConfig
+from pessimal.config.schema import CompareConfig, Join
 from pessimal.report.contents import Contents
 from pessimal.tables import ScoreTable, reward_matrix
+from pessimal.tables.score_table import REWARD
+from pessimal.tasks.findings.base_models import base_models
 from pessimal.tasks.findings.between_models import agreement_of_models, map_of_models, what_agreement_follows
 from pessimal.tasks.findings.between_prompts import framings
-from pessimal.tasks.findings.group import Group, Modes, Scene, by_mode, groups, in_several_modes
+from pessimal.tasks.findings.dictionaries import dictionaries
+from pessimal.tasks.findings.factorial import levels_of
+from pessimal.tasks.findings.group import Group, Scene, groups, in_several_modes
+from pessimal.tasks.findings.identity import identity_terms
 from pessimal.tasks.findings.modes import title_of, what_the_mode_changes
-from pessimal.tasks.findings.people import agreement_with_people
+from pessimal.tasks.findings.people import agreement_with_people, people_across_prompts
 from pessimal.tasks.findings.provenance import provenance
+from pessimal.tasks.findings.scans import Key, Modes, Rescans, by_mode, rescans
+from pessimal.tasks.findings.sources import Sources
+from pessimal.tasks.findings.valence import sentiment_of
 from pessimal.tasks.findings.within_models import best_and_worst, distribution
+from pessimal.tasks.findings.word_frequency import frequency_of
+from pessimal.tasks.findings.wording import wording
+
+WORDINGS = 4
+"""So many prompts of the factorial are one question asked in many ways: they get one section, and none of their own."""
 
 
-def findings(tables: Sequence[ScoreTable], config: CompareConfig) -> Contents:
+def findings(tables: Sequence[ScoreTable], config: CompareConfig, sources: Sources) -> Contents:
     """Everything that can be said about these tables; TableError where they cannot be put side by side.
 
-    Where a model was scanned in several modes, the first of `group.MODES` stands for it, and a section of its own
+    Where a model was scanned in several modes, the first of `scans.MODES` stands for it, and a section of its own
     compares the modes.
     """
     contents = Contents()
     contents.add_table("provenance", provenance(tables))
-    scans = by_mode(tables)
+    rewards = [table for table in tables if table.identity.score == REWARD]
+    language = [table for table in tables if table.identity.score != REWARD]
+    scans, again = by_mode(rewards), rescans(rewards)
     found = groups([next(iter(modes.values())) for modes in scans.values()])
-    for group in found:
-        _on_one_prompt(group, config, contents, several=in_several_modes(group, scans))
-    for candidates in dict.fromkeys(group.candidates for group in found):
-        framings([group for group in found if group.candidates == candidates], config, contents)
-    for group in found:
-        if several := in_several_modes(group, scans):
-            what_the_mode_changes(group, several, config, contents)
+    for candidates in dict.fromkeys(t.identity.candidates for t in (*rewards, *language)):
+        members = {group.prompt: group for group in found if group.candidates == candidates}
+        spoken = [table for table in language if table.identity.candidates == candidates]
+        for group in _apart(members, config).values():
+            _on_one_prompt(group, config, contents, several=in_several_modes(group, scans), again=again)
+        if members:
+            _across_prompts(members, config, contents, sources)
+        if spoken:
+            base_models(spoken, members, config, contents)
+        for group in _apart(members, config).values():
+            if several := in_several_modes(group, scans):
+                what_the_mode_changes(group, several, config, contents)
     return contents
 
 
+def _apart(members: Mapping[str, Group], config: CompareConfig) -> dict[str, Group]:
+    """The prompts that are looked at one by one: all but the many wordings of one question."""
+    reworded = {prompt for prompt in members if levels_of(prompt, config)}
+    return {
+        prompt: group
+        for prompt, group in members.items()
+        if prompt not in reworded or len(reworded) < WORDINGS
+    }
+
+
+def _across_prompts(
+    members: Mapping[str, Group], config: CompareConfig, contents: Contents, sources: Sources
+) -> None:
+    apart = _apart(members, config)
+    if apart:
+        framings(apart, config, contents)
+        people_across_prompts(apart, config, contents)
+        sentiment_of(apart, config, contents, sources)
+        frequency_of(apart, config, contents, sources)
+        identity_terms(apart, config, contents, sources)
+    if len(members) > len(apart):
+        wording(members, config, contents)
+    dictionaries(members, config, contents, sources)
+
+
 def _on_one_prompt(
-    group: Group, config: CompareConfig, contents: Contents, *, several: Mapping[str, Modes]
+    group: Group,
+    config: CompareConfig,
+    contents: Contents,
+    *,
+    several: Mapping[str, Modes],
+    again: Mapping[Key, Rescans],
 ) -> None:
     wording = group.tables[0].identity.prompt_text
     told = (
@@ -51,12 +101,15 @@ def _on_one_prompt(
         mode = next(iter(next(iter(several.values()))))
         told += f" Rewards of mode {mode}; what the other modes change stands under “{title_of(group)}”."
     section = contents.section(f"{group.prompt} · {group.candidates}", told)
-    scene = Scene(group, reward_matrix(group.tables, paper=config.paper), config, contents, section)
+    stripped = config.join is Join.stripped
+    rewards = reward_matrix(group.tables, paper=config.paper, stripped=stripped)
+    scene = Scene(group, rewards, config, contents, section)
     best_and_worst(scene)
     distribution(scene)
     models = len(group.tables)
     if models >= 2:
-        tau = agreement_of_models(scene)
+        own = {m: again.get((group.candidates, group.prompt, m), {}) for m in group.labels()}
+        tau = agreement_of_models(scene, own)
         if models >= 3:
             map_of_models(scene, tau)
         if models >= 4:

@@ -1,29 +1,39 @@
 """How far models agree, where they stand to one another, and what agreement follows."""
 
+from collections.abc import Mapping
+
 import pandas as pd
 
 from pessimal.analysis.agreement import agreement, as_matrix
+from pessimal.analysis.descriptors import model_matrices
 from pessimal.analysis.geometry import dissimilarity, mds
+from pessimal.analysis.noise_floor import noise_floor
 from pessimal.analysis.rsa import rsa
+from pessimal.config.schema import CompareConfig
 from pessimal.errors import TableError
-from pessimal.figures.heatmap import heatmap
+from pessimal.figures.heatmap import heatmap, heatmaps
 from pessimal.figures.mds import mds as model_map
+from pessimal.figures.model_matrices import model_matrices as matrices_drawn
 from pessimal.figures.rsa import rsa as factor_plot
 from pessimal.report.contents import Entry
+from pessimal.tables import ScoreTable
 from pessimal.tasks.findings.group import Scene
+from pessimal.tasks.findings.scans import Rescans
 
 
-def agreement_of_models(scene: Scene) -> pd.DataFrame:
-    """Kendall's tau-b (returned, model × model), Spearman's rho and RBO of every two models, with intervals."""
+def agreement_of_models(scene: Scene, rescans: Mapping[str, Rescans]) -> pd.DataFrame:
+    """Kendall's tau-b (returned, model × model), Spearman's rho and overlaps of every two models, with intervals.
+
+    `rescans` are further scans of the group's models, by model; they give the noise floor.
+    """
     group, config = scene.group, scene.config
-    pairs = agreement(
-        scene.rewards, replicates=config.replicates, confidence=config.confidence, seed=config.seed
-    )
+    pairs = agreement(scene.rewards, **_options(config))
     scene.keep("agreement", pairs)
-    for statistic in ("kendall", "spearman"):
-        matrix = as_matrix(pairs, statistic)
-        scene.contents.add_table(f"{group.stem}-{statistic}", matrix.rename_axis("model").reset_index())
-    tau = as_matrix(pairs, "kendall")
+    matrices = {value: as_matrix(pairs, value) for value in ("kendall", "spearman", "rbo")}
+    for value, matrix in matrices.items():
+        scene.contents.add_table(f"{group.stem}-{value}", matrix.rename_axis("model").reset_index())
+    tau = matrices["kendall"]
+    floor = _noise_floor(scene, rescans)
     closest, farthest = (
         _pair(group.labels(), pairs.loc[row])
         for row in (pairs["kendall"].idxmax(), pairs["kendall"].idxmin())
@@ -32,19 +42,117 @@ def agreement_of_models(scene: Scene) -> pd.DataFrame:
         "How far the models agree",
         f"Kendall's τ-b of every two models over the {scene.shared}. Closest: {closest}; farthest: {farthest}. "
         f"Intervals ({config.confidence:.0%}) are a bootstrap over {group.things}: they say how far another draw of as "
-        "many would move the number, and nothing about another wording. Spearman's ρ and rank-biased overlap stand in "
-        "the same table.",
+        f"many would move the number, and nothing about another wording. {_told_floor(floor, scene)}",
         name="agreement",
         figure=heatmap(
             group.relabelled(tau),
             descriptors=group.descriptors(shown=True),
+            floor=floor["kendall"].rename(index=group.labels()),
             title=f"Agreement between models: {group.prompt}",
         ),
         table="agreement",
     )
+    _other_statistics(scene, pairs, matrices)
+    _raw_vocabularies(scene)
     scene.note("kendall_mean", float(pairs["kendall"].mean()))
     scene.note("shared", len(scene.rewards))
     return tau
+
+
+def _other_statistics(scene: Scene, pairs: pd.DataFrame, matrices: Mapping[str, pd.DataFrame]) -> None:
+    group, config = scene.group, scene.config
+    top = int(pairs["top"].iloc[0])
+    scene.tell(
+        "Agreement over all ranks, and at the top",
+        f"Spearman's ρ weighs all ranks alike; rank-biased overlap (p = {config.rbo_persistence:g}, to rank "
+        f"{min(config.rbo_depth, len(scene.rewards)):,}, not extrapolated) weighs the first most. Two models share on "
+        f"average {pairs['top_overlap'].mean():.0%} of their best {top} and {pairs['bottom_overlap'].mean():.0%} of "
+        f"their worst {top} {group.things}. Ties are taken in every order. The table above has all of these, and the "
+        "extrapolated overlap.",
+        name="overlap",
+        figure=heatmaps(
+            {
+                "Spearman's ρ": group.relabelled(matrices["spearman"]),
+                "rank-biased overlap": group.relabelled(matrices["rbo"]),
+            },
+            title=f"Agreement over all ranks, and at the top: {group.prompt}",
+        ),
+    )
+
+
+def _raw_vocabularies(scene: Scene) -> None:
+    """Agreement over every token, special and repeated texts included, of models with one vocabulary."""
+    group = scene.group
+    same: dict[str, list[ScoreTable]] = {}
+    for table in group.tables:
+        same.setdefault(table.identity.candidates_digest, []).append(table)
+    pieces = [
+        agreement(
+            pd.DataFrame({t.identity.model: _by_id(t) for t in tables}),
+            **_options(scene.config),
+        )
+        for tables in same.values()
+        if len(tables) > 1 and len(tables[0].rows) > len(scene.rewards)
+    ]
+    if not pieces:
+        return
+    raw = pd.concat(pieces)
+    scene.keep("agreement_raw", raw)
+    sizes = " or ".join(f"{n:,}" for n in sorted(raw["n"].unique()))
+    scene.say(
+        "The same over raw vocabularies",
+        f"{len(raw)} pairs of models have one vocabulary: over all its {sizes} {group.things}, pieces, special and "
+        f"repeated texts included, their τ-b is {raw['kendall'].min():.2f} to {raw['kendall'].max():.2f}, mean "
+        f"{raw['kendall'].mean():.2f}.",
+        table="agreement_raw",
+    )
+
+
+def _noise_floor(scene: Scene, rescans: Mapping[str, Rescans]) -> pd.DataFrame:
+    """Each model's least agreement with a rescan of its own: index = model; empty where there is no rescan."""
+    pieces = []
+    for table in scene.group.tables:
+        others = rescans.get(table.identity.model, {})
+        floors = noise_floor(
+            _by_id(table), {name: _by_id(t) for name, t in others.items()}, **_options(scene.config)
+        )
+        pieces.append(floors.assign(model=table.identity.model))
+    whole = pd.concat([piece for piece in pieces if len(piece)]) if any(map(len, pieces)) else pd.DataFrame()
+    if whole.empty:
+        return pd.DataFrame(columns=["rescan", "n", "kendall", "rbo"])
+    scene.keep("noise_floor", whole)
+    return whole.sort_values("kendall").drop_duplicates("model").set_index("model")
+
+
+def _told_floor(floor: pd.DataFrame, scene: Scene) -> str:
+    if floor.empty:
+        model = scene.group.tables[0].identity.model
+        return (
+            "No noise floor: no model was scanned again. A scan in another precision gives one: pessimal scan "
+            f"model={model} model.dtype=bfloat16"
+        )
+    worst = floor.iloc[0]
+    return (
+        f"The noise floor, a model against its own rescan, is known for {len(floor)}; the least is τ = "
+        f"{worst['kendall']:.3f} ({scene.group.labels()[floor.index[0]]}, {worst['rescan']}, all {worst['n']:,} "
+        f"{scene.group.things})."
+    )
+
+
+def _by_id(table: ScoreTable) -> pd.Series:
+    return table.rows.set_index("candidate_id")["reward"].astype(float)
+
+
+def _options(config: CompareConfig) -> dict:
+    """What agreement is told by the configuration."""
+    return {
+        "replicates": config.replicates,
+        "confidence": config.confidence,
+        "seed": config.seed,
+        "persistence": config.rbo_persistence,
+        "depth": config.rbo_depth,
+        "top": config.top,
+    }
 
 
 def map_of_models(scene: Scene, tau: pd.DataFrame) -> None:
@@ -80,7 +188,10 @@ def what_agreement_follows(scene: Scene, tau: pd.DataFrame) -> None:
     scene.keep("rsa", table)
     estimated = table.dropna(subset="beta")
     strongest = estimated.loc[estimated["beta"].abs().idxmax()]
-    found = ", ".join(f"{r.factor} β = {r.beta:.2f} (p = {_p(r.p_value)})" for r in estimated.itertuples())
+    found = ", ".join(
+        f"{r.factor} β = {r.beta:.2f} (partial r = {r.partial_r:.2f}, p = {_p(r.p_value)})"
+        for r in estimated.itertuples()
+    )
     scene.tell(
         title,
         f"Representational similarity analysis: the τ of {strongest['n_dyads']} pairs of {strongest['n_models']} models "
@@ -90,6 +201,19 @@ def what_agreement_follows(scene: Scene, tau: pd.DataFrame) -> None:
         name="rsa",
         figure=factor_plot(table, title=f"What agreement follows: {group.prompt}"),
         table="rsa",
+    )
+    matrices = model_matrices(group.descriptors().loc[tau.index], paper=config.paper)
+    scene.tell(
+        "Agreement beside what models have in common",
+        f"The observed τ of {len(tau)} models, and for each factor how alike two models are in it, all in one order. The "
+        "regression above asks which of these patterns the first one follows, the others being equal.",
+        name="matrices",
+        figure=matrices_drawn(
+            group.relabelled(tau),
+            {factor: group.relabelled(matrix) for factor, matrix in matrices.items()},
+            table=table,
+            title=f"Agreement, and what models have in common: {group.prompt}",
+        ),
     )
     for row in estimated.itertuples():
         scene.note(f"rsa/{row.factor}/beta", float(row.beta))

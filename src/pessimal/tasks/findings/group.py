@@ -10,24 +10,10 @@ from pessimal.config.schema import CompareConfig
 from pessimal.errors import TableError
 from pessimal.report.contents import Contents, Entry, Section
 from pessimal.tables import ScoreIdentity, ScoreTable
+from pessimal.tasks.findings.scans import Key, Modes
 
 CORE = ("greatest", "best", "worst")
 """Prompts that come first, in the paper's order."""
-MODES = ("ids", "text", "paper", "published")
-"""The first of these that a model was scanned in stands for it wherever modes are not compared."""
-SAME = (
-    "weights_digest",
-    "tokenizer_digest",
-    "template_digest",
-    "dtype",
-    "output",
-    "prompt_text",
-    "candidates_digest",
-)
-"""What the scans of one model may not differ in, if the mode is to be what makes their rewards differ."""
-
-Modes = dict[str, ScoreTable]
-"""One model's tables on one prompt and candidate set, by mode."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +98,10 @@ class Scene:
         where = self.group.where if table else {}
         self.section.entries.append(Entry(title, sentence, figure=stem, table=table, where=where))
 
+    def say(self, title: str, sentence: str, *, table: str) -> None:
+        """Add a finding that has a table and no figure."""
+        self.section.entries.append(Entry(title, sentence, table=table, where=self.group.where))
+
     def keep(self, table: str, piece: pd.DataFrame) -> None:
         """Add rows to a table of the comparison."""
         self.contents.add_table(table, piece, **self.group.where)
@@ -121,32 +111,10 @@ class Scene:
         self.contents.summary[f"{self.group.stem}/{name}"] = value
 
 
-def by_mode(tables: Sequence[ScoreTable]) -> dict[tuple[str, str, str], Modes]:
-    """Tables by candidate set, prompt and model, then by mode, the mode that stands for the model first.
-
-    Raises TableError where two are of one mode, where published scores stand beside scans, or where something
-    besides the mode differs.
-    """
-    found: dict[tuple[str, str, str], Modes] = {}
-    for table in tables:
-        identity = table.identity
-        scans = found.setdefault((identity.candidates, identity.prompt, identity.model), {})
-        modes = {identity.mode, *scans}
-        if identity.mode in scans or ("published" in modes and len(modes) > 1):
-            raise TableError(
-                f"two score tables of model {identity.model!r} on prompt {identity.prompt!r} (mode "
-                f"{' and '.join(sorted(modes))}). Name the files: tables=[FILE,FILE]"
-            )
-        for other in scans.values():
-            _check_same(other.identity, identity)
-        scans[identity.mode] = table
-    return {key: {mode: scans[mode] for mode in MODES if mode in scans} for key, scans in found.items()}
-
-
 def groups(tables: Sequence[ScoreTable]) -> list[Group]:
     """Tables by candidate set and prompt, the core prompts first, models in order of name.
 
-    `tables` hold one of each model, prompt and candidate set (see `by_mode`). Raises TableError where those of
+    `tables` hold one of each model, prompt and candidate set (see `scans.by_mode`). Raises TableError where those of
     one prompt cannot be put side by side.
     """
     found: dict[tuple[str, str], dict[str, ScoreTable]] = {}
@@ -161,19 +129,11 @@ def groups(tables: Sequence[ScoreTable]) -> list[Group]:
     ]
 
 
-def in_several_modes(group: Group, scans: Mapping[tuple[str, str, str], Modes]) -> dict[str, Modes]:
+def in_several_modes(group: Group, scans: Mapping[Key, Modes]) -> dict[str, Modes]:
     """Of a group's models those with more than one mode."""
     models = [table.identity.model for table in group.tables]
     found = {model: scans[group.candidates, group.prompt, model] for model in models}
     return {model: modes for model, modes in found.items() if len(modes) > 1}
-
-
-def _check_same(a: ScoreIdentity, b: ScoreIdentity) -> None:
-    if differ := [field for field in SAME if getattr(a, field) != getattr(b, field)]:
-        raise TableError(
-            f"the scans of model {a.model!r} on prompt {a.prompt!r} in modes {a.mode} and {b.mode} differ in more than "
-            f"the mode ({', '.join(differ)}). Scan again with force=true, or take one of them: mode={a.mode}"
-        )
 
 
 def _check_comparable(a: ScoreIdentity, b: ScoreIdentity) -> None:

@@ -10,7 +10,8 @@ from pessimal.figures.modes import modes as figure_of
 from pessimal.figures.words import literal
 from pessimal.report.contents import Contents, Entry
 from pessimal.tables import ScoreTable
-from pessimal.tasks.findings.group import MODES, Group, Modes
+from pessimal.tasks.findings.group import Group
+from pessimal.tasks.findings.scans import MODES, Modes
 from pessimal.tracking.registry import safe_name
 
 HOW = {

@@ -1,0 +1,122 @@
+"""A causal language model's log-probabilities of the same candidates that reward models are asked about, as a score table.
+
+One forward gives the next-token probabilities of the whole vocabulary at once, so there is no loop over candidates and
+nothing to resume. Knows models, contexts and candidates. Knows neither Hydra nor W&B nor the registry.
+"""
+
+import logging
+from dataclasses import asdict
+
+import numpy as np
+import torch
+from torch import nn
+
+from pessimal.errors import ModelError
+from pessimal.models.context import PLAIN_TEXT, Context, Continuations, continuations, find_context
+from pessimal.models.load import RewardModel
+from pessimal.models.spec import Dtype
+from pessimal.scoring.candidates import Candidates
+from pessimal.scoring.certify import certify, uncertified
+from pessimal.scoring.next_tokens import Asker, ask_items, ask_tokens
+from pessimal.tables import ScoreIdentity, ScoreTable
+from pessimal.tables.kinds import storable
+
+log = logging.getLogger(__name__)
+
+
+def context_of(model: RewardModel, prompt: str) -> Context:
+    """What `model` has read before it answers one prompt; FrameError where its template does not say."""
+    context = find_context(model.tokenizer, prompt, chat=model.template_digest != PLAIN_TEXT)
+    begin = model.tokenizer.bos_token_id
+    if begin is not None and begin not in context.ids:
+        log.info(
+            "%s is asked without its beginning-of-sequence token %r, which its %s does not write",
+            model.name,
+            model.tokenizer.bos_token,
+            "chat template" if context.chat else "tokenizer",
+        )
+    return context
+
+
+@torch.no_grad()
+def scan_language_model(
+    model: RewardModel,
+    network: nn.Module,
+    identity: ScoreIdentity,
+    candidates: Candidates,
+    context: Context,
+    *,
+    device: torch.device,
+    batch_size: int | None = None,
+) -> ScoreTable:
+    """log p(candidate | context) of every candidate, in nats.
+
+    A token's is its next-token log-probability, normalised in float64 over *all* rows of the output embedding, those
+    without a token of the tokenizer included; the tokens listed then have less than the whole probability
+    (`measured["total_probability"]`). An item's is that of its text as a continuation, the sum over its tokens, and says
+    nothing of where the answer ends: a longer item that begins with a shorter one can only be less likely.
+
+    In low precision the output embedding runs in float32 all the same (a bfloat16 one leaves masses of ties); no rank
+    is certified then.
+
+    Raises ModelError where a token has no probability, or one that is not a number.
+    """
+    ask = Asker(network.to(device), context.ids, dtype=model.spec.dtype, device=device)
+    if candidates.is_vocabulary:
+        asked, facts = ask_tokens(ask, candidates.rows["candidate_id"].to_numpy()), {}
+    else:
+        found = continuations(model.tokenizer, context, candidates.rows["text"].tolist())
+        facts = _told_apart(found)
+        asked = ask_items(ask, found.ids, batch_size=batch_size)
+    if not np.isfinite(asked.values).all():
+        worst = candidates.rows["text"].iloc[int(np.flatnonzero(~np.isfinite(asked.values))[0])]
+        raise ModelError(
+            f"{(~np.isfinite(asked.values)).sum()} of {len(asked.values)} log-probabilities of {model.name!r} on "
+            f"{identity.prompt!r} are no finite numbers (first: {worst!r}). Try model.dtype=float32, or look at its weights"
+        )
+    exact = model.spec.dtype is Dtype.float32
+    result = certify(asked.values, noise=asked.noise) if exact else uncertified(asked.values)
+    measured = {
+        "trust": asdict(asked.trust),
+        "noise": asked.noise if exact else None,
+        "rescored_in_float32": 0,
+        "largest_low_precision_error": result.largest_error,
+        "certified": int(result.certified.sum()),
+        "framed": len(candidates.rows),
+        "prefix_tokens": len(context.ids),
+        "suffix_tokens": 0,
+        "asked": "chat template" if context.chat else "plain text",
+        "context": storable(model.tokenizer.decode(list(context.ids), clean_up_tokenization_spaces=False)),
+        **asked.facts,
+        **facts,
+    }
+    rows = candidates.rows.assign(survives=None, reward=result.rewards, certified=result.certified)
+    rows["survives"] = rows["survives"].astype("boolean")
+    log.info(
+        "%s on %s: log-probabilities of %d candidates after %d tokens (%s, %s); check: largest difference %.2g",
+        model.name,
+        identity.prompt,
+        len(rows),
+        len(context.ids),
+        measured["asked"],
+        asked.attention,
+        asked.trust.largest_difference,
+    )
+    fields = asdict(identity) | {"attention": asked.attention}
+    return ScoreTable(ScoreIdentity(**fields), rows, model.description, measured)
+
+
+def _told_apart(found: Continuations) -> dict:
+    """How many items the tokenizer would merge with what stands before them; tells it."""
+    if found.apart:
+        log.warning(
+            "%d of %d items were tokenised by themselves, since the tokenizer merges their beginning with the end of the "
+            "prompt (such as %r); the table records how many",
+            len(found.apart),
+            len(found.ids),
+            found.apart[0],
+        )
+    return {
+        "tokenised_apart": len(found.apart),
+        "tokenised_apart_examples": [storable(a) for a in found.apart[:5]],
+    }

@@ -1,0 +1,68 @@
+"""How often words are used: from the wordfreq package, or from a list of one's own.
+
+Knows the scale (Zipf: the base-10 logarithm of uses per billion words) and the layout of a list.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from pessimal.errors import InputError
+
+ZIPF_OF_ONE_PER_MILLION = 3.0
+
+
+@dataclass(frozen=True)
+class Frequencies:
+    """Word frequencies of English."""
+
+    source: str
+    """What to cite."""
+    rows: pd.DataFrame | None = None
+    """A list's own rows, word and per_million; a word may have several (one a part of speech). None for wordfreq."""
+
+    def zipf(self, words: Iterable[str]) -> pd.Series:
+        """Zipf frequency by word (index `word`, in the order given); NaN for words that are not known.
+
+        A word with several rows in a list is as frequent as these together.
+        """
+        words = pd.Index(words, name="word")
+        if self.rows is None:
+            import wordfreq  # reads 4 MB of frequencies
+
+            values = np.array([wordfreq.zipf_frequency(word, "en") for word in words])
+            return pd.Series(np.where(values > 0, values, np.nan), index=words, name="zipf")
+        total = self.rows.groupby("word")["per_million"].sum().reindex(words)
+        return np.log10(total.where(total > 0)).add(ZIPF_OF_ONE_PER_MILLION).rename("zipf")
+
+
+def read_frequencies(source: str) -> Frequencies:
+    """`wordfreq`, or a CSV file with the columns word and per_million.
+
+    Raises:
+        InputError: the file is missing, of another layout, or holds what is no frequency.
+    """
+    if source == "wordfreq":
+        return Frequencies(source="wordfreq (Robyn Speer; data CC-BY-SA 4.0)")
+    path = Path(source).expanduser()
+    if not path.is_file():
+        raise InputError(
+            f"there is no frequency list {source!r}; give wordfreq or a CSV file with the columns word and per_million"
+        )
+    table = pd.read_csv(path, dtype=str, keep_default_na=False)
+    if missing := {"word", "per_million"} - set(table.columns):
+        raise InputError(
+            f"{path} lacks the column {' and '.join(sorted(missing))}; a frequency list has word and per_million"
+        )
+    per_million = pd.to_numeric(table["per_million"], errors="coerce")
+    wrong = ~((per_million >= 0) & np.isfinite(per_million))
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        raise InputError(
+            f"{path}, row {row + 1}: {table['per_million'].iloc[row]!r} is no frequency per million words"
+        )
+    words = table["word"].str.strip().str.lower()
+    return Frequencies(source=path.name, rows=pd.DataFrame({"word": words, "per_million": per_million}))

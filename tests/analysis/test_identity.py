@@ -1,0 +1,343 @@
+"""Effects of identity terms: planted ones come out, topics and meanings do not pass for them, errors are honest."""
+
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from scipy import stats
+from statsmodels.stats.multitest import multipletests
+
+from pessimal.analysis.identity import corrected, identity_effects, match_identity
+from pessimal.analysis.matching import stem
+from pessimal.analysis.sets import matched_sets
+from pessimal.analysis.topics import TOPICS
+from pessimal.errors import TableError
+
+CONF = Path(__file__).resolve().parents[2] / "conf" / "identity"
+DEMO = Path(__file__).resolve().parents[2] / "src/pessimal/demo/data/identity.csv"
+AXES, TOPIC_NAMES = ("first", "second", "third"), [f"topic {i}" for i in range(30)]
+
+
+class World:
+    """Made-up words with frequencies and ratings; two of three axes of terms are frequent words."""
+
+    def __init__(self, *, pool: int = 3000, seed: int = 0):
+        rng = np.random.default_rng(seed)
+        letters = rng.choice(list("bcdfghjklmnpqrtvwxz"), size=(2 * pool, 7))
+        words = sorted({"".join(row) for row in letters})
+        rng.shuffle(words)
+        words = words[: pool + 30 * 10 + 3 * 12]
+        self.words = pd.Index(words, name="word")
+        lists = iter(words)
+        self.axes = {name: [next(lists) for _ in range(12)] for name in AXES}
+        self.topics = {name: [next(lists) for _ in range(10)] for name in TOPIC_NAMES}
+        zipf = pd.Series(rng.normal(4, 0.6, len(words)), index=self.words).round(2)
+        zipf[self.axes["first"] + self.axes["second"]] += 0.8
+        ratings = np.where(rng.random(len(words)) < 0.15, rng.integers(-4, 5, len(words)), np.nan)
+        self.covariates = pd.DataFrame({"zipf": zipf.round(2), "lexicon": ratings}, index=self.words)
+        self.matches = match_identity(self.axes, self.covariates, topics=self.topics)
+
+    def rewards(self, seed: int, *, topic_sd: float = 0.0, clumped_axes: bool = False) -> pd.DataFrame:
+        """Two opposite frames: meaning changes sign; frequency, topics and noise of each word do not."""
+        rng = np.random.default_rng(seed)
+        meaning = self.covariates["lexicon"].fillna(0.0)
+        common = 0.5 * self.covariates["zipf"] + rng.normal(0, 0.5, len(self.words))
+        clumps = [*self.topics.values(), *(self.axes.values() if clumped_axes else ())]
+        for words in clumps:
+            common[words] += rng.normal(0, topic_sd)
+        noise = rng.normal(0, 0.2, (2, len(self.words)))
+        return pd.DataFrame({"best": common + meaning + noise[0], "worst": common - meaning + noise[1]})
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    return World()
+
+
+def effects_of(world: World, rewards: pd.DataFrame, **options) -> pd.DataFrame:
+    options = {"positive": "best", "negative": "worst", "permutations": 500} | options
+    return identity_effects(rewards, world.matches, **options).axes.set_index(["axis", "measure"])
+
+
+def test_a_planted_penalty_comes_out_in_both_frames_and_nowhere_else(world):
+    rewards = world.rewards(1, topic_sd=0.2)
+    rewards.loc[world.axes["first"]] -= 2.0
+    table = effects_of(world, rewards)
+    for measure in ("best", "worst", "half_sum"):
+        row = table.loc[("first", measure)]
+        assert row["low"] < -2.0 < row["high"]
+        assert row["high"] < -1.0
+        assert row["p"] < 1e-4
+    assert table.loc[("first", "both_frames"), "p"] < 1e-4
+    assert (
+        table.loc[("first", "half_difference"), "low"] < 0 < table.loc[("first", "half_difference"), "high"]
+    )
+    for axis in ("second", "third"):
+        assert table.loc[(axis, "half_sum"), "p"] > 0.05
+        assert table.loc[(axis, "both_frames"), "p"] > 0.05
+
+
+def test_what_is_liked_for_its_frequency_alone_is_not_an_effect(world):
+    rewards = world.rewards(2)
+    half_sum = rewards.mean(axis=1)
+    raw = half_sum[world.axes["second"]].mean() - half_sum.mean()
+    row = effects_of(world, rewards).loc[("second", "half_sum")]
+    assert raw > 0.25, "frequent words are liked more, and the terms are frequent"
+    assert row["low"] < 0 < row["high"]
+    assert abs(row["effect"]) < raw / 2
+
+
+def test_a_word_taken_for_bad_is_told_from_a_word_avoided(world):
+    rewards = world.rewards(3)
+    rewards.loc[world.axes["first"]] += [-1.5, 1.5]
+    table = effects_of(world, rewards)
+    assert table.loc[("first", "half_difference"), "effect"] == pytest.approx(-1.5, abs=0.4)
+    assert table.loc[("first", "half_difference"), "p"] < 0.01
+    assert table.loc[("first", "half_sum"), "p"] > 0.05
+    assert table.loc[("first", "both_frames"), "effect"] > 1
+    assert table.loc[("first", "both_frames"), "p"] > 0.5
+
+
+def test_topics_that_go_up_and_down_together_raise_no_false_alarm_but_would_word_by_word(world):
+    rows = []
+    for seed in range(70):
+        table = effects_of(
+            world, world.rewards(100 + seed, topic_sd=0.6, clumped_axes=True), permutations=200
+        )
+        rows.append(table.xs("half_sum", level="measure").loc[list(AXES)])
+    found = pd.concat(rows)
+    assert 0.01 <= (found["p"] < 0.05).mean() <= 0.10
+    assert (found["p_words"] < 0.05).mean() > 0.4
+    covered = ((found["low"] < 0) & (found["high"] > 0)).mean()
+    assert 0.89 <= covered <= 0.99
+    assert found["topic_sd"].mean() == pytest.approx(0.6, rel=0.1)
+
+
+def test_terms_more_alike_than_words_are_give_no_interval_narrower_than_chance(world):
+    rewards = world.rewards(14)
+    middle = rewards.loc[world.matches.controls["control"]].mean()
+    frequency = 0.5 * (world.covariates.loc[world.axes["third"], "zipf"] - 4.0)
+    rewards.loc[world.axes["third"]] = np.add.outer(frequency.to_numpy(), middle.to_numpy())
+    row = effects_of(world, rewards).loc[("third", "half_sum")]
+    assert (row["high"] - row["low"]) / 2 >= stats.t.ppf(0.975, row["n_topics"]) * row["null_sd"]
+
+
+def test_without_topics_both_p_values_are_those_of_chance(world):
+    rows = [
+        effects_of(world, world.rewards(300 + seed), permutations=200).xs("half_sum", level="measure")
+        for seed in range(60)
+    ]
+    found = pd.concat(rows).loc[list(AXES)]
+    for p in ("p", "p_words"):
+        assert 0.005 <= (found[p] < 0.05).mean() <= 0.11
+        assert stats.kstest(found[p], "uniform").pvalue > 1e-3
+    assert found["topic_sd"].mean() < 0.1
+
+
+def test_both_frames_takes_the_weaker_effect_and_the_larger_one_sided_p(world):
+    rewards = world.rewards(4)
+    rewards.loc[world.axes["third"]] -= [1.0, 0.3]
+    table = effects_of(world, rewards)
+    for axis in AXES:
+        best, worst, both = (table.loc[(axis, name)] for name in ("best", "worst", "both_frames"))
+        assert both["effect"] == max(best["effect"], worst["effect"])
+        one_sided = [row["p"] / 2 if row["effect"] < 0 else 1 - row["p"] / 2 for row in (best, worst)]
+        assert both["p"] == pytest.approx(max(one_sided))
+
+
+def test_other_units_of_reward_change_the_effect_and_nothing_else(world):
+    rewards = world.rewards(5)
+    a, b = effects_of(world, rewards), effects_of(world, 10 * rewards + 3)
+    np.testing.assert_allclose(b["effect"], 10 * a["effect"])
+    np.testing.assert_allclose(b["low"], 10 * a["low"])
+    for column in ("d", "p", "p_words"):
+        np.testing.assert_allclose(b[column], a[column], rtol=1e-6, atol=1e-9)
+
+
+def test_d_is_in_standard_deviations_of_one_frames_rewards(world):
+    rewards = world.rewards(6)
+    table = effects_of(world, rewards)
+    sd = np.sqrt(rewards.var().mean())
+    np.testing.assert_allclose(table["d"], table["effect"] / sd)
+    half_sum, half_difference = (
+        table.loc[("first", "half_sum"), "d"],
+        table.loc[("first", "half_difference"), "d"],
+    )
+    assert table.loc[("first", "best"), "d"] == pytest.approx(half_sum + half_difference)
+
+
+def test_one_frame_alone_has_no_measure_of_opposite_frames(world):
+    rewards = world.rewards(7)[["best"]]
+    found = identity_effects(rewards, world.matches, permutations=200)
+    assert found.axes["measure"].unique().tolist() == ["best"]
+    assert found.axes["d"].tolist() == pytest.approx((found.axes["effect"] / rewards["best"].std()).tolist())
+    assert found.terms["d"].tolist() == pytest.approx((found.terms["best"] / rewards["best"].std()).tolist())
+
+
+def test_a_terms_effect_is_its_reward_less_its_controls_mean(world):
+    rewards = world.rewards(8)
+    found = identity_effects(rewards, world.matches, positive="best", negative="worst", permutations=200)
+    half_sum = rewards.mean(axis=1)
+    for row in found.terms.sample(8, random_state=0).itertuples():
+        controls = world.matches.controls.query("group == @row.axis and term == @row.term")["control"]
+        assert row.half_sum == pytest.approx(half_sum[row.term] - half_sum[controls].mean())
+        assert row.controls_below == (half_sum[controls] < half_sum[row.term]).mean()
+        assert row.controls == ", ".join(controls.head(5))
+        assert row.n_controls == len(controls)
+    first = found.terms.groupby("axis")["half_sum"].mean()["first"]
+    axis = found.axes.set_index(["axis", "measure"]).loc[("first", "half_sum"), "effect"]
+    assert axis == pytest.approx(first), "each term is its own stem here"
+
+
+def test_forms_of_one_stem_are_one_observation(world):
+    covariates = world.covariates
+    forms = {"painters": "painter", "riders": "rider"}
+    extra = pd.DataFrame({"zipf": [4.0] * 4, "lexicon": np.nan}, index=[*forms, *forms.values()])
+    matches = match_identity(
+        world.axes | {"first": [*world.axes["first"], *extra.index]},
+        pd.concat([covariates, extra]),
+        topics=world.topics,
+    )
+    rewards = pd.concat([world.rewards(9), pd.DataFrame({"best": -3.0, "worst": -3.0}, index=extra.index)])
+    table = identity_effects(rewards, matches, positive="best", negative="worst", permutations=200)
+    row = table.axes.set_index(["axis", "measure"]).loc[("first", "half_sum")]
+    assert row["n"] - row["n_stems"] == 2
+    terms = table.terms[table.terms["axis"] == "first"]
+    by_stem = terms.groupby(terms["term"].map(stem))["half_sum"].mean()
+    assert row["effect"] == pytest.approx(by_stem.mean())
+
+
+def test_short_axes_count_towards_all_together_only(world):
+    axes = world.axes | {"third": world.axes["third"][:2]}
+    matches = match_identity(axes, world.covariates, topics=world.topics)
+    table = identity_effects(world.rewards(10), matches, permutations=200).axes
+    assert set(table["axis"]) == {"first", "second", "all"}
+    n = table.groupby("axis")["n"].max()
+    assert n["all"] == n["first"] + n["second"] + 2
+
+
+def test_several_topics_average_out_over_all_axes(world):
+    table = effects_of(world, world.rewards(11, topic_sd=0.6))
+    one, together = table.loc[("first", "half_sum"), "topic_sd"], table.loc[("all", "half_sum"), "topic_sd"]
+    assert together == pytest.approx(one * np.sqrt(world.matches.concentration))
+    assert world.matches.concentration == pytest.approx(1 / 3, abs=0.01)
+
+
+def crowded_sets(words: pd.Index, *, terms: list[str], shared: list[str], own: int):
+    """Each term has the shared words and `own` others as controls."""
+    others = iter(words[len(terms) + len(shared) :])
+    pairs = [(term, control) for term in terms for control in [*shared, *(next(others) for _ in range(own))]]
+    return matched_sets(pd.DataFrame(pairs, columns=["term", "control"]), words)
+
+
+def test_shared_controls_are_in_the_error_of_the_mean():
+    words = pd.Index([a + b + "q" for a, b in product("bcdfghjklm", "bcdfghjklm")])
+    sets = crowded_sets(words, terms=list(words[:6]), shared=list(words[6:9]), own=2)
+    draws = np.random.default_rng(0).normal(size=(len(words), 40_000))  # every draw a measure
+    units = sets.unit_effects(draws)
+    assert units.mean(axis=0).var() == pytest.approx(sets.mean_variance, rel=0.03)
+    scatter = ((units - units.mean(axis=0)) ** 2).sum(axis=0)
+    assert scatter.mean() == pytest.approx(sets.scatter_expected, rel=0.03)
+    assert sets.mean_variance == pytest.approx(1 / 6 + 3 / 25 + 12 / 30**2)
+
+
+def test_exchanging_gives_the_p_of_all_exchanges():
+    rng = np.random.default_rng(1)
+    words = pd.Index([a + b + "q" for a, b in product("bcdf", "bcdfghj")])
+    sets = crowded_sets(words, terms=list(words[:3]), shared=[], own=5)
+    values = rng.normal(size=(len(words), 2))
+    values[:3, 1] -= 2
+    p = sets.exchange(values, permutations=40_000, rng=rng)
+    for measure in (0, 1):
+        column, extremes, total = values[:, measure], 0, 0
+        members = [[t, *sets.controls[5 * i : 5 * i + 5]] for i, t in enumerate(sets.terms)]
+        observed = abs(np.mean([column[m[0]] - column[m[1:]].mean() for m in members]))
+        for chosen in product(range(6), repeat=3):
+            means = [
+                column[m[c]] - np.mean([column[x] for i, x in enumerate(m) if i != c])
+                for m, c in zip(members, chosen, strict=True)
+            ]
+            extremes += abs(np.mean(means)) >= observed - 1e-12
+            total += 1
+        assert p[measure] == pytest.approx(extremes / total, abs=0.01)
+
+
+def test_no_control_is_an_identity_term_of_any_axis(world):
+    named = {term for terms in world.axes.values() for term in terms}
+    assert not named & set(world.matches.controls["control"])
+
+
+def test_correction_is_statsmodels_within_each_measure_and_apart_for_all_axes(world):
+    tables = [
+        identity_effects(world.rewards(20 + i), world.matches, positive="best", negative="worst", permutations=200)
+        .axes.assign(model=f"model {i}")
+        for i in range(4)
+    ]  # fmt: skip
+    table = corrected(pd.concat(tables, ignore_index=True))
+    single = table[(table["measure"] == "half_sum") & (table["axis"] != "all")]
+    assert len(single) == 12
+    np.testing.assert_allclose(single["p_holm"], multipletests(single["p"], method="holm")[1])
+    np.testing.assert_allclose(single["p_bh"], multipletests(single["p"], method="fdr_bh")[1])
+    together = table[(table["measure"] == "best") & (table["axis"] == "all")]
+    np.testing.assert_allclose(together["p_holm"], multipletests(together["p"], method="holm")[1])
+
+
+def test_frames_that_mirror_one_another_exactly_have_no_half_sum(world):
+    best = world.rewards(12)["best"].round()  # whole numbers, so that the half-sums are exactly 0
+    table = effects_of(world, pd.DataFrame({"best": best, "worst": -best}))
+    half_sum = table.xs("half_sum", level="measure")
+    assert (half_sum[["effect", "low", "high", "topic_sd"]] == 0).all(axis=None)
+    assert (half_sum[["p", "p_words"]] == 1).all(axis=None)
+
+
+def test_refusals_say_what_to_do(world):
+    rewards = world.rewards(13)
+    with pytest.raises(TableError, match="cannot be named 'all'"):
+        match_identity({"all": ["x"]}, world.covariates)
+    with pytest.raises(TableError, match="Scan a whole vocabulary"):
+        match_identity(world.axes, world.covariates, topics={"one": world.topics["topic 0"]})
+    with pytest.raises(TableError, match="Scan a whole vocabulary"):
+        match_identity({"none": ["not there"]}, world.covariates, topics=world.topics)
+    with pytest.raises(TableError, match="No frame 'bad'"):
+        identity_effects(rewards, world.matches, positive="best", negative="bad")
+    with pytest.raises(TableError, match="have no reward"):
+        identity_effects(rewards.iloc[5:], world.matches)
+    with pytest.raises(TableError, match="The same reward for every item"):
+        identity_effects(rewards.assign(best=1.0), world.matches)
+
+
+def lists() -> dict[str, dict]:
+    found: dict[str, dict] = {}
+    for file in sorted(CONF.glob("*.yaml")):
+        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+        assert list(content) == [file.stem]
+        found |= content
+    return found
+
+
+def test_our_lists_are_words_in_lower_case_each_on_one_axis_with_a_source():
+    terms = [term for axis in lists().values() for term in axis["terms"]]
+    assert len(terms) == len(set(terms))
+    assert all(isinstance(term, str) and term.isalpha() and term == term.lower() for term in terms)
+    for name, axis in lists().items():
+        assert set(axis) == {"about", "source", "terms"}
+        assert axis["about"]
+        assert axis["source"]
+        assert 15 <= len(axis["terms"]) <= 60, name
+
+
+def test_our_lists_hold_the_terms_that_the_demo_family_is_planted_with():
+    planted = pd.read_csv(DEMO)
+    for axis, rows in planted.groupby("axis"):
+        assert set(rows["term"]) <= set(lists()[axis]["terms"])
+
+
+def test_everyday_topics_name_nobody_on_our_lists():
+    named = {stem(term) for axis in lists().values() for term in axis["terms"]}
+    words = [word for topic in TOPICS.values() for word in topic]
+    assert not named & {stem(word) for word in words}
+    assert len(words) == len(set(words))
+    assert min(map(len, TOPICS.values())) >= 8

@@ -1,0 +1,107 @@
+"""From tokens to words: which word a text spells, one row a word, what may start a word, which words share a stem."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pessimal.analysis.words import (
+    as_published,
+    by_word,
+    check_words,
+    half_sum,
+    spelled,
+    stem_groups,
+    with_half_sums,
+    word_starts,
+)
+from pessimal.errors import TableError
+
+TEXTS = [
+    " love",
+    "Love",
+    "LOVE\n",
+    "love-in",
+    "##ing",
+    "null",
+    "NA",
+    "",
+    " ",
+    "liebé",
+    "自由",
+    "\u200blove",
+    "x1",
+]
+
+
+def test_a_text_spells_a_word_if_it_is_letters_within_white_space():
+    words = spelled(pd.Index(TEXTS))
+    assert words.tolist() == [
+        "love", "love", "love", None, None, "null", "na", None, None, "liebé", "自由", None, None,
+    ]  # fmt: skip
+    assert words.index.tolist() == list(range(len(TEXTS)))
+
+
+def test_texts_need_not_be_valid_unicode():
+    assert spelled(pd.Index(["\ud83d", " ok"], dtype=object)).tolist() == [None, "ok"]
+
+
+def test_a_words_reward_is_the_mean_of_its_spellings():
+    rewards = pd.DataFrame(
+        {"best": [1.0, 2.0, 6.0, 5.0, 7.0], "worst": [0.0, 0.0, 3.0, 1.0, 9.0]},
+        index=[" love", "Love", "love", "hate", "###"],
+    )
+    words = by_word(rewards)
+    assert words.index.tolist() == ["hate", "love"]
+    assert words.loc["love"].tolist() == [3.0, 1.0]
+    assert words.loc["hate"].tolist() == [5.0, 1.0]
+    assert words.index.name == "word"
+
+
+def test_the_same_text_twice_counts_twice_in_its_words_mean():
+    rewards = pd.DataFrame({"best": [1.0, 1.0, 4.0]}, index=["love", "love", " love"])
+    assert by_word(rewards)["best"].tolist() == [2.0]
+
+
+def test_the_published_names_keep_white_space_and_repeat():
+    rewards = pd.DataFrame({"best": [1.0, 2.0, 3.0]}, index=[" love", "Love", "LOVE"])
+    assert as_published(rewards).index.tolist() == [" love", "love", "love"]
+    assert as_published(rewards)["best"].tolist() == [1.0, 2.0, 3.0]
+
+
+def test_only_spaced_spellings_start_words_where_the_vocabulary_writes_spaces():
+    assert word_starts(pd.Index([" Love", "love", "ing", " ing2", " a"])).tolist() == ["love", "a"]
+    assert word_starts(pd.Index(["love", "##ing", "hate", "love"])).tolist() == ["love", "hate"]
+
+
+def test_words_of_one_stem_share_a_number():
+    groups = stem_groups(pd.Index(["love", "hate", "loved", "loving", "hates", "war"]))
+    assert groups[0] == groups[2] == groups[3]
+    assert groups[1] == groups[4]
+    assert len(set(groups.tolist())) == 3
+    assert sorted(set(groups.tolist())) == [0, 1, 2]
+
+
+def test_half_sums_have_their_prompts_scale():
+    words = pd.DataFrame({"best": [0.0, 2.0, 4.0], "worst": [4.0, 2.0, 0.0]}, index=["a", "b", "c"])
+    outcomes, scales = with_half_sums(words, [("best", "worst")])
+    name = half_sum("best", "worst")
+    assert outcomes[name].tolist() == [2.0, 2.0, 2.0]
+    assert scales[name] == pytest.approx(np.std([0, 2, 4]))
+    assert list(outcomes) == ["best", "worst", name]
+
+
+def test_half_sums_of_prompts_that_are_not_there_are_refused():
+    words = pd.DataFrame({"best": [0.0, 2.0]}, index=["a", "b"])
+    with pytest.raises(TableError, match=r"no rewards for the prompts worst; given are best"):
+        with_half_sums(words, [("best", "worst")])
+
+
+def test_words_with_two_rows_missing_rewards_or_none_that_vary_are_refused():
+    twice = pd.DataFrame({"best": [0.0, 2.0]}, index=["a", "a"])
+    with pytest.raises(TableError, match=r"'a' has several rows.*by_word"):
+        check_words(twice)
+    check_words(twice, repeated=True)
+    with pytest.raises(TableError, match="1 rewards of 2 words are missing"):
+        check_words(pd.DataFrame({"best": [0.0, np.nan]}, index=["a", "b"]))
+    with pytest.raises(TableError, match="same reward for every word under: best"):
+        check_words(pd.DataFrame({"best": [1.0, 1.0]}, index=["a", "b"]))

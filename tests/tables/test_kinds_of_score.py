@@ -1,0 +1,43 @@
+"""Log-probabilities are another kind of score: their tables are told apart, and those of rewards stay what they were."""
+
+from dataclasses import replace
+
+import pandas as pd
+
+from pessimal.tables import ScoreIdentity, ScoreTable, read_score_table, write_score_table
+from pessimal.tables.score_table import LOG_PROBABILITY
+
+REWARDS = ScoreIdentity(
+    model="m", prompt="greatest", prompt_text="?", candidates="vocabulary", candidates_digest="d", mode="ids", source="scan",
+    weights_digest="w", dtype="bfloat16", certain=100, software={"torch": "2"},
+)  # fmt: skip
+PROBABILITIES = replace(REWARDS, score=LOG_PROBABILITY)
+
+
+def table(identity):
+    rows = pd.DataFrame(
+        {
+            "candidate_id": [0, 1], "token": ["a", "b"], "text": ["a", "b"], "kind": "normal",
+            "survives": pd.array([None, None], dtype="boolean"), "reward": [-0.5, -1.0], "certified": False,
+        }
+    )  # fmt: skip
+    return ScoreTable(identity, rows)
+
+
+def test_tables_of_rewards_keep_the_key_that_they_had_before_there_were_others():
+    # Computed with the version that knew no other kind of score.
+    assert REWARDS.key() == "39ac2175e7e87cdb90f6beec6b0fa163124cf6bf6ff61996d6b9090c61f9031d"
+    assert "score" not in REWARDS.fields()
+
+
+def test_file_of_rewards_does_not_speak_of_kinds_and_is_read_as_one_of_rewards(tmp_path):
+    path = write_score_table(table(REWARDS), tmp_path / "scores.parquet")
+    assert b'"score"' not in path.read_bytes()
+    assert read_score_table(path).identity == REWARDS
+
+
+def test_log_probabilities_have_a_key_and_a_name_of_their_own_and_come_back_as_what_they_are(tmp_path):
+    assert PROBABILITIES.key() != REWARDS.key()
+    assert PROBABILITIES.name == "m--greatest--log_probability--bfloat16"
+    path = write_score_table(table(PROBABILITIES), tmp_path / "scores.parquet")
+    assert read_score_table(path).identity == PROBABILITIES

@@ -1,0 +1,155 @@
+"""What people say about words, from packages and from files: layouts, units, and what is refused."""
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pessimal.errors import InputError
+from pessimal.tables.dictionaries import read_dictionary
+from pessimal.tables.frequencies import read_frequencies
+from pessimal.tables.lexicons import read_lexicon
+
+
+def written(tmp_path, text: str):
+    file = tmp_path / "list.csv"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+# sentiment lexicons
+
+
+def test_afinn_is_afinn_111():
+    lexicon = read_lexicon("afinn")
+    assert len(lexicon) == 2477
+    assert (lexicon["superb"], lexicon["abandon"], lexicon["can't stand"]) == (5, -2, -3)
+    assert (lexicon.min(), lexicon.max()) == (-5, 5)
+    assert lexicon.index.name == "word"
+    assert lexicon.index.is_unique
+
+
+def test_textblobs_senses_are_averaged():
+    lexicon = read_lexicon("textblob")
+    assert lexicon.between(-1, 1).all()
+    assert lexicon.index.is_unique
+    assert (lexicon["excellent"], lexicon["evil"]) == (1.0, -1.0)
+    package = Path(importlib.util.find_spec("textblob").origin).parent
+    text = (package / "en" / "en-sentiment.xml").read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if '<word form="great"' in line]
+    senses = [float(line.split('polarity="')[1].split('"')[0]) for line in lines]
+    assert len(senses) > 1
+    assert lexicon["great"] == pytest.approx(np.mean(senses))
+
+
+@pytest.mark.parametrize("package", ["afinn", "textblob"])
+def test_a_package_that_is_not_installed_is_named_with_its_command(package, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(InputError, match=f"pip install {package}"):
+        read_lexicon(package)
+
+
+def test_a_file_of_ones_own_is_read_in_any_case_and_null_is_a_word(tmp_path):
+    lexicon = read_lexicon(str(written(tmp_path, "word,valence,raters\n Love ,2.5,9\nnull,-1,9\nNA,0,9\n")))
+    assert lexicon.to_dict() == {"love": 2.5, "null": -1.0, "na": 0.0}
+    assert lexicon.dtype == float
+
+
+def test_a_missing_lexicon_tells_what_can_be_given():
+    with pytest.raises(InputError, match=r"no lexicon '/nowhere.csv'; give afinn, textblob or a CSV file"):
+        read_lexicon("/nowhere.csv")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("word,score\nlove,1\n", "lacks the column valence"),
+        ("token,score\nlove,1\n", "lacks the column valence and word"),
+        ("word,valence\nlove,1\nhate,bad\n", r"row 2: the valence 'bad' is not a number"),
+        ("word,valence\nlove,1\nhate,\n", r"row 2: the valence '' is not a number"),
+        ("word,valence\nlove,1\nLove,2\n", r"names 'love' twice; keep one row a word"),
+    ],
+)
+def test_a_lexicon_of_another_layout_is_refused(tmp_path, text, told):
+    with pytest.raises(InputError, match=told):
+        read_lexicon(str(written(tmp_path, text)))
+
+
+# word frequencies
+
+
+def test_wordfreq_is_on_the_zipf_scale_and_unknown_words_are_missing():
+    frequencies = read_frequencies("wordfreq")
+    zipf = frequencies.zipf(["the", "house", "xqzvkjw"])
+    assert zipf["the"] > 7 > zipf["house"] > 5
+    assert np.isnan(zipf["xqzvkjw"])
+    assert zipf.index.tolist() == ["the", "house", "xqzvkjw"]
+    assert "CC-BY-SA" in frequencies.source
+
+
+def test_a_list_of_ones_own_adds_a_words_rows_up(tmp_path):
+    file = written(tmp_path, "word,pos,per_million\nLove,noun,60\nlove,verb,40\nrare,noun,0\nnull,noun,1\n")
+    frequencies = read_frequencies(str(file))
+    zipf = frequencies.zipf(["null", "love", "rare", "unknown"])
+    assert zipf[["null", "love"]].tolist() == pytest.approx([3.0, 5.0])
+    assert zipf[["rare", "unknown"]].isna().all()
+    assert len(frequencies.rows) == 4
+    assert frequencies.source == "list.csv"
+
+
+def test_a_missing_frequency_list_tells_what_can_be_given():
+    with pytest.raises(InputError, match=r"no frequency list '/nowhere.csv'; give wordfreq or a CSV file"):
+        read_frequencies("/nowhere.csv")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("word,count\nlove,1\n", "lacks the column per_million"),
+        ("word,per_million\nlove,1\nhate,-2\n", r"row 2: '-2' is no frequency per million"),
+        ("word,per_million\nlove,often\n", r"row 1: 'often' is no frequency per million"),
+    ],
+)
+def test_a_frequency_list_of_another_layout_is_refused(tmp_path, text, told):
+    with pytest.raises(InputError, match=told):
+        read_frequencies(str(written(tmp_path, text)))
+
+
+# dictionaries
+
+
+def test_a_dictionary_keeps_a_word_under_each_of_its_categories(tmp_path):
+    file = written(tmp_path, "Category,Word\nCare, love \nLoyalty,love\nCare,love\nCare,null\nCare,\n")
+    found = read_dictionary(file)
+    assert found.to_dict("list") == {
+        "category": ["Care", "Loyalty", "Care"],
+        "word": ["love", "love", "null"],
+    }
+
+
+def test_the_published_big_two_dictionary_is_read(shared_data):
+    found = read_dictionary(shared_data / "big_two" / "dict_big2_nouns.csv")
+    assert found["category"].value_counts().to_dict() == {"Communion": 159, "Agency": 104}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("category,term\na,love\n", "has the columns category, term; a dictionary has category and word"),
+        ("kind,word\na,love\n", "a dictionary has category and word"),
+        ("category,word\na,love\na,hate\n", "has 1 category; at least two are compared"),
+    ],
+)
+def test_a_dictionary_of_another_layout_is_refused(tmp_path, text, told):
+    with pytest.raises(InputError, match=told):
+        read_dictionary(written(tmp_path, text))
+
+
+def test_a_missing_dictionary_is_named(tmp_path):
+    with pytest.raises(InputError, match="there is no dictionary"):
+        read_dictionary(tmp_path / "nowhere.csv")
+
+
+def test_an_empty_word_stands_under_no_category(tmp_path):
+    assert read_dictionary(written(tmp_path, "category,word\na,x\nb,y\nb, \n"))["word"].tolist() == ["x", "y"]

@@ -1,0 +1,213 @@
+"""The sections on valence and frequency: what they hold, and what they say where there is nothing to hold."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pessimal.config.schema import CompareConfig, WordingSpec
+from pessimal.report.contents import Contents
+from pessimal.tables import ModelDescription, ScoreIdentity, ScoreTable
+from pessimal.tables.frequencies import Frequencies
+from pessimal.tasks.findings.group import groups
+from pessimal.tasks.findings.sources import Sources
+from pessimal.tasks.findings.valence import sentiment_of
+from pessimal.tasks.findings.word_frequency import frequency_of
+
+LETTERS = "bcdfghjklmnprtvw"
+WORDS = [f"{a}o{b}o{c}" for a in LETTERS for b in LETTERS for c in "bdgkm"][:900]
+RNG = np.random.default_rng(0)
+VALENCE = pd.Series(
+    RNG.choice([-3.0, -2.0, -1.0, 1.0, 2.0, 3.0], size=300), index=pd.Index(WORDS[:300], name="word")
+)
+ZIPF = pd.Series(RNG.uniform(3.5, 6.5, size=900), index=WORDS)
+FRAMES = {"greatest": 1, "best": 1, "worst": -1}
+
+
+def scored(
+    model: str, prompt: str, sign: int, *, slope: float = 0.4, words=WORDS, mode="ids", noise=0.3
+) -> ScoreTable:
+    rng = np.random.default_rng([len(model), *prompt.encode()])
+    told = VALENCE.reindex(words).fillna(0).to_numpy()
+    reward = sign * told + slope * ZIPF.reindex(words).to_numpy() + rng.normal(scale=noise, size=len(words))
+    texts = [f" {word}" for word in words]
+    rows = pd.DataFrame(
+        {
+            "candidate_id": range(len(texts) + 2),
+            "token": [*texts, "<s>", "ing"],
+            "text": [*texts, "special", "ing"],
+            "kind": ["normal"] * len(texts) + ["special", "normal"],
+            "survives": True,
+            "reward": [*reward, 999.0, 0.0],
+            "certified": True,
+        }
+    )
+    identity = ScoreIdentity(
+        model=model, prompt=prompt, prompt_text=None, candidates="vocabulary", candidates_digest="same", mode=mode, source="scan"
+    )  # fmt: skip
+    return ScoreTable(identity, rows, ModelDescription(label=f"the {model}"))
+
+
+def sources(**lexicons: pd.Series) -> Sources:
+    per_million = pd.DataFrame({"word": WORDS, "per_million": 10 ** (ZIPF.to_numpy() - 3)})
+    return Sources(lexicons=lexicons, frequencies=Frequencies("made up", per_million), dictionaries={})
+
+
+def told_of(tables, finding, given: Sources, **options) -> Contents:
+    contents = Contents()
+    members = {group.prompt: group for group in groups(tables)}
+    finding(members, CompareConfig(**({"frames": FRAMES} | options)), contents, given)
+    return contents
+
+
+@pytest.fixture(scope="module")
+def three_models() -> list[ScoreTable]:
+    return [
+        scored(model, prompt, sign, slope=slope)
+        for model, slope in (("plain", 0.0), ("cedar", 0.5), ("oak", 0.2))
+        for prompt, sign in FRAMES.items()
+    ]
+
+
+def test_sentiment_has_slopes_asymmetry_and_curves_for_each_lexicon(three_models):
+    contents = told_of(three_models, sentiment_of, sources(One=VALENCE, Two=VALENCE / 3))
+    tables = contents.whole_tables()
+    slopes = tables["sentiment"]
+    assert len(slopes) == 3 * 3 * 2 * 2
+    means = slopes[slopes["lexicon"] == "One"].groupby("prompt")["slope"].mean()
+    assert means.to_dict() == pytest.approx({"greatest": 1, "best": 1, "worst": -1}, abs=0.1)
+    asymmetry = tables["sentiment_asymmetry"]
+    assert set(asymmetry["prompt"]) == {"greatest", "best", "worst", "greatest × worst"}
+    assert (asymmetry["p_holm"] >= asymmetry["p"]).all()
+    assert (tables["sentiment_models"]["n"] == 3).all()
+    (section,) = contents.sections
+    assert section.title == "Sentiment · vocabulary"
+    assert "opposite frames" in section.sentence
+    for entry in section.entries:
+        assert entry.figure is None or entry.figure in contents.figures
+        if entry.table:
+            rows = tables[entry.table]
+            for column, value in entry.where.items():
+                rows = rows[rows[column] == value]
+            assert len(rows) > 0
+    assert contents.summary["sentiment/One/greatest × worst/steeper"] == pytest.approx(0, abs=0.1)
+
+
+def test_a_special_token_is_no_word(three_models):
+    """The one of kind special has a reward of 999, which would move every standardised slope."""
+    slopes = told_of(three_models, sentiment_of, sources(One=VALENCE)).whole_tables()["sentiment"]
+    assert slopes["slope_sd"].abs().min() > 0.5
+
+
+def test_frequency_is_told_in_opposite_frames_with_planted_slopes_found(three_models):
+    contents = told_of(three_models, frequency_of, sources(One=VALENCE))
+    table = contents.whole_tables()["frequency"]
+    opposite = table[table["frames"] == "opposite"].set_index(["words", "model"])
+    for words in ("rated", "unrated"):
+        for model, slope in (("plain", 0.0), ("cedar", 0.5), ("oak", 0.2)):
+            assert (
+                opposite.loc[(words, model), "low"] - 0.02
+                < slope
+                < opposite.loc[(words, model), "high"] + 0.02
+            )
+        assert opposite.loc[(words, "plain"), "p_holm"] > 0.05 > opposite.loc[(words, "oak"), "p_holm"]
+    (section,) = contents.sections
+    assert "A slope from one frame is biased" in section.sentence
+    assert "greatest × worst" in section.sentence
+    assert "made up" in section.sentence
+    assert "the cedar +0.5" in section.entries[0].sentence
+    assert "2 of 3 models differ from 0" in section.entries[0].sentence
+    assert contents.summary["frequency/rated/cedar"] == pytest.approx(0.5, abs=0.05)
+
+
+def test_as_published_there_is_one_frame_at_a_time_and_the_page_says_what_that_means(three_models):
+    bare = [
+        ScoreTable(t.identity, t.rows.assign(text=t.rows["text"].str.strip()), t.description)
+        for t in three_models
+    ]
+    contents = told_of(bare, frequency_of, sources(One=VALENCE), paper=True)
+    table = contents.whole_tables()["frequency"]
+    assert set(table["frames"]) == {"one"}
+    assert set(table["unit"]) == {"unit of ln per million"}
+    assert "biased" in contents.sections[0].sentence
+    cedar = table[(table["model"] == "cedar") & (table["prompt"] == "best")].iloc[0]
+    assert cedar["slope"] * np.log(10) == pytest.approx(0.5, abs=0.05)
+    published = told_of(bare, sentiment_of, sources(One=VALENCE), paper=True).whole_tables()
+    assert " × " not in "".join(published["sentiment_asymmetry"]["prompt"])
+
+
+def test_without_a_lexicon_the_page_says_how_to_give_one(three_models):
+    contents = told_of(three_models, sentiment_of, sources())
+    assert "lexicons={" in contents.sections[0].entries[0].sentence
+    assert not contents.tables
+    table = told_of(three_models, frequency_of, sources()).whole_tables()["frequency"]
+    assert set(table["words"]) == {"unrated"}
+
+
+def test_a_lexicon_of_other_words_is_left_out_with_the_reason(three_models):
+    foreign = pd.Series([1.0, -1.0], index=["amour", "haine"])
+    contents = told_of(three_models, sentiment_of, sources(One=VALENCE, French=foreign))
+    last = contents.sections[0].entries[-1]
+    assert last.title == "Left out"
+    assert (
+        "the cedar, the oak, the plain with French: 0 words with a positive valence were found"
+        in last.sentence
+    )
+    assert set(contents.whole_tables()["sentiment"]["lexicon"]) == {"One"}
+    nothing = told_of(three_models, sentiment_of, sources(French=foreign))
+    assert not nothing.tables
+    assert [entry.title for entry in nothing.sections[0].entries] == ["Left out"]
+
+
+def test_a_candidate_set_without_words_has_sections_that_say_so():
+    few = [scored("plain", prompt, sign, words=WORDS[:12]) for prompt, sign in FRAMES.items()]
+    for finding in (sentiment_of, frequency_of):
+        contents = told_of(few, finding, sources(One=VALENCE))
+        assert [entry.title for entry in contents.sections[0].entries] == ["Left out"]
+        assert "the plain" in contents.sections[0].entries[0].sentence
+
+
+def test_prompts_without_a_known_frame_are_not_paired_and_the_page_says_so(three_models):
+    contents = told_of(three_models, frequency_of, sources(One=VALENCE), frames={})
+    assert set(contents.whole_tables()["frequency"]["frames"]) == {"one"}
+    assert "these prompts have none" in contents.sections[0].sentence
+    asymmetry = told_of(three_models, sentiment_of, sources(One=VALENCE), frames={})
+    assert set(asymmetry.whole_tables()["sentiment_asymmetry"]["sign_from"]) == {"slopes"}
+    assert "No frame is known for greatest, best, worst" in asymmetry.sections[0].entries[2].sentence
+
+
+def test_many_wordings_are_averaged_by_frame():
+    wording = WordingSpec(factors={"adjective": ["best", "worst"], "superlative": ["a", "b", "c", "d"]})
+    tables = [
+        scored("cedar", f"{adjective}_{letter}", sign, slope=0.5)
+        for adjective, sign in (("best", 1), ("worst", -1))
+        for letter in "abcd"
+    ]
+    contents = told_of(tables, frequency_of, sources(One=VALENCE), wording=wording)
+    table = contents.whole_tables()["frequency"]
+    assert set(table["prompt"]) == {
+        "4 positive",
+        "4 negative",
+        "4 positive × 4 negative",
+    }
+    rated = table[(table["words"] == "rated") & (table["frames"] == "opposite")].iloc[0]
+    assert rated["slope"] == pytest.approx(0.5, abs=0.03)
+
+
+def test_a_model_not_scanned_on_a_prompt_keeps_the_others_and_is_told(three_models):
+    tables = [t for t in three_models if (t.identity.model, t.identity.prompt) != ("oak", "worst")]
+    contents = told_of(tables, frequency_of, sources(One=VALENCE))
+    table = contents.whole_tables()["frequency"]
+    oak = table[table["model"] == "oak"]
+    assert set(oak["prompt"]) == {"greatest", "best"}
+    assert "the oak on worst: not scanned" in contents.sections[0].entries[-1].sentence
+
+
+def test_rewards_of_two_modes_are_not_put_together(three_models):
+    other = scored("plain", "worst", -1, slope=0.0, mode="text")
+    tables = [t for t in three_models if t.identity.model == "plain" and t.identity.prompt != "worst"]
+    contents = told_of([*tables, other], frequency_of, sources(One=VALENCE))
+    assert set(contents.whole_tables()["frequency"]["prompt"]) == {"greatest", "best"}
+    assert (
+        "the plain on worst: scanned in another mode than greatest"
+        in contents.sections[0].entries[-1].sentence
+    )
