@@ -209,8 +209,14 @@ def test_ranks_are_among_the_words_every_model_has_one_a_word():
     assert row["median_rank"] == ranks[WORDS[1:15]].median()
     assert row["low"] <= row["median_rank"] <= row["high"]
     counts = words_found({"best": {"m1": one, "m2": two}}, DICTIONARY).set_index("category")
-    assert counts.loc["a"].tolist() == [15, 14, 14]
-    assert counts.loc["few"].tolist() == [1, 0, 0]
+    assert counts.loc["a"].to_dict() == {
+        "words": 15,
+        "wildcards": 0,
+        "entries_found": 14,
+        "found": 14,
+        "used": 14,
+    }
+    assert counts.loc["few", ["found", "used"]].tolist() == [0, 0]
 
 
 def test_rank_one_is_the_highest_and_ties_share_their_ranks():
@@ -225,6 +231,44 @@ def test_a_word_of_two_categories_counts_in_both_and_is_ranked_once():
     found = median_ranks({"best": {"m": rewards_of(np.random.default_rng(1))}}, both).set_index("category")
     assert set(found["words"]) == {30}
     assert found["n"].to_dict() == {"a": 15, "b": 16}
+
+
+def test_a_wildcard_finds_every_word_that_begins_so_and_says_how_many():
+    care = ["safe", "safety", "safely", "safeguard", "kind", "kindness", "care"]
+    harm = ["harm", "harmful", "harmed", "harming", "war", "kill"]
+    rewards = {
+        model: pd.Series(
+            np.arange(15.0), index=pd.Index([*care, " Safes", *harm, "safe.txt"] if model == "m" else
+                                            [*care, "safes", *harm, "warlike"], name="text")
+        )
+        for model in ("m", "n")
+    }  # fmt: skip
+    wild = pd.DataFrame(
+        {
+            "category": ["care"] * 4 + ["harm"] * 4,
+            "word": ["Safe*", "safety", "kind*", "peace*", "harm*", "war*", "kill", "kind*"],
+        }
+    )
+    counts = words_found({"best": rewards}, wild).set_index("category")
+    assert counts.loc["care"].to_dict() == {
+        "words": 4,
+        "wildcards": 3,
+        "entries_found": 3,
+        "found": 7,
+        "used": 7,
+    }, "safety once, although two entries find it; warlike and safe.txt are not in both models"
+    assert counts.loc["harm"].to_dict() == {
+        "words": 4,
+        "wildcards": 3,
+        "entries_found": 4,
+        "found": 8,
+        "used": 8,
+    }
+    in_full = {"care": [*care[:6], "safes"], "harm": [*harm, "kind", "kindness"]}
+    plain = pd.Series(in_full, name="word").rename_axis("category").explode().reset_index()
+    pd.testing.assert_frame_equal(
+        median_ranks({"best": rewards}, wild), median_ranks({"best": rewards}, plain)
+    )
 
 
 @pytest.mark.parametrize("n", [6, 7, 20, 104])

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from pessimal.analysis.framing import axes, ends_of_axes, framing, framings
+from pessimal.analysis.framing import axes, ends_of_axes, framing, framings, highest_and_lowest_in_both
 from pessimal.errors import TableError
 
 
@@ -187,3 +187,12 @@ def test_texts_may_be_lone_surrogates_and_occur_twice():
     assert ends_of_axes(best, -best, k=3).query("axis == 'difference' and end == 'top'")[
         "text"
     ].tolist() == list(best.index)
+
+
+def test_what_is_high_under_both_prompts_is_not_the_end_of_the_sum():
+    best = pd.Series({"one-sided": 9.0, "both": 2.0, "plain": 0.0, "neither": -2.0, "hated once": -9.0})
+    worst = pd.Series({"one-sided": -1.0, "both": 2.0, "plain": 0.0, "neither": -2.0, "hated once": 1.0})
+    assert (best + worst).idxmax() == "one-sided"
+    assert highest_and_lowest_in_both(best, worst) == ("both", "neither")
+    with pytest.raises(TableError, match="same reward for every item"):
+        highest_and_lowest_in_both(best, worst * 0)

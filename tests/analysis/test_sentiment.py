@@ -345,5 +345,5 @@ def test_too_few_words_on_a_side_are_told_with_their_number():
 
 def test_a_side_whose_words_all_have_one_valence_is_refused():
     words, valence = words_and_lexicon()
-    with pytest.raises(TableError, match=r"No slope over the .* words with a positive valence"):
+    with pytest.raises(TableError, match=r"every positive word has the valence 3.*lexicon_groups"):
         sentiment(words, valence.mask(valence > 0, 3.0))

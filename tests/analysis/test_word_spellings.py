@@ -73,6 +73,29 @@ def test_only_spaced_spellings_start_words_where_the_vocabulary_writes_spaces():
     assert word_starts(pd.Index(["love", "##ing", "hate", "love"])).tolist() == ["love", "hate"]
 
 
+def test_a_few_texts_with_a_space_do_not_make_it_what_starts_words():
+    """A WordPiece vocabulary to which somebody added ' maybe': every other word is a start as before."""
+    pieces = [f"{a}{b}" for a in "bcdfghjk" for b in ("at", "et", "in")]
+    assert len(pieces) == 24
+    assert word_starts(pd.Index([*pieces, " maybe", "##ing"])).tolist() == [*pieces, "maybe"]
+    assert word_starts(pd.Index([*pieces, " maybe", " perhaps", "##ing"])).tolist() == [
+        *pieces,
+        "maybe",
+        "perhaps",
+    ], "2 of 26 texts that spell words"
+    spaced = [" maybe", " perhaps", " so"]
+    assert word_starts(pd.Index([*pieces, *spaced])).tolist() == ["maybe", "perhaps", "so"], "3 of 27"
+    assert word_starts(pd.Index([*pieces, *spaced, *["x1", "##y"] * 50])).tolist() == [
+        "maybe",
+        "perhaps",
+        "so",
+    ], "texts that spell no word have no say"
+
+
+def test_a_vocabulary_without_words_starts_none():
+    assert word_starts(pd.Index(["##", "1", ""], dtype=object)).empty
+
+
 def test_words_of_one_stem_share_a_number():
     groups = stem_groups(pd.Index(["love", "hate", "loved", "loving", "hates", "war"]))
     assert groups[0] == groups[2] == groups[3]

@@ -149,6 +149,11 @@ def test_negative_agreement_is_printed_with_its_sign(texts):
     assert "−.25" in texts(heatmap.heatmap(matrix))
 
 
+def test_a_number_loses_its_leading_zero_and_no_other():
+    shown = [heatmap._short(number) for number in (0.5, -0.5, 10.52, -20.04, -0.001, 0.996, 1.0)]
+    assert shown == [".50", "−.50", "10.52", "−20.04", ".00", ">.99", "1.00"]
+
+
 # map
 
 

@@ -8,7 +8,8 @@ import matplotlib.image
 import pytest
 from matplotlib.figure import Figure
 
-from pessimal.figures.save import save
+from pessimal.figures import save as saving
+from pessimal.figures.save import save, save_all
 from pessimal.figures.scatter import scatter
 from pessimal.figures.style import STYLE, colours
 from pessimal.figures.violin import violin
@@ -31,6 +32,25 @@ def test_saving_a_figure_twice_gives_the_same_bytes(rewards, tmp_path):
     figure = hostile_scatter(rewards)
     first = [path.read_bytes() for path in save(figure, tmp_path, "figure")]
     assert [path.read_bytes() for path in save(figure, tmp_path, "figure")] == first
+
+
+def test_many_figures_by_several_processes_are_the_same_bytes(rewards, tmp_path, monkeypatch):
+    monkeypatch.setattr(saving.os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
+    monkeypatch.setattr(saving, "FEW", 1)
+    figures = {"violin": violin(rewards), "scatter": hostile_scatter(rewards)}
+    (tmp_path / "many").mkdir()
+    save_all(figures, tmp_path / "many")
+    for name, figure in {"violin": violin(rewards), "scatter": hostile_scatter(rewards)}.items():
+        for file in save(figure, tmp_path / "one", name):
+            assert (tmp_path / "many" / file.name).read_bytes() == file.read_bytes()
+
+
+def test_a_failure_of_the_disk_in_another_process_is_the_callers(rewards, tmp_path, monkeypatch):
+    monkeypatch.setattr(saving.os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
+    monkeypatch.setattr(saving, "FEW", 0)
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(OSError, match="file"):
+        save_all({"violin": violin(rewards)}, tmp_path / "file")
 
 
 def test_other_data_gives_other_bytes(rewards, tmp_path):

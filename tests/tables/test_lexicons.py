@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from pessimal.errors import InputError
-from pessimal.tables.dictionaries import read_dictionary
 from pessimal.tables.frequencies import read_frequencies
 from pessimal.tables.lexicons import read_lexicon
 
@@ -88,6 +87,29 @@ def test_wordfreq_is_on_the_zipf_scale_and_unknown_words_are_missing():
     assert "CC-BY-SA" in frequencies.source
 
 
+def test_a_word_is_looked_up_in_wordfreq_once(monkeypatch):
+    import wordfreq
+
+    asked = []
+    real = wordfreq.zipf_frequency
+
+    def counting(word, language):
+        asked.append(word)
+        return real(word, language)
+
+    monkeypatch.setattr(wordfreq, "zipf_frequency", counting)
+    words = ["quokka", "gymkhana", "qqqxz", "quokka"]
+    first = read_frequencies("wordfreq").zipf(words)
+    again = read_frequencies("wordfreq").zipf(reversed(words))
+    assert sorted(asked) == sorted(set(asked)), "another model, another finding: the same words"
+    assert again.tolist()[::-1] == pytest.approx(first.tolist(), nan_ok=True)
+    assert first["gymkhana"] == real("gymkhana", "en")
+
+
+def test_no_words_have_no_frequencies():
+    assert read_frequencies("wordfreq").zipf([]).empty
+
+
 def test_a_list_of_ones_own_adds_a_words_rows_up(tmp_path):
     file = written(tmp_path, "word,pos,per_million\nLove,noun,60\nlove,verb,40\nrare,noun,0\nnull,noun,1\n")
     frequencies = read_frequencies(str(file))
@@ -114,42 +136,3 @@ def test_a_missing_frequency_list_tells_what_can_be_given():
 def test_a_frequency_list_of_another_layout_is_refused(tmp_path, text, told):
     with pytest.raises(InputError, match=told):
         read_frequencies(str(written(tmp_path, text)))
-
-
-# dictionaries
-
-
-def test_a_dictionary_keeps_a_word_under_each_of_its_categories(tmp_path):
-    file = written(tmp_path, "Category,Word\nCare, love \nLoyalty,love\nCare,love\nCare,null\nCare,\n")
-    found = read_dictionary(file)
-    assert found.to_dict("list") == {
-        "category": ["Care", "Loyalty", "Care"],
-        "word": ["love", "love", "null"],
-    }
-
-
-def test_the_published_big_two_dictionary_is_read(shared_data):
-    found = read_dictionary(shared_data / "big_two" / "dict_big2_nouns.csv")
-    assert found["category"].value_counts().to_dict() == {"Communion": 159, "Agency": 104}
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("category,term\na,love\n", "has the columns category, term; a dictionary has category and word"),
-        ("kind,word\na,love\n", "a dictionary has category and word"),
-        ("category,word\na,love\na,hate\n", "has 1 category; at least two are compared"),
-    ],
-)
-def test_a_dictionary_of_another_layout_is_refused(tmp_path, text, told):
-    with pytest.raises(InputError, match=told):
-        read_dictionary(written(tmp_path, text))
-
-
-def test_a_missing_dictionary_is_named(tmp_path):
-    with pytest.raises(InputError, match="there is no dictionary"):
-        read_dictionary(tmp_path / "nowhere.csv")
-
-
-def test_an_empty_word_stands_under_no_category(tmp_path):
-    assert read_dictionary(written(tmp_path, "category,word\na,x\nb,y\nb, \n"))["word"].tolist() == ["x", "y"]

@@ -158,6 +158,56 @@ def test_a_lexicon_of_other_words_is_left_out_with_the_reason(three_models):
     assert [entry.title for entry in nothing.sections[0].entries] == ["Left out"]
 
 
+def test_each_lexicons_positive_words_stand_against_its_negative_ones(three_models):
+    contents = told_of(three_models, sentiment_of, sources(One=VALENCE, Two=VALENCE / 3))
+    table = contents.whole_tables()["lexicon_groups"]
+    assert len(table) == 3 * 3 * 2
+    assert (table["positive"] == (VALENCE > 0).sum()).all()
+    auc = table.set_index(["lexicon", "model", "prompt"])["auc"].unstack()
+    assert (auc[["greatest", "best"]] > 0.97).all(axis=None)
+    assert (auc["worst"] < 0.03).all()
+    assert (auc.loc["One"] == auc.loc["Two"]).all(axis=None), "of the same signs"
+    (entry, _) = [e for e in contents.sections[0].entries if e.title.startswith("Positive against")]
+    assert entry.title == "Positive against negative words: One"
+    assert f"{(VALENCE > 0).sum()} positive and {(VALENCE < 0).sum()} negative words" in entry.sentence
+    assert "the cedar" in entry.sentence
+    assert contents.summary["sentiment/One/worst/auc"] == pytest.approx(auc.loc["One", "worst"].mean())
+
+
+def test_a_lexicon_that_only_sorts_words_has_groups_and_the_page_says_why_no_slopes(three_models):
+    contents = told_of(three_models, sentiment_of, sources(Bing=np.sign(VALENCE)))
+    whole = contents.whole_tables()
+    assert set(whole) == {"lexicon_groups"}
+    graded = told_of(three_models, sentiment_of, sources(Bing=VALENCE)).whole_tables()["lexicon_groups"]
+    pd.testing.assert_frame_equal(whole["lexicon_groups"], graded)
+    groups_entry, left_out = contents.sections[0].entries
+    assert groups_entry.figure in contents.figures
+    assert left_out.title == "Left out"
+    assert (
+        "the cedar, the oak, the plain with Bing: No slope by valence: every positive word has the valence 1"
+        in left_out.sentence
+    )
+    both = told_of(three_models, sentiment_of, sources(Bing=np.sign(VALENCE), One=VALENCE))
+    assert set(both.whole_tables()["sentiment"]["lexicon"]) == {"One"}
+    assert set(both.whole_tables()["lexicon_groups"]["lexicon"]) == {"Bing", "One"}
+
+
+def test_as_published_the_groups_are_of_tokens(three_models):
+    bare = []
+    for t in three_models:
+        rows = t.rows.assign(text=t.rows["text"].str.strip())
+        twice = rows.iloc[:100].assign(text=[word.title() for word in WORDS[:100]])
+        rows = pd.concat([rows, twice], ignore_index=True)
+        bare.append(ScoreTable(t.identity, rows.assign(candidate_id=range(len(rows))), t.description))
+    contents = told_of(bare, sentiment_of, sources(One=VALENCE), paper=True)
+    table = contents.whole_tables()["lexicon_groups"]
+    assert set(table["positive"] + table["negative"]) == {400}
+    assert set(table["stems"]) == {300}
+    entry = next(e for e in contents.sections[0].entries if e.title.startswith("Positive against"))
+    assert f"{table['positive'][0]} positive and {table['negative'][0]} negative tokens" in entry.sentence
+    assert "spellings of a word" in entry.sentence
+
+
 def test_a_candidate_set_without_words_has_sections_that_say_so():
     few = [scored("plain", prompt, sign, words=WORDS[:12]) for prompt, sign in FRAMES.items()]
     for finding in (sentiment_of, frequency_of):

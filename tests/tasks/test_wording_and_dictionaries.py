@@ -161,6 +161,39 @@ def test_dictionary_gives_ranks_means_and_a_mixed_model_with_bases(config):
     assert ranks["negative", "harm"] > ranks["negative", "care"]
 
 
+def test_wildcards_are_told_with_how_many_words_they_found(config):
+    tables = [table(f"m{i}", p) for i in range(3) for p in ("best", "worst")]
+    wild = pd.DataFrame(
+        {
+            "category": ["care", "harm", "few"],
+            "word": ["word*", "item*", "nothing"],
+        }
+    )
+    letters = "abcdefgh"
+    words = [f"word{a}{b}" for a in letters for b in letters[:2]]
+    words += [f"item{a}{b}" for a in letters for b in letters[:3]]
+    named = [
+        ScoreTable(
+            t.identity, t.rows.assign(text=["", " ", *(f" {w.title()}" for w in words)]), t.description
+        )
+        for t in tables
+    ]
+    contents = found(dictionaries, named, config, dictionaries={"Wild": wild})
+    check_references(contents)
+    said = everything(contents)
+    assert (
+        "40 words that every model has as a candidate (16 care by 1 of 1 entries, 24 harm by 1 of 1 entries)"
+        in said
+    )
+    assert "Categories with too few words: few" in said
+    assert "2 entries are wildcards" in said
+    counts = contents.whole_tables()["dictionary_words"].set_index("category")
+    assert counts[["wildcards", "found"]].loc["harm"].tolist() == [1, 24]
+    plain = found(dictionaries, tables, config, dictionaries={"Plain": DICTIONARY})
+    assert "wildcard" not in everything(plain)
+    assert "20 of 20 care" in everything(plain)
+
+
 def test_without_known_bases_or_words_the_page_says_why(config):
     tables = [table(f"m{i}", p, base=None if i else "oak") for i in range(3) for p in ("best", "worst")]
     other = DICTIONARY.assign(word=DICTIONARY["word"] + "x")

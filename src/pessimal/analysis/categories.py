@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from pessimal.analysis.wildcards import is_wildcard, matches
 from pessimal.errors import TableError
 
 LEAST_WORDS = 6
@@ -26,15 +27,22 @@ def words_found(rewards: Rewards, dictionary: pd.DataFrame) -> pd.DataFrame:
 
     A text is a word of the dictionary if both are the same without outer white space and in lower case; ' Love' and
     'love' are one word, 'lov##' none. Words of several parts ('common good') are found among items, hardly among tokens.
+    An entry with a wildcard (`safe*`) finds every word that begins so (see `wildcards.matches`), so that a category may
+    find more words than it has entries; a word that several of its entries find counts once.
 
     Returns:
-        One row per category: category, words (in the dictionary), found (by every model), used (0 where fewer than
+        One row per category: category, words (entries in the dictionary), wildcards (how many of these end in `*`),
+        entries_found (that find at least one word), found (words that every model has), used (0 where fewer than
         `LEAST_WORDS` were found, and the category is left out).
     """
     everywhere = _common(_by_word(rewards, dictionary))
     entries = _entries(dictionary)
+    matched = matches(entries["word"], everywhere)
     counts = entries.groupby("category", sort=True)["word"].agg(
-        words="size", found=lambda words: words.isin(everywhere).sum()
+        words="size",
+        wildcards=lambda words: sum(map(is_wildcard, words)),
+        entries_found=lambda words: sum(bool(matched[word]) for word in words),
+        found=lambda words: len({word for entry in words for word in matched[entry]}),
     )
     return counts.assign(used=counts["found"].where(counts["found"] >= LEAST_WORDS, 0)).reset_index()
 
@@ -44,12 +52,12 @@ def median_ranks(rewards: Rewards, dictionary: pd.DataFrame, *, confidence: floa
 
     Ranked are the distinct words, and only those that every model has, so that all ranks run from 1 to the same end.
     Spellings of one word (' love', 'Love') are averaged first; ties share their average rank; a word under several
-    categories has one rank and counts in each. The interval is that of order statistics, for words drawn at random from
+    categories has one rank and counts in each, whether it stands there itself or a wildcard finds it. The interval is that of order statistics, for words drawn at random from
     their category; a dictionary's words are chosen, not drawn, and what one category gains in rank another loses.
 
     Args:
         rewards: by prompt and model; every prompt has the same models.
-        dictionary: category, word.
+        dictionary: category, word; a word may end in `*`.
         confidence: of the intervals; they reach at least this level, as ranks come in steps.
 
     Returns:
@@ -68,14 +76,13 @@ def median_ranks(rewards: Rewards, dictionary: pd.DataFrame, *, confidence: floa
         )
     by_word = _by_word(rewards, dictionary)
     everywhere = _common(by_word)
-    entries = _entries(dictionary)
-    entries = entries[entries["word"].isin(everywhere)]
+    entries = _expanded(_entries(dictionary), everywhere)
     sizes = entries["category"].value_counts()
     kept = sorted(sizes.index[sizes >= LEAST_WORDS])
     if len(kept) < 2:
         raise TableError(
-            f"Of the dictionary's {dictionary['word'].nunique()} words {len(everywhere)} are among every model's candidates, "
-            f"{dict(sizes)} by category; two categories with {LEAST_WORDS} words each are needed. Give the words as items: "
+            f"Of the words that the dictionary's {dictionary['word'].nunique()} entries find, {len(everywhere)} are among every "
+            f"model's candidates, {dict(sizes)} by category; two categories with {LEAST_WORDS} words each are needed. Give the words as items: "
             "pessimal scan candidates=items candidates.path=FILE candidates.name=NAME mode=text"
         )
     members = {category: entries.loc[entries["category"] == category, "word"] for category in kept}
@@ -197,15 +204,22 @@ def _entries(dictionary: pd.DataFrame) -> pd.DataFrame:
     return dictionary.assign(word=words)[["category", "word"]].drop_duplicates(ignore_index=True)
 
 
+def _expanded(entries: pd.DataFrame, words: set[str]) -> pd.DataFrame:
+    """Category and word for every word that an entry of the category finds, each pair once."""
+    found = entries.assign(word=entries["word"].map(matches(entries["word"], words))).explode("word")
+    return found.dropna(subset=["word"]).drop_duplicates(ignore_index=True)
+
+
 def _by_word(rewards: Rewards, dictionary: pd.DataFrame) -> dict[tuple[str, str], pd.Series]:
-    """Mean reward by word of the dictionary, for each prompt and model."""
-    wanted = set(_entries(dictionary)["word"])
+    """Mean reward by word that the dictionary finds, for each prompt and model."""
+    entries = _entries(dictionary)["word"].unique()
     spelled: dict[str, tuple[pd.Index, np.ndarray, np.ndarray]] = {}  # a model's prompts share their texts
     found = {}
     for prompt, by_model in rewards.items():
         for model, values in by_model.items():
             if model not in spelled or not spelled[model][0].equals(values.index):
                 words = pd.Series(values.index, dtype=object).str.strip().str.lower()
+                wanted = {word for own in matches(entries, words).values() for word in own}
                 places = np.flatnonzero(words.isin(wanted))
                 spelled[model] = values.index, places, words.to_numpy()[places]
             _, places, words = spelled[model]

@@ -166,6 +166,21 @@ def ends_of_axes(best: pd.Series, worst: pd.Series, *, k: int = 20) -> pd.DataFr
     return pd.concat(pieces, ignore_index=True)
 
 
+def highest_and_lowest_in_both(best: pd.Series, worst: pd.Series) -> tuple[str, str]:
+    """The item whose lower place of the two is highest, and the one whose higher place is lowest.
+
+    Places are standardised rewards. The end of best + worst may be far out under one prompt and ordinary under the
+    other; these two are what a model likes, and dislikes, under both.
+
+    Raises:
+        TableError: the items differ, a reward is missing, or one column does not vary.
+    """
+    pair = _pair(best, worst)
+    check_varied(pair)
+    places = ((pair - pair.mean()) / pair.std(ddof=0)).to_numpy()
+    return str(pair.index[places.min(axis=1).argmax()]), str(pair.index[places.max(axis=1).argmin()])
+
+
 def outermost(values: np.ndarray, *, count: int) -> np.ndarray:
     """Row numbers of the `count` smallest values, smallest first, equals in the order of the rows.
 

@@ -80,7 +80,8 @@ def sentiment(
         paper: follow the published procedure.
 
     Raises:
-        TableError: see `words.check_words` and `words.with_half_sums`; or an arm has fewer than `LEAST_WORDS` words, or no line through them.
+        TableError: see `words.check_words` and `words.with_half_sums`; or an arm has fewer than `LEAST_WORDS` words, one valence
+            for all of them, or no line through them.
 
     Source: Christian et al. 2025, Figures 3A–C and A4.
     """
@@ -167,6 +168,12 @@ def _arm(
         raise TableError(
             f"{inside.sum()} words with a {arm} valence were found; a slope needs {LEAST_WORDS}. Give a lexicon that "
             "rates more of these words, or a vocabulary instead of a short list."
+        )
+    one = values[inside]
+    if np.ptp(one) == 0:
+        raise TableError(
+            f"No slope by valence: every {arm} word has the valence {one[0]:g}. A lexicon that only sorts words into good and "
+            "bad tells how far apart the two groups lie (`lexicon_groups`), not how rewards rise with valence."
         )
     design = np.column_stack([np.ones(inside.sum()), values[inside]])
     outcomes = rated[inside].to_numpy(dtype=float)

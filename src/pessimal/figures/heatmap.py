@@ -127,10 +127,13 @@ def _cells(
 
 
 def _short(number: float) -> str:
-    """Two decimals without the leading zero, as the cells are small; what only rounds to 1 is not called 1."""
+    """Two decimals without the leading zero, as the cells are small; what only rounds to 1 is not called 1, and
+    zero has no minus."""
     if 0.995 <= number < 1:
         return ">.99"
-    return f"{number:.2f}".replace("0.", ".").replace("-", "−")
+    size = f"{abs(number):.2f}"
+    sign = "−" if number < 0 and float(size) else ""
+    return sign + size.removeprefix("0")  # not `replace`: 10.52 has a "0." as well
 
 
 def _strips(figure: Figure, axes: Axes, descriptors: pd.DataFrame, models: list[str]) -> None:

@@ -11,7 +11,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from pessimal import __version__
-from pessimal.figures.save import save
+from pessimal.figures.save import save_all
 
 CONTENTS = "contents.json"
 
@@ -71,8 +71,7 @@ class Contents:
         (folder / "figures").mkdir()
         for name, table in self.whole_tables().items():
             table.to_parquet(folder / "tables" / f"{name}.parquet", index=False)
-        for name, figure in self.figures.items():
-            save(figure, folder / "figures", name)
+        save_all(self.figures, folder / "figures")
         document = {
             "version": __version__,
             "sections": [asdict(section) for section in self.sections],

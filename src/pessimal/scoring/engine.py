@@ -12,7 +12,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from pessimal.models.heads import HEADS, Head
+from pessimal.models.heads import Head, head_for
 from pessimal.models.heads.base import in_float32
 from pessimal.models.own_forward import own_rewards
 from pessimal.scoring.shared_prefix import ATTENTION, Prefix, run_prefix
@@ -54,7 +54,7 @@ class Decoder:
             return network.whole_parts
         backbone = _backbone(network)
         norm, layers = _first(backbone, _NORMS), _first(backbone, _LAYERS)
-        head = next((head for head in HEADS if head.fits(network.state_dict(keep_vars=True))), None)
+        head = head_for(network.state_dict(keep_vars=True))
         if norm is None or layers is None or head is None:
             return None
         return cls(

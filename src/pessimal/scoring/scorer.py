@@ -4,6 +4,7 @@ Knows engines and the trust check. Does not know tables, files or Lightning.
 """
 
 import logging
+from collections.abc import Iterable
 
 import numpy as np
 import torch
@@ -129,11 +130,15 @@ class FrameScorer:
         return [SharedPrefix(decoder, keys_and_values, context), *engines] if shareable else engines
 
     @torch.no_grad()
-    def _by(self, engine: Engine, inputs: Inputs, rows: np.ndarray, *, batch_size: int) -> np.ndarray:
-        """Rewards float64 (n,) of some `rows` (n,) by one engine."""
-        rewards = np.empty(len(inputs))
-        for chosen in batches(inputs, size=batch_size, rows=rows):
+    def rewards_by(self, engine: Engine, inputs: Inputs, plan: Iterable[np.ndarray]) -> np.ndarray:
+        """Rewards float64 (rows,) by one engine, in the batches of rows that `plan` lists; NaN for rows in none."""
+        rewards = np.full(len(inputs), np.nan)
+        for chosen in plan:
             ids = torch.from_numpy(np.stack([inputs.own(row) for row in chosen])).long().to(self.device)
             found = engine.rewards(ids, shared=int(inputs.shared[chosen[0]]))
             rewards[chosen] = found.double().cpu().numpy()
-        return rewards[rows]
+        return rewards
+
+    def _by(self, engine: Engine, inputs: Inputs, rows: np.ndarray, *, batch_size: int) -> np.ndarray:
+        """Rewards float64 (n,) of some `rows` (n,) by one engine."""
+        return self.rewards_by(engine, inputs, batches(inputs, size=batch_size, rows=rows))[rows]

@@ -87,8 +87,9 @@ def _engine_tolerance(own: np.ndarray, *, rounding: float, dtype: Dtype) -> floa
     return min(max(FLOOR[dtype] * _scale(own), ENGINE_NOISES * rounding), CEILING * _scale(own))
 
 
-def allowed(own: np.ndarray, *, rounding: float, dtype: Dtype) -> float:
-    """Largest difference from the rewards `own` (n,) that is no fault, in units of reward."""
+def allowed(own: np.ndarray, *, dtype: Dtype, rounding: float = 0.0) -> float:
+    """Largest difference from the rewards `own` (n,) that is no fault, in units of reward. `rounding` is by how much
+    full forwards differ from `own`, where that is known."""
     scale = _scale(own)
     if dtype is Dtype.float32:
         return TOLERANCE[dtype] * scale

@@ -1,8 +1,11 @@
 """Dictionaries: words under the categories that a theory gives them (Big Two, Moral Foundations).
 
-Knows the layout of a file. None comes with pessimal: their licences do not allow it, so they are named by path.
+Knows the layouts of files: CSV, and the `.dic` files of LIWC. Knows of wildcards (`safe*`) only that they end in an
+asterisk; what they match, see `analysis.wildcards`. None comes with pessimal: their licences do not allow it, so they
+are named by path.
 """
 
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -11,20 +14,41 @@ from pessimal.errors import InputError
 
 WORD_COLUMNS = ("word", "token_decoded")
 """Ours, and that of the published Big Two dictionary."""
+LIWC_LAYOUT = (
+    "a LIWC file has a line `%`, lines `number TAB category`, a line `%`, and lines `word TAB number …`"
+)
+_NUMBERS_LAST = re.compile(r"(.*?\S)\s+(\d+(?:\s+\d+)*)")
 
 
 def read_dictionary(path: Path) -> pd.DataFrame:
     """Columns category and word, in the order of the file; a word may stand under several categories.
 
-    Reads a CSV file with the columns category and word (or token_decoded); capitals in the headings do not matter.
+    Reads a CSV file with the columns category and word (or token_decoded; capitals in the headings do not matter), or,
+    by its ending, a LIWC file (`.dic`), as the Moral Foundations Dictionaries are given out. In either a word may end
+    in `*` and a phrase is one word. A category of a LIWC header under which no word stands is none.
 
     Raises:
-        InputError: the file is missing or of another layout, or has fewer than two categories.
+        InputError: the file is missing or of another layout, has fewer than two categories, or an asterisk that is not
+            the end of a word.
     """
     if not path.is_file():
         raise InputError(
-            f"there is no dictionary {str(path)!r}; give a CSV file with the columns category and word"
+            f"there is no dictionary {str(path)!r}; give a CSV file with the columns category and word, or a LIWC file "
+            "(.dic)"
         )
+    words = _read_liwc(path) if path.suffix.lower() == ".dic" else _read_csv(path)
+    words = words[words["word"] != ""].drop_duplicates(ignore_index=True)
+    if words["category"].nunique() < 2:
+        raise InputError(f"{path} has {words['category'].nunique()} category; at least two are compared")
+    if len(wrong := words[words["word"].str.contains(r"^\*|\*.", regex=True)]):
+        raise InputError(
+            f"{path}: {wrong['word'].iloc[0]!r} has an asterisk that is not the end of a word; write safe* for every word "
+            "that begins with safe"
+        )
+    return words
+
+
+def _read_csv(path: Path) -> pd.DataFrame:
     table = pd.read_csv(path, dtype=str, keep_default_na=False)
     table.columns = [str(column).strip().lower() for column in table.columns]
     column = next((name for name in WORD_COLUMNS if name in table), None)
@@ -32,8 +56,60 @@ def read_dictionary(path: Path) -> pd.DataFrame:
         raise InputError(
             f"{path} has the columns {', '.join(table.columns)}; a dictionary has category and word (or token_decoded)"
         )
-    words = pd.DataFrame({"category": table["category"].str.strip(), "word": table[column].str.strip()})
-    words = words[words["word"] != ""].drop_duplicates(ignore_index=True)
-    if words["category"].nunique() < 2:
-        raise InputError(f"{path} has {words['category'].nunique()} category; at least two are compared")
-    return words
+    return pd.DataFrame({"category": table["category"].str.strip(), "word": table[column].str.strip()})
+
+
+def _read_liwc(path: Path) -> pd.DataFrame:
+    """The words of a `.dic` file under the names of their categories."""
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8 text ({error.reason}); save it as UTF-8") from None
+    marks = [place for place, line in enumerate(lines) if line.strip() == "%"]
+    if len(marks) != 2 or any(line.strip() for line in lines[: marks[0]]):
+        raise InputError(f"{path} has no header between two lines `%`; {LIWC_LAYOUT}")
+    names = _liwc_header(path, lines[: marks[1]], begin=marks[0] + 1)
+    found = []
+    for place, line in enumerate(lines[marks[1] + 1 :], start=marks[1] + 2):
+        if not line.strip():
+            continue
+        word, numbers = _liwc_entry(line)
+        if not numbers:
+            raise InputError(f"{path}, line {place}: {line.strip()!r} has no category number; {LIWC_LAYOUT}")
+        for number in numbers:
+            if not number.isdecimal() or int(number) not in names:
+                raise InputError(
+                    f"{path}, line {place}: {number!r} of {word!r} is no category number of the header, which has "
+                    f"{', '.join(map(str, names))}"
+                )
+            found.append((names[int(number)], word))
+    return pd.DataFrame(found, columns=["category", "word"])
+
+
+def _liwc_header(path: Path, lines: list[str], *, begin: int) -> dict[int, str]:
+    """Category by number; 01 and 1 are one number."""
+    names: dict[int, str] = {}
+    for place, line in enumerate(lines[begin:], start=begin + 1):
+        if not line.strip():
+            continue
+        number, _, name = line.strip().partition("\t")
+        if not name.strip():  # some copies have spaces for the TAB
+            number, _, name = line.strip().partition(" ")
+        number, name = number.strip(), name.strip()
+        if not number.isdecimal() or not name:
+            raise InputError(
+                f"{path}, line {place}: {line.strip()!r} is no number and category; {LIWC_LAYOUT}"
+            )
+        if int(number) in names or name in names.values():
+            raise InputError(f"{path}, line {place}: the header names {number} or {name!r} twice")
+        names[int(number)] = name
+    return names
+
+
+def _liwc_entry(line: str) -> tuple[str, list[str]]:
+    """A word and its category numbers: what stands before the first TAB, or without one, before the last numbers."""
+    word, tab, numbers = line.strip().partition("\t")
+    if tab:
+        return word.strip(), numbers.split()
+    found = _NUMBERS_LAST.fullmatch(line.strip())
+    return (found[1], found[2].split()) if found else (line.strip(), [])

@@ -5,6 +5,7 @@ Knows the scale (Zipf: the base-10 logarithm of uses per billion words) and the 
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache, cached_property
 from pathlib import Path
 
 import numpy as np
@@ -31,12 +32,15 @@ class Frequencies:
         """
         words = pd.Index(words, name="word")
         if self.rows is None:
-            import wordfreq  # reads 4 MB of frequencies
-
-            values = np.array([wordfreq.zipf_frequency(word, "en") for word in words])
+            values = np.array([_wordfreq_zipf(word) for word in words], dtype=float)
             return pd.Series(np.where(values > 0, values, np.nan), index=words, name="zipf")
-        total = self.rows.groupby("word")["per_million"].sum().reindex(words)
+        total = self._total.reindex(words)
         return np.log10(total.where(total > 0)).add(ZIPF_OF_ONE_PER_MILLION).rename("zipf")
+
+    @cached_property
+    def _total(self) -> pd.Series:
+        """Uses per million by word of a list."""
+        return self.rows.groupby("word")["per_million"].sum()
 
 
 def read_frequencies(source: str) -> Frequencies:
@@ -66,3 +70,12 @@ def read_frequencies(source: str) -> Frequencies:
         )
     words = table["word"].str.strip().str.lower()
     return Frequencies(source=path.name, rows=pd.DataFrame({"word": words, "per_million": per_million}))
+
+
+@cache
+def _wordfreq_zipf(word: str) -> float:
+    """0 for a word that is not known."""
+    # Kept for good: wordfreq keeps 100,000 words, which ten vocabularies exceed, and 57,000 words then take 1 s anew.
+    import wordfreq  # reads 4 MB of frequencies
+
+    return wordfreq.zipf_frequency(word, "en")

@@ -10,6 +10,7 @@ from pessimal.errors import TableError
 from pessimal.report.contents import Contents
 from pessimal.tables import ScoreTable, read_score_table
 from pessimal.tables.score_table import REWARD
+from pessimal.tables.shared_columns import SharedColumns
 from pessimal.tasks.common import config_hash, registry_of, tracked
 from pessimal.tasks.findings import findings
 from pessimal.tasks.findings.scans import by_mode
@@ -65,7 +66,8 @@ def _named(config: CompareConfig) -> list[tuple[ScoreTable, str | None]]:
         if not below:
             raise TableError(f"tables={str(path)!r}: no scores.parquet below this folder")
         files |= dict.fromkeys(file.resolve() for file in below)
-    found = [(read_score_table(file), None) for file in files]
+    shared = SharedColumns()
+    found = [(shared.of(read_score_table(file)), None) for file in files]
     _check_known(config, [asdict(table.identity) for table, _ in found], where="the tables named")
     return _chosen(config, found, "the tables named")
 
@@ -77,7 +79,9 @@ def _registered(config: CompareConfig, registry: Registry) -> list[tuple[ScoreTa
     _check_known(config, told, where=str(registry.root))
     for folder, _ in wanted:
         registry.verify(folder)
-    return _chosen(config, [(read_score_table(f), m.reference) for f, m in wanted], str(registry.root))
+    shared = SharedColumns()
+    found = [(shared.of(read_score_table(folder)), manifest.reference) for folder, manifest in wanted]
+    return _chosen(config, found, str(registry.root))
 
 
 def _current(registry: Registry) -> list[tuple[Path, Manifest]]:

@@ -79,7 +79,7 @@ class CompareConfig(TaskConfig):
     identity: dict[str, IdentityAxis] = field(default_factory=dict)
     """Identity terms by axis."""
     dictionaries: dict[str, str] = field(default_factory=dict)
-    """Dictionaries by name: CSV files with the columns category and word."""
+    """Dictionaries by name: CSV files with the columns category and word, or LIWC files (.dic); a word may end in `*`."""
     frames: dict[str, int] = field(default_factory=dict)
     """1 for a prompt that good words answer, -1 for one that bad words do, by prompt key or by a level in the key."""
     wording: WordingSpec = field(default_factory=WordingSpec)

@@ -89,14 +89,10 @@ class Subject:
 
     def rewards(self, engine: Engine, *, size: int, turned: bool = False) -> np.ndarray:
         """Rewards float64 (n,) by one engine in batches of `size`; `turned` moves every response by one place."""
-        rewards = np.empty(len(self.inputs))
-        for rows in batches(self.inputs, size=size):
-            rows = np.roll(rows, 1) if turned else rows
-            ids = torch.from_numpy(np.stack([self.inputs.own(row) for row in rows])).long()
-            with torch.no_grad():
-                found = engine.rewards(ids.to(self.scorer.device), shared=int(self.inputs.shared[rows[0]]))
-            rewards[rows] = found.double().cpu().numpy()
-        return rewards
+        plan = batches(self.inputs, size=size)
+        return self.scorer.rewards_by(
+            engine, self.inputs, (np.roll(rows, 1) for rows in plan) if turned else plan
+        )
 
     @functools.cached_property
     def rounding(self) -> float:
@@ -130,7 +126,7 @@ def determinism(subject: Subject) -> list[Check]:
         "Two scans would not give the same table. Look for dropout that stays on (network.eval()), noise or state in "
         "the model's own code, or nondeterministic GPU kernels: torch.use_deterministic_algorithms(True)"
     )
-    limit, size = allowed(subject.own, rounding=0.0, dtype=subject.dtype), subject.batch_size
+    limit, size = allowed(subject.own, dtype=subject.dtype), subject.batch_size
     checks = []
     for name, engine in _own_and_fastest(subject, REPEATABLE):
         if engine is None:
@@ -159,7 +155,7 @@ def batch(subject: Subject) -> list[Check]:
         f"A reward depends on what else is in the batch of {subject.batch_size}. In low precision that is rounding: type "
         "model.dtype=float32. In float32 the model's code mixes the inputs of a batch: score one by one, batch_size=1"
     )
-    limit = allowed(subject.own, rounding=0.0, dtype=subject.dtype)
+    limit = allowed(subject.own, dtype=subject.dtype)
     checks = []
     for name, engine in _own_and_fastest(subject, BATCHES):
         if engine is None:
@@ -218,7 +214,7 @@ def head(subject: Subject) -> Check:
         "head",
         HEAD,
         largest_difference(np.array(read), subject.own),
-        allowed(subject.own, rounding=0.0, dtype=subject.dtype),
+        allowed(subject.own, dtype=subject.dtype),
         n=len(read),
         unit="reward",
         note=f"{type(full.decoder.head).__name__} is not how this model reads its reward, or model.output names another "

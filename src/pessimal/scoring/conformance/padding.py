@@ -87,7 +87,7 @@ def _pad_is_eos(subject: Subject, model: RewardModel, frame: Frame, alone: np.nd
         asked = framed(frame, [[pad]])
         last = np.append(last, subject.scorer.own_rewards(asked, np.arange(1)))
         read = np.append(read, as_published(subject.network, frame, [asked.whole(0)]))
-    limit = allowed(last, rounding=0.0, dtype=subject.dtype)
+    limit = allowed(last, dtype=subject.dtype)
     wrong = ~(np.abs(read - last) <= limit)
     where = "does not occur in the template"
     if pad in frame.prefix + frame.suffix:

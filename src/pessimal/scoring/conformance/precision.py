@@ -59,7 +59,7 @@ def precision_check(
         name,
         what,
         row["largest_difference"],
-        allowed(exact, rounding=0.0, dtype=dtype) / _spread(exact),
+        allowed(exact, dtype=dtype) / _spread(exact),
         n=int(row["n"]),
         unit="SD",
         note=f"{told} Scans score the best and worst again in float32 (certain=100); for the ranks between them type "

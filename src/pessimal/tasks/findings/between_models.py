@@ -38,9 +38,10 @@ def agreement_of_models(scene: Scene, rescans: Mapping[str, Rescans]) -> pd.Data
         _pair(group.labels(), pairs.loc[row])
         for row in (pairs["kendall"].idxmax(), pairs["kendall"].idxmin())
     )
+    ends = f"Closest: {closest}; farthest: {farthest}." if len(pairs) > 1 else f"{closest}."
     scene.tell(
         "How far the models agree",
-        f"Kendall's τ-b of every two models over the {scene.shared}. Closest: {closest}; farthest: {farthest}. "
+        f"Kendall's τ-b of every two models over the {scene.shared}. {ends} "
         f"Intervals ({config.confidence:.0%}) are a bootstrap over {group.things}: they say how far another draw of as "
         f"many would move the number, and nothing about another wording. {_told_floor(floor, scene)}",
         name="agreement",
@@ -66,8 +67,8 @@ def _other_statistics(scene: Scene, pairs: pd.DataFrame, matrices: Mapping[str, 
         "Agreement over all ranks, and at the top",
         f"Spearman's ρ weighs all ranks alike; rank-biased overlap (p = {config.rbo_persistence:g}, to rank "
         f"{min(config.rbo_depth, len(scene.rewards)):,}, not extrapolated) weighs the first most. Two models share on "
-        f"average {pairs['top_overlap'].mean():.0%} of their best {top} and {pairs['bottom_overlap'].mean():.0%} of "
-        f"their worst {top} {group.things}. Ties are taken in every order. The table above has all of these, and the "
+        f"average {pairs['top_overlap'].mean():.0%} of their highest {top} and {pairs['bottom_overlap'].mean():.0%} of "
+        f"their lowest {top} {group.things}. Ties are taken in every order. The table above has all of these, and the "
         "extrapolated overlap.",
         name="overlap",
         figure=heatmaps(
@@ -101,8 +102,8 @@ def _raw_vocabularies(scene: Scene) -> None:
     sizes = " or ".join(f"{n:,}" for n in sorted(raw["n"].unique()))
     scene.say(
         "The same over raw vocabularies",
-        f"{len(raw)} pairs of models have one vocabulary: over all its {sizes} {group.things}, pieces, special and "
-        f"repeated texts included, their τ-b is {raw['kendall'].min():.2f} to {raw['kendall'].max():.2f}, mean "
+        f"{len(raw)} {'pair' if len(raw) == 1 else 'pairs'} of models with one vocabulary: over all its {sizes} {group.things}, pieces, special and "
+        f"repeated texts included, τ-b is {raw['kendall'].min():.2f} to {raw['kendall'].max():.2f}, mean "
         f"{raw['kendall'].mean():.2f}.",
         table="agreement_raw",
     )
@@ -125,6 +126,8 @@ def _noise_floor(scene: Scene, rescans: Mapping[str, Rescans]) -> pd.DataFrame:
 
 
 def _told_floor(floor: pd.DataFrame, scene: Scene) -> str:
+    if floor.empty and all(table.identity.source != "scan" for table in scene.group.tables):
+        return "No noise floor: these are published scores."
     if floor.empty:
         model = scene.group.tables[0].identity.model
         return (

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from pessimal.analysis.framing import ends_of_axes
+from pessimal.analysis.framing import ends_of_axes, highest_and_lowest_in_both
 from pessimal.analysis.framing import framings as compare
 from pessimal.config.schema import CompareConfig
 from pessimal.figures.axes import two_axes
@@ -142,14 +142,15 @@ def _one_model(
     name = f"{group.stem}-{second}-{safe_name(model)}"
     contents.figures[name] = scatter(*pair, x_name=first, y_name=second, title=label)
     outermost = ends[ends["rank"] == 1].set_index(["axis", "end"])["text"].map(literal)
+    liked, disliked = map(literal, highest_and_lowest_in_both(*pair))
     return Entry(
         label,
         f"Reversal score {row.reversal:.3f} [{row.reversal_low:.3f}, {row.reversal_high:.3f}], τ-b = {row.kendall:.2f}, "
         f"r = {row.pearson:.2f} [{row.pearson_low:.2f}, {row.pearson_high:.2f}] over all {row.n:,} {group.things} of this "
         f"model. The axis {first} − {second} carries {row.share_difference:.1%} "
         f"[{row.share_difference_low:.1%}, {row.share_difference_high:.1%}] of the variance of both: from "
-        f"{outermost['difference', 'bottom']} to {outermost['difference', 'top']}. Along {first} + {second}, liked either "
-        f"way: {outermost['sum', 'top']}; disliked either way: {outermost['sum', 'bottom']}. The {config.top} "
+        f"{outermost['difference', 'bottom']} to {outermost['difference', 'top']}. High under both "
+        f"prompts: {liked}; low under both: {disliked}. The {config.top} "
         f"{group.things} at each end of both axes are in the table.",
         figure=name,
         table="axes",

@@ -10,7 +10,7 @@ from pessimal.config.schema import CompareConfig
 from pessimal.errors import TableError
 from pessimal.figures.categories import category_ranks, category_terms
 from pessimal.report.contents import Contents, Entry, Section
-from pessimal.tasks.findings.factorial import distinct_labels, sign_of
+from pessimal.tasks.findings.factorial import not_in_one_mode, sign_of, some
 from pessimal.tasks.findings.group import Group
 from pessimal.tasks.findings.sources import Sources
 from pessimal.tracking.registry import safe_name
@@ -57,7 +57,8 @@ def _dictionary(
     stem = safe_name(f"{name}-{first.candidates}")
     frames = {prompt: sign_of(prompt, config) for prompt in used}
     rewards = {prompt: _by_model(group) for prompt, group in used.items()}
-    contents.add_table("dictionary_words", words_found(rewards, dictionary), **where)
+    counts = words_found(rewards, dictionary)
+    contents.add_table("dictionary_words", counts, **where)
     try:
         medians = median_ranks(rewards, dictionary, confidence=config.confidence)
     except TableError as error:
@@ -69,7 +70,7 @@ def _dictionary(
         "median_ranks", medians.assign(framing=framings_of(medians["prompt"], frames)), **where
     )
     contents.add_table("dictionary_means", means, **where)
-    labels = distinct_labels(first)
+    labels = first.labels()
     shown = medians.assign(model=medians["model"].map(labels))
     by_label = {labels[model]: base for model, base in bases.items()} if bases else None
     contents.figures[f"{stem}-ranks"] = category_ranks(
@@ -78,7 +79,7 @@ def _dictionary(
     section.entries.append(
         Entry(
             "Median ranks",
-            f"{_found(medians, dictionary)} Rank 1 is the highest reward; ties share their average rank. "
+            f"{_found(medians, counts)} Rank 1 is the highest reward; ties share their average rank. "
             f"{_means(means)} The interval of a model's median is over words, which were chosen and not drawn; that of a "
             "mean is over models.",
             figure=f"{stem}-ranks",
@@ -131,8 +132,11 @@ def _usable(members: Mapping[str, Group], config: CompareConfig) -> tuple[dict[s
             framed[prompt] = group
             asked[text] = prompt
     models = [{table.identity.model for table in group.tables} for group in framed.values()]
-    everywhere = set.intersection(*models) if models else set()
-    if fewer := sorted(set().union(*models) - everywhere):
+    several = not_in_one_mode(framed)
+    if several:
+        left_out.append(f"models scanned in several modes ({some(several)}; type mode=ids)")
+    everywhere = (set.intersection(*models) if models else set()) - set(several)
+    if fewer := sorted(set().union(*models) - everywhere - set(several)):
         left_out.append(f"models that lack some of the prompts ({', '.join(fewer)})")
     used = {
         prompt: Group(
@@ -168,14 +172,26 @@ def _bases(group: Group) -> tuple[dict[str, str] | None, str]:
     )
 
 
-def _found(medians: pd.DataFrame, dictionary: pd.DataFrame) -> str:
-    counts = medians.groupby("category")["n"].first()
-    of = dictionary.groupby("category")["word"].nunique()
-    told = ", ".join(f"{n} of {of[category]} {category}" for category, n in counts.items())
+def _found(medians: pd.DataFrame, counts: pd.DataFrame) -> str:
+    """How many words are ranked and what found them; `counts` are those of `words_found`."""
+    used = counts[counts["used"] > 0]
+    told = ", ".join(
+        f"{r.used} {r.category} by {r.entries_found} of {r.words} entries"
+        if r.wildcards
+        else f"{r.used} of {r.words} {r.category}"
+        for r in used.itertuples()
+    )
     ranked = int(medians["words"].iloc[0])
-    missing = sorted(set(of.index) - set(counts.index))
-    lost = f" Categories with too few words: {', '.join(missing)}." if missing else ""
-    return f"{ranked:,} words that every model has as a candidate ({told}).{lost}"
+    missing = counts.loc[counts["used"] == 0, "category"]
+    lost = f" Categories with too few words: {', '.join(missing)}." if len(missing) else ""
+    wildcards = int(counts["wildcards"].sum())
+    wild = (
+        f" {wildcards} entries are wildcards, each of which finds every word that begins as it does, whatever its ending "
+        "makes of it; dictionary_words has the counts."
+        if wildcards
+        else ""
+    )
+    return f"{ranked:,} words that every model has as a candidate ({told}).{lost}{wild}"
 
 
 def _means(means: pd.DataFrame) -> str:

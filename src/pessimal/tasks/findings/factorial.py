@@ -30,13 +30,11 @@ def sign_of(prompt: str, config: CompareConfig) -> int | None:
 def balanced(members: Mapping[str, Group]) -> tuple[dict[str, Group], list[str]]:
     """The wordings that the models with most wordings share, with these models only; and what that leaves out."""
     scanned: dict[str, set[str]] = {}
-    modes: dict[str, set[str]] = {}
     for prompt, group in members.items():
         for table in group.tables:
             scanned.setdefault(table.identity.model, set()).add(prompt)
-            modes.setdefault(table.identity.model, set()).add(table.identity.mode)
     left_out = []
-    if several := sorted(model for model, found in modes.items() if len(found) > 1):
+    if several := not_in_one_mode(members):
         left_out.append(f"models scanned in several modes ({some(several)}; type mode=ids)")
     most = max((len(found) for model, found in scanned.items() if model not in several), default=0)
     models = {model for model, found in scanned.items() if len(found) == most and model not in several}
@@ -54,12 +52,16 @@ def balanced(members: Mapping[str, Group]) -> tuple[dict[str, Group], list[str]]
     return kept, left_out
 
 
+def not_in_one_mode(members: Mapping[str, Group]) -> list[str]:
+    """Models that were scanned in one mode for one prompt and in another for the next: the mode would pass for the
+    wording."""
+    modes: dict[str, set[str]] = {}
+    for group in members.values():
+        for table in group.tables:
+            modes.setdefault(table.identity.model, set()).add(table.identity.mode)
+    return sorted(model for model, found in modes.items() if len(found) > 1)
+
+
 def some(names: list[str]) -> str:
     """The first few of many names."""
     return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
-
-
-def distinct_labels(group: Group) -> dict[str, str]:
-    """Names of the models as figures show them; the models' own where two labels are the same."""
-    labels = group.labels()
-    return labels if len(set(labels.values())) == len(labels) else {model: model for model in labels}

@@ -41,8 +41,9 @@ class Group:
         return "tokens" if self.candidates == "vocabulary" else "items"
 
     def labels(self) -> dict[str, str]:
-        """Model names as figures show them."""
-        return {t.identity.model: t.description.label or t.identity.model for t in self.tables}
+        """Model names as figures show them: the models' own where two labels are the same."""
+        labels = {t.identity.model: t.description.label or t.identity.model for t in self.tables}
+        return labels if len(set(labels.values())) == len(labels) else {model: model for model in labels}
 
     def relabelled(self, matrix: pd.DataFrame) -> pd.DataFrame:
         """A model × model matrix with figure names."""

@@ -18,6 +18,7 @@ def provenance(tables: Sequence[ScoreTable]) -> pd.DataFrame:
                 "prompt": identity.prompt,
                 "candidates": identity.candidates,
                 "n": len(table.rows),
+                "score": identity.score,
                 "mode": identity.mode,
                 "source": identity.source,
                 "dtype": identity.dtype,

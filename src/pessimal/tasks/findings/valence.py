@@ -13,6 +13,7 @@ from pessimal.figures.sentiment import asymmetry_forest, curves, slope_forest
 from pessimal.figures.words import literal
 from pessimal.report.contents import Contents, Entry, Section
 from pessimal.tasks.findings.group import Group
+from pessimal.tasks.findings.lexicon_groups import lexicon_groups_of
 from pessimal.tasks.findings.model_words import (
     Asked,
     LeftOut,
@@ -36,7 +37,10 @@ OPPOSITE = (
 def sentiment_of(
     members: Mapping[str, Group], config: CompareConfig, contents: Contents, sources: Sources
 ) -> None:
-    """A section on slopes by valence, with a curve, the slopes and their asymmetry for each lexicon."""
+    """A section on slopes by valence: for each lexicon a curve, the slopes, their asymmetry, and the two groups of words.
+
+    A lexicon with one valence on each side of zero (Bing) has no slopes, which the page says, and the two groups only.
+    """
     candidates = next(iter(members.values())).candidates
     how = (
         "As published: every token whose text in lower case stands in the lexicon is a row, a zero counts as negative, "
@@ -58,20 +62,28 @@ def sentiment_of(
         return
     asked = asked_in(members, config)
     models, left_out = models_in(members, asked, config)
-    tables = _tables(models, asked, config, sources, left_out)
+    words = {m.model: as_published(m.tokens) if config.paper else by_word(m.tokens) for m in models}
+    tables = _tables(models, words, asked, config, sources, left_out)
     for name, table in tables.items():
         contents.add_table(name, table, candidates=candidates)
     labels = {m.model: m.label for m in models}
-    for lexicon in dict.fromkeys(tables["sentiment"]["lexicon"]) if tables else ():
-        own = {
-            name: with_labels(table[table["lexicon"] == lexicon], labels) for name, table in tables.items()
-        }
-        _on_one_lexicon(lexicon, own, asked, config, contents, section, candidates=candidates)
+    sloped = set(tables["sentiment"]["lexicon"]) if tables else set()
+    for lexicon, valence in sources.lexicons.items():
+        if lexicon in sloped:
+            own = {
+                name: with_labels(table[table["lexicon"] == lexicon], labels)
+                for name, table in tables.items()
+            }
+            _on_one_lexicon(lexicon, own, asked, config, contents, section, candidates=candidates)
+        left_out += lexicon_groups_of(
+            lexicon, valence, models, words, config, contents, section, candidates=candidates
+        )
     tell_left_out(section.entries, left_out)
 
 
 def _tables(
     models: Sequence[ModelWords],
+    words: Mapping[str, pd.DataFrame],
     asked: Asked,
     config: CompareConfig,
     sources: Sources,
@@ -80,11 +92,10 @@ def _tables(
     """Slopes, asymmetry, curve and the asymmetry over models, all lexicons under one another; adds to `left_out`."""
     pieces: dict[str, list[pd.DataFrame]] = {"slopes": [], "asymmetry": [], "curve": []}
     for m in models:
-        words = as_published(m.tokens) if config.paper else by_word(m.tokens)
         for lexicon, valence in sources.lexicons.items():
             try:
                 found = sentiment(
-                    words, valence, signs=asked.signs, pairs=m.pairs,
+                    words[m.model], valence, signs=asked.signs, pairs=m.pairs,
                     confidence=config.confidence, paper=config.paper,
                 )  # fmt: skip
             except TableError as error:

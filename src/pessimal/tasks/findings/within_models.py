@@ -20,7 +20,7 @@ def best_and_worst(scene: Scene) -> None:
     shown = ends[ends["rank"] <= min(config.top, DRAWN)]
     sizes = " or ".join(f"{size:,}" for size in sorted({len(t.rows) for t in group.tables}))
     scene.tell(
-        f"The best and the worst {group.things}",
+        f"Optimal and pessimal {group.things}",
         f"The highest and the lowest rewards of each model among all {sizes} {group.things} that it was given as the "
         f"answer. {_certainty(group)}",
         name="extremes",

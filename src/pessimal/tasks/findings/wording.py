@@ -14,7 +14,7 @@ from pessimal.figures import variance as variance_figures
 from pessimal.figures.words import literal
 from pessimal.report.contents import Contents, Entry, Section
 from pessimal.tables import reward_matrix
-from pessimal.tasks.findings.factorial import balanced, distinct_labels, levels_of, sign_of, some
+from pessimal.tasks.findings.factorial import balanced, levels_of, sign_of, some
 from pessimal.tasks.findings.group import Group
 
 
@@ -114,7 +114,7 @@ def _components(scene: _Scene) -> None:
         return
     contents.add_table("variance_components", found.components, **scene.where)
     contents.add_table("wording_correlations", found.correlations, **scene.where)
-    labelled = found.components.replace({"model": distinct_labels(first)})
+    labelled = found.components.replace({"model": first.labels()})
     tokens, models = int(found.components["tokens"].iloc[0]), len(first.tables)
     rests = f"{tokens:,} {first.things} × {models} models × {scene.counted()}"
     if models >= 2:
@@ -178,8 +178,10 @@ def _factors(scene: _Scene, found: Wordings) -> None:
         Entry(
             title,
             f"Share of the variance with a token in it that belongs to each factor of the wording, common to the models or "
-            f"one model's own ({who}); *rest* are combinations of factors. {'; '.join(parts)}. With so few levels a factor "
-            "has no interval over other levels: theirs is over tokens and models.",
+            f"one model's own ({who}); *rest* are combinations of factors. {'; '.join(parts)}. Here the levels of each factor are the sample, above whole "
+            "wordings are, as if none shared an adjective; so these shares are estimated apart, and do not add up to those "
+            "of *token × wording* above. With so few levels a factor has no interval over other levels: theirs is over "
+            "tokens and models.",
             table="wording_factors",
             where=scene.where | {"model": who},
         )
@@ -190,7 +192,7 @@ def _paraphrases(scene: _Scene) -> None:
     """How often the extreme candidates of one wording are those of another, for each model in its whole set."""
     first, contents = scene.first, scene.contents
     by_model: dict[str, Paraphrases] = {}
-    for model in distinct_labels(first):
+    for model in first.labels():
         try:
             by_model[model] = paraphrase(
                 _own_rewards(scene.members, model),
@@ -201,7 +203,7 @@ def _paraphrases(scene: _Scene) -> None:
             )
         except TableError as error:
             scene.section.entries.append(
-                Entry(f"Paraphrases: {distinct_labels(first)[model]}", f"Not compared: {error}")
+                Entry(f"Paraphrases: {first.labels()[model]}", f"Not compared: {error}")
             )
     if not by_model:
         return
@@ -209,7 +211,7 @@ def _paraphrases(scene: _Scene) -> None:
     tokens = pd.concat([found.tokens.assign(model=model) for model, found in by_model.items()])
     contents.add_table("paraphrase", survival, **scene.where)
     contents.add_table("paraphrase_tokens", tokens, **scene.where)
-    shown = survival.assign(model=survival["model"].map(distinct_labels(first)))
+    shown = survival.assign(model=survival["model"].map(first.labels()))
     for end in ("optimal", "pessimal"):
         rows = survival[(survival["end"] == end) & (survival["changed"] == ANY)]
         stem = f"{scene.stem}-{end}"
@@ -219,10 +221,10 @@ def _paraphrases(scene: _Scene) -> None:
         scene.section.entries.append(
             Entry(
                 f"Does the {end} {thing} survive a paraphrase?",
-                f"In {rows['survives'].mean():.0%} of the ordered pairs of wordings of one frame (mean of "
+                f"In {rows['survives'].mean():.0%} of the ordered pairs of wordings of one frame (mean over frames and "
                 f"{rows['model'].nunique()} models, {rows['survives'].min():.0%} to {rows['survives'].max():.0%} by model and "
                 f"frame) the {end} {thing} of one is that of the other; in {rows['in_top'].mean():.0%} it is among the "
-                f"{scene.config.top} most {end}. {_turned(opposite, end)}{_frequent(tokens, end, distinct_labels(first))} Each model "
+                f"{scene.config.top} most {end}. {_turned(opposite, end)}{_frequent(tokens, end, first.labels())} Each model "
                 "over its whole own candidate set; a candidate that ties with the extreme counts as surviving.",
                 figure=stem,
                 table="paraphrase",
@@ -286,4 +288,9 @@ def _frequent(tokens: pd.DataFrame, end: str, labels: Mapping[str, str]) -> str:
         f"{labels[r.model]} {literal(r.text)} ({r.wordings} of {r.of}, {r.distinct} distinct)"
         for r in first.head(4).itertuples()
     ]
-    return f"Most frequent in positive wordings: {', '.join(told)}." if told else ""
+    more = (
+        f"; {len(first) - len(told)} more models in the table paraphrase_tokens"
+        if len(first) > len(told)
+        else ""
+    )
+    return f"Most frequent in positive wordings: {', '.join(told)}{more}." if told else ""
