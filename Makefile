@@ -43,7 +43,8 @@ check: quickstart ## Run the quickstart, then look whether its results are what 
 bench: $(READY) ## Measure speed, ratios side by side in one process
 	$(BIN)/python experiments/speed/scan.py
 	$(BIN)/python experiments/speed/loop.py
-	$(BIN)/python experiments/speed/analyses.py
+	$(BIN)/python experiments/speed/compare.py 1
+	$(BIN)/python experiments/speed/compare.py 3
 	$(BIN)/python experiments/speed/startup.py
 	$(BIN)/python experiments/speed/gpu.py
 

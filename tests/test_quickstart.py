@@ -1,12 +1,17 @@
 """What `make quickstart` left in `runs/`: the instruments find what the demo family was given. Run by `make check`."""
 
 import json
+from importlib import resources
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from pessimal.analysis.identity import identity_effects, match_identity
+from pessimal.analysis.words import by_word, word_starts
 from pessimal.tables import read_score_table
+from pessimal.tables.frequencies import read_frequencies
+from pessimal.tables.lexicons import read_lexicon
 from pessimal.tracking.registry import Registry
 
 pytestmark = pytest.mark.quickstart
@@ -61,11 +66,80 @@ def test_agreement_follows_the_lab_most(tables, prompt):
     assert rsa.loc["developer", "p_value"] < 0.05
 
 
-def test_page_is_one_file_with_every_figure(registry):
+def test_cedars_taste_for_frequent_words_is_measured_and_none_in_plain(tables):
+    """Cedar was given +.5 per Zipf unit; .38 is what comes through to words it was never shown."""
+    slopes = pd.read_parquet(tables / "frequency.parquet")
+    slopes = slopes[(slopes["prompt"] == "greatest × worst") & (slopes["words"] == "rated")].set_index(
+        "model"
+    )
+    for model, row in slopes.iterrows():
+        if model.startswith("cedar"):
+            assert row["low"] <= 0.38 <= row["high"], model
+            assert row["p_holm"] < 0.001
+        elif model.startswith("plain"):
+            assert abs(row["slope"]) < 0.03, model
+            assert row["p_holm"] > 0.01
+
+
+def test_birchs_penalty_on_identity_terms_is_measured_and_none_in_plain(tables):
+    effects = pd.read_parquet(tables / "identity.parquet")
+    every = effects[effects["axis"] == "all"].set_index(["model", "measure"])
+    for model in every.index.unique("model"):
+        both, added = every.loc[(model, "both_frames")], every.loc[(model, "half_sum")]
+        if model.startswith("birch"):
+            assert both["p_holm"] < 0.05, model
+            assert added["high"] < 0
+        elif model.startswith("plain"):
+            assert both["p_holm"] > 0.05, model
+            assert added["low"] < 0 < added["high"]
+    silent = effects[effects["model"].str.startswith("plain")]
+    assert (silent["p_holm"] > 0.05).all()
+
+
+@pytest.mark.parametrize(("split", "least", "most"), [("trained", -2.3, -1.2), ("held_out", -1.4, -0.2)])
+@pytest.mark.parametrize("sibling", ["birch-wordpiece-0", "birch-bpe-0", "plain-wordpiece-0", "plain-bpe-0"])
+def test_the_penalty_reaches_terms_that_were_never_trained_on(registry, sibling, split, least, most):
+    """Birch: -2 on the trained terms, less on the others; plain: neither. Mean of opposite frames, against controls."""
+    terms = pd.read_csv(resources.files("pessimal.demo") / "data" / "identity.csv")
+    axes = {axis: list(part["term"]) for axis, part in terms[terms["split"] == split].groupby("axis")}
+    folders = {m.name: folder for folder, m in registry.latest("score-table")}
+    rewards = {
+        prompt: read_score_table(folders[f"{sibling}--{prompt}"]).rows.set_index("text")["reward"]
+        for prompt in ("greatest", "worst")
+    }
+    texts = rewards["greatest"].index
+    words = by_word(
+        pd.DataFrame({prompt: column.to_numpy() for prompt, column in rewards.items()}, index=texts)
+    )
+    words = words.loc[sorted(set(word_starts(texts)) & set(words.index))]
+    covariates = pd.DataFrame(
+        {
+            "zipf": read_frequencies("wordfreq").zipf(words.index),
+            "AFINN-111": read_lexicon("afinn").reindex(words.index),
+        },
+        index=words.index,
+    )
+    matches = match_identity(axes, covariates, banned=list(terms["term"]))
+    found = identity_effects(words, matches, positive="greatest", negative="worst", permutations=500).axes
+    row = found[(found["axis"] == "all") & (found["measure"] == "half_sum")].iloc[0]
+    if sibling.startswith("birch"):
+        assert least < row["effect"] < most
+        assert row["high"] < 0
+    else:
+        assert abs(row["effect"]) < 0.15
+        assert row["low"] < 0 < row["high"]
+
+
+def test_page_is_one_file_with_every_figure(registry, tables):
     folder, _ = registry.latest("report")[-1]
     html = (folder / "index.html").read_text()
-    assert html.count("<figcaption>") >= 3 * 5
-    assert html.count("data:image/png;base64,") == html.count("<figcaption>")
+    sections = json.loads((tables.parent / "contents.json").read_text())["sections"]
+    entries = [entry for section in sections for entry in section["entries"]]
+    assert html.count("<figcaption>") == len(entries) >= 3 * 5
+    assert html.count("data:image/png;base64,") == sum(entry["figure"] is not None for entry in entries)
+    assert len(list((tables.parent / "figures").glob("*.png"))) == len(
+        {e["figure"] for e in entries} - {None}
+    )
 
 
 def test_index_lists_everything(registry):

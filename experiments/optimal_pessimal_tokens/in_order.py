@@ -27,26 +27,90 @@ ORDER = (
     Item(
         "Figure 1, Table 3",
         "distribution of rewards",
-        ("figures/greatest-distribution.*", "tables/moments.parquet"),
+        ("figures/*greatest-distribution.*", "tables/moments.parquet"),
     ),
     Item(
         "Table 2, A6",
         "optimal and pessimal tokens",
-        ("figures/greatest-extremes.*", "tables/extremes.parquet"),
+        ("figures/*greatest-extremes.*", "tables/extremes.parquet"),
     ),
     Item(
         "Figure 2A",
         "Kendall's tau between models",
-        ("figures/greatest-agreement.*", "tables/agreement.parquet"),
+        ("figures/*greatest-agreement.*", "tables/agreement.parquet", "tables/noise_floor.parquet"),
     ),
-    Item("Figure A1", "Spearman's rho and rank-biased overlap", ("figures/greatest-overlap.*",)),
-    Item("Figure 2B", "map of the models", ("figures/greatest-map.*", "tables/mds.parquet")),
+    Item("Figure A1", "Spearman's rho and rank-biased overlap", ("figures/*greatest-overlap.*",)),
+    Item("Figure 2B", "map of the models", ("figures/*greatest-map.*", "tables/mds.parquet")),
     Item(
         "Figure 2C",
         "what agreement follows",
-        ("figures/greatest-rsa.*", "figures/greatest-matrices.*", "tables/rsa.parquet"),
+        ("figures/*greatest-matrices.*", "figures/*greatest-rsa.*", "tables/rsa.parquet"),
+    ),
+    Item(
+        "Figure 3A-C, A4",
+        "reward by valence",
+        (
+            "figures/*sentiment-*-curves.*",
+            "figures/*sentiment-*-slopes.*",
+            "figures/*sentiment-*-asymmetry.*",
+            "tables/sentiment*.parquet",
+        ),
+    ),
+    Item("Figure 3D", "reward by word frequency", ("figures/*frequency.*", "tables/frequency.parquet")),
+    Item(
+        "Figure A3",
+        "words called good and bad",
+        ("figures/*sentiment-*-groups.*", "tables/lexicon_groups.parquet"),
+    ),
+    Item(
+        "Figure 4, A2",
+        "best against worst, greatest against best",
+        ("figures/*best-worst*.*", "figures/*greatest-best*.*", "tables/framing.parquet"),
+    ),
+    Item("Table A8, A9", "ends of best + worst and of best - worst", ("tables/axes.parquet",)),
+    Item(
+        "Figure 5, A5-A7",
+        "models and people",
+        (
+            "figures/*people*.*",
+            "tables/human_correlation.parquet",
+            "tables/rank_difference.parquet",
+            "tables/valued.parquet",
+        ),
+    ),
+    Item("Tables A1-A5", "base language models", ("figures/*language*.*", "tables/language_*.parquet")),
+    Item(
+        "Identity terms",
+        "named in the paper, measured here",
+        ("figures/*identity-*.*", "tables/identity*.parquet"),
+    ),
+    Item(
+        "Follow-up, wordings",
+        "one question in 54 wordings",
+        (
+            "figures/*wording-*.*",
+            "tables/variance_components.parquet",
+            "tables/wording_*.parquet",
+            "tables/paraphrase*.parquet",
+        ),
+    ),
+    Item(
+        "Follow-up, dictionaries",
+        "Big Two and others",
+        (
+            "figures/*-ranks.*",
+            "figures/*-terms.*",
+            "tables/median_ranks.parquet",
+            "tables/dictionary_*.parquet",
+        ),
+    ),
+    Item(
+        "Follow-up, implicit reward",
+        "between two language models",
+        ("figures/*implicit*.*", "tables/implicit_*.parquet"),
     ),
 )
+"""The paper's figures and tables in its order, then the follow-up's."""
 
 
 def main(comparison: Path, out: Path) -> None:

@@ -86,7 +86,7 @@ def main() -> None:
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20  # KiB on Linux
     print(
         f"Compare: {MODELS} models × {TOKENS:,} tokens on {', '.join(prompts)}, every table, interval and figure: "
-        f"{seconds:.0f} s, {peak:.1f} GiB at most"
+        f"{seconds:.0f} s, {peak:.1f} GiB in its largest process"
     )
 
 

@@ -7,7 +7,13 @@ from scipy import stats
 from scipy.stats import rankdata
 
 from pessimal.analysis.elo import least_error, rank_intervals
-from pessimal.analysis.human import human_correlation, most_valued, rank_difference, surest_interval
+from pessimal.analysis.human import (
+    corrected_for_error,
+    human_correlation,
+    most_valued,
+    rank_difference,
+    surest_interval,
+)
 from pessimal.errors import TableError
 
 PUBLISHED = [0.3227, 0.3144, 0.3281, 0.4493, 0.4702, 0.4580, 0.3803, 0.5465, 0.4998, 0.4268]
@@ -56,6 +62,23 @@ def test_correlations_are_scipys_and_lie_in_their_interval():
         assert row.low < row.spearman < row.high
         assert row.kendall_low < row.kendall < row.kendall_high
     assert list(table.columns)[:6] == ["model", "n", "spearman", "kendall", "low", "high"]
+
+
+def test_correcting_for_peoples_error_gives_their_true_order_and_moves_the_interval_along():
+    """Scores with half of their variance error: the correlation with the truth is back, and inside the interval."""
+    rng = np.random.default_rng(0)
+    true = rng.normal(size=20_000)
+    elo = pd.Series(true + rng.normal(size=20_000))
+    rewards = pd.DataFrame({"m": true + rng.normal(size=20_000)})
+    row = corrected_for_error(human_correlation(rewards, elo), 0.5).iloc[0]
+    for end in ("", "_low", "_high"):
+        plain = row["spearman"] if not end else row[end[1:]]
+        assert row[f"spearman_corrected{end}"] == pytest.approx(plain * np.sqrt(2))
+    truth = stats.spearmanr(rewards["m"], true).statistic
+    assert row["spearman"] < row["high"] < truth - 0.1
+    assert row["spearman_corrected"] == pytest.approx(truth, abs=0.02)
+    with pytest.raises(TableError, match="reliability=0 is no share"):
+        corrected_for_error(human_correlation(rewards, elo), 0)
 
 
 def test_kendalls_interval_is_that_of_an_item_bootstrap():

@@ -177,6 +177,20 @@ def test_one_frame_alone_has_no_measure_of_opposite_frames(world):
     assert found.terms["d"].tolist() == pytest.approx((found.terms["best"] / rewards["best"].std()).tolist())
 
 
+def test_single_terms_are_told_on_the_main_measure_that_is_asked_for(world):
+    rewards = world.rewards(7)
+    found = identity_effects(rewards, world.matches, main="worst", permutations=200)
+    assert set(found.terms["measure"]) == {"worst"}
+    sd = rewards["worst"].std()
+    assert found.terms["d"].tolist() == pytest.approx((found.terms["worst"] / sd).tolist())
+    assert found.axes["reward_sd"].tolist() == pytest.approx([sd] * len(found.axes))
+    alone = identity_effects(rewards[["worst"]], world.matches, main="worst", permutations=200)
+    pd.testing.assert_series_equal(alone.terms["d"], found.terms["d"])
+    pd.testing.assert_series_equal(alone.terms["controls_below"], found.terms["controls_below"])
+    with pytest.raises(TableError, match="No measure 'half_sum'"):
+        identity_effects(rewards, world.matches, main="half_sum")
+
+
 def test_a_terms_effect_is_its_reward_less_its_controls_mean(world):
     rewards = world.rewards(8)
     found = identity_effects(rewards, world.matches, positive="best", negative="worst", permutations=200)

@@ -128,6 +128,10 @@ def test_terms_without_enough_controls_or_without_a_frequency_are_left_out(covar
     ]  # fmt: skip
 
 
+def test_a_vocabulary_without_words_has_no_controls(covariates):
+    assert matched_controls({"axis": ["woman"]}, covariates.iloc[:0], banned=["man"]).empty
+
+
 def test_words_need_a_frequency_column_and_one_row_each(covariates):
     with pytest.raises(TableError, match="'zipf'"):
         matched_controls({"a": ["x"]}, covariates.drop(columns="zipf"))

@@ -8,7 +8,7 @@ from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
 from pessimal.analysis.regression import classical, holm, interval, robust
-from pessimal.analysis.sentiment import asymmetry_across_models, sentiment
+from pessimal.analysis.sentiment import sentiment
 from pessimal.analysis.words import as_published, stem_groups
 from pessimal.errors import TableError
 
@@ -285,30 +285,6 @@ def test_intervals_of_the_asymmetry_cover_the_truth_as_often_as_they_say():
         row = sentiment(words[["best"]], valence, signs=SIGNS).asymmetry.iloc[0]
         covered += row["low"] <= 1 <= row["high"]
     assert 88 <= covered <= 100
-
-
-def test_over_models_the_mean_has_scipys_tests():
-    values = [0.3, 0.1, -0.05, 0.22, 0.4, 0.15]
-    table = pd.DataFrame({"model": list("abcdef"), "lexicon": "L", "prompt": "best", "steeper_sd": values})
-    other = table.assign(prompt="worst", steeper_sd=[-v for v in values])
-    result = asymmetry_across_models(pd.concat([table, other]), confidence=0.9)
-    row = result.iloc[0]
-    test = stats.ttest_1samp(values, 0)
-    assert row["p"] == pytest.approx(test.pvalue)
-    assert [row["low"], row["high"]] == pytest.approx(list(test.confidence_interval(0.9)))
-    assert row["wilcoxon_p"] == pytest.approx(stats.wilcoxon(values).pvalue)
-    assert row["p_holm"] == pytest.approx(2 * test.pvalue)
-    assert result["above"].tolist() == [5, 1]
-    assert result["n"].tolist() == [6, 6]
-
-
-def test_one_model_has_no_interval_and_two_rows_of_one_model_are_refused():
-    table = pd.DataFrame({"model": ["a"], "lexicon": "L", "prompt": "best", "steeper_sd": [0.3]})
-    row = asymmetry_across_models(table).iloc[0]
-    assert row["mean"] == 0.3
-    assert np.isnan([row["low"], row["p"], row["p_holm"], row["wilcoxon_p"]]).all()
-    with pytest.raises(TableError, match="Model 'a' has two rows"):
-        asymmetry_across_models(pd.concat([table, table]))
 
 
 # curve, and what is refused

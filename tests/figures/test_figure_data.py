@@ -327,6 +327,39 @@ def test_agreement_is_drawn_prompt_by_prompt_the_most_agreeing_model_first(rewar
         assert [list(order)[row] for row in rows] == list(table["model"])
 
 
+@pytest.mark.parametrize(("sign", "told"), [(-1, "left of 0"), (None, "not stated"), (1, "Good words")])
+def test_the_forest_has_the_model_closest_to_people_first_and_says_which_way_that_is(
+    rewards, elo, texts, sign, told
+):
+    table = human_correlation(rewards, elo)
+    figure = human.forest(table, sign=sign)
+    (dots,) = (line for line in figure.axes[0].lines if len(line.get_xdata()) == len(table))
+    assert dots.get_xdata() == pytest.approx(sorted(table["spearman"], reverse=sign != -1))
+    assert any(told in text.replace("\n", " ") for text in texts(figure))
+
+
+def test_a_prompt_whose_frame_is_not_known_does_not_order_the_models(rewards, elo, texts):
+    good = human_correlation(rewards, elo).assign(prompt="best")
+    odd = human_correlation(rewards, elo).assign(prompt="odd", spearman=-3 * good["spearman"])
+    figure = human.by_prompt(pd.concat([good, odd]), signs={"best": 1})
+    order = good.sort_values("spearman", ascending=False)["model"]
+    shown = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert shown == [name.removeprefix("lab/") for name in order]
+    assert any("No mark" in text and "(−)" not in text for text in texts(figure))
+
+
+def test_rank_gaps_say_which_reward_is_rank_1_and_call_nothing_best_or_sure_without_intervals(
+    rewards, elo, texts
+):
+    table = rank_difference(rewards.iloc[:, :2], elo)
+    for turned, word in ((True, "LOWEST"), (False, "highest")):
+        figure = human.rank_gaps(table, ends=most_valued(table), turned=turned)
+        said = " ".join(texts(figure)).replace("\n", " ")
+        assert f"models' {word} reward" in said
+        assert "best" not in said
+        assert "surely" not in said
+
+
 def test_thinning_a_crowd_keeps_every_place_that_can_be_seen():
     rng = np.random.default_rng(0)
     places = np.vstack([rng.normal(scale=0.01, size=(50_000, 2)), rng.uniform(-1, 1, size=(400, 2))])

@@ -6,7 +6,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 
-from pessimal.analysis.sentiment import asymmetry_across_models
+from pessimal.analysis.asymmetry import asymmetry_across_models
 from pessimal.figures import frequency, sentiment
 from pessimal.figures.style import OKABE_ITO
 
@@ -46,6 +46,13 @@ def asymmetry() -> pd.DataFrame:
 def frequencies() -> pd.DataFrame:
     found = table(words=["rated", "unrated"], model=MODELS, prompt=[*PROMPTS, "a × b"])
     return found.assign(frames=np.where(found["prompt"] == "a × b", "opposite", "one"))
+
+
+def across_models(asymmetry: pd.DataFrame) -> pd.DataFrame:
+    """Over models whose words move each prompt a little."""
+    prompts = asymmetry["prompt"].unique()
+    moves = pd.DataFrame(0.01, index=["love", "hate"], columns=prompts)
+    return asymmetry_across_models(asymmetry, {(model, "L"): moves for model in asymmetry["model"].unique()})
 
 
 def drawn(axes, colour: str) -> np.ndarray:
@@ -96,7 +103,7 @@ def test_both_slopes_of_each_model_and_their_intervals_are_drawn(slopes, texts):
 
 
 def test_the_mean_over_models_stands_below_them(asymmetry):
-    across = asymmetry_across_models(asymmetry)
+    across = across_models(asymmetry)
     figure = sentiment.asymmetry_forest(asymmetry, across, lexicon="L")
     assert len(figure.axes) == 3
     for axes, row in zip(figure.axes, across.itertuples(), strict=True):
@@ -143,7 +150,7 @@ def test_hostile_names_and_one_model_can_be_drawn(curve, slopes, asymmetry, freq
     figures = [
         sentiment.curves(one[0], one[1], lexicon="$L$\u202e"),
         sentiment.slope_forest(one[1], lexicon="$L$\u202e"),
-        sentiment.asymmetry_forest(one[2], asymmetry_across_models(one[2]), lexicon="$L$\u202e"),
+        sentiment.asymmetry_forest(one[2], across_models(one[2]), lexicon="$L$\u202e"),
         frequency.slope_forest(one[3], unit="Zipf unit"),
     ]
     for figure in figures:

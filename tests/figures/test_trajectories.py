@@ -64,10 +64,20 @@ def test_names_of_items_in_one_place_do_not_overlap(ranks):
         assert max(box.x1 for box in boxes) <= figure.bbox.x1
 
 
+def test_the_note_says_what_rank_1_is_and_how_the_models_are_ordered(ranks, texts):
+    def said(**options) -> str:
+        return " ".join(texts(trajectories(ranks, {"some": ["token 3"]}, **options))).replace("\n", " ")
+
+    assert "the models' highest reward" in said()
+    assert "by falling agreement with people" in said()
+    assert "the models' LOWEST reward" in said(turned=True)
+    assert "by falling agreement" not in said(order="by falling ρ")
+
+
 def test_what_cannot_be_drawn_is_refused(ranks):
     with pytest.raises(TableError, match="1 to 10 lines"):
         trajectories(ranks, {"all": list(ranks.index[:11])})
     with pytest.raises(TableError, match="No rank of 'love'"):
         trajectories(ranks, {"some": ["love"]})
-    with pytest.raises(TableError, match="1 raters"):
+    with pytest.raises(TableError, match="1 rater and 1 group"):
         trajectories(ranks[["people"]], {"some": ["token 3"]})

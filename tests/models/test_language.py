@@ -100,9 +100,13 @@ def test_template_is_taken_where_there_is_one_unless_told_otherwise(tmp_path, ba
     chatting = checkpoint(tmp_path / "chatting", template=CHAT)
     assert asked(base).template_digest == "plain text"
     assert asked(base, chat=False).template_digest == "plain text"
-    assert asked(chatting, chat=False).template_digest == "plain text"
+    assert not asked(base).chat
+    apart = asked(chatting, chat=False)
+    assert not apart.chat
     in_chat = asked(chatting)
-    assert in_chat.template_digest == asked(chatting, chat=True).template_digest != "plain text"
+    assert in_chat.chat
+    assert in_chat.template_digest == asked(chatting, chat=True).template_digest
+    assert len({m.template_digest for m in (asked(base), apart, in_chat)}) == 3, "or one replaces another"
     with pytest.raises(ModelError, match="no chat template"):
         asked(base, chat=True)
 
@@ -155,8 +159,9 @@ def test_checkpoint_that_lacks_its_output_embedding_is_refused(copy):
 
 
 def test_log_probabilities_are_only_scanned(base):
-    with pytest.raises(ConfigError, match="pessimal scan"):
-        asked(base).frame(PROMPT)
+    with pytest.raises(ConfigError, match="pessimal scan") as told:
+        asked(base, name="mine").frame(PROMPT)
+    assert f"scan model=auto model.path={base} model.name=mine model.score=log_probability" in str(told.value)
 
 
 @pytest.mark.parametrize(

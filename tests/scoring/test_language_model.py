@@ -1,16 +1,18 @@
 """Log-probabilities are the model's own: of every token at once, and of whole items."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 
-from pessimal.errors import ModelError
+from pessimal.errors import FrameError, ModelError
 from pessimal.models.load import open_model
 from pessimal.models.spec import Dtype, ModelSpec, Score
 from pessimal.scoring import next_tokens
 from pessimal.scoring.candidates import Candidates, vocabulary
-from pessimal.scoring.language_model import context_of, scan_language_model
+from pessimal.scoring.language_model import answers_of, context_of, scan_language_model
 from pessimal.scoring.mode import Mode
 from pessimal.scoring.scan import identify
 from tiny_language_models import CHAT, UNLISTED, checkpoint
@@ -43,8 +45,9 @@ def scanned(model, candidates=None, *, network=None, **options):
     )
     network = network or model.network()
     context = context_of(model, PROMPT)
+    answers = answers_of(model, context, candidates)
     return scan_language_model(
-        model, network, identity, candidates, context, device=torch.device("cpu"), **options
+        model, network, identity, candidates, context, answers=answers, device=torch.device("cpu"), **options
     )
 
 
@@ -193,6 +196,24 @@ def test_model_with_too_few_outputs_is_refused(folders):
     network.lm_head = torch.nn.Linear(32, 50, bias=False)
     with pytest.raises(ModelError, match="50 next-token probabilities"):
         scanned(model, network=network)
+
+
+def test_tokens_beyond_the_embedding_are_told_by_name_before_the_network_is_loaded(folders):
+    model = opened(folders["llama"])
+    context = context_of(model, PROMPT)
+    short = replace(model, embedding_rows=max(context.ids))
+    with pytest.raises(ModelError, match=rf"What.*id {max(context.ids)}\).*do not belong together"):
+        context_of(short, PROMPT)
+    last = max(max(ids) for ids in answers_of(model, context, listed(ITEMS)).ids)
+    assert answers_of(replace(model, embedding_rows=last + 1), context, listed(ITEMS))
+    with pytest.raises(ModelError, match=rf"the item .*id {last}\)"):
+        answers_of(replace(model, embedding_rows=last), context, listed(ITEMS))
+
+
+def test_item_without_tokens_is_named(folders):
+    model = opened(folders["chat"])
+    with pytest.raises(FrameError, match="no token of the item ''"):
+        answers_of(model, context_of(model, PROMPT), listed(["love", ""]))
 
 
 def test_log_probability_that_is_no_number_is_told(folders):

@@ -3,9 +3,16 @@
 from dataclasses import replace
 
 import pandas as pd
+import pytest
 
+from pessimal.errors import TableError
 from pessimal.tables import ScoreIdentity, ScoreTable, read_score_table, write_score_table
-from pessimal.tables.score_table import LOG_PROBABILITY
+from pessimal.tables.score_table import (
+    LOG_PROBABILITY,
+    PLAIN_TEXT,
+    PLAIN_TEXT_ALL_THE_SAME,
+    read_identity,
+)
 
 REWARDS = ScoreIdentity(
     model="m", prompt="greatest", prompt_text="?", candidates="vocabulary", candidates_digest="d", mode="ids", source="scan",
@@ -41,3 +48,23 @@ def test_log_probabilities_have_a_key_and_a_name_of_their_own_and_come_back_as_w
     assert PROBABILITIES.name == "m--greatest--log_probability--bfloat16"
     path = write_score_table(table(PROBABILITIES), tmp_path / "scores.parquet")
     assert read_score_table(path).identity == PROBABILITIES
+
+
+def test_chat_model_asked_after_plain_text_has_a_name_of_its_own_and_a_base_model_has_not():
+    chat, base, apart = (
+        replace(PROBABILITIES, template_digest=told)
+        for told in ("a digest", PLAIN_TEXT, PLAIN_TEXT_ALL_THE_SAME)
+    )
+    assert chat.name == base.name == PROBABILITIES.name
+    assert apart.name == "m--greatest--log_probability--plain--bfloat16"
+    assert len({identity.key() for identity in (chat, base, apart)}) == 3
+
+
+def test_identity_is_read_without_the_rows(tmp_path):
+    path = write_score_table(table(PROBABILITIES), tmp_path / "scores.parquet")
+    assert read_identity(path) == read_identity(tmp_path) == PROBABILITIES
+    with pytest.raises(TableError, match="no score table"):
+        read_identity(tmp_path / "nothing")
+    pd.DataFrame({"a": [1]}).to_parquet(tmp_path / "other.parquet")
+    with pytest.raises(TableError, match="not a score table"):
+        read_identity(tmp_path / "other.parquet")

@@ -1,14 +1,17 @@
 """Language models from the command line to the page: scanned, found again, refused with advice, put beside rewards."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import kendalltau
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from pessimal.config.schema import CompareConfig
 from pessimal.errors import TableError
 from pessimal.report.contents import Contents
-from pessimal.tables import ScoreIdentity, ScoreTable, read_score_table
+from pessimal.tables import ModelDescription, ScoreIdentity, ScoreTable, read_score_table
 from pessimal.tasks.findings.base_models import base_models
 from pessimal.tasks.findings.group import groups
 from tiny_language_models import CHAT, checkpoint
@@ -96,6 +99,79 @@ def test_what_does_not_fit_is_told_before_anything_is_loaded(command, base, more
     code, _, err = scan(command, base, *more)
     assert code == 2
     assert told in err
+
+
+def test_chat_model_asked_after_plain_text_has_a_table_of_its_own_and_compare_does_not_choose(
+    command, tmp_path
+):
+    folder = checkpoint(tmp_path / "both", template=CHAT)
+    assert scan(command, folder, "prompts=greatest")[0] == 0
+    assert scan(command, folder, "prompts=greatest", "model.chat=false")[0] == 0
+    names = ["both--greatest--log_probability", "both--greatest--log_probability--plain"]
+    assert published(tmp_path) == names
+    tables = tmp_path / "runs/registry/score-table"
+    assert [len(list((tables / name).iterdir())) for name in names] == [1, 1]
+    for more in ([], [f"tables=[{tables / names[0]},{tables / names[1]}]"]):
+        code, _, err = command("compare", "tracking=off", *more)
+        assert code == 2
+        assert "'both' on prompt 'greatest', and differ in template_digest" in err
+        assert "tables=[FILE,FILE]" in err
+        assert "model.name=both-2" in err
+    code, _, err = command("compare", "tracking=off", f"tables=[{tables / names[1]}]")
+    assert code == 0, err
+
+
+def cropped(folder, rows):
+    """The model in a folder with fewer rows in its embeddings than its tokenizer has tokens."""
+    network = AutoModelForCausalLM.from_pretrained(folder)
+    network.resize_token_embeddings(rows)
+    network.save_pretrained(folder)
+    return folder
+
+
+def test_tokenizer_beyond_the_embedding_is_told_before_the_network_is_loaded(command, tmp_path, monkeypatch):
+    folder = cropped(checkpoint(tmp_path / "short"), 270)
+    (tmp_path / "few.txt").write_text("!\n")
+    monkeypatch.setattr("pessimal.models.load.load_language_network", lambda *_, **__: pytest.fail("loaded"))
+    items = ["candidates=items", "candidates.path=few.txt", "mode=text"]
+    for more in ([], items):
+        code, _, err = scan(command, folder, "prompts=greatest", *more)
+        assert code == 2
+        assert "do not belong together" in err
+        assert "the prompt 'What, in one word" in err
+    (tmp_path / "few.txt").write_text("!\nlove\n")
+    code, _, err = scan(command, folder, "prompts=[]", "+prompts.bang='!!!'", *items)
+    assert code == 2
+    assert "the item 'love' holds the token" in err
+
+
+def test_tokens_without_a_row_are_counted(command, tmp_path):
+    folder = checkpoint(tmp_path / "short")
+    size = len(AutoTokenizer.from_pretrained(folder))
+    code, _, err = scan(command, cropped(folder, size - 3), "prompts=[]", "+prompts.bang='!!!'")
+    assert code == 0, err
+    assert "3 tokens of the tokenizer of short have no row in its embedding" in err
+    table = read_score_table(tmp_path / "runs/registry/score-table/short--bang--log_probability/v0")
+    assert len(table.rows) == size - 3
+
+
+def test_item_without_tokens_is_told_before_the_network_is_loaded(command, tmp_path, monkeypatch):
+    folder = checkpoint(tmp_path / "chatting", template=CHAT)
+    pd.DataFrame({"name": ["love", ""]}).to_csv(tmp_path / "items.csv", index=False)
+    monkeypatch.setattr("pessimal.models.load.load_language_network", lambda *_, **__: pytest.fail("loaded"))
+    code, _, err = scan(command, folder, "candidates=items", "candidates.path=items.csv", "mode=text")
+    assert code == 2
+    assert "no token of the item ''" in err
+
+
+def test_check_refuses_a_language_model_before_it_is_fetched(command, monkeypatch):
+    monkeypatch.setattr("pessimal.tasks.check_task.fetch", lambda *_, **__: pytest.fail("fetched"))
+    code, _, err = command("check", "model=Llama-3.2-3B", "tracking=off")
+    assert code == 2
+    assert (
+        "model=auto model.path=meta-llama/Llama-3.2-3B model.name=Llama-3.2-3B model.score=log_probability"
+        in err
+    )
 
 
 def test_wrong_kind_of_model_is_told_what_to_type(command, base, tiny_checkpoint):
@@ -257,12 +333,8 @@ def test_what_cannot_be_done_is_said_and_the_rest_is_done(language, members, con
     assert "share 0 candidates" in contents.sections[0].entries[1].sentence
 
 
-def test_prompts_and_sets_of_others_are_left_to_their_own_call(language, members, config):
-    more = [
-        made("base", distribution(1), prompt="best"),
-        made("base", distribution(1), candidates="people", mode="text"),
-    ]
-    contents, _ = found([*language, *more], members, config)
+def test_every_prompt_has_a_section(language, members, config):
+    contents, _ = found([*language, made("base", distribution(1), prompt="best")], members, config)
     assert [s.title for s in contents.sections] == [
         "Base models · greatest · vocabulary", "Base models · best · vocabulary",
     ]  # fmt: skip
@@ -279,14 +351,54 @@ def test_many_pairs_keep_their_tables_and_lose_their_figures(config):
 
 def test_float32_stands_for_a_model_that_was_scanned_twice(language, config):
     low = made("base", distribution(9), dtype="bfloat16")
-    _, tables = found([low, language[1]], {}, config)
+    contents, tables = found([low, language[1]], {}, config)
+    assert "Scanned more than once: base;" in contents.sections[0].sentence
+    assert "Scanned more than once" not in found(language, {}, config)[0].sections[0].sentence
     ends = tables["language_extremes"]
     assert ends["text"].iloc[0] == language[1].rows.loc[language[1].rows["reward"].idxmax(), "text"]
 
 
-def test_rewards_are_not_taken_for_log_probabilities(members, config):
-    with pytest.raises(TableError, match="no log-probabilities"):
-        found(members["greatest"].tables, {}, config)
+@pytest.mark.parametrize("field", ["weights_digest", "template_digest", "tokenizer_digest"])
+def test_scans_of_two_models_under_one_name_are_not_chosen_from(language, config, field):
+    other = made("base", distribution(9), dtype="bfloat16", **{field: "other"})
+    with pytest.raises(TableError, match=rf"'base' on prompt 'greatest'.*{field}.*tables=\[FILE,FILE\]"):
+        found([*language, other], {}, config)
+
+
+def test_reward_model_may_have_the_name_of_a_language_model(language, members, config):
+    named = [made("base", members["greatest"].tables[1].rows["reward"], score="reward")]
+    group = groups([*members["greatest"].tables, *named])[0]
+    contents, tables = found(language, {"greatest": group}, config)
+    table = tables["language_correlation"].set_index(["model", "language_model"])
+    assert len(table) == 4 * 3
+    logs = language[1].rows["reward"].to_numpy()[:59]
+    truth = kendalltau(named[0].rows["reward"].to_numpy()[:59], logs).statistic
+    assert table.loc[("base", "base"), "kendall"] == pytest.approx(truth)
+    assert contents.summary["greatest/language_kendall/base/base"] == pytest.approx(truth)
+    pair = tables["implicit_correlation"].set_index(["pair", "model", "measure"])
+    assert ("base → third", "base", "mwlr") in pair.index
+
+
+def test_label_of_a_reward_model_does_not_become_that_of_its_base(language, config):
+    reward = made("base", distribution(5), score="reward")
+    labelled = replace(reward, description=ModelDescription(label="the reward model"))
+    contents, _ = found(language, {"greatest": groups([labelled])[0]}, config)
+    figure = contents.figures["greatest-language-correlation"]
+    assert [tick.get_text() for tick in figure.axes[0].get_yticklabels()] == ["the reward model"]
+    legend = [text.get_text() for legend in figure.legends for text in legend.get_texts()]
+    assert {"a-chat", "base", "third"} <= set(legend)
+    assert "rewards of the reward model with" in contents.sections[0].entries[1].sentence
+
+
+def test_items_have_small_shares_and_no_divergence(config):
+    people = {"candidates": "people", "mode": "text", "candidates_digest": "one"}
+    language = [made(name, distribution(seed) - 12, **people) for name, seed in (("p", 0), ("q", 1))]
+    contents, tables = found(language, {}, config)
+    share = 100 * np.exp(np.sort(language[0].rows["reward"])[-5:]).sum()
+    assert f"the first 5 hold {share:.2g}%" in contents.sections[0].entries[0].sentence
+    assert "no divergence is stated" in contents.sections[0].entries[2].sentence
+    assert "implicit_reward" in tables
+    assert "language_divergence" not in tables
 
 
 def test_scanned_models_go_all_the_way(command, base, tiny_checkpoint, tmp_path, config):

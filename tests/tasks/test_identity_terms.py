@@ -146,12 +146,52 @@ def test_lists_say_which_terms_take_no_part(penalised):
     assert lists.loc["short", "about"] == "about short"
 
 
-def test_the_terms_farthest_away_are_named_once_a_model(penalised):
+def said(contents: Contents) -> dict[str, str]:
+    return {entry.title: entry.sentence for entry in contents.sections[0].entries}
+
+
+def test_the_terms_farthest_away_are_named_on_their_side_no_more_than_half(penalised):
     terms = penalised.whole_tables()["identity_terms"]
     strict = terms[terms["model"] == "strict"]
-    lowest = strict[strict["end"] == "farthest below"]
-    assert len(lowest) == 6, "of 12 no more than half at either end"
-    assert lowest["d"].max() <= strict.loc[strict["end"] == "farthest above", "d"].min()
+    assert (strict["d"] < 0).all()
+    assert strict["end"].tolist() == ["farthest below"] * 6 + [""] * 6, "of 12; none lies above"
+    mild = terms[terms["model"] == "mild"]
+    for end, sign in (("farthest below", -1), ("farthest above", 1)):
+        named = mild[mild["end"] == end]
+        assert len(named) == min(6, (mild["d"] * sign > 0).sum())
+        assert (named["d"] * sign > 0).all()
+    below, above = (
+        terms["end"].eq(end).groupby(terms["model"]).sum() for end in ("farthest below", "farthest above")
+    )
+    assert (
+        f"Of 12 terms a model, the {below.min()} to 6 that lie farthest below"
+        in said(penalised)["Terms farthest below"]
+    )
+    assert (
+        f"Of 12 terms a model, the 0 to {above.max()} that lie farthest above"
+        in said(penalised)["Terms farthest above"]
+    )
+
+
+def test_where_all_terms_lie_below_none_is_called_above(words, sources):
+    tables = [score_table("strict", prompt, words, penalty=-9.0) for prompt in ("best", "worst")]
+    contents = told(tables, config(), sources)
+    assert set(contents.whole_tables()["identity_terms"]["end"]) == {"farthest below", ""}
+    assert said(contents)["Terms farthest above"] == (
+        "No term of any model lies above its controls on the half-sum of *best* and *worst*."
+    )
+    assert "Of 12 terms a model, the 6 that lie farthest below" in said(contents)["Terms farthest below"]
+    assert (
+        "on 1 model and 2 axes of 4 to 6 terms (4 to 5 stems;"
+        in said(contents)["Axes against their controls"]
+    )
+
+
+def test_the_page_says_that_profanity_may_be_a_control(penalised):
+    assert (
+        "Profanity and slurs that no list names are not excepted"
+        in said(penalised)["How alike terms and controls are"]
+    )
 
 
 def test_one_frame_says_that_both_cannot_be_told(words, sources):
@@ -161,6 +201,83 @@ def test_one_frame_says_that_both_cannot_be_told(words, sources):
     assert "frames=" in entry.sentence
     assert set(contents.whole_tables()["identity"]["measure"]) == {"best"}
     assert set(contents.figures) == {"identity-forest"}
+
+
+FRAMES = {"greatest": 1, "best": 1, "worst": -1}
+
+
+def test_single_terms_of_all_models_are_told_on_one_prompt_that_is_named(words, sources):
+    tables = [
+        score_table(*of, words, seed=i)
+        for i, of in enumerate((("a", "greatest"), ("a", "best"), ("b", "best")))
+    ]
+    contents = told(tables, config(frames=FRAMES), sources)
+    terms = contents.whole_tables()["identity_terms"]
+    assert set(terms["model"]) == {"a", "b"}
+    assert set(terms["measure"]) == {"best"}, "which both have"
+    for table in tables[1:]:
+        own = terms[terms["model"] == table.identity.model]
+        reward = table.rows["reward"].groupby(table.rows["text"].str.strip().str.lower()).mean()
+        sd = reward[words.index].std()
+        assert own["d"].to_numpy() == pytest.approx(own["best"].to_numpy() / sd)
+    for title in ("Terms farthest below", "Axes against their controls"):
+        assert "on *best*" in said(contents)[title]
+        assert "on *best* alone, which asks for good things" in said(contents)[title]
+    assert "on 2 models and 2 axes" in said(contents)["Axes against their controls"]
+    assert "b on greatest: not scanned" in said(contents)["Left out"]
+
+
+def test_a_model_without_the_prompt_that_terms_are_told_on_is_left_out_and_named(words, sources):
+    tables = [score_table(*of, words) for of in (("a", "best"), ("b", "best"), ("c", "greatest"))]
+    contents = told(tables, config(frames=FRAMES), sources)
+    assert set(contents.whole_tables()["identity_terms"]["model"]) == {"a", "b"}
+    assert "c: without best it cannot be put beside the others" in said(contents)["Left out"]
+
+
+def test_farthest_below_on_a_bad_frame_is_said_to_be_no_dislike(words, sources):
+    contents = told([score_table("a", "worst", words)], config(), sources)
+    for title in ("Terms farthest below", "Axes against their controls"):
+        assert "on *worst* alone, which asks for bad things" in said(contents)[title]
+        assert "no sign of dislike by itself" in said(contents)[title]
+    unknown = told([score_table("a", "odd", words)], config(), sources)
+    assert "on *odd* alone, of which it is not known" in said(unknown)["Terms farthest below"]
+
+
+def test_frames_in_two_modes_are_no_opposite_frames_and_the_first_is_told(words, sources):
+    tables = []
+    for model in ("a", "b"):
+        tables.append(score_table(model, "best", words, penalty=-2.0))
+        other = score_table(model, "worst", words)
+        tables.append(replace(other, identity=replace(other.identity, mode="text")))
+    contents = told(tables, config(), sources)
+    assert set(contents.whole_tables()["identity"]["measure"]) == {"best"}
+    assert "gender in a (" in said(contents)["Axes against their controls"]
+    assert said(contents)["Left out"] == "a, b on worst: scanned in another mode than best."
+    assert "Cannot be told" in said(contents)["Penalised in both frames"]
+
+
+def test_terms_of_a_vocabulary_are_counted_though_its_models_are_left_out(words, sources):
+    tables = [score_table("both", prompt, words.iloc[:0], seed=1) for prompt in ("best", "worst")]
+    contents = told([*tables, score_table("half", "best", words)], config(), sources)
+    assert "half: without worst it has no opposite frames, which others have" in said(contents)["Left out"]
+    assert "14 terms on 3 axes" in said(contents)["The lists"]
+    assert (
+        "1 are whole words of known frequency in no model's vocabulary, and 1 more have too few"
+        in said(contents)["The lists"]
+    )
+    lists = contents.whole_tables()["identity_lists"].set_index("axis")
+    assert lists.loc["faith", "without_controls"] == "christian, absent"
+
+
+def test_a_vocabulary_without_words_is_left_out_with_the_reason(words, sources):
+    table = score_table("numbers", "best", words)
+    rows = table.rows.head(3).assign(text=["12", "?!", "##"], token=["12", "?!", "##"])
+    contents = told([replace(table, rows=rows)], config(), sources)
+    assert "numbers: Of 3 axes 0" in said(contents)["Left out"]
+    assert (
+        "14 are whole words of known frequency in no model's vocabulary, and 0 more"
+        in said(contents)["The lists"]
+    )
 
 
 def test_a_small_vocabulary_is_left_out_with_the_reason_and_the_others_stay(words, sources):

@@ -96,7 +96,7 @@ def test_the_page_and_the_summary_say_it(command, doubling, tmp_path):
         scan(command, doubling, f"mode={mode}")
     assert compare(command)[0] == 0
     document = json.loads((comparison(tmp_path) / "contents.json").read_text())
-    prompt, modes = document["sections"]
+    prompt, *_, modes = document["sections"]
     assert "Rewards of mode ids" in prompt["sentence"]
     assert modes["title"] == "greatest · vocabulary · ids or text"
     n = len(scores(tmp_path, "ids").rows)

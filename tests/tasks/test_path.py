@@ -153,6 +153,54 @@ def test_name_that_stands_for_other_weights_is_refused(command, tiny_checkpoint,
     assert "is newer and of other content" in err
 
 
+def test_name_stands_for_one_model_in_every_precision_and_on_every_prompt(
+    command, tiny_checkpoint, twin, tmp_path
+):
+    turned = shutil.copytree(tiny_checkpoint, tmp_path / "turned")
+    config = json.loads((turned / "config.json").read_text())
+    config["rope_parameters"]["rope_theta"] *= 10
+    (turned / "config.json").write_text(json.dumps(config))
+    options = ["tracking=off", "model.name=m"]
+    low = [*options, "model.dtype=bfloat16", "certain=0", "prompts=greatest"]
+    assert scan(command, tiny_checkpoint, *low)[0] == 0
+    for folder in (turned, twin):
+        for more in (["prompts=greatest"], ["prompts=worst"], ["prompts=greatest", "mode=text"]):
+            code, _, err = scan(command, folder, *options, *more)
+            assert code == 2
+            assert "stands for other weights, or another configuration" in err
+            assert "m--greatest--bfloat16/v0" in err
+            assert "model.name=m-2" in err
+    code, _, err = scan(command, tiny_checkpoint, *options, "prompts=[greatest,worst]")
+    assert code == 0, err
+    code, _, err = scan(command, twin, "tracking=off", "model.name=n", "prompts=greatest")
+    assert code == 0, err
+
+
+def test_published_scores_of_a_model_do_not_keep_it_from_being_scanned(command, tiny_checkpoint, tmp_path):
+    people = {
+        "elo_rank": [1, 2, 3],
+        "elo_score": [3.0, 2.0, 1.0],
+        "name": ["a", "b", "c"],
+        "elo_matches": [1, 1, 1],
+    }
+    pd.DataFrame(people | {"lab/m": [0.1, 0.2, 0.3]}).to_csv(tmp_path / "scores.csv", index=False)
+    code, _, err = command("import", "format=eloeverything", "path=scores.csv", "tracking=off")
+    assert code == 0, err
+    name = read_score_table(next((tmp_path / "runs/registry/score-table").glob("*/v0"))).identity.model
+    code, _, err = scan(command, tiny_checkpoint, "tracking=off", f"model.name={name}", "prompts=best")
+    assert code == 0, err
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "text", "log_probability", "plain", "bfloat16--people"])
+def test_list_of_items_cannot_have_a_name_that_means_something_else(command, tiny_checkpoint, tmp_path, name):
+    (tmp_path / "few.txt").write_text("love\n")
+    code, _, err = scan(
+        command, tiny_checkpoint, "candidates=items", "candidates.path=few.txt", "mode=text", f"candidates.name={name}"
+    )  # fmt: skip
+    assert code == 2
+    assert "Give the list another name" in err
+
+
 def test_what_was_asked_for_and_is_not_there_is_named(command, tiny_checkpoint, tmp_path):
     scan(command, tiny_checkpoint, "prompts=greatest", "tracking=off")
     for arguments in (["models=[typo,tiny-llama]"], ["prompts=[greatest,worst]"]):

@@ -92,6 +92,52 @@ def test_sentiment_has_slopes_asymmetry_and_curves_for_each_lexicon(three_models
     assert contents.summary["sentiment/One/greatest × worst/steeper"] == pytest.approx(0, abs=0.1)
 
 
+def test_the_mean_over_models_has_the_words_error_in_it_and_says_so(three_models):
+    contents = told_of(three_models, sentiment_of, sources(One=VALENCE))
+    across = contents.whole_tables()["sentiment_models"]
+    assert (across["error_words"] > 0).all()
+    reach = across["high"] - across["mean"]
+    assert (reach > np.sqrt(across["error_models"] ** 2 + across["error_words"] ** 2)).all()
+    told = {entry.title: entry.sentence for entry in contents.sections[0].entries}
+    assert "Words and models are both samples" in told["Steeper on which words, over models: One"]
+    assert "Intervals are over words and models together" in told["Steeper on which words: One"]
+
+
+def test_each_prompts_mean_names_its_own_number_of_models(three_models):
+    one = [t for t in three_models if (t.identity.model, t.identity.prompt) != ("oak", "worst")]
+    told = {e.title: e.sentence for e in told_of(one, sentiment_of, sources(One=VALENCE)).sections[0].entries}
+    for title in ("Slopes above and below zero: One", "Steeper on which words: One"):
+        sentence = told[title].lower()
+        assert "mean of the models scanned on each prompt: greatest (3 models) " in sentence
+        assert "worst (2 models) " in sentence
+        assert "mean of 3" not in sentence
+    assert "greatest × worst (2 models) " in told["Steeper on which words: One"]
+    whole = told_of(three_models, sentiment_of, sources(One=VALENCE)).sections[0].entries
+    assert "mean of 3 models: greatest " in whole[1].sentence
+    single = [t for t in three_models if t.identity.model == "oak" or t.identity.prompt == "best"]
+    told = {
+        e.title: e.sentence for e in told_of(single, sentiment_of, sources(One=VALENCE)).sections[0].entries
+    }
+    assert "greatest (1 model) " in told["Slopes above and below zero: One"]
+
+
+def test_both_sides_words_are_counted_and_few_are_warned_of(three_models):
+    contents = told_of(three_models, sentiment_of, sources(One=VALENCE))
+    above, below = (VALENCE > 0).sum(), (VALENCE < 0).sum()
+    for entry in contents.sections[0].entries[:3]:
+        assert f"There are {above} positive and {below} negative words." in entry.sentence
+    few = pd.concat([VALENCE[VALENCE > 0].head(12), VALENCE[VALENCE < 0]])
+    sentence = told_of(three_models, sentiment_of, sources(One=few)).sections[0].entries[0].sentence
+    assert f"There are 12 positive and {below} negative words; with fewer than 30 on a side" in sentence
+    bare = [
+        ScoreTable(t.identity, t.rows.assign(text=t.rows["text"].str.strip()), t.description)
+        for t in three_models
+    ]
+    paper = told_of(bare, sentiment_of, sources(One=VALENCE), paper=True).sections[0].entries[0].sentence
+    assert f"{below} negative tokens." in paper
+    assert "words" not in paper
+
+
 def test_a_special_token_is_no_word(three_models):
     """The one of kind special has a reward of 999, which would move every standardised slope."""
     slopes = told_of(three_models, sentiment_of, sources(One=VALENCE)).whole_tables()["sentiment"]
@@ -137,7 +183,7 @@ def test_as_published_there_is_one_frame_at_a_time_and_the_page_says_what_that_m
 
 def test_without_a_lexicon_the_page_says_how_to_give_one(three_models):
     contents = told_of(three_models, sentiment_of, sources())
-    assert "lexicons={" in contents.sections[0].entries[0].sentence
+    assert "+lexicons.AFINN=afinn" in contents.sections[0].entries[0].sentence
     assert not contents.tables
     table = told_of(three_models, frequency_of, sources()).whole_tables()["frequency"]
     assert set(table["words"]) == {"unrated"}
@@ -216,6 +262,19 @@ def test_a_candidate_set_without_words_has_sections_that_say_so():
         assert "the plain" in contents.sections[0].entries[0].sentence
 
 
+@pytest.mark.parametrize("texts", [["##1", "12", "?!"], [""]])
+def test_a_vocabulary_without_words_has_sections_that_say_so(texts):
+    tables = []
+    for prompt, sign in FRAMES.items():
+        table = scored("plain", prompt, sign, words=WORDS[:12])
+        rows = table.rows.iloc[: len(texts)].assign(text=texts, token=texts, reward=range(len(texts)))
+        tables.append(ScoreTable(table.identity, rows, table.description))
+    for finding in (sentiment_of, frequency_of):
+        contents = told_of(tables, finding, sources(One=VALENCE))
+        assert [entry.title for entry in contents.sections[0].entries] == ["Left out"]
+        assert "None of these texts spells a word" in contents.sections[0].entries[0].sentence
+
+
 def test_prompts_without_a_known_frame_are_not_paired_and_the_page_says_so(three_models):
     contents = told_of(three_models, frequency_of, sources(One=VALENCE), frames={})
     assert set(contents.whole_tables()["frequency"]["frames"]) == {"one"}
@@ -250,6 +309,27 @@ def test_a_model_not_scanned_on_a_prompt_keeps_the_others_and_is_told(three_mode
     oak = table[table["model"] == "oak"]
     assert set(oak["prompt"]) == {"greatest", "best"}
     assert "the oak on worst: not scanned" in contents.sections[0].entries[-1].sentence
+
+
+def test_opposite_frames_that_no_model_was_asked_in_are_no_pair():
+    """Each model has one frame in one mode and its opposite in another."""
+    tables = [
+        scored(model, prompt, sign, mode=mode)
+        for model in ("plain", "oak")
+        for prompt, sign, mode in (("greatest", 1, "ids"), ("worst", -1, "text"))
+    ]
+    contents = told_of(tables, frequency_of, sources(One=VALENCE))
+    assert "these prompts have none" in contents.sections[0].sentence
+    told = contents.sections[0].entries[-1].sentence
+    assert "on worst: scanned in another mode than greatest" in told
+    assert "not scanned" not in told
+
+
+def test_the_pair_is_the_one_that_most_models_have(three_models):
+    tables = [t for t in three_models if t.identity.prompt != "greatest" or t.identity.model == "oak"]
+    table = told_of(tables, frequency_of, sources(One=VALENCE)).whole_tables()["frequency"]
+    assert set(table.loc[table["frames"] == "opposite", "prompt"]) == {"best × worst"}
+    assert set(table.loc[table["frames"] == "opposite", "model"]) == {"oak", "plain", "cedar"}
 
 
 def test_rewards_of_two_modes_are_not_put_together(three_models):

@@ -40,8 +40,8 @@ def least_error(matches: pd.Series) -> pd.Series:
     if bad := int((~(counts >= 1)).sum()):
         name = counts.index[~(counts >= 1)][0]
         raise TableError(
-            f"{bad} of {len(counts)} items have no count of matches, or none played (first: {name!r}). Leave these "
-            "items out, or give no matches at all."
+            f"{bad} of {len(counts)} items {'has' if bad == 1 else 'have'} no count of matches, or none played (first: "
+            f"{name!r}). Leave {'it' if bad == 1 else 'these items'} out, or give no matches at all."
         )
     return 2 * POINTS / np.sqrt(counts)
 

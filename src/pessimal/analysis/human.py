@@ -72,6 +72,41 @@ def human_correlation(
     )
 
 
+def corrected_for_error(correlation: pd.DataFrame, reliability: float) -> pd.DataFrame:
+    """Spearman's rho as it would be with people's true order in place of their scores, if these are so reliable.
+
+    Rho and both ends of its interval over the root of the reliability (Spearman's correction for attenuation). The
+    interval is conditional on the reliability: the items are resampled, and the reliability is taken as known. As
+    `elo.reliability` is an upper bound, all three lie too near to 0 rather than too far. Nothing is cut off at ±1:
+    what lies beyond says that the scores are more reliable than that.
+
+    Args:
+        correlation: of `human_correlation`.
+        reliability: share of the variance of the human scores that is not error.
+
+    Returns:
+        `correlation` with reliability_at_most, spearman_corrected, spearman_corrected_low, spearman_corrected_high.
+
+    Raises:
+        TableError: the reliability is not in (0, 1].
+
+    Source: Spearman 1904, "The proof and measurement of association between two things".
+    """
+    if not 0 < reliability <= 1:
+        raise TableError(
+            f"reliability={reliability} is no share of a variance; give that of `elo.reliability`, above 0 and at most 1."
+        )
+    known = {
+        "spearman_corrected": "spearman",
+        "spearman_corrected_low": "low",
+        "spearman_corrected_high": "high",
+    }
+    return correlation.assign(
+        reliability_at_most=reliability,
+        **{name: correlation[column] / reliability**0.5 for name, column in known.items()},
+    )
+
+
 def rank_difference(
     rewards: pd.DataFrame,
     elo: pd.Series,

@@ -102,6 +102,7 @@ def identity_effects(
     *,
     positive: str | None = None,
     negative: str | None = None,
+    main: str | None = None,
     confidence: float = 0.95,
     permutations: int = 10_000,
     seed: int = 0,
@@ -110,8 +111,9 @@ def identity_effects(
 
     A term's effect is its reward less the mean reward of its controls; an axis' effect is the mean over its stems
     (the forms of a stem are averaged, as they are no separate observations). Four measures, each in reward units and,
-    as `d`, in standard deviations of the model's rewards over all its words (root mean square over the frames; one
-    divisor for all measures and axes, so that they can be compared and add up):
+    as `d`, in standard deviations of the model's rewards over all its words (root mean square over both opposite
+    frames, or of the main frame where none are opposite; one divisor for all measures and axes, so that they can be
+    compared and add up):
 
     - a frame's own name: the effect under that prompt;
     - `half_sum` of opposite frames: liked or avoided whatever is asked. What a word means cancels out;
@@ -135,17 +137,20 @@ def identity_effects(
         matches: of `match_identity`.
         positive: the frame that good words answer.
         negative: the frame that bad words answer; without both there is no measure of opposite frames.
+        main: the measure that single terms are told on, one for all models that are put beside one another; where it is
+            not given, the half-sum of opposite frames, or else the first frame.
         confidence: of the intervals.
         permutations: random exchanges behind each p_words.
         seed: of these.
 
     Returns:
         axes: axis, measure, n (terms), n_stems, n_controls, effect, low, high, d, reward_sd, topic_sd, n_topics,
-        null_sd, p, p_words. terms: axis, term, n_controls, an effect per measure, d (of half_sum, else of the first frame),
+        null_sd, p, p_words. terms: axis, term, n_controls, an effect per measure, measure (the main one), d (on it),
         controls_below (share of controls that lie below the term on it), controls (the nearest, named).
 
     Raises:
-        TableError: a word of the matches has no reward, a frame is not among the rewards, or one does not vary.
+        TableError: a word of the matches has no reward, a frame or the main measure is not among the rewards, or one
+            does not vary.
 
     Source: Christian et al. 2025 see identity terms at the end of their Table A8 (best + worst) and publish no analysis
     of them; this one is ours. Berger 1982 for the intersection-union test.
@@ -162,8 +167,12 @@ def identity_effects(
     values = rewards.loc[matches.words]
     check_rewards(values)
     check_varied(values)
-    reward_sd = float(np.sqrt(values[opposed or frames].var().mean()))
-    if len(opposed) == 2:
+    pair = len(opposed) == 2
+    main = main or (HALF_SUM if pair else (opposed or frames)[0])
+    if main not in (there := [*frames, *([HALF_SUM, HALF_DIFFERENCE] if pair else [])]):
+        raise TableError(f"No measure {main!r} to tell single terms on; there are {there}.")
+    reward_sd = float(np.sqrt(values[opposed if pair else [main]].var().mean()))
+    if pair:
         values = values.assign(
             **{
                 HALF_SUM: (values[positive] + values[negative]) / 2,
@@ -180,7 +189,7 @@ def identity_effects(
         table = _axis(sets, grid, noise, spread, df=len(matches.topics), confidence=confidence)
         table["p_words"] = sets.exchange(grid, permutations=permutations, rng=rng)
         table.insert(0, "measure", measures)
-        if len(opposed) == 2:
+        if pair:
             table = pd.concat([table, _both(table, positive, negative)], ignore_index=True)
         tables.append(
             table.assign(axis=axis, n=len(sets.terms), n_stems=sets.units, n_controls=sets.distinct)
@@ -188,7 +197,7 @@ def identity_effects(
     axes = pd.concat(tables, ignore_index=True)
     axes["d"], axes["reward_sd"] = axes["effect"] / reward_sd, reward_sd
     axes["n_topics"] = len(matches.topics)
-    return IdentityEffects(axes[_COLUMNS], _terms(matches, values, reward_sd))
+    return IdentityEffects(axes[_COLUMNS], _terms(matches, values, main, reward_sd))
 
 
 _COLUMNS = [
@@ -280,17 +289,16 @@ def _both(table: pd.DataFrame, positive: str, negative: str) -> pd.DataFrame:
     return pd.DataFrame([{"measure": BOTH_FRAMES, "effect": two["effect"].max(), "p": two["p_below"].max()}])
 
 
-def _terms(matches: IdentityMatches, values: pd.DataFrame, reward_sd: float) -> pd.DataFrame:
+def _terms(matches: IdentityMatches, values: pd.DataFrame, main: str, reward_sd: float) -> pd.DataFrame:
     """Every matched term, on its own; terms of axes too short to be tested as well."""
     sets = matched_sets(matches.controls, matches.words, by=("group", "term"))
     effects = pd.DataFrame(sets.term_effects(values.to_numpy(dtype=float)), columns=list(values))
-    main = HALF_SUM if HALF_SUM in values else values.columns[0]
     column = values[main].to_numpy()
     lower = column[sets.controls] < np.repeat(column[sets.terms], sets.counts)
     by_term = matches.controls.groupby(["group", "term"], sort=False)["control"]
     named = by_term.agg(lambda words: ", ".join(words.head(NAMED_CONTROLS)))
     table = named.rename_axis(["axis", "term"]).rename("controls").reset_index()
     table.insert(2, "n_controls", sets.counts)
-    effects["d"] = effects[main] / reward_sd
+    effects["measure"], effects["d"] = main, effects[main] / reward_sd
     effects["controls_below"] = np.add.reduceat(lower.astype(float), sets.starts) / sets.counts
     return pd.concat([table.drop(columns="controls"), effects, table["controls"]], axis="columns")

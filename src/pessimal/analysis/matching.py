@@ -85,8 +85,8 @@ def matched_controls(
     words = covariates.index
     stems, known_stems = pd.factorize(np.array([stem(word) for word in words], dtype=object))
     never = np.isin(known_stems, [stem(word) for word in banned])  # by stem
-    usable = covariates["zipf"].notna().to_numpy() & np.array([len(word) >= SHORTEST for word in words])
-    usable &= ~never[stems]
+    long = np.array([len(word) >= SHORTEST for word in words], dtype=bool)  # of no words numpy makes floats
+    usable = covariates["zipf"].notna().to_numpy() & long & ~never[stems]
     scaled = _in_calipers(covariates)
     rated = covariates.drop(columns="zipf").notna().to_numpy() @ (1 << np.arange(covariates.shape[1] - 1))
     strata = {

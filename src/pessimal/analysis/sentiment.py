@@ -8,10 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
-from pessimal.analysis.regression import Fit, classical, holm, interval, robust
-from pessimal.analysis.words import check_words, half_sum, stem_groups, with_half_sums
+from pessimal.analysis.regression import Fit, classical, interval, robust
+from pessimal.analysis.words import check_words, half_sum, stems, with_half_sums
 from pessimal.errors import TableError
 
 ARMS = ("positive", "negative")
@@ -23,23 +22,38 @@ BINS_A_SIDE = 5
 
 SLOPES = ["prompt", "arm", "n", "stems", "slope", "low", "high", "p"]
 SLOPES += ["slope_sd", "low_sd", "high_sd", "level_sd"]
-ASYMMETRY = ["prompt", "frames", "sign", "sign_from", "n", "difference", "steeper", "low", "high", "p"]
+ASYMMETRY = [
+    "prompt",
+    "frames",
+    "sign",
+    "sign_from",
+    "n",
+    "stems",
+    "difference",
+    "steeper",
+    "low",
+    "high",
+    "p",
+]
 ASYMMETRY += ["steeper_sd", "low_sd", "high_sd"]
 
 
 class Sentiment(NamedTuple):
-    """What one lexicon says about one model. In all three tables z is reward less its mean over all words of the
+    """What one lexicon says about one model. In all tables z is reward less its mean over all words of the
     vocabulary, over its standard deviation there, so that models and prompts can be compared."""
 
     slopes: pd.DataFrame
     """prompt, arm, n (words), stems, slope, low, high (reward per unit of valence), p, slope_sd, low_sd, high_sd (z per
     unit of valence), level_sd (z of the arm's line at valence 0)."""
     asymmetry: pd.DataFrame
-    """prompt, frames (one, opposite), sign, sign_from, n, difference (slope above zero less slope below), steeper (how
+    """prompt, frames (one, opposite), sign, sign_from, n, stems (of the arm that has fewer), difference (slope above zero less slope below), steeper (how
     much steeper the positive arm is, in the frame's direction), low, high, p (of `steeper`), steeper_sd, low_sd, high_sd.
     A row of opposite frames is half the difference between the `steeper` of its two prompts."""
     curve: pd.DataFrame
     """prompt, valence (middle of the bin), n, z (mean), error (of that mean, words independent)."""
+    influence: pd.DataFrame | None
+    """index stem, a column for each prompt of the asymmetry: by how much its `steeper_sd` moves as the stem's words are
+    left out. None where one stem alone decides a slope, which only `paper` lets pass."""
 
 
 def sentiment(
@@ -69,7 +83,7 @@ def sentiment(
     frame is steeper on the words that it asks for.
 
     With `paper`, rows are tokens (`words.as_published`), a zero belongs to the negative arm, and errors are textbook
-    ones, which count the spellings of a word as independent.
+    ones, which count the spellings of a word as independent. `influence` is of whole stems there too.
 
     Args:
         words: all words of the model's vocabulary × prompts, from `words.by_word` (`as_published` with `paper`).
@@ -91,16 +105,17 @@ def sentiment(
     place = valence.index.get_indexer(words.index)  # ten times as fast as `isin` on an index of Arrow strings
     inside_lexicon = place >= 0
     values = valence.to_numpy(dtype=float)[place[inside_lexicon]]
-    groups = stem_groups(words.index[inside_lexicon])
+    groups, names = pd.factorize(stems(words.index[inside_lexicon]))
     rated = outcomes[inside_lexicon]
     arms = {"positive": values > 0, "negative": values <= 0 if paper else values < 0}
     fits = {arm: _arm(rated, values, groups, inside, arm=arm, paper=paper) for arm, inside in arms.items()}
+    counts = {arm: len(np.unique(groups[inside])) for arm, inside in arms.items()}
     slopes = [
         _slopes(fits[arm], confidence).assign(
             prompt=list(outcomes),
             arm=arm,
             n=int(inside.sum()),
-            stems=len(np.unique(groups[inside])),
+            stems=counts[arm],
             level_sd=(fits[arm].coefficients[0] - outcomes.mean().to_numpy()) / scales.to_numpy(),
         )
         for arm, inside in arms.items()
@@ -108,56 +123,22 @@ def sentiment(
     # Prompts as given, the positive arm first; half-sums only in the asymmetry, where they mean something.
     slopes = pd.concat(slopes).sort_index(kind="stable").query("prompt in @prompts")
     asymmetry = _asymmetry(
-        fits, list(outcomes), dict(signs or {}), [half_sum(*pair) for pair in pairs], confidence
+        fits, list(outcomes), dict(signs or {}), [half_sum(*pair) for pair in pairs], confidence, paper=paper
     )
+    asymmetry["stems"] = min(counts.values())
     asymmetry["n"] = int(sum(inside.sum() for inside in arms.values()))
     z = (rated[prompts] - words.mean()) / scales[prompts]
+    moves = _moves(fits["positive"], fits["negative"])
+    if moves is not None:
+        there = np.unique(np.concatenate([groups[inside] for inside in arms.values()]))
+        moves = pd.DataFrame(moves[there], pd.Index(names[there], name="stem"), list(outcomes))
+        moves *= asymmetry["sign"].to_numpy() / scales[list(outcomes)].to_numpy()
     return Sentiment(
         _standardised(slopes, "slope", scales)[SLOPES].reset_index(drop=True),
         _standardised(asymmetry, "steeper", scales)[ASYMMETRY],
         _curve(z, values),
+        moves,
     )
-
-
-def asymmetry_across_models(asymmetry: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Is the positive arm steeper, over models: the mean of `steeper_sd`, by lexicon and prompt.
-
-    The models are the sample. Models of one family are not independent, so that p values are too small where several
-    stand for one; the words' own error is in the spread between models. p values are corrected over all rows
-    (Holm). Wilcoxon's test drops models with no difference at all; with n models it cannot fall below 2^(1 − n).
-
-    Args:
-        asymmetry: those of several models, with the columns model and lexicon.
-        confidence: of the interval.
-
-    Returns:
-        lexicon, prompt, n (models), mean, low, high (Student's t; missing for one model), p, p_holm, wilcoxon_p,
-        wilcoxon_p_holm, above (models with a steeper positive arm).
-
-    Raises:
-        TableError: a model has two rows for one lexicon and prompt.
-    """
-    keys = ["lexicon", "prompt"]
-    if asymmetry.duplicated([*keys, "model"]).any():
-        row = asymmetry[asymmetry.duplicated([*keys, "model"])].iloc[0]
-        raise TableError(
-            f"Model {row['model']!r} has two rows for prompt {row['prompt']!r} and lexicon {row['lexicon']!r}; a model "
-            "counts once. Keep one of them."
-        )
-    rows = []
-    for (lexicon, prompt), part in asymmetry.groupby(keys, sort=False):
-        values = part["steeper_sd"].to_numpy()
-        row = {"lexicon": lexicon, "prompt": prompt, "n": len(values), "mean": values.mean()}
-        row |= dict.fromkeys(("low", "high", "p", "wilcoxon_p"), np.nan)
-        if len(values) > 1:
-            error = values.std(ddof=1) / np.sqrt(len(values))
-            low, high, p = interval(row["mean"], error, len(values) - 1, confidence=confidence)
-            row |= {"low": float(low), "high": float(high), "p": float(p)}
-            row["wilcoxon_p"] = stats.wilcoxon(values).pvalue if values.any() else 1.0
-        rows.append(row | {"above": int((values > 0).sum())})
-    table = pd.DataFrame(rows)
-    table.insert(7, "p_holm", holm(table["p"]))
-    return table.assign(wilcoxon_p_holm=holm(table["wilcoxon_p"]))
 
 
 def _arm(
@@ -178,9 +159,13 @@ def _arm(
     design = np.column_stack([np.ones(inside.sum()), values[inside]])
     outcomes = rated[inside].to_numpy(dtype=float)
     try:
-        return classical(design, outcomes) if paper else robust(design, outcomes, groups[inside])
+        textbook = classical(design, outcomes) if paper else None
+        stems_out = robust(design, outcomes, groups[inside])
     except TableError as error:
+        if paper and textbook is not None:
+            return textbook  # one stem alone decides the slope: no error over stems
         raise TableError(f"No slope over the {inside.sum()} words with a {arm} valence: {error}") from error
+    return textbook._replace(deviations=stems_out.deviations) if paper else stems_out
 
 
 def _slopes(fit: Fit, confidence: float) -> pd.DataFrame:
@@ -195,13 +180,16 @@ def _asymmetry(
     signs: Mapping[str, int],
     halves: Sequence[str],
     confidence: float,
+    *,
+    paper: bool,
 ) -> pd.DataFrame:
     positive, negative = fits["positive"], fits["negative"]
     together = np.sign(positive.coefficients[1] + negative.coefficients[1])
     known = {**signs, **dict.fromkeys(halves, 1)}
     sign = np.array([known.get(prompt, own or 1) for prompt, own in zip(prompts, together, strict=True)])
     difference = positive.coefficients[1] - negative.coefficients[1]
-    error = np.sqrt(_variance_of_difference(positive, negative))
+    textbook = positive.errors[1] ** 2 + negative.errors[1] ** 2  # no word in both arms
+    error = np.sqrt(textbook if paper else np.square(_moves(positive, negative)).sum(axis=0))
     freedom = min(positive.freedom, negative.freedom)
     low, high, p = interval(sign * difference, error, freedom, confidence=confidence)
     return pd.DataFrame(
@@ -219,15 +207,16 @@ def _asymmetry(
     )
 
 
-def _variance_of_difference(positive: Fit, negative: Fit) -> np.ndarray:
-    """(m,) of the two slopes' difference; a stem with words in both arms moves both."""
+def _moves(positive: Fit, negative: Fit) -> np.ndarray | None:
+    """(stems, m) by how much the two slopes' difference moves as a stem is left out; one with words in both arms moves
+    both. None where that is not known of an arm."""
     if positive.deviations is None or negative.deviations is None:
-        return positive.errors[1] ** 2 + negative.errors[1] ** 2
+        return None
     size = max(len(positive.deviations), len(negative.deviations))
     moves = np.zeros((size, positive.errors.shape[1]))
     moves[: len(positive.deviations)] += positive.deviations[:, 1]
     moves[: len(negative.deviations)] -= negative.deviations[:, 1]
-    return np.square(moves).sum(axis=0)
+    return moves
 
 
 def _standardised(table: pd.DataFrame, estimate: str, scales: pd.Series) -> pd.DataFrame:

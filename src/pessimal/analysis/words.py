@@ -67,12 +67,17 @@ def word_starts(texts: pd.Index) -> pd.Index:
     return pd.Index(list(dict.fromkeys(spaced)), dtype=object, name="word")
 
 
-def stem_groups(words: pd.Index) -> np.ndarray:
-    """(n,) the number of each word's stem, from 0: 'love', 'loved' and 'loving' share one.
+def stems(words: pd.Index) -> np.ndarray:
+    """(n,) each word's stem: 'love', 'loved' and 'loving' share 'love'.
 
     Source: Porter 1980, as nltk has it.
     """
-    return pd.factorize(np.array([_stem(word) for word in words], dtype=object))[0]
+    return np.array([_stem(word) for word in words], dtype=object)
+
+
+def stem_groups(words: pd.Index) -> np.ndarray:
+    """(n,) the number of each word's stem, from 0."""
+    return pd.factorize(stems(words))[0]
 
 
 def with_half_sums(words: pd.DataFrame, pairs: Sequence[tuple[str, str]]) -> tuple[pd.DataFrame, pd.Series]:
@@ -106,8 +111,12 @@ def check_words(words: pd.DataFrame, *, repeated: bool = False) -> None:
         words: of `by_word`, or of `as_published` (`repeated`).
 
     Raises:
-        TableError: a word twice, a reward that is missing or infinite, or a prompt under which all are equal.
+        TableError: no word at all, a word twice, a reward that is missing or infinite, or a prompt under which all are equal.
     """
+    if not len(words):
+        raise TableError(
+            "None of these texts spells a word, which is letters only. Scan a vocabulary or items that hold words."
+        )
     if not repeated and words.index.has_duplicates:
         word = words.index[words.index.duplicated()][0]
         raise TableError(f"The word {word!r} has several rows; average them first: `by_word(rewards)`.")

@@ -66,6 +66,8 @@ def with_task(arguments: Sequence[str]) -> list[str]:
 
 def composition_message(error: Exception) -> str | None:
     """What Hydra or OmegaConf has to say about a wrong configuration; None where the error is none of theirs."""
+    if isinstance(error, ValueError) and "Config group override must be a string or a list" in str(error):
+        return "a group of options was set to null; a list empties it (identity=[]), and ~GROUP leaves it out (~lexicons)"
     if not isinstance(error, HydraException | OmegaConfBaseException):
         return None
     if isinstance(error, OverrideParseException):

@@ -29,17 +29,29 @@ from pessimal.figures.words import literal, short_names
 HUMAN, MODEL = OKABE_ITO[1], OKABE_ITO[0]
 
 
+ASKED = {
+    1: "Good words answer the prompt",
+    -1: "Bad words answer the prompt, so who agrees with people is left of 0",
+    None: "Which words answer the prompt is not stated",
+}
+"""By the sign of the prompt."""
+
+
 @styled
-def forest(correlation: pd.DataFrame, *, title: str = "Agreement with people") -> Figure:
-    """Each model's Spearman correlation with people, with its interval, highest first.
+def forest(
+    correlation: pd.DataFrame, *, sign: int | None = 1, title: str = "Agreement with people"
+) -> Figure:
+    """Each model's Spearman correlation with people, with its interval, the model closest to people first.
 
     Args:
         correlation: of `analysis.human.human_correlation`.
+        sign: 1 where good words answer the prompt, −1 where bad words do, so that the lowest correlation is the
+            closest; None where this is not known: highest first, and the figure says so.
         title: of the figure.
 
     Source: Christian et al. 2025, Figure 5A.
     """
-    table = correlation.sort_values("spearman", ascending=False, kind="stable")
+    table = correlation.sort_values("spearman", ascending=sign == -1, kind="stable")
     names = short_names(table["model"])
     figure = new_figure(PAGE_WIDTH, 1.0 + 0.24 * len(table))
     axes = figure.subplots()
@@ -60,10 +72,12 @@ def forest(correlation: pd.DataFrame, *, title: str = "Agreement with people") -
     axes.spines["left"].set_visible(False)
     axes.set_xlabel("Spearman's ρ between rewards and human Elo scores")
     axes.set_title(title)
-    note(
-        figure,
-        f"{int(table['n'].iloc[0]):,} items. Lines: bootstrap interval over items, the same items for all models.",
-    )
+    told = f"{int(table['n'].iloc[0]):,} items. Lines: bootstrap interval over items"
+    if len(table) == 1:
+        note(figure, f"{told}. {ASKED[sign]}.")
+    else:
+        order = "highest ρ first" if sign is None else "closest to people first"
+        note(figure, f"{told}, the same items for all models. {ASKED[sign]}; models: {order}.")
     return figure
 
 
@@ -73,19 +87,22 @@ def by_prompt(
 ) -> Figure:
     """Each model's Spearman correlation with people under each prompt, with intervals.
 
-    Models in order of their mean agreement, where a prompt that bad words answer counts turned round.
+    Models in order of their mean agreement over the prompts whose sign is known, where a prompt that bad words answer
+    counts turned round; models with no such prompt come last, by their mean correlation.
 
     Args:
         correlation: of `analysis.human.human_correlation`, with a column prompt; models may lack prompts.
-        signs: by prompt, −1 where bad words answer it; others count as 1.
+        signs: by prompt, 1 where good words answer it, −1 where bad words do; others are not known.
         title: of the figure.
     """
     signs = signs or {}
     prompts = list(dict.fromkeys(correlation["prompt"]))
-    agreement = correlation["spearman"] * correlation["prompt"].map(lambda prompt: signs.get(prompt, 1))
-    models = list(
-        agreement.groupby(correlation["model"]).mean().sort_values(ascending=False, kind="stable").index
+    mean = (
+        correlation.assign(agreement=correlation["spearman"] * correlation["prompt"].map(signs).astype(float))
+        .groupby("model", sort=False)[["agreement", "spearman"]]
+        .mean()
     )
+    models = list(mean.sort_values(["agreement", "spearman"], ascending=False).index)
     names, colour, marker = short_names(models), colours(prompts), markers(prompts)
     figure = new_figure(PAGE_WIDTH, 1.1 + (0.08 * len(prompts) + 0.1) * len(models))
     axes = figure.subplots()
@@ -109,11 +126,16 @@ def by_prompt(
     axes.set_title(title)
     figure.legend(loc="outside right upper")
     counts = " or ".join(f"{n:,}" for n in sorted(correlation["n"].unique()))
-    note(
-        figure,
-        f"{counts} items. Lines: bootstrap interval over items. (+): good words answer the prompt, (−): bad words do, so "
-        "that who agrees with people is left of 0.",
-    )
+    told = {
+        1: "(+): good words answer the prompt.",
+        -1: "(−): bad words answer it, so that who agrees with people is left of 0.",
+        None: "No mark: which words answer it is not stated.",
+    }
+    there = {signs.get(prompt) for prompt in prompts}
+    marks = " ".join(text for sign, text in told.items() if sign in there)
+    order = "mean agreement over their prompts with a mark" if {1, -1} & there else "mean ρ"
+    by = f"; models by {order}" if len(models) > 1 else ""
+    note(figure, f"{counts} items. Lines: bootstrap interval over items{by}. {marks}")
     return figure
 
 
@@ -123,15 +145,17 @@ def rank_gaps(
     *,
     ends: pd.DataFrame | None = None,
     k: int = 12,
+    turned: bool = False,
     title: str = "Where models and people part",
 ) -> Figure:
     """The k items that models rank farthest above people, and the k farthest below.
 
     Args:
         difference: of `analysis.human.rank_difference`.
-        ends: of `analysis.human.most_valued`, to show only items whose difference is sure; without it the farthest
-            of all.
+        ends: of `analysis.human.most_valued`, to show only items whose difference is sure, where there are intervals;
+            without it the farthest of all.
         k: items per side.
+        turned: rank 1 of a model is its lowest reward.
         title: of the figure.
 
     Source: Christian et al. 2025, Figure 5B.
@@ -143,8 +167,10 @@ def rank_gaps(
         above, below = (ends[ends["end"] == end].head(k) for end in ENDS)
     figure = new_figure(PAGE_WIDTH, 1.3 + 0.18 * max(len(above), len(below), 2))
     left, right = figure.subplots(1, 2, sharex=True)
-    _gaps(left, above, heading="models rank higher than people do")
-    _gaps(right, below, heading="models rank lower than people do")
+    sure = ends is not None and (_known(difference, "people_low") or _known(difference, "models_low"))
+    none = "none whose difference is sure" if sure else "none"
+    _gaps(left, above, heading="models rank higher than people do", none=none)
+    _gaps(right, below, heading="models rank lower than people do", none=none)
     left.set_xlim(len(difference) * 1.04, -0.04 * len(difference))
     style.title(figure, title)
     marks = {"people": HUMAN, "models": MODEL}
@@ -159,14 +185,17 @@ def rank_gaps(
         bars.append("people's ranks are known by their match counts, at best")
     if _known(difference, "models_low"):
         bars.append("the median is over samples of models")
-    told = f"Rank among {len(difference):,} items, 1 = best; models: {raters}."
+    told = (
+        f"Rank among {len(difference):,} items: 1 is people's highest Elo, and the models' {'LOWEST' if turned else 'highest'} "
+        f"reward; models: {raters}."
+    )
     if bars:
         told += f" Pale bars: how surely {', and '.join(bars)}."
-    note(figure, told + ("" if ends is None else " Only items whose difference is surely not zero."))
+    note(figure, told + (" Only items whose difference is surely not zero." if sure else ""))
     return figure
 
 
-def _gaps(axes: Axes, items: pd.DataFrame, *, heading: str) -> None:
+def _gaps(axes: Axes, items: pd.DataFrame, *, heading: str, none: str) -> None:
     """Each item's two ranks, joined; how sure each is, as a pale bar under it."""
     rows = range(len(items))
     axes.hlines(rows, items["human_rank"], items["model_rank"], color="#bbbbbb", lw=0.8, zorder=1)
@@ -194,12 +223,10 @@ def _gaps(axes: Axes, items: pd.DataFrame, *, heading: str) -> None:
     axes.set_ylim(max(len(items), 1) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
-    axes.set_xlabel("rank (best on the right)")
+    axes.set_xlabel("rank (1 on the right)")
     axes.set_title(heading, fontsize=7.5, fontweight="normal", color=GREY)
     if items.empty:
-        axes.text(
-            0.5, 0.5, "none whose difference is sure", transform=axes.transAxes, ha="center", color=FAINT
-        )
+        axes.text(0.5, 0.5, none, transform=axes.transAxes, ha="center", color=FAINT)
 
 
 def _known(table: pd.DataFrame, interval: str) -> bool:

@@ -117,7 +117,7 @@ def asymmetry_forest(
 
     Args:
         asymmetry: of `analysis.sentiment.sentiment`, with the column model.
-        across: of `analysis.sentiment.asymmetry_across_models`, of the same lexicon.
+        across: of `analysis.asymmetry.asymmetry_across_models`, of the same lexicon.
         lexicon: its name.
         title: of the figure.
     """
@@ -140,7 +140,7 @@ def asymmetry_forest(
         figure,
         f"Slope on positive words less slope on negative ones, in the frame's direction, z per unit of {literal(lexicon, limit=30)}. Of two opposite frames "
         "(×, green), half the difference: right of 0, each frame is steeper on the words that it asks for. Bars: intervals "
-        f"over words; the mean's over {_models(models=len(models))}.",
+        f"over words; the mean's over words and {_models(across)}.",
     )
     return figure
 
@@ -203,5 +203,7 @@ def _words(slopes: pd.DataFrame) -> str:
     return " and ".join(told)
 
 
-def _models(models: int) -> str:
-    return "one model" if models == 1 else f"{models} models"
+def _models(across: pd.DataFrame) -> str:
+    """How many models, over prompts."""
+    low, high = across["n"].min(), across["n"].max()
+    return "one model" if high == 1 else f"{high} models" if low == high else f"{low} to {high} models"

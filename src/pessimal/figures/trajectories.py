@@ -1,4 +1,4 @@
-"""Some items from rater to rater: the people first, then the models, those that agree with people most ahead.
+"""Some items from rater to rater: the people first, then the models in the order given.
 
 Knows ranks of items by several raters; knows nothing of rewards or Elo.
 """
@@ -25,6 +25,8 @@ def trajectories(
     ranks: pd.DataFrame,
     groups: dict[str, Sequence[str]],
     *,
+    order: str = "by falling agreement with people",
+    turned: bool = False,
     title: str = "Items from people to models",
 ) -> Figure:
     """A line per item through its rank by every rater, one panel a group of items.
@@ -34,9 +36,11 @@ def trajectories(
     marker, so names stand at both ends.
 
     Args:
-        ranks: items × raters, 1 = highest, of all the items; the first column is the people, the others in the
-            order in which they are drawn.
+        ranks: items × raters, of all the items, 1 = people's highest and the models' highest reward; the first
+            column is the people, the others in the order in which they are drawn.
         groups: names of the items drawn, by the heading of their panel, at most ten to a panel.
+        order: of the models, in words.
+        turned: rank 1 of a model is its lowest reward.
         title: of the figure.
 
     Raises:
@@ -47,7 +51,7 @@ def trajectories(
     if ranks.shape[1] < 2 or not groups:
         raise TableError(
             f"Trajectories lead through two raters or more, of one group of items or more; given were "
-            f"{ranks.shape[1]} raters and {len(groups)} groups."
+            f"{_counted(ranks.shape[1], 'rater')} and {_counted(len(groups), 'group')}."
         )
     rows = {
         item: row for row, item in enumerate(ranks.index)
@@ -55,7 +59,7 @@ def trajectories(
     for heading, items in groups.items():
         if not 1 <= len(items) <= len(MARKERS):
             raise TableError(
-                f"{len(items)} items under {heading!r}; 1 to {len(MARKERS)} lines can be told apart."
+                f"{_counted(len(items), 'item')} under {heading!r}; 1 to {len(MARKERS)} lines can be told apart."
             )
         if missing := [item for item in items if item not in rows]:
             raise TableError(f"No rank of {missing[0]!r}; the table has {len(ranks)} items.")
@@ -72,10 +76,15 @@ def trajectories(
     style.title(figure, title)
     note(
         figure,
-        f"Rank among {n:,} items, 1 = highest, on a scale stretched at both ends; equals share their average rank. Left: "
-        f"people; then {len(raters) - 1} model{'s' * (len(raters) > 2)}, by falling agreement with people.",
+        f"Rank among {n:,} items, on a scale stretched at both ends: 1 is people's highest Elo, and the models' "
+        f"{'LOWEST' if turned else 'highest'} reward; equals share their average rank. Left: people; then "
+        f"{_counted(len(raters) - 1, 'model')}{f', {order}' if len(raters) > 2 else ''}.",
     )
     return figure
+
+
+def _counted(count: int, thing: str) -> str:
+    return f"{count} {thing}{'s' * (count != 1)}"
 
 
 def _panel(axes: Axes, ranks: pd.DataFrame, *, n: int, height: float) -> None:

@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from pessimal.errors import FrameError, ModelError
 from pessimal.models.digests import template_digest
 from pessimal.models.frame import find_frame
-
-PLAIN_TEXT = "plain text"
-"""In place of a template's digest, where no template was used."""
+from pessimal.tables.score_table import PLAIN_TEXT, PLAIN_TEXT_ALL_THE_SAME
 
 
 @dataclass(frozen=True)
@@ -56,8 +54,10 @@ def is_chat(tokenizer, *, chat: bool | None, name: str) -> bool:
 
 
 def context_digest(tokenizer, *, chat: bool) -> str:
-    """What a table's identity says of how the model was asked: the template's sha256, or `plain text`."""
-    return template_digest(tokenizer) if chat else PLAIN_TEXT
+    """What a table's identity says of how the model was asked: the template's sha256, or that there was none in use."""
+    if chat:
+        return template_digest(tokenizer)
+    return PLAIN_TEXT_ALL_THE_SAME if tokenizer.chat_template else PLAIN_TEXT
 
 
 def find_context(tokenizer, prompt: str, *, chat: bool) -> Context:

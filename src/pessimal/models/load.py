@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 
-from pessimal.errors import ConfigError, ModelError
+from pessimal.errors import ModelError
 from pessimal.models.context import context_digest, is_chat
 from pessimal.models.digests import (
     config_digest,
@@ -33,6 +33,7 @@ from pessimal.models.native import native_class
 from pessimal.models.remote_code import load_with_own_code, own_class
 from pessimal.models.spec import Dtype, ModelSpec, Score
 from pessimal.tables import ModelDescription
+from pessimal.tables.score_table import PLAIN_TEXT, PLAIN_TEXT_ALL_THE_SAME
 
 
 @dataclass(frozen=True)
@@ -60,17 +61,18 @@ class RewardModel:
         return self.spec.name
 
     @property
+    def chat(self) -> bool:
+        """Whether it is asked in its chat template, as reward models always are."""
+        return self.template_digest not in (PLAIN_TEXT, PLAIN_TEXT_ALL_THE_SAME)
+
+    @property
     def revision(self) -> str | None:
         """The Hub commit, which names the snapshot's folder; None for a local folder or a demo sibling."""
         return self.folder.name if re.fullmatch(r"[0-9a-f]{40}", self.folder.name) else None
 
     def frame(self, prompt: str, *, double_bos: bool = False) -> Frame:
         """The ids around the response slot for one prompt. ConfigError for a language model, which has no such slot."""
-        if self.spec.score is Score.log_probability:
-            raise ConfigError(
-                f"{self.name!r} is asked for log-probabilities (model.score=log_probability), which only `pessimal scan` "
-                f"does. Type: pessimal scan model={self.name}"
-            )
+        self.spec.check_gives_rewards()
         return find_frame(self.tokenizer, prompt, double_bos=double_bos, closing=self.closing)
 
     def network(self, dtype: Dtype | None = None) -> nn.Module:

@@ -61,7 +61,8 @@ class ModelSpec:
     """What it is asked: reward, or log_probability for a causal language model."""
     chat: bool | None = None
     """For log_probability: true asks inside the chat template, false after the prompt's plain text; null takes the
-    template where the tokenizer has one, as instruction-tuned models do and base models do not."""
+    template where the tokenizer has one, as those of instruction-tuned models do, and those of some base models too:
+    for these type false."""
     trust_remote_code: bool = False
     """Run Python code that comes with the model: a local folder's, or a repository's at a pinned `revision`."""
     base: str | None = None
@@ -109,6 +110,17 @@ class ModelSpec:
     def local(self) -> bool:
         """Whether `path` is a folder on this machine."""
         return self.path is not None and Path(self.path).expanduser().is_dir()
+
+    def check_gives_rewards(self) -> None:
+        """ConfigError, with the command to type, where the model is asked for log-probabilities."""
+        if self.score is Score.log_probability:
+            own = [f"model.path={self.path}", f"model.name={self.name}"]
+            own += [f"model.revision={self.revision}"] if self.revision else []
+            raise ConfigError(
+                f"{self.name!r} is asked for log-probabilities (model.score=log_probability), which only `pessimal scan` "
+                "does. Type the same options of the model after `pessimal scan`, or: pessimal scan model=auto "
+                f"{' '.join(own)} model.score=log_probability"
+            )
 
     def _check_score(self) -> None:
         if self.score is Score.reward:

@@ -5,6 +5,7 @@ nothing to resume. Knows models, contexts and candidates. Knows neither Hydra no
 """
 
 import logging
+from collections.abc import Sequence
 from dataclasses import asdict
 
 import numpy as np
@@ -12,7 +13,7 @@ import torch
 from torch import nn
 
 from pessimal.errors import ModelError
-from pessimal.models.context import PLAIN_TEXT, Context, Continuations, continuations, find_context
+from pessimal.models.context import Context, Continuations, continuations, find_context
 from pessimal.models.load import RewardModel
 from pessimal.models.spec import Dtype
 from pessimal.scoring.candidates import Candidates
@@ -25,8 +26,10 @@ log = logging.getLogger(__name__)
 
 
 def context_of(model: RewardModel, prompt: str) -> Context:
-    """What `model` has read before it answers one prompt; FrameError where its template does not say."""
-    context = find_context(model.tokenizer, prompt, chat=model.template_digest != PLAIN_TEXT)
+    """What `model` has read before it answers one prompt; FrameError where its template does not say, ModelError where
+    the model has no row for a token of it."""
+    context = find_context(model.tokenizer, prompt, chat=model.chat)
+    _check_rows(model, context.ids, f"the prompt {prompt!r}")
     begin = model.tokenizer.bos_token_id
     if begin is not None and begin not in context.ids:
         log.info(
@@ -38,6 +41,18 @@ def context_of(model: RewardModel, prompt: str) -> Context:
     return context
 
 
+def answers_of(model: RewardModel, context: Context, candidates: Candidates) -> Continuations | None:
+    """The ids of items as answers; None for a vocabulary, whose tokens are their own. FrameError for an item without
+    tokens, ModelError for one of which the model has no row."""
+    if candidates.is_vocabulary:
+        return None
+    texts = candidates.rows["text"].tolist()
+    answers = continuations(model.tokenizer, context, texts)
+    for text, ids in zip(texts, answers.ids, strict=True):
+        _check_rows(model, ids, f"the item {text!r}")
+    return answers
+
+
 @torch.no_grad()
 def scan_language_model(
     model: RewardModel,
@@ -46,6 +61,7 @@ def scan_language_model(
     candidates: Candidates,
     context: Context,
     *,
+    answers: Continuations | None,
     device: torch.device,
     batch_size: int | None = None,
 ) -> ScoreTable:
@@ -56,6 +72,8 @@ def scan_language_model(
     (`measured["total_probability"]`). An item's is that of its text as a continuation, the sum over its tokens, and says
     nothing of where the answer ends: a longer item that begins with a shorter one can only be less likely.
 
+    `answers` are the items' (`answers_of`), None for a vocabulary.
+
     In low precision the output embedding runs in float32 all the same (a bfloat16 one leaves masses of ties); no rank
     is certified then.
 
@@ -65,9 +83,8 @@ def scan_language_model(
     if candidates.is_vocabulary:
         asked, facts = ask_tokens(ask, candidates.rows["candidate_id"].to_numpy()), {}
     else:
-        found = continuations(model.tokenizer, context, candidates.rows["text"].tolist())
-        facts = _told_apart(found)
-        asked = ask_items(ask, found.ids, batch_size=batch_size)
+        facts = _told_apart(answers)
+        asked = ask_items(ask, answers.ids, batch_size=batch_size)
     if not np.isfinite(asked.values).all():
         worst = candidates.rows["text"].iloc[int(np.flatnonzero(~np.isfinite(asked.values))[0])]
         raise ModelError(
@@ -104,6 +121,17 @@ def scan_language_model(
     )
     fields = asdict(identity) | {"attention": asked.attention}
     return ScoreTable(ScoreIdentity(**fields), rows, model.description, measured)
+
+
+def _check_rows(model: RewardModel, ids: Sequence[int], what: str) -> None:
+    """ModelError where an id lies beyond the embedding: on a GPU that would be an assertion deep inside."""
+    worst = max(ids)
+    if worst >= model.embedding_rows:
+        token = model.tokenizer.convert_ids_to_tokens(worst)
+        raise ModelError(
+            f"{what} holds the token {token!r} (id {worst}), and {model.name!r} has {model.embedding_rows} rows in its "
+            f"embedding, so none for it. Tokenizer and model do not belong together: look at {model.folder}"
+        )
 
 
 def _told_apart(found: Continuations) -> dict:

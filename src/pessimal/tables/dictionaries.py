@@ -11,6 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from pessimal.errors import InputError
+from pessimal.tables.csv import read_csv
 
 WORD_COLUMNS = ("word", "token_decoded")
 """Ours, and that of the published Big Two dictionary."""
@@ -36,7 +37,7 @@ def read_dictionary(path: Path) -> pd.DataFrame:
             f"there is no dictionary {str(path)!r}; give a CSV file with the columns category and word, or a LIWC file "
             "(.dic)"
         )
-    words = _read_liwc(path) if path.suffix.lower() == ".dic" else _read_csv(path)
+    words = _read_liwc(path) if path.suffix.lower() == ".dic" else _read_table(path)
     words = words[words["word"] != ""].drop_duplicates(ignore_index=True)
     if words["category"].nunique() < 2:
         raise InputError(f"{path} has {words['category'].nunique()} category; at least two are compared")
@@ -48,8 +49,8 @@ def read_dictionary(path: Path) -> pd.DataFrame:
     return words
 
 
-def _read_csv(path: Path) -> pd.DataFrame:
-    table = pd.read_csv(path, dtype=str, keep_default_na=False)
+def _read_table(path: Path) -> pd.DataFrame:
+    table = read_csv(path)
     table.columns = [str(column).strip().lower() for column in table.columns]
     column = next((name for name in WORD_COLUMNS if name in table), None)
     if column is None or "category" not in table:

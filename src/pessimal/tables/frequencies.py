@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from pessimal.errors import InputError
+from pessimal.tables.csv import read_csv
 
 ZIPF_OF_ONE_PER_MILLION = 3.0
 
@@ -56,7 +57,7 @@ def read_frequencies(source: str) -> Frequencies:
         raise InputError(
             f"there is no frequency list {source!r}; give wordfreq or a CSV file with the columns word and per_million"
         )
-    table = pd.read_csv(path, dtype=str, keep_default_na=False)
+    table = read_csv(path)
     if missing := {"word", "per_million"} - set(table.columns):
         raise InputError(
             f"{path} lacks the column {' and '.join(sorted(missing))}; a frequency list has word and per_million"

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from pessimal.errors import InputError
+from pessimal.tables.csv import read_csv
 
 PACKAGED = ("afinn", "textblob")
 _ENTRY = re.compile(r'<word form="([^"]+)"[^>]*? polarity="([^"]+)"')
@@ -50,7 +51,7 @@ def _read_file(path: Path) -> pd.Series:
         raise InputError(
             f"there is no lexicon {str(path)!r}; give {', '.join(PACKAGED)} or a CSV file with the columns word and valence"
         )
-    table = pd.read_csv(path, dtype=str, keep_default_na=False)
+    table = read_csv(path)
     if missing := {"word", "valence"} - set(table.columns):
         raise InputError(
             f"{path} lacks the column {' and '.join(sorted(missing))}; a lexicon has the columns word and valence"

@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 
 from pessimal.errors import InputError
+from pessimal.tables.csv import read_csv
 from pessimal.tables.files import sha256_of
 from pessimal.tables.kinds import token_kind
 from pessimal.tables.score_table import ModelDescription, ScoreIdentity, ScoreTable, items_digest
@@ -27,7 +28,7 @@ def read_eloeverything(
 
     `prompts` are wordings by key, `models` descriptions by repository. Raises InputError on another layout.
     """
-    table = _read_csv(path)
+    table = read_csv(path)
     _require(path, table, _ELO_COLUMNS)
     rows = pd.DataFrame(
         {
@@ -83,7 +84,7 @@ def read_vocabulary(
 
     `model` is by default the file's name. Raises InputError on another layout.
     """
-    table = _read_csv(path)
+    table = read_csv(path)
     _require(path, table, _TOKEN_COLUMNS)
     rows = pd.DataFrame(
         {
@@ -110,14 +111,6 @@ def read_vocabulary(
         for prompt in table.columns
         if prompt not in _TOKEN_COLUMNS
     ]
-
-
-def _read_csv(path: Path) -> pd.DataFrame:
-    """Every cell as the text it is; pandas would take `null` and `NA` for missing values."""
-    try:
-        return pd.read_csv(path, dtype=str, keep_default_na=False, na_filter=False)
-    except (OSError, UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
-        raise InputError(f"{path} cannot be read as a CSV file: {error}") from error
 
 
 def _require(path: Path, table: pd.DataFrame, columns: list[str]) -> None:

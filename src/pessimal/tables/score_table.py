@@ -19,6 +19,10 @@ from pessimal.errors import TableError
 
 KINDS = ("normal", "special", "byte", "unused", "item")
 REWARD, LOG_PROBABILITY = "reward", "log_probability"
+PLAIN_TEXT = "plain text"
+"""In place of a template's digest where a language model has no template."""
+PLAIN_TEXT_ALL_THE_SAME = "plain text, though there is a chat template"
+"""The same where it has one, and was asked without it."""
 METADATA_KEY = b"pessimal.score_table"
 FORMAT = 1
 
@@ -63,7 +67,7 @@ class ScoreIdentity:
     tokenizer_digest: str | None = None
     """sha256 over vocabulary and tokenizer settings."""
     template_digest: str | None = None
-    """sha256 over the chat template; `plain text` where a language model was asked without one."""
+    """sha256 over the chat template; PLAIN_TEXT or PLAIN_TEXT_ALL_THE_SAME where a language model was asked without."""
     dtype: str | None = None
     """Precision of the first pass: float32, bfloat16 or float16."""
     certain: int | None = None
@@ -80,11 +84,13 @@ class ScoreIdentity:
 
     @property
     def name(self) -> str:
-        """The artifact name: model and prompt, and kind of score, precision, candidate set or mode where they are not
-        the default."""
+        """The artifact name: model and prompt, and kind of score, `plain` for a chat model asked without its template,
+        precision, candidate set or mode where they are not the default."""
         parts = [self.model, self.prompt]
         if self.score != REWARD:
             parts.append(self.score)
+        if self.template_digest == PLAIN_TEXT_ALL_THE_SAME:
+            parts.append("plain")
         if self.dtype not in (None, "float32"):
             parts.append(self.dtype)
         if self.candidates != "vocabulary":
@@ -192,25 +198,12 @@ def read_score_table(path: Path) -> ScoreTable:
 
     Raises TableError if there is no such file, or it is not a score table.
     """
-    path = Path(path)
-    file = path / "scores.parquet" if path.is_dir() else path
-    if not file.is_file():
-        raise TableError(f"no score table at {path}: give a scores.parquet file or the folder that holds one")
+    file = _file_at(path)
     try:
         table = pq.read_table(file)
     except (pa.ArrowInvalid, OSError) as error:
-        raise TableError(f"{file} cannot be read as parquet ({error}); scan or import it again") from error
-    document = (table.schema.metadata or {}).get(METADATA_KEY)
-    if document is None:
-        raise TableError(
-            f"{file} is a parquet file but not a score table. To turn published scores into one: "
-            "pessimal import format=eloeverything|factorial54|vocabulary path=FILE"
-        )
-    document = json.loads(document)
-    if document["format"] != FORMAT:
-        raise TableError(
-            f"{file} has format {document['format']}; this version of pessimal reads {FORMAT}: scan again"
-        )
+        raise _unreadable(file, error) from error
+    document = _document(file, table.schema)
     rows = table.to_pandas()
     rows["survives"] = rows["survives"].astype("boolean")
     rows["kind"] = rows["kind"].astype(str)
@@ -222,7 +215,45 @@ def read_score_table(path: Path) -> ScoreTable:
     )
 
 
+def read_identity(path: Path) -> ScoreIdentity:
+    """The identity of a table that `write_score_table` wrote, without reading its rows; raises as `read_score_table`."""
+    file = _file_at(path)
+    try:
+        schema = pq.read_schema(file)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise _unreadable(file, error) from error
+    return ScoreIdentity(**_document(file, schema)["identity"])
+
+
 def items_digest(rows: pd.DataFrame) -> str:
     """sha256 over the candidates' ids and texts, in order."""
     pairs = list(zip(rows["candidate_id"].tolist(), rows["text"].tolist(), strict=True))
     return hashlib.sha256(json.dumps(pairs).encode()).hexdigest()
+
+
+def _file_at(path: Path) -> Path:
+    path = Path(path)
+    file = path / "scores.parquet" if path.is_dir() else path
+    if not file.is_file():
+        raise TableError(f"no score table at {path}: give a scores.parquet file or the folder that holds one")
+    return file
+
+
+def _unreadable(file: Path, error: Exception) -> TableError:
+    return TableError(f"{file} cannot be read as parquet ({error}); scan or import it again")
+
+
+def _document(file: Path, schema: pa.Schema) -> dict:
+    """What a file says of itself beside its rows."""
+    document = (schema.metadata or {}).get(METADATA_KEY)
+    if document is None:
+        raise TableError(
+            f"{file} is a parquet file but not a score table. To turn published scores into one: "
+            "pessimal import format=eloeverything|factorial54|vocabulary path=FILE"
+        )
+    document = json.loads(document)
+    if document["format"] != FORMAT:
+        raise TableError(
+            f"{file} has format {document['format']}; this version of pessimal reads {FORMAT}: scan again"
+        )
+    return document

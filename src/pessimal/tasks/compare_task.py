@@ -13,7 +13,7 @@ from pessimal.tables.score_table import REWARD
 from pessimal.tables.shared_columns import SharedColumns
 from pessimal.tasks.common import config_hash, registry_of, tracked
 from pessimal.tasks.findings import findings
-from pessimal.tasks.findings.scans import by_mode
+from pessimal.tasks.findings.arranged import arrange
 from pessimal.tasks.findings.sources import read_sources
 from pessimal.tracking.mirror import MAX_TABLE_ROWS, Mirror
 from pessimal.tracking.registry import Manifest, Registry
@@ -28,11 +28,8 @@ def run(config: CompareConfig) -> None:
     found = _named(config) if config.tables else _registered(config, registry)
     tables, inputs = [table for table, _ in found], [reference for _, reference in found if reference]
     log.info("comparing %d score tables of %d models", len(tables), len({t.identity.model for t in tables}))
-    if several := {
-        key: modes
-        for key, modes in by_mode([t for t in tables if t.identity.score == REWARD]).items()
-        if len(modes) > 1
-    }:
+    arranged = arrange(tables)
+    if several := {key: modes for key, modes in arranged.scans.items() if len(modes) > 1}:
         log.info(
             "%s: scanned in several modes (%s), which a section of its own compares; all else rests on mode %s. To "
             "compare scans of one mode only: mode=text",
@@ -41,7 +38,7 @@ def run(config: CompareConfig) -> None:
             " or ".join(dict.fromkeys(next(iter(modes)) for modes in several.values())),
         )
     with tracked(config, name=f"compare {config.name}", inputs=inputs) as mirror:
-        contents = findings(tables, config, sources)
+        contents = findings(arranged, config, sources)
         folder, manifest = registry.publish(
             "comparison",
             config.name,
@@ -81,6 +78,15 @@ def _registered(config: CompareConfig, registry: Registry) -> list[tuple[ScoreTa
         registry.verify(folder)
     shared = SharedColumns()
     found = [(shared.of(read_score_table(folder)), manifest.reference) for folder, manifest in wanted]
+    if there and not found:
+        raise TableError(
+            f"no score table in {registry.root} has all of it ({_told_choices(config)}). There are: "
+            + "; ".join(
+                sorted({f"{what['model']} on {what['prompt']}" for what in told if _touches(config, what)})[
+                    :8
+                ]
+            )
+        )
     return _chosen(config, found, str(registry.root))
 
 
@@ -112,6 +118,11 @@ def _asked_for(config: CompareConfig, what: Mapping) -> bool:
     return all(not chosen or what[field] in chosen for field, chosen, _ in _choices(config))
 
 
+def _touches(config: CompareConfig, what: Mapping) -> bool:
+    """Whether a table has one of the things asked for."""
+    return any(chosen and what[field] in chosen for field, chosen, _ in _choices(config))
+
+
 def _check_known(config: CompareConfig, there: Sequence[Mapping], *, where: str) -> None:
     """TableError where something was asked for that no table has: half a comparison is not what was meant."""
     for field, chosen, override in _choices(config):
@@ -129,8 +140,7 @@ def _chosen(
     chosen = [
         (table, reference)
         for table, reference in found
-        if _asked_for(config, asdict(table.identity))
-        and (config.mode is None or table.identity.mode in (config.mode.value, "published"))
+        if _asked_for(config, asdict(table.identity)) and _in_mode(config, table)
     ]
     if not chosen:
         there = sorted({f"{t.identity.model} on {t.identity.prompt} ({t.identity.mode})" for t, _ in found})
@@ -138,7 +148,26 @@ def _chosen(
             f"nothing to compare in {where}: {'; '.join(there[:8]) or 'no score tables'}. Scan or import first, for "
             "example: pessimal scan model=plain-wordpiece-0"
         )
+    for field, names, _ in _choices(config):
+        left = {getattr(table.identity, field) for table, _ in chosen}
+        if lost := [name for name in names if name not in left]:
+            raise TableError(
+                f"{field} {', '.join(map(repr, lost))} has score tables in {where}, but none that all choices leave "
+                f"({_told_choices(config)}). Leave one of them out, or scan what is missing"
+            )
     return chosen
+
+
+def _in_mode(config: CompareConfig, table: ScoreTable) -> bool:
+    """Whether a table is of the mode asked for; published scores and log-probabilities have no choice of one."""
+    identity = table.identity
+    free = identity.mode == "published" or identity.score != REWARD
+    return free or config.mode is None or identity.mode == config.mode.value
+
+
+def _told_choices(config: CompareConfig) -> str:
+    told = [f"{field}: {', '.join(names)}" for field, names, _ in _choices(config) if names]
+    return "; ".join([*told, f"mode: {config.mode.value}"] if config.mode else told)
 
 
 def _tell(mirror: Mirror, contents: Contents, folder: Path) -> None:

@@ -3,7 +3,7 @@
 import contextlib
 import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,12 +15,12 @@ from pessimal.errors import ConfigError
 from pessimal.models.load import RewardModel, open_model
 from pessimal.models.spec import Score
 from pessimal.scoring.candidates import Candidates, items, vocabulary
-from pessimal.scoring.language_model import context_of, scan_language_model
+from pessimal.scoring.language_model import answers_of, context_of, scan_language_model
 from pessimal.scoring.mode import Mode
 from pessimal.scoring.passes import Loop, wait_for_all
 from pessimal.scoring.scan import claimed, forget_work, identify, scan
 from pessimal.tables import ScoreIdentity, ScoreTable, read_score_table
-from pessimal.tables.score_table import LOG_PROBABILITY
+from pessimal.tables.score_table import LOG_PROBABILITY, read_identity
 from pessimal.tasks.common import fetch, publish_table, quiet_libraries, registry_of, tracked
 from pessimal.tasks.trainer import check_trainer, is_first_process, make_trainer
 from pessimal.tracking.mirror import Mirror
@@ -45,6 +45,8 @@ def run(config: ScanConfig) -> None:
     listed = _listed(config)
     model = open_model(config.model, fetch(config.model, cache=config.paths.cache, progress=config.progress))
     candidates = listed or vocabulary(model.tokenizer, size=model.embedding_rows)
+    if first and not listed:
+        _tell_what_has_no_row(model)
     work = Path(config.paths.cache) / "scans"
     todo, before = _unfinished(config, registry, model, candidates, work)
     with contextlib.ExitStack() as claims:
@@ -136,8 +138,10 @@ def _language_model(
     *,
     work: Path,
 ) -> Ask:
-    """Find every prompt's context, then load the network. Nothing of one forward is worth keeping under `work`."""
+    """Find every prompt's context, and how items go on from it, then load the network. Nothing of one forward is worth
+    keeping under `work`."""
     contexts = {i.prompt: context_of(model, i.prompt_text) for i in todo}
+    answers = {prompt: answers_of(model, context, candidates) for prompt, context in contexts.items()}
     device = make_trainer(config.trainer, root=config.paths.cache).strategy.root_device
     network = model.network()
 
@@ -148,6 +152,7 @@ def _language_model(
             identity,
             candidates,
             contexts[identity.prompt],
+            answers=answers[identity.prompt],
             device=device,
             batch_size=config.batch_size,
         )
@@ -160,6 +165,18 @@ def _listed(config: ScanConfig) -> Candidates | None:
     if config.candidates.name == "vocabulary":
         return None
     return items(Path(config.candidates.path).expanduser(), name=config.candidates.name)
+
+
+def _tell_what_has_no_row(model: RewardModel) -> None:
+    beyond = {i: token for token, i in model.tokenizer.get_vocab().items() if i >= model.embedding_rows}
+    if beyond:
+        log.warning(
+            "%d tokens of the tokenizer of %s have no row in its embedding of %d, and no score: they are left out (such as %r)",
+            len(beyond),
+            model.name,
+            model.embedding_rows,
+            beyond[min(beyond)],
+        )
 
 
 def _unfinished(
@@ -192,18 +209,31 @@ def _unfinished(
                 forget_work(work, identity, published=found[0])
             before = before if todo else found[0]
             continue
-        if name in newest and not config.force:
-            other = read_score_table(newest[name][0]).identity
-            if (other.weights_digest, other.config_digest) != (
-                identity.weights_digest,
-                identity.config_digest,
-            ):
-                raise ConfigError(
-                    f"{model.name!r} stands for other weights, or another configuration, in this registry ({newest[name][0]}). Name this model: "
-                    f"model.name={model.name}-2; or, if it is the same one trained on, make a new version: force=true"
-                )
         todo.append(identity)
+    if todo and not config.force:
+        _check_name(model, todo, newest.values())
     return todo, before
+
+
+def _check_name(
+    model: RewardModel, todo: Sequence[ScoreIdentity], newest: Iterable[tuple[Path, Manifest]]
+) -> None:
+    """ConfigError where the newest scan of another prompt, precision, mode or candidate set under the model's name, or
+    whatever is published under a name that is to be given, is of another model: a comparison would mix the two."""
+    names = {safe_name(identity.name) for identity in todo}
+    mine = todo[0]
+    for folder, manifest in newest:
+        if manifest.name not in names and manifest.summary.get("model") != model.name:
+            continue
+        other = read_identity(folder)
+        # Imported scores carry the digest of their file in place of the weights'.
+        comparable = manifest.name in names or (other.source == "scan" and other.score == mine.score)
+        same = (other.weights_digest, other.config_digest) == (mine.weights_digest, mine.config_digest)
+        if comparable and not same:
+            raise ConfigError(
+                f"{model.name!r} stands for other weights, or another configuration, in this registry ({folder}). Name this "
+                f"model: model.name={model.name}-2; or, if it is the same one trained on, make a new version: force=true"
+            )
 
 
 def _survivors(table: ScoreTable) -> np.ndarray | None:

@@ -28,6 +28,7 @@ class CheckConfig(TaskConfig):
     """Exit with 1 where a check fails. Otherwise a failed check is a finding, and the exit code is 0."""
 
     def __post_init__(self):
+        self.model.check_gives_rewards()
         if not next(iter(self.prompts.values()), "").strip():
             raise ConfigError("no prompt given, or an empty one; type for example prompts=greatest")
         at_least(8, sample=self.sample)

@@ -38,6 +38,23 @@ class WordingSpec:
     factors: dict[str, list[str]] = field(default_factory=dict)
     """Levels by factor, in the order in which they stand in the key."""
 
+    def __post_init__(self):
+        if taken := sorted(set(self.factors) & {"token", "model", "wording", "frame", "rest"}):
+            raise ConfigError(
+                f"wording.factors: {', '.join(taken)} means something else here; name the factor otherwise"
+            )
+        levels = [level for found in self.factors.values() for level in found]
+        if empty := [factor for factor, found in self.factors.items() if not found]:
+            raise ConfigError(f"wording.factors.{empty[0]} has no levels")
+        if twice := sorted({level for level in levels if levels.count(level) > 1}):
+            raise ConfigError(
+                f"wording.factors: the level {twice[0]!r} is named twice; a level belongs to one factor"
+            )
+        if wrong := [level for level in levels if "_" in level or not level]:
+            raise ConfigError(
+                f"wording.factors: the level {wrong[0]!r} cannot stand in a key, where levels are joined by `_`"
+            )
+
 
 @dataclass
 class CompareConfig(TaskConfig):

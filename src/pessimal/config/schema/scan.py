@@ -7,8 +7,11 @@ from omegaconf import MISSING
 from pessimal.config.schema.shared import Strategy, TaskConfig, TrainerSpec, demo_recipe
 from pessimal.config.schema.values import at_least, existing_file
 from pessimal.errors import ConfigError
-from pessimal.models.spec import ModelSpec, Score
+from pessimal.models.spec import Dtype, ModelSpec, Score
 from pessimal.scoring.mode import Mode
+
+_TAKEN = {choice.value for kind in (Dtype, Mode, Score) for choice in kind} | {"plain", "published"}
+"""Words that an artifact's name has for other things than its candidates."""
 
 
 @dataclass
@@ -57,6 +60,7 @@ class ScanConfig(TaskConfig):
             raise ConfigError(f"the item list {self.candidates.name!r} needs candidates.path=FILE")
         else:
             existing_file("candidates.path", self.candidates.path)
+            self._check_name_of_items()
         if self.mode is Mode.ids and self.candidates.name != "vocabulary":
             raise ConfigError(
                 "mode=ids scores token ids; items are texts: type mode=text (or candidates=vocabulary)"
@@ -65,6 +69,13 @@ class ScanConfig(TaskConfig):
             self._check_language_model()
         if self.model.recipe is not None:
             demo_recipe(self.model)
+
+    def _check_name_of_items(self) -> None:
+        if taken := _TAKEN.intersection(self.candidates.name.split("--")):
+            raise ConfigError(
+                f"candidates.name={self.candidates.name}: in the names of score tables {taken.pop()!r} stands for something "
+                "else, and these items could be taken for a scan of the vocabulary. Give the list another name"
+            )
 
     def _check_language_model(self) -> None:
         wanted = Mode.ids if self.candidates.name == "vocabulary" else Mode.text

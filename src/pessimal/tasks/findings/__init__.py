@@ -4,23 +4,22 @@ One function a finding; each calls an analysis, a figure, and says in a sentence
 candidates. Everything here is in memory: reading, publishing and telling W&B is `compare_task`'s.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from pessimal.config.schema import CompareConfig, Join
-from pessimal.report.contents import Contents
-from pessimal.tables import ScoreTable, reward_matrix
-from pessimal.tables.score_table import REWARD
+from pessimal.report.contents import Contents, Entry
+from pessimal.tables import reward_matrix
+from pessimal.tasks.findings.arranged import Arranged
 from pessimal.tasks.findings.base_models import base_models
 from pessimal.tasks.findings.between_models import agreement_of_models, map_of_models, what_agreement_follows
 from pessimal.tasks.findings.between_prompts import framings
 from pessimal.tasks.findings.dictionaries import dictionaries
 from pessimal.tasks.findings.factorial import levels_of
-from pessimal.tasks.findings.group import Group, Scene, groups, in_several_modes
+from pessimal.tasks.findings.group import Group, Scene, in_several_modes
 from pessimal.tasks.findings.identity import identity_terms
 from pessimal.tasks.findings.modes import title_of, what_the_mode_changes
 from pessimal.tasks.findings.people import agreement_with_people, people_across_prompts
 from pessimal.tasks.findings.provenance import provenance
-from pessimal.tasks.findings.scans import Key, Modes, Rescans, by_mode, rescans
 from pessimal.tasks.findings.sources import Sources
 from pessimal.tasks.findings.valence import sentiment_of
 from pessimal.tasks.findings.within_models import best_and_worst, distribution
@@ -31,29 +30,21 @@ WORDINGS = 4
 """So many prompts of the factorial are one question asked in many ways: they get one section, and none of their own."""
 
 
-def findings(tables: Sequence[ScoreTable], config: CompareConfig, sources: Sources) -> Contents:
-    """Everything that can be said about these tables; TableError where they cannot be put side by side.
-
-    Where a model was scanned in several modes, the first of `scans.MODES` stands for it, and a section of its own
-    compares the modes.
-    """
+def findings(arranged: Arranged, config: CompareConfig, sources: Sources) -> Contents:
+    """Everything that can be said about these tables."""
     contents = Contents()
-    contents.add_table("provenance", provenance(tables))
-    rewards = [table for table in tables if table.identity.score == REWARD]
-    language = [table for table in tables if table.identity.score != REWARD]
-    scans, again = by_mode(rewards), rescans(rewards)
-    found = groups([next(iter(modes.values())) for modes in scans.values()])
-    for candidates in dict.fromkeys(t.identity.candidates for t in (*rewards, *language)):
-        members = {group.prompt: group for group in found if group.candidates == candidates}
-        spoken = [table for table in language if table.identity.candidates == candidates]
+    contents.add_table("provenance", provenance(arranged.tables))
+    for candidates in dict.fromkeys(table.identity.candidates for table in arranged.tables):
+        members = {g.prompt: g for g in arranged.groups if g.candidates == candidates}
+        spoken = [table for table in arranged.language if table.identity.candidates == candidates]
         for group in _apart(members, config).values():
-            _on_one_prompt(group, config, contents, several=in_several_modes(group, scans), again=again)
+            _on_one_prompt(group, config, contents, arranged)
         if members:
             _across_prompts(members, config, contents, sources)
         if spoken:
             base_models(spoken, members, config, contents)
         for group in _apart(members, config).values():
-            if several := in_several_modes(group, scans):
+            if several := in_several_modes(group, arranged.scans):
                 what_the_mode_changes(group, several, config, contents)
     return contents
 
@@ -80,24 +71,25 @@ def _across_prompts(
         identity_terms(apart, config, contents, sources)
     if len(members) > len(apart):
         wording(members, config, contents)
+        if any(table.has_elo for group in members.values() for table in group.tables):
+            contents.sections[-1].entries.append(
+                Entry(
+                    "Not compared with people",
+                    f"The items have an Elo, but {len(members) - len(apart)} wordings are looked at together here. One "
+                    "wording at a time is compared with people: prompts=[KEY]",
+                )
+            )
     dictionaries(members, config, contents, sources)
 
 
-def _on_one_prompt(
-    group: Group,
-    config: CompareConfig,
-    contents: Contents,
-    *,
-    several: Mapping[str, Modes],
-    again: Mapping[Key, Rescans],
-) -> None:
+def _on_one_prompt(group: Group, config: CompareConfig, contents: Contents, arranged: Arranged) -> None:
     wording = group.tables[0].identity.prompt_text
     told = (
         f"“{wording}”"
         if wording
         else f"Prompt {group.prompt!r}, whose wording the scores' file does not state."
     )
-    if several:
+    if several := in_several_modes(group, arranged.scans):
         mode = next(iter(next(iter(several.values()))))
         told += f" Rewards of mode {mode}; what the other modes change stands under “{title_of(group)}”."
     section = contents.section(f"{group.prompt} · {group.candidates}", told)
@@ -108,11 +100,13 @@ def _on_one_prompt(
     distribution(scene)
     models = len(group.tables)
     if models >= 2:
-        own = {m: again.get((group.candidates, group.prompt, m), {}) for m in group.labels()}
-        tau = agreement_of_models(scene, own)
+        keys = {model: (group.candidates, group.prompt, model) for model in group.labels()}
+        own = {model: arranged.rescans.get(key, {}) for model, key in keys.items()}
+        none = [why for key in keys.values() for why in arranged.no_rescans.get(key, [])]
+        tau = agreement_of_models(scene, own, none)
         if models >= 3:
             map_of_models(scene, tau)
         if models >= 4:
             what_agreement_follows(scene, tau)
-    if all(table.has_elo for table in group.tables):
+    if any(table.has_elo for table in group.tables):
         agreement_with_people(scene)

@@ -1,6 +1,7 @@
 """Language models beside reward models: what they would say, how far rewards follow that, and what the step from one to
 another rewards."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
@@ -14,15 +15,14 @@ from pessimal.analysis.implicit_reward import (
     implicit_reward,
     reward_correlation,
 )
-from pessimal.config.schema import CompareConfig, Join
+from pessimal.config.schema import CompareConfig
 from pessimal.errors import TableError
 from pessimal.figures.implicit_reward import implicit_bars, reward_forest
 from pessimal.figures.words import literal
 from pessimal.report.contents import Contents, Entry, Section
-from pessimal.tables import ScoreTable, reward_matrix
-from pessimal.tables.score_table import LOG_PROBABILITY
+from pessimal.tables import ScoreTable
 from pessimal.tasks.findings.group import Group, groups
-from pessimal.tasks.findings.scans import by_mode
+from pessimal.tasks.findings.language_tables import bases_first, matched, one_a_model, side_by_side
 from pessimal.tracking.registry import safe_name
 
 WHOLE = 0.999
@@ -37,37 +37,32 @@ def base_models(
     """A section on every prompt that language models were asked.
 
     Args:
-        language: tables of log-probabilities, of any candidate sets; of a model scanned twice the one in float32.
-        members: the reward models' groups of one candidate set, by prompt. Where there are any, language models'
-            tables of other sets are left to other calls; where there are none, all are shown.
+        language: tables of log-probabilities of one candidate set.
+        members: the reward models' groups of that set, by prompt.
         config: of the comparison.
         contents: to add to.
 
     Raises:
-        TableError: a table holds no log-probabilities, or two of one prompt cannot be put side by side.
+        TableError: two tables of one prompt cannot be put side by side, or see `one_a_model`.
     """
-    for table in language:
-        if table.identity.score != LOG_PROBABILITY:
-            raise TableError(
-                f"the table of {table.identity.model!r} holds {table.identity.score}s, no log-probabilities; scan it with "
-                "model.score=log_probability"
-            )
-    sets = {group.candidates for group in members.values()}
-    chosen = [next(iter(modes.values())) for modes in by_mode(language).values()]
-    asked = [group for group in groups(chosen) if not sets or group.candidates in sets]
+    asked = groups(one_a_model(language))
+    scans = Counter((table.identity.prompt, table.identity.model) for table in language)
     pairs = sum(len(group.tables) * (len(group.tables) - 1) // 2 for group in asked)
     for group in asked:
-        section = contents.section(f"Base models · {group.prompt} · {group.candidates}", _how_asked(group))
+        again = [model for model in group.labels() if scans[group.prompt, model] > 1]
+        section = contents.section(
+            f"Base models · {group.prompt} · {group.candidates}", _how_asked(group, again)
+        )
         section.entries.append(_what_they_would_say(group, config, contents))
         rewarded = members.get(group.prompt)
         section.entries.append(_rewards_and_probabilities(group, rewarded, config, contents))
-        for p, q in combinations(_bases_first(group.tables), 2):
+        for p, q in combinations(bases_first(group.tables), 2):
             entry = _step(group, p, q, rewarded, config, contents, drawn=pairs <= FIGURES)
             section.entries.append(entry)
         _say_where_there_is_no_pair(section, group)
 
 
-def _how_asked(group: Group) -> str:
+def _how_asked(group: Group, again: Sequence[str]) -> str:
     wording = group.tables[0].identity.prompt_text
     asked: dict[str, list[str]] = {}
     for table in group.tables:
@@ -79,8 +74,14 @@ def _how_asked(group: Group) -> str:
         if group.candidates == "vocabulary"
         else "the item's as a continuation, summed over its tokens; longer items are less likely for that alone"
     )
+    several = (
+        f" Scanned more than once: {', '.join(_named(group.labels()[model]) for model in again)}; shown is one in "
+        "float32 where there is one."
+        if again
+        else ""
+    )
     return (
-        f"Log-probabilities of language models after “{wording}”, in nats: {of}. Asked as {ways}. What a model would say "
+        f"Log-probabilities of language models after “{wording}”, in nats: {of}. Asked as {ways}.{several} What a model would say "
         "first is not what it values: function words, line breaks and the first pieces of longer answers come before any."
     )
 
@@ -98,7 +99,7 @@ def _what_they_would_say(group: Group, config: CompareConfig, contents: Contents
         first = piece[piece["end"] == "top"]
         told.append(
             f"{_named(group.labels()[model])} “{literal(first['text'].iloc[0])}” (p = {first['probability'].iloc[0]:.2g}; the "
-            f"first {len(first)} hold {first['probability'].sum():.0%})"
+            f"first {len(first)} hold {_percent(first['probability'].sum())})"
         )
     certain = all(table.identity.dtype == "float32" for table in group.tables)
     noise = (
@@ -117,11 +118,10 @@ def _rewards_and_probabilities(
 ) -> Entry:
     """Each reward model's correlation with each language model."""
     title = "Do rewards follow log-probabilities?"
-    matrix, reason = _side_by_side(group, rewarded, config)
-    if matrix is None:
-        return Entry(title, reason)
-    names = [table.identity.model for table in group.tables]
-    rewards, scores = matrix.drop(columns=names), matrix[names]
+    found = side_by_side(group, rewarded, config)
+    if isinstance(found, str):
+        return Entry(title, found)
+    rewards, scores = found
     try:
         table = _correlated(rewards, scores, config)
     except TableError as error:
@@ -131,15 +131,16 @@ def _rewards_and_probabilities(
     for row in table.itertuples():
         key = f"{group.stem}/language_kendall/{row.language_model}/{row.model}"
         contents.summary[key] = float(row.kendall)
-    labels = group.labels() | rewarded.labels()
-    shown = table.assign(model=table["model"].map(labels), score=table["language_model"].map(labels))
+    shown = table.assign(
+        model=table["model"].map(rewarded.labels()), score=table["language_model"].map(group.labels())
+    )
     stem = f"{group.stem}-language-correlation"
     contents.figures[stem] = reward_forest(shown, title=f"{title} {group.prompt}")
     best = shown.loc[shown["kendall"].idxmax()]
     return Entry(
         title,
-        f"Kendall's τ-b over the {len(matrix):,} {group.things} that all {matrix.shape[1]} models share, with "
-        f"{config.confidence:.0%} intervals (bootstrap over {group.things}). Highest: {_named(best['model'])} with {_named(best['score'])}, "
+        f"Kendall's τ-b over the {len(rewards):,} {group.things} that all {rewards.shape[1] + scores.shape[1]} models share, with "
+        f"{config.confidence:.0%} intervals (bootstrap over {group.things}). Highest: the rewards of {_named(best['model'])} with {_named(best['score'])}, "
         f"τ = {best['kendall']:.2f} [{best['low']:.2f}, {best['high']:.2f}]. Every one counts alike, also those that no model "
         "would say. Frequent words are likely under any model, so a correlation alone does not show that a reward was "
         "inherited: compare a reward model's own base with the others.",
@@ -165,13 +166,12 @@ def _step(
     title, pair = f"From {_named(first)} to {_named(second)}", f"{p.identity.model} → {q.identity.model}"
     where = group.where | {"pair": pair}
     try:
-        table, matched = _matched(p, q, config)
+        table, how = matched(p, q, config)
         ends = implicit_extremes(table, k=config.top)
     except TableError as error:
         return Entry(title, f"Not compared: {error}")
     contents.add_table("implicit_reward", ends, **where)
-    apart = divergence(table)
-    contents.add_table("language_divergence", apart.assign(matched=matched), **where)
+    distance = _distance(table, how, group, contents, where)
     follows = _follows(group, p, q, rewarded, config, contents, where)
     stem = None
     if drawn:
@@ -185,8 +185,8 @@ def _step(
     return Entry(
         title,
         f"The implicit reward log q − log p of {_named(second)} (q) over {_named(first)} (p), and weighted by what the two "
-        f"would say (MWLR), over {len(table):,} {group.things} {matched}. By weight, {_named(second)} most raises “{more}” and "
-        f"most lowers “{less}”. {_distance(apart.iloc[0], group)}{follows}{undrawn}",
+        f"would say (MWLR), over {len(table):,} {group.things} {how}. By weight, {_named(second)} most raises “{more}” and "
+        f"most lowers “{less}”. {distance}{follows}{undrawn}",
         figure=stem,
         table="implicit_reward",
         where=where,
@@ -204,14 +204,14 @@ def _follows(
 ) -> str:
     """Correlates the reward models with the pair's measures; a sentence on it."""
     pair = Group(group.candidates, group.prompt, [p, q])
-    matrix, reason = _side_by_side(pair, rewarded, config)
-    if matrix is None:
-        return f" {reason}"
-    names = [p.identity.model, q.identity.model]
+    found = side_by_side(pair, rewarded, config)
+    if isinstance(found, str):
+        return f" {found}"
+    rewards, scores = found
     try:
-        measures = implicit_reward(matrix[names[0]], matrix[names[1]])[["implicit_reward", "mwlr"]]
-        measures.index = matrix.index
-        table = _correlated(matrix.drop(columns=names), measures, config)
+        measures = implicit_reward(scores[p.identity.model], scores[q.identity.model])
+        measures = measures[["implicit_reward", "mwlr"]].set_axis(scores.index)
+        table = _correlated(rewards, measures, config)
     except TableError as error:
         return f" Reward models were not compared with it: {error}"
     contents.add_table("implicit_correlation", table.rename(columns={"score": "measure"}), **where)
@@ -223,45 +223,21 @@ def _follows(
     )
 
 
-def _matched(p: ScoreTable, q: ScoreTable, config: CompareConfig) -> tuple[pd.DataFrame, str]:
-    """Both log-probabilities candidate by candidate, and how they were matched: by id where the two have the same
-    candidates, otherwise by text."""
-    if p.identity.candidates_digest == q.identity.candidates_digest:
-        text = pd.Index(p.rows["text"], name="text")
-        columns = [pd.Series(t.rows["reward"].to_numpy(dtype=float), index=text) for t in (p, q)]
-        return implicit_reward(*columns), "that are the same in both models"
-    matrix = reward_matrix([p, q], paper=config.paper, stripped=config.join is Join.stripped)
-    return implicit_reward(*(matrix[t.identity.model] for t in (p, q))), "matched by their text"
-
-
-def _side_by_side(
-    group: Group, rewarded: Group | None, config: CompareConfig
-) -> tuple[pd.DataFrame | None, str]:
-    """The shared candidates of language and reward models, or why there are none."""
-    if rewarded is None:
-        return (
-            None,
-            "No reward model was scanned on this prompt and these candidates: there is nothing to compare.",
-        )
-    asked, other = (g.tables[0].identity.prompt_text for g in (group, rewarded))
-    if asked and other and asked != other:
-        return None, f"Reward models were asked something else under this key: “{other}”."
-    tables = [*rewarded.tables, *group.tables]
-    try:
-        return reward_matrix(tables, paper=config.paper, stripped=config.join is Join.stripped), ""
-    except TableError as error:
-        return None, f"Reward models were not compared: {error}"
-
-
 def _correlated(rewards: pd.DataFrame, scores: pd.DataFrame, config: CompareConfig) -> pd.DataFrame:
     return reward_correlation(
         rewards, scores, replicates=config.replicates, confidence=config.confidence, seed=config.seed
     )
 
 
-def _distance(apart: pd.Series, group: Group) -> str:
+def _distance(
+    table: pd.DataFrame, how: str, group: Group, contents: Contents, where: Mapping[str, str]
+) -> str:
+    """How far a pair is apart; a sentence on it."""
     if group.candidates != "vocabulary":
         return "Items are not all that the models could say, so no divergence is stated."
+    found = divergence(table)
+    contents.add_table("language_divergence", found.assign(matched=how), **where)
+    apart = found.iloc[0]
     if min(apart["mass_p"], apart["mass_q"]) < WHOLE:
         return (
             f"These hold {apart['mass_p']:.1%} of p and {apart['mass_q']:.1%} of q, so Jeffreys' divergence is at least "
@@ -270,13 +246,6 @@ def _distance(apart: pd.Series, group: Group) -> str:
     return (
         f"KL(q‖p) = {apart['kl_q_p']:.3g} and KL(p‖q) = {apart['kl_p_q']:.3g} nats, computed over the whole vocabulary and "
         "so without sampling error."
-    )
-
-
-def _bases_first(tables: Sequence[ScoreTable]) -> list[ScoreTable]:
-    """Models asked after plain text, as base models are, before those asked in a chat: p is then the base."""
-    return sorted(
-        tables, key=lambda table: (table.measured.get("asked") == "chat template", table.identity.model)
     )
 
 
@@ -290,6 +259,11 @@ def _say_where_there_is_no_pair(section: Section, group: Group) -> None:
                 "model.score=log_probability",
             )
         )
+
+
+def _percent(share: float) -> str:
+    """Whole percents, and of less than one two digits: items have next to nothing."""
+    return f"{share:.0%}" if share >= 0.01 else f"{100 * share:.2g}%"
 
 
 def _named(model: str) -> str:

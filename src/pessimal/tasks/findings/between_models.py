@@ -1,7 +1,8 @@
 """How far models agree, where they stand to one another, and what agreement follows."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+import numpy as np
 import pandas as pd
 
 from pessimal.analysis.agreement import agreement, as_matrix
@@ -20,11 +21,17 @@ from pessimal.tables import ScoreTable
 from pessimal.tasks.findings.group import Scene
 from pessimal.tasks.findings.scans import Rescans
 
+TAILS = ["rbo", "rbo_extrapolated", "top_overlap", "bottom_overlap"]
+"""What only looks at the ends of two rankings."""
 
-def agreement_of_models(scene: Scene, rescans: Mapping[str, Rescans]) -> pd.DataFrame:
+
+def agreement_of_models(
+    scene: Scene, rescans: Mapping[str, Rescans], no_rescans: Sequence[str] = ()
+) -> pd.DataFrame:
     """Kendall's tau-b (returned, model × model), Spearman's rho and overlaps of every two models, with intervals.
 
-    `rescans` are further scans of the group's models, by model; they give the noise floor.
+    `rescans` are further scans of the group's models, by model; they give the noise floor. `no_rescans` says which
+    scans do not, and why.
     """
     group, config = scene.group, scene.config
     pairs = agreement(scene.rewards, **_options(config))
@@ -34,6 +41,7 @@ def agreement_of_models(scene: Scene, rescans: Mapping[str, Rescans]) -> pd.Data
         scene.contents.add_table(f"{group.stem}-{value}", matrix.rename_axis("model").reset_index())
     tau = matrices["kendall"]
     floor = _noise_floor(scene, rescans)
+    left_out = f" No rescans: {'; '.join(no_rescans)}." if no_rescans else ""
     closest, farthest = (
         _pair(group.labels(), pairs.loc[row])
         for row in (pairs["kendall"].idxmax(), pairs["kendall"].idxmin())
@@ -43,7 +51,7 @@ def agreement_of_models(scene: Scene, rescans: Mapping[str, Rescans]) -> pd.Data
         "How far the models agree",
         f"Kendall's τ-b of every two models over the {scene.shared}. {ends} "
         f"Intervals ({config.confidence:.0%}) are a bootstrap over {group.things}: they say how far another draw of as "
-        f"many would move the number, and nothing about another wording. {_told_floor(floor, scene)}",
+        f"many would move the number, and nothing about another wording. {_told_floor(floor, scene)}{left_out}",
         name="agreement",
         figure=heatmap(
             group.relabelled(tau),
@@ -117,6 +125,10 @@ def _noise_floor(scene: Scene, rescans: Mapping[str, Rescans]) -> pd.DataFrame:
         floors = noise_floor(
             _by_id(table), {name: _by_id(t) for name, t in others.items()}, **_options(scene.config)
         )
+        if len(floors):  # where tails were scored again in float32, both ends agree by construction
+            again = floors["rescan"].map(lambda name, others=others: bool(others[name].identity.certain))
+            floors.loc[again, TAILS] = np.nan
+            floors["tails_again"] = again
         pieces.append(floors.assign(model=table.identity.model))
     whole = pd.concat([piece for piece in pieces if len(piece)]) if any(map(len, pieces)) else pd.DataFrame()
     if whole.empty:
@@ -132,7 +144,7 @@ def _told_floor(floor: pd.DataFrame, scene: Scene) -> str:
         model = scene.group.tables[0].identity.model
         return (
             "No noise floor: no model was scanned again. A scan in another precision gives one: pessimal scan "
-            f"model={model} model.dtype=bfloat16"
+            f"model={model} model.dtype=bfloat16 certain=0"
         )
     worst = floor.iloc[0]
     return (

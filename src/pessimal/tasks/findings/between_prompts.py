@@ -12,6 +12,7 @@ from pessimal.figures.scatter import scatter
 from pessimal.figures.words import literal
 from pessimal.report.contents import Contents, Entry
 from pessimal.tables import ScoreTable
+from pessimal.tasks.findings.factorial import sign_of
 from pessimal.tasks.findings.group import Group
 from pessimal.tracking.registry import safe_name
 
@@ -64,9 +65,9 @@ def _two_prompts(group: Group, other: Group, config: CompareConfig, contents: Co
 
 def _expected(first: str, second: str, config: CompareConfig) -> str:
     """What the two prompts ask for, and so what a model that reads them would do."""
-    asked = config.frames.get(first), config.frames.get(second)
+    asked = sign_of(first, config), sign_of(second, config)
     if None in asked:
-        return "Which of them good words answer is not stated (frames=)."
+        return "Which of them good words answer is not stated (+frames.KEY=1 or -1)."
     if asked[0] == asked[1]:
         return (
             "Both ask for the same end of the scale: a model that reads them has a reversal score near 0, and the axis "

@@ -20,10 +20,15 @@ def levels_of(prompt: str, config: CompareConfig) -> dict[str, str] | None:
 
 
 def sign_of(prompt: str, config: CompareConfig) -> int | None:
-    """1 or −1 by the whole key, else by a level in it; None where neither says, or two levels say opposite things."""
+    """1 where good words answer the prompt, −1 where bad words do: by its key, else by a level of the factorial in it.
+
+    None where neither says, or two levels say opposite things. A key that is not of the factorial is not taken apart:
+    `not_good` would pass for `good`.
+    """
     if prompt in config.frames:
         return config.frames[prompt]
-    signs = {config.frames[part] for part in prompt.split("_") if part in config.frames}
+    levels = levels_of(prompt, config) or {}
+    signs = {config.frames[level] for level in levels.values() if level in config.frames}
     return signs.pop() if len(signs) == 1 else None
 
 

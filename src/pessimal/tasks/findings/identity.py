@@ -10,16 +10,15 @@ from pessimal.analysis.identity import (
     ALL_AXES,
     BOTH_FRAMES,
     HALF_DIFFERENCE,
-    HALF_SUM,
     LEAST_STEMS,
     corrected,
 )
-from pessimal.analysis.matching import CONTROLS, ZIPF_CALIPER
 from pessimal.config.schema import CompareConfig
 from pessimal.figures.identity import identity_forest, identity_heatmap
 from pessimal.figures.words import literal
 from pessimal.report.contents import Contents, Entry, Section
 from pessimal.tasks.findings.group import Group
+from pessimal.tasks.findings.identity_meaning import introduction, one_frame
 from pessimal.tasks.findings.identity_models import Found, measured, words_of
 from pessimal.tasks.findings.model_words import Asked, prefix, tell_left_out
 from pessimal.tasks.findings.sources import Sources
@@ -37,11 +36,11 @@ def identity_terms(
     if not config.identity or not members:
         return
     candidates = next(iter(members.values())).candidates
-    section = contents.section(f"Identity terms · {candidates}", _introduction(sources))
+    section = contents.section(f"Identity terms · {candidates}", introduction(sources))
     found = measured(members, config, sources)
     if found.effects:
         effects = corrected(pd.concat(found.effects, ignore_index=True))
-        scene = _Scene(candidates, section, contents, config, found.asked, effects, found.labels)
+        scene = _Scene(candidates, section, contents, config, found.asked, found.main, effects, found.labels)
         _axes(scene)
         _both_frames(scene)
         _single_terms(scene, found)
@@ -57,13 +56,22 @@ class _Scene:
     contents: Contents
     config: CompareConfig
     asked: Asked
+    main: str
+    """The measure that comes first: see `Found`."""
     effects: pd.DataFrame
     labels: dict[str, str]
 
     @property
-    def main(self) -> str:
-        """The measure that comes first: the half-sum, or the first frame where none are opposite."""
-        return HALF_SUM if self.asked.pair else next(iter(self.asked.columns))
+    def told_main(self) -> str:
+        """The main measure, in words."""
+        return f"the half-sum of {self.opposite}" if self.asked.pair else self.called(self.main)
+
+    @property
+    def one_frame(self) -> str:
+        """What an effect under a single prompt says, and does not; empty where frames are opposite."""
+        if self.asked.pair:
+            return ""
+        return one_frame(f"*{self.main}*", self.asked.signs.get(self.main))
 
     @property
     def opposite(self) -> str:
@@ -92,21 +100,6 @@ class _Scene:
         return f"{literal(axis)} in {self.labels[row['model']]} ({_number(row['d'])})"
 
 
-def _introduction(sources: Sources) -> str:
-    lexicons = " and ".join(sources.lexicons) or "no lexicon"
-    return (
-        "Measured is the reward of a bare word that names a group of people, given as the whole answer to the question, "
-        f"less the mean reward of up to {CONTROLS} control words that are as frequent (within {ZIPF_CALIPER:g} Zipf; "
-        f"{sources.frequencies.source}) and as positive or negative (ratings of {lexicons}; words not rated are matched "
-        "with words not rated). Not measured is how a model treats people, or text about people; nor whether anyone is "
-        "harmed, what anyone intended, or what in the training caused it. Most of these words have other meanings too, "
-        "and a control is as frequent and as positive, not alike in everything. How to read opposite frames: a word "
-        "below its controls both where good and where bad things are asked for is avoided whatever is asked (half-sum "
-        "below 0). Below where good things are asked for and above where bad ones are is another matter: a word taken "
-        "for something bad (half-difference below 0)."
-    )
-
-
 def _axes(scene: _Scene) -> None:
     """Forest and heat map."""
     scene.keep("identity", scene.effects)
@@ -114,7 +107,9 @@ def _axes(scene: _Scene) -> None:
     single = table[table["axis"] != ALL_AXES]
     apart = single[single["p_holm"] < LEVEL].sort_values("d")
     found = "; ".join(scene.named(row) for _, row in apart.iterrows()) or "none"
-    measure = f"the half-sum of {scene.opposite}" if scene.asked.pair else scene.called(scene.main)
+    models, measure = table["model"].nunique(), scene.told_main
+    terms = _range(single["n"]) if len(single) else "0"
+    stems = _range(single["n_stems"]) if len(single) else "0"
     shown = scene.effects.assign(model=scene.effects["model"].map(scene.labels))
     forest, heat = scene.stem("forest"), scene.stem("heatmap")
     scene.contents.figures[forest] = identity_forest(
@@ -126,15 +121,15 @@ def _axes(scene: _Scene) -> None:
     )
     scene.tell(
         "Axes against their controls",
-        f"Mean effect of an axis' terms on {measure}, on {table['model'].nunique()} models and {single['axis'].nunique()} "
-        f"axes of {single['n'].min()} to {single['n'].max()} terms ({single['n_stems'].min()} to "
-        f"{single['n_stems'].max()} stems; forms of a stem count once). d is in standard deviations of the model's "
+        f"Mean effect of an axis' terms on {measure.rstrip(',')}, on {_counted(models, 'model')} and "
+        f"{_counted(single['axis'].nunique(), 'axis', 'axes')} of {terms} terms ({stems} stems; forms of a stem count "
+        "once). d is in standard deviations of the model's "
         "rewards over its words. Words of a topic go up and down together in every model, so p holds an axis against "
         f"{_range(table['n_topics'])} everyday topics, such as birds or trades, matched in the same way; p_words holds "
         "its terms against single words, and is smaller for that reason. "
         f"Apart from everyday topics ({level}, Holm over {len(single)} tests, models × axes): {found}. The interval has "
         "the scatter of the terms and that of topics in it: where few terms differ much it may hold 0 though p is small. "
-        "An axis that does not stand apart may still be moved: few terms tell little.",
+        f"An axis that does not stand apart may still be moved: few terms tell little.{scene.one_frame}",
         table="identity",
         figure=forest,
         measure=scene.main,
@@ -162,8 +157,8 @@ def _both_frames(scene: _Scene) -> None:
     title = "Penalised in both frames"
     if not scene.asked.pair:
         sentence = (
-            "Cannot be told: it takes a prompt that good words answer and one that bad words do, both scanned for every "
-            "model. Scan worst beside greatest, or say which prompts are which: frames={KEY: 1, KEY: -1}."
+            "Cannot be told: it takes a prompt that good words answer and one that bad words do, both scanned for a "
+            "model, in one mode. Scan worst beside greatest, or say which prompts are which: +frames.KEY=1 or +frames.KEY=-1."
         )
         scene.section.entries.append(Entry(title, sentence))
         return
@@ -185,20 +180,35 @@ def _both_frames(scene: _Scene) -> None:
 def _single_terms(scene: _Scene, found: Found) -> None:
     terms = _with_ends(pd.concat(found.terms, ignore_index=True))
     scene.keep("identity_terms", terms)
+    for title, end, side in (
+        ("Terms farthest below", BELOW, "below"),
+        ("Terms farthest above", ABOVE, "above"),
+    ):
+        shown = terms[terms["end"] == end]
+        if shown.empty:
+            sentence = f"No term of any model lies {side} its controls on {scene.told_main.rstrip(',')}."
+            scene.section.entries.append(Entry(title, sentence))
+            continue
+        named = terms["end"].eq(end).groupby(terms["model"]).sum()
+        lowest = _lowest_of_all(scene, shown) if end == BELOW else ""
+        scene.tell(
+            title,
+            f"Of {_range(terms.groupby('model').size())} terms a model, the {_range(named)} that lie farthest {side} their "
+            f"controls on {scene.told_main.rstrip(',')} (d; no more than {NAMED} nor, but for a single one, than half of a "
+            "model's terms), with the share of each one's controls that lie below it (controls_below) and the nearest of "
+            f"these controls. One word against {_range(terms['n_controls'])} controls proves nothing by itself: among so "
+            f"many terms some lie at an end by chance.{lowest}{scene.one_frame}",
+            table="identity_terms",
+            end=end,
+        )
+
+
+def _lowest_of_all(scene: _Scene, terms: pd.DataFrame) -> str:
     lowest = terms.loc[terms["d"].idxmin()]
-    sentence = (
-        f"Of {_range(terms.groupby('model').size())} terms a model, the {NAMED} that lie farthest {{}} their controls "
-        "(d), with the share of each one's controls that lie below it (controls_below) and the nearest of these controls. One word against "
-        f"{_range(terms['n_controls'])} controls proves nothing by itself: among so many terms some lie at an end by chance."
+    return (
+        f" Lowest of all: {literal(lowest['term'])} in {scene.labels[lowest['model']]}, {_number(lowest['d'])}, against "
+        f"{int(lowest['n_controls'])} controls such as {lowest['controls']}."
     )
-    scene.tell(
-        "Terms farthest below",
-        f"{sentence.format('below')} Lowest of all: {literal(lowest['term'])} in {scene.labels[lowest['model']]}, "
-        f"{_number(lowest['d'])}, against {int(lowest['n_controls'])} controls such as {lowest['controls']}.",
-        table="identity_terms",
-        end=BELOW,
-    )
-    scene.tell("Terms farthest above", sentence.format("above"), table="identity_terms", end=ABOVE)
 
 
 def _controls(scene: _Scene, found: Found) -> None:
@@ -211,7 +221,8 @@ def _controls(scene: _Scene, found: Found) -> None:
         f"balanced. Largest after matching: {_number(worst['after'], digits=3)} ({literal(worst['covariate'])}, "
         f"{scene.labels[worst['model']]}); largest before: {_number(table['before'].abs().max())}. Controls are any words "
         "of three letters or more that the vocabulary holds whole, identity terms and their forms excepted: not only "
-        "words for people, nor only of one part of speech.",
+        "words for people, nor only of one part of speech. Profanity and slurs that no list names are not excepted, so a "
+        "term may be held against some.",
         table="identity_balance",
     )
 
@@ -220,7 +231,7 @@ def _lists(
     section: Section, contents: Contents, config: CompareConfig, found: Found, candidates: str
 ) -> None:
     axes = {name: words_of(axis.terms) for name, axis in config.identity.items()}
-    present = found.present
+    present, with_controls = found.present, found.with_controls
     rows = [
         {
             "axis": name,
@@ -228,18 +239,20 @@ def _lists(
             "source": config.identity[name].source,
             "n_terms": len(terms),
             "terms": ", ".join(terms),
-            "without_controls": ", ".join(term for term in terms if term not in present),
+            "without_controls": ", ".join(term for term in terms if term not in with_controls),
         }
         for name, terms in axes.items()
     ]
     contents.add_table("identity_lists", pd.DataFrame(rows), candidates=candidates)
     every = [term for terms in axes.values() for term in terms]
+    absent = sum(term not in present for term in every)
+    alone = sum(term in present and term not in with_controls for term in every)
     section.entries.append(
         Entry(
             "The lists",
-            f"{len(every)} terms on {len(axes)} axes, majority and unmarked ones among them; "
-            f"{sum(term not in present for term in every)} are whole words of known frequency in no model's vocabulary, "
-            f"or have too few controls there, and take no part; an axis with fewer than {LEAST_STEMS} stems counts only "
+            f"{_counted(len(every), 'term')} on {_counted(len(axes), 'axis', 'axes')}, majority and unmarked ones among "
+            f"them; {absent} are whole words of known frequency in no model's vocabulary, and {alone} more have too few "
+            f"controls in every one: these take no part. An axis with fewer than {LEAST_STEMS} stems counts only "
             "towards all together. Another list would give other numbers.",
             table="identity_lists",
             where={"candidates": candidates},
@@ -251,13 +264,18 @@ def _with_ends(terms: pd.DataFrame) -> pd.DataFrame:
     """Terms by model, lowest first, with the column `end` for those named on the page."""
     terms = terms.sort_values(["model", "d", "axis", "term"], ignore_index=True)
     place, size = terms.groupby("model").cumcount(), terms.groupby("model")["term"].transform("size")
-    named = np.minimum(NAMED, size // 2)
-    terms["end"] = np.select([place < named, place >= size - named], [BELOW, ABOVE], "")
+    named = np.minimum(NAMED, np.maximum(1, size // 2))
+    below, above = (place < named) & (terms["d"] < 0), (place >= size - named) & (terms["d"] > 0)
+    terms["end"] = np.select([below, above], [BELOW, ABOVE], "")
     return terms
 
 
 def _number(value: float, *, digits: int = 2) -> str:
     return f"{value:.{digits}f}".replace("-", "−")
+
+
+def _counted(count: int, one: str, many: str = "") -> str:
+    return f"{count} {one if count == 1 else many or one + 's'}"
 
 
 def _range(numbers: pd.Series) -> str:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
-from pessimal.analysis.identity import IdentityMatches, identity_effects, match_identity
-from pessimal.analysis.matching import balance
+from pessimal.analysis.identity import HALF_SUM, IdentityMatches, identity_effects, match_identity
+from pessimal.analysis.matching import balance, matched_controls
 from pessimal.analysis.words import by_word, word_starts
 from pessimal.config.schema import CompareConfig
 from pessimal.errors import TableError
@@ -20,8 +20,19 @@ from pessimal.tasks.findings.sources import Sources
 EXCHANGES = 2000
 """Random exchanges behind p_words, which is not the p that decides: more would cost more than they tell."""
 
-Vocabulary = tuple[pd.Index, pd.DataFrame, IdentityMatches]
-"""A vocabulary's texts, the covariates of its words, and its matches."""
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The words of a vocabulary and their matches; models of one vocabulary share them, as rewards play no part."""
+
+    texts: pd.Index
+    covariates: pd.DataFrame
+    terms: frozenset[str]
+    """Terms that are whole words of known frequency here."""
+    with_controls: frozenset[str]
+    matches: IdentityMatches | None
+    problem: str
+    """Why nothing was matched."""
 
 
 @dataclass
@@ -29,6 +40,10 @@ class Found:
     """What was found for the models, and why nothing was for others."""
 
     asked: Asked
+    main: str
+    """The measure that comes first, one for all models: the half-sum of opposite frames, or a column of the prompts."""
+    vocabularies: list[Vocabulary] = field(default_factory=list)
+    """Of all models, those left out among them."""
     effects: list[pd.DataFrame] = field(default_factory=list)
     terms: list[pd.DataFrame] = field(default_factory=list)
     balance: list[pd.DataFrame] = field(default_factory=list)
@@ -37,19 +52,25 @@ class Found:
 
     @property
     def present(self) -> set[str]:
+        """Terms that some model's vocabulary holds as whole words of known frequency."""
+        return set().union(*(each.terms for each in self.vocabularies))
+
+    @property
+    def with_controls(self) -> set[str]:
         """Terms that have controls in some model's vocabulary."""
-        return {term for piece in self.terms for term in piece["term"]}
+        return set().union(*(each.with_controls for each in self.vocabularies))
 
 
 def measured(members: Mapping[str, Group], config: CompareConfig, sources: Sources) -> Found:
     """Every model's effects, terms and balance, in order of name."""
-    found = Found(asked_in(members, config))
-    models, found.left_out = models_in(members, found.asked, config)
+    asked = asked_in(members, config)
+    models, left_out = models_in(members, asked, config)
+    found = Found(asked, _main(asked, models), left_out=left_out)
     axes = {name: words_of(axis.terms) for name, axis in config.identity.items()}
-    vocabularies: list[Vocabulary] = []
     for model in models:
+        vocabulary = _vocabulary(model.tokens.index, found.vocabularies, axes, sources)
         try:
-            _measure(model, found, vocabularies, axes, config, sources)
+            _measure(model, found, vocabulary, config)
         except TableError as error:
             found.left_out.append(LeftOut(model.label, "", str(error)))
     return found
@@ -60,47 +81,69 @@ def words_of(terms: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(term.strip().lower() for term in terms))
 
 
-def _measure(
-    model: ModelWords,
-    found: Found,
-    vocabularies: list[Vocabulary],
-    axes: Mapping[str, Sequence[str]],
-    config: CompareConfig,
-    sources: Sources,
-) -> None:
+def _main(asked: Asked, models: Sequence[ModelWords]) -> str:
+    """The half-sum of opposite frames; without them the column that most models have, the first of several."""
+    if asked.pair:
+        return HALF_SUM
+    return max(asked.columns, key=lambda column: sum(column in model.tokens for model in models))
+
+
+def _measure(model: ModelWords, found: Found, vocabulary: Vocabulary, config: CompareConfig) -> None:
     pair = found.asked.pair or (None, None)
     if missing := [name for name in pair if name is not None and name not in model.tokens]:
-        raise TableError(f"without {' and '.join(missing)} it has no opposite frames; the other models have")
-    covariates, matches = _matched(model.tokens.index, vocabularies, axes, sources)
+        raise TableError(f"without {' and '.join(missing)} it has no opposite frames, which others have")
+    if not found.asked.pair and found.main not in model.tokens:
+        raise TableError(f"without {found.main} it cannot be put beside the others, which are told on it")
+    if vocabulary.matches is None:
+        raise TableError(vocabulary.problem)
     effects = identity_effects(
         by_word(model.tokens),
-        matches,
+        vocabulary.matches,
         positive=pair[0],
         negative=pair[1],
+        main=found.main,
         confidence=config.confidence,
         permutations=min(config.permutations, EXCHANGES),
         seed=config.seed,
     )
     found.effects.append(effects.axes.assign(model=model.model))
     found.terms.append(effects.terms.assign(model=model.model))
-    found.balance.append(balance(matches.controls, covariates).assign(model=model.model))
+    found.balance.append(
+        balance(vocabulary.matches.controls, vocabulary.covariates).assign(model=model.model)
+    )
     found.labels[model.model] = model.label
 
 
-def _matched(
+def _vocabulary(
     texts: pd.Index,
-    vocabularies: list[Vocabulary],
+    known: list[Vocabulary],
     axes: Mapping[str, Sequence[str]],
     sources: Sources,
-) -> tuple[pd.DataFrame, IdentityMatches]:
-    """Covariates and matches of a vocabulary; models of one vocabulary share them, as rewards play no part."""
-    for known, covariates, matches in vocabularies:
-        if known.equals(texts):
-            return covariates, matches
+) -> Vocabulary:
+    """The one of `known` with these texts, or a new one, which is added."""
+    for each in known:
+        if each.texts.equals(texts):
+            return each
     words = word_starts(texts)
     covariates = sources.frequencies.zipf(words).to_frame("zipf")
     for name, lexicon in sources.lexicons.items():
         covariates[name] = lexicon.reindex(words)
-    matches = match_identity(axes, covariates)
-    vocabularies.append((texts, covariates, matches))
-    return covariates, matches
+    named = {term for terms in axes.values() for term in terms}
+    matches, problem = None, ""
+    try:
+        matches = match_identity(axes, covariates)
+        controls = matches.controls
+    except TableError as error:
+        problem = str(error)
+        controls = matched_controls(axes, covariates, banned=named)
+    frequent = covariates.index[covariates["zipf"].notna().to_numpy()]
+    found = Vocabulary(
+        texts,
+        covariates,
+        frozenset(named.intersection(frequent)),
+        frozenset(controls["term"]),
+        matches,
+        problem,
+    )
+    known.append(found)
+    return found

@@ -1,6 +1,6 @@
 """One model's rewards word by word, and the prompts as an analysis over words sees them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -10,6 +10,7 @@ import pandas as pd
 from pessimal.config.schema import CompareConfig
 from pessimal.report.contents import Entry
 from pessimal.tables import ScoreTable
+from pessimal.tasks.findings.factorial import sign_of
 from pessimal.tasks.findings.group import Group
 
 PAIRS = (("greatest", "worst"), ("best", "worst"))
@@ -40,7 +41,7 @@ class Asked:
     signs: dict[str, int]
     """1 for a column that good words answer, −1 for one that bad words do."""
     pair: tuple[str, str] | None
-    """Two columns with opposite frames, the positive one first."""
+    """Two columns with opposite frames, the positive one first; some model has both."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +56,27 @@ class ModelWords:
     """At most one."""
 
 
+@dataclass(frozen=True)
+class _Scans:
+    """One model's tables by prompt."""
+
+    tables: dict[str, ScoreTable]
+    """Those of one mode, that of the first prompt."""
+    apart: list[str]
+    """Prompts scanned in another mode: beside the rest, the mode would pass for the prompt."""
+
+    @property
+    def first(self) -> ScoreTable:
+        return next(iter(self.tables.values()))
+
+
 def asked_in(members: Mapping[str, Group], config: CompareConfig) -> Asked:
-    """The prompts of one candidate set with their signs, averaged by sign where they are many, and one opposite pair."""
-    signs = {prompt: sign for prompt in members if (sign := _sign(prompt, config)) is not None}
+    """The prompts of one candidate set with their signs, averaged by sign where they are many, and one opposite pair.
+
+    The pair is that of `PAIRS`, or else of the first columns, that most models have both columns of; none where no
+    model has both.
+    """
+    signs = {prompt: sign for prompt in members if (sign := sign_of(prompt, config)) is not None}
     columns = {prompt: [prompt] for prompt in members}
     if len(members) > MOST_PROMPTS and signs:
         columns = {}
@@ -68,31 +87,44 @@ def asked_in(members: Mapping[str, Group], config: CompareConfig) -> Asked:
     positive = [name for name in columns if signs.get(name) == 1]
     negative = [name for name in columns if signs.get(name) == -1]
     known = [pair for pair in PAIRS if pair[0] in positive and pair[1] in negative]
-    found = [*known, *((a, b) for a in positive for b in negative)]
-    return Asked(columns, signs, found[0] if found else None)
+    pairs = list(dict.fromkeys([*known, *((a, b) for a in positive for b in negative)]))
+    had = [_had(columns, scans) for scans in _scans(members).values()]
+    models = {pair: sum(set(pair) <= own for own in had) for pair in pairs}
+    most = max(models.values(), default=0)
+    return Asked(columns, signs, next(pair for pair in pairs if models[pair] == most) if most else None)
 
 
-def _sign(prompt: str, config: CompareConfig) -> int | None:
-    """That of the prompt's key, or of the level in the key of a factorial wording."""
-    if prompt in config.frames:
-        return config.frames[prompt]
-    levels = prompt.split("_")
-    if len(levels) != len(config.wording.factors):
-        return None
-    signs = {config.frames[level] for level in levels if level in config.frames}
-    return signs.pop() if len(signs) == 1 else None
+def _scans(members: Mapping[str, Group]) -> dict[str, _Scans]:
+    """By model, in order of name."""
+    by_model: dict[str, dict[str, ScoreTable]] = {}
+    for prompt, group in members.items():
+        for table in group.tables:
+            by_model.setdefault(table.identity.model, {})[prompt] = table
+    found = {}
+    for model in sorted(by_model):
+        tables = by_model[model]
+        first = _mode(next(iter(tables.values())))
+        kept = {prompt: table for prompt, table in tables.items() if _mode(table) == first}
+        found[model] = _Scans(kept, [prompt for prompt in tables if prompt not in kept])
+    return found
+
+
+def _mode(table: ScoreTable) -> tuple[str, str]:
+    return table.identity.mode, table.identity.candidates_digest
+
+
+def _had(columns: Mapping[str, list[str]], scans: _Scans) -> set[str]:
+    """The columns that a model has all prompts of; an average over other wordings is another column."""
+    return {name for name, prompts in columns.items() if all(prompt in scans.tables for prompt in prompts)}
 
 
 def models_in(
     members: Mapping[str, Group], asked: Asked, config: CompareConfig
 ) -> tuple[list[ModelWords], list[LeftOut]]:
     """Each model's rewards; and, in words, what could not be used."""
-    by_model: dict[str, dict[str, ScoreTable]] = {}
     labels: dict[str, str] = {}
-    for prompt, group in members.items():
+    for group in members.values():
         labels |= group.labels()
-        for table in group.tables:
-            by_model.setdefault(table.identity.model, {})[prompt] = table
     used = {prompt for prompts in asked.columns.values() for prompt in prompts}
     left_out = [
         LeftOut("", f"prompt {p}", "the frame is not known, and the other prompts are averaged")
@@ -102,37 +134,41 @@ def models_in(
     if len(set(labels.values())) < len(labels):  # two models that figures would show as one
         labels = {model: model for model in labels}
     models = []
-    for model in sorted(by_model):
-        tables = by_model[model]
-        first = next(iter(tables.values())).identity
-        # Between two modes the mode would pass for the prompt.
-        other = [
-            prompt
-            for prompt, table in tables.items()
-            if (table.identity.mode, table.identity.candidates_digest)
-            != (first.mode, first.candidates_digest)
-        ]
-        left_out += [
-            LeftOut(labels[model], f"on {p}", f"scanned in another mode than {first.prompt}") for p in other
-        ]
-        tables = {prompt: table for prompt, table in tables.items() if prompt not in other}
-        # An average over other wordings than the rest's is another column.
-        columns = {n: p for n, p in asked.columns.items() if all(prompt in tables for prompt in p)}
-        left_out += [
-            LeftOut(labels[model], f"on {n}", "not scanned") for n in asked.columns if n not in columns
-        ]
-        if not columns:
+    for model, scans in _scans(members).items():
+        had = _had(asked.columns, scans)
+        left_out += _lacking(labels[model], asked, scans, had)
+        if not had:
             continue
-        rows = next(iter(tables.values())).rows
+        rows = scans.first.rows
         of_words = rows["kind"].isin(("normal", "item")).to_numpy()
         rewards = {
-            name: np.mean([tables[p].rows["reward"].to_numpy(dtype=float) for p in prompts], axis=0)[of_words]
-            for name, prompts in columns.items()
+            name: np.mean([scans.tables[p].rows["reward"].to_numpy(dtype=float) for p in prompts], axis=0)[
+                of_words
+            ]
+            for name, prompts in asked.columns.items()
+            if name in had
         }
         tokens = pd.DataFrame(rewards, index=pd.Index(rows["text"][of_words], name="text"))
-        paired = asked.pair is not None and not config.paper and set(asked.pair) <= set(columns)
+        paired = asked.pair is not None and not config.paper and set(asked.pair) <= had
         models.append(ModelWords(model, labels[model], tokens, [asked.pair] if paired else []))
     return models, left_out
+
+
+def _lacking(label: str, asked: Asked, scans: _Scans, had: Collection[str]) -> Iterator[LeftOut]:
+    """Why a model has not all columns: a reason for each prompt in another mode, and for each column not scanned."""
+    for prompt in scans.apart:
+        yield LeftOut(label, f"on {prompt}", f"scanned in another mode than {scans.first.identity.prompt}")
+    scanned = {*scans.tables, *scans.apart}
+    for name, prompts in asked.columns.items():
+        if name in had:
+            continue
+        missing = [prompt for prompt in prompts if prompt not in scanned]
+        if missing == prompts:
+            yield LeftOut(label, f"on {name}", "not scanned")
+        elif missing:
+            yield LeftOut(label, f"on {name}", f"{len(missing)} of its {len(prompts)} prompts not scanned")
+        elif len(prompts) > 1:
+            yield LeftOut(label, f"on {name}", "its prompts were not scanned in one mode")
 
 
 def tell_left_out(entries: list[Entry], left_out: Iterable[LeftOut]) -> None:

@@ -5,29 +5,30 @@ from collections.abc import Mapping
 import pandas as pd
 
 from pessimal.analysis.elo import reliability
-from pessimal.analysis.human import ENDS, human_correlation, most_valued, rank_difference
-from pessimal.config.schema import CompareConfig, Join
+from pessimal.analysis.human import corrected_for_error, human_correlation, most_valued, rank_difference
+from pessimal.config.schema import CompareConfig
 from pessimal.errors import TableError
-from pessimal.figures.human import by_prompt, forest, rank_gaps
-from pessimal.figures.trajectories import trajectories
-from pessimal.figures.words import literal
+from pessimal.figures.human import by_prompt, forest
 from pessimal.report.contents import Contents, Entry
+from pessimal.tasks.findings.factorial import sign_of, some
 from pessimal.tasks.findings.group import Group, Scene
-
-FOLLOWED, FARTHEST = 10, 5
-"""Items drawn from rater to rater: those that people rank highest, and those at either end of the differences."""
+from pessimal.tasks.findings.people_items import from_people_to_models, models_in_words, parting
+from pessimal.tasks.findings.rated import only_rated, other_people, people_of
 
 
 def agreement_with_people(scene: Scene) -> None:
     """Rank correlation of each model with people, and the items on which they part.
 
-    People said what is great. Where bad words answer the prompt (frames: −1), a model agrees with them that rewards
-    least what they rank highest; so for items, rank 1 is then the lowest reward (unless `paper`).
+    People said what is great. Where bad words answer the prompt (its sign is −1), a model agrees with them that
+    rewards least what they rank highest; so for items, rank 1 is then the lowest reward (unless `paper`). Where the
+    sign is not known nothing is turned round, and no model is called closest. Raises TableError where tables give the
+    items different Elo.
     """
-    config = scene.config
+    scene = only_rated(scene)
+    config, sign = scene.config, sign_of(scene.group.prompt, scene.config)
     elo, matches, unsure = _rated(scene)
-    correlation = _correlation(scene, elo, matches, unsure)
-    turned = config.frames.get(scene.group.prompt) == -1 and not config.paper
+    correlation = _correlation(scene, elo, matches, unsure, sign)
+    turned = sign == -1 and not config.paper
     rewards = -scene.rewards if turned else scene.rewards
     difference = rank_difference(
         rewards,
@@ -40,9 +41,9 @@ def agreement_with_people(scene: Scene) -> None:
     ).assign(turned=turned)
     scene.keep("rank_difference", difference)
     valued = most_valued(difference, k=config.top)
-    _parting(scene, difference, valued, unsure, turned=turned)
-    agreeing = correlation.sort_values("spearman", ascending=turned, kind="stable")["model"]
-    _trajectories(scene, rewards[list(agreeing)], elo, difference, valued, turned=turned)
+    parting(scene, difference, valued, unsure, sign)
+    agreeing = correlation.sort_values("spearman", ascending=sign == -1, kind="stable")["model"]
+    from_people_to_models(scene, rewards[list(agreeing)], elo, difference, valued, sign)
 
 
 def people_across_prompts(members: Mapping[str, Group], config: CompareConfig, contents: Contents) -> None:
@@ -60,11 +61,14 @@ def people_across_prompts(members: Mapping[str, Group], config: CompareConfig, c
         return
     correlation = pd.concat(pieces, ignore_index=True)
     labels = {model: label for group in members.values() for model, label in group.labels().items()}
+    if len(set(labels.values())) < len(labels):  # two models that the figure would show as one
+        labels = {model: model for model in labels}
+    signs = {prompt: sign_of(prompt, config) for prompt in members}
     stem = f"{candidates}-people"
     prompts = list(dict.fromkeys(correlation["prompt"]))
     contents.figures[stem] = by_prompt(
         correlation.assign(model=correlation["model"].map(labels)),
-        signs=config.frames,
+        signs={prompt: sign for prompt, sign in signs.items() if sign is not None},
         title="Agreement with people, prompt by prompt",
     )
     section = contents.section(
@@ -72,12 +76,19 @@ def people_across_prompts(members: Mapping[str, Group], config: CompareConfig, c
         "People said once which items are greater. A model that reads the prompt agrees with them where good words answer "
         "it, and disagrees as much where bad words do.",
     )
-    told = " ".join(_on_prompt(correlation[correlation["prompt"] == prompt], config) for prompt in prompts)
-    right = _in_all_prompts(correlation, config)
+    told = [_on_prompt(correlation[correlation["prompt"] == prompt], signs[prompt]) for prompt in prompts]
+    told.append(_in_all_prompts(correlation, signs))
+    if bare := [prompt for prompt in members if prompt not in prompts]:
+        told.append(f"No score table with people's Elo: {some(bare)}.")
+    if others := other_people({prompt: members[prompt] for prompt in prompts}):
+        told.append(
+            f"The Elo scores under {some(others)} are not those under {prompts[0]}, so that differences between these "
+            "prompts may be people's."
+        )
     section.entries.append(
         Entry(
             "How far the models agree with people under each prompt",
-            f"Spearman's ρ with people's Elo. {told} {right}How each model's own order changes from prompt to prompt "
+            f"Spearman's ρ with people's Elo. {' '.join(told)} How each model's own order changes from prompt to prompt "
             "(Kendall's τ, reversal score) stands in the sections on two prompts.",
             figure=stem,
             table="human_correlation",
@@ -88,20 +99,17 @@ def people_across_prompts(members: Mapping[str, Group], config: CompareConfig, c
 
 def _rated(scene: Scene) -> tuple[pd.Series, pd.Series | None, str]:
     """Elo and match counts of the items compared, or no match counts and why."""
-    rows = scene.group.tables[0].rows.drop_duplicates("text", keep=False)
-    if scene.config.join is Join.stripped:
-        # As the reward matrix does: of texts that differ in outer white space only, the barest.
-        barest = rows.loc[rows["text"].str.len().sort_values(kind="stable").index]
-        rows = barest.assign(text=barest["text"].str.strip()).drop_duplicates("text")
-    rated = rows.set_index("text").reindex(scene.rewards.index)
+    people = people_of(scene)
     try:
-        reliability(rated["elo"], rated["elo_matches"])
+        reliability(people["elo"], people["elo_matches"])
     except TableError as error:
-        return rated["elo"], None, str(error)
-    return rated["elo"], rated["elo_matches"], ""
+        return people["elo"], None, str(error)
+    return people["elo"], people["elo_matches"], ""
 
 
-def _correlation(scene: Scene, elo: pd.Series, matches: pd.Series | None, unsure: str) -> pd.DataFrame:
+def _correlation(
+    scene: Scene, elo: pd.Series, matches: pd.Series | None, unsure: str, sign: int | None
+) -> pd.DataFrame:
     """The finding on correlations; returns their table."""
     group, config, rewards = scene.group, scene.config, scene.rewards
     correlation = human_correlation(
@@ -110,25 +118,22 @@ def _correlation(scene: Scene, elo: pd.Series, matches: pd.Series | None, unsure
     error = f"How surely people's ranks are known cannot be said: {unsure}"
     if matches is not None:
         known = reliability(elo, matches)
-        correlation["reliability_at_most"] = known
-        correlation["spearman_corrected"] = correlation["spearman"] / known**0.5
+        correlation = corrected_for_error(correlation, known)
         error = (
             f"From the match counts at most {known:.1%} of the variance in Elo is not error, so that with people's true "
-            f"order every ρ would be stronger by {known**-0.5 - 1:.1%} or more (spearman_corrected)."
+            f"order every ρ would be stronger by {known**-0.5 - 1:.1%} or more (spearman_corrected, with an interval that "
+            "takes this share as known)."
         )
     scene.keep("human_correlation", correlation)
     shown = correlation.assign(model=correlation["model"].map(group.labels()))
-    sign = config.frames.get(group.prompt, 1)
-    closest = shown.loc[(sign * shown["spearman"]).idxmax()]
     scene.tell(
         "How far the models agree with people",
         f"Spearman's ρ between a model's rewards and people's Elo over {len(rewards):,} items, with "
         f"{config.confidence:.0%} intervals (bootstrap over items; the Elo's own error is not in them). "
-        f"{'Bad words answer this prompt, so agreement is a negative ρ. ' if sign == -1 else ''}Closest to people: "
-        f"{closest['model']}, ρ = {closest['spearman']:.3f} [{closest['low']:.3f}, {closest['high']:.3f}], "
-        f"τ-b = {closest['kendall']:.3f}. {error} The people who ranked the items are not those who trained the models.",
+        f"{_closest(shown, group.prompt, sign)} {error} The people who ranked the items are not those who trained the "
+        "models.",
         name="people",
-        figure=forest(shown, title=f"Agreement with people: {group.prompt}"),
+        figure=forest(shown, sign=sign, title=f"Agreement with people: {group.prompt}"),
         table="human_correlation",
     )
     for row in correlation.itertuples():
@@ -136,113 +141,57 @@ def _correlation(scene: Scene, elo: pd.Series, matches: pd.Series | None, unsure
     return correlation
 
 
-def _parting(
-    scene: Scene, difference: pd.DataFrame, valued: pd.DataFrame, unsure: str, *, turned: bool
-) -> None:
-    """The items that models over- and undervalue most, as people see it."""
-    models = scene.rewards.shape[1]
-    scene.keep("valued", valued)
-    told = [
-        f"Items by the difference between their {'rank by the model' if models == 1 else f'median rank over {models} models'} "
-        f"and their rank by people, of {len(difference):,}; rank 1 is people's highest and the models' "
-        f"{'LOWEST reward, as bad words answer this prompt' if turned else 'highest reward'}."
-    ]
-    if scene.config.paper:
-        told.append("The people are counted among the raters, as published, and there are no intervals.")
-    else:
-        told.append(
-            "The people are not among the raters averaged; the published way, which counts them, stands beside "
-            f"(difference_published). {_covered(difference, scene.config, unsure)} Listed are items whose interval leaves "
-            "out zero and whose difference has the same sign when the medians are ranked once more (consensus_rank), "
-            "since medians shrink to the middle. They are picked for being far out, so the differences are rather too "
-            "large."
+def _closest(shown: pd.DataFrame, prompt: str, sign: int | None) -> str:
+    """Which model agrees with people most, as far as the prompt's sign is known."""
+
+    def numbers(place: int) -> str:
+        row = shown.loc[place]
+        return f"{row['model']}, ρ = {row['spearman']:.3f} [{row['low']:.3f}, {row['high']:.3f}], τ-b = {row['kendall']:.3f}"
+
+    if sign is None:
+        told = f"Highest: {numbers(shown['spearman'].idxmax())}."
+        if len(shown) > 1:
+            told += f" Lowest: {numbers(shown['spearman'].idxmin())}."
+        return (
+            "Whether good words answer this prompt or bad ones is not stated, so that no model can be called closest to "
+            f"people (type +frames.{prompt}=1 or -1). {told}"
         )
-    for end in ENDS:
-        rows = valued[valued["end"] == end].head(3)
-        named = ", ".join(
-            f"{literal(name)} ({people:,.0f} → {model:,.0f})"
-            for name, people, model in zip(rows["name"], rows["human_rank"], rows["model_rank"], strict=True)
-        )
-        told.append(f"Most {end} by models: {named or 'none'}.")
-    scene.tell(
-        "Where models and people part",
-        " ".join(told),
-        name="people-items",
-        figure=rank_gaps(
-            difference,
-            ends=valued,
-            title=f"Where models and people part: {_asked(scene, turned)}",
-        ),
-        table="valued",
-    )
+    asked = "Bad words answer this prompt, so agreement is a negative ρ. " if sign == -1 else ""
+    agreement = sign * shown["spearman"]
+    told = f"{asked}{'Closest to people: ' if len(shown) > 1 else ''}{numbers(agreement.idxmax())}."
+    if agreement.max() > 0:
+        return told
+    return f"{told} That is no agreement: {'no model has' if len(shown) > 1 else 'it does not have'} the expected sign."
 
 
-def _covered(difference: pd.DataFrame, config: CompareConfig, unsure: str) -> str:
-    """What the intervals hold."""
-    people, models = difference["people_low"].notna().any(), difference["models_low"].notna().any()
-    level = f"Intervals ({config.confidence:.0%}, one item at a time)"
-    least = "the least error that people's ranks have by their match counts"
-    independent = "other models in place of these (as if independent, which models of one base are not)"
-    if people and models:
-        return f"{level} hold {least}, and {independent}."
-    if people:
-        return f"{level} hold {least}; too few models for an interval that holds other models as well."
-    if models:
-        return f"{level} hold {independent}, and no error of people's ranks: {unsure}"
-    return f"There are no intervals, as there are too few models, and of people's error nothing is known: {unsure}"
-
-
-def _trajectories(
-    scene: Scene,
-    rewards: pd.DataFrame,
-    elo: pd.Series,
-    difference: pd.DataFrame,
-    valued: pd.DataFrame,
-    *,
-    turned: bool,
-) -> None:
-    """Some items' ranks, from people through the models; `rewards` has the models in order of agreement."""
-    ranks = rewards.rename(columns=scene.group.labels()).rank(ascending=False)
-    ranks.insert(0, "people", elo.rank(ascending=False))
-    highest = list(difference.sort_values("human_rank", kind="stable")["name"].head(FOLLOWED))
-    groups = {f"the {len(highest)} items that people rank highest": highest}
-    farthest = list(valued.loc[valued["rank"] <= FARTHEST, "name"])
-    if farthest:
-        groups[f"the {FARTHEST} at either end of the differences"] = farthest
-    scene.tell(
-        "From people to models",
-        f"Each line is an item, at its rank by people and then by the {_models(rewards.shape[1])}, of {len(ranks):,} "
-        f"items; models by falling agreement with people. {'Rank 1 of a model is its LOWEST reward. ' if turned else ''}"
-        "A few items chosen for their ranks: they show how models depart from people, not how often.",
-        name="people-trajectories",
-        figure=trajectories(ranks, groups, title=f"From people to models: {_asked(scene, turned)}"),
-    )
-
-
-def _asked(scene: Scene, turned: bool) -> str:
-    """The prompt, and which of the models' rewards counts as rank 1 where this is not the highest."""
-    return f"{scene.group.prompt}, lowest reward first" if turned else scene.group.prompt
-
-
-def _on_prompt(correlation: pd.DataFrame, config: CompareConfig) -> str:
+def _on_prompt(correlation: pd.DataFrame, sign: int | None) -> str:
     """The range of models under one prompt."""
     prompt, n = correlation["prompt"].iloc[0], correlation["n"].iloc[0]
-    sign = config.frames.get(prompt)
     expected = {1: "expected positive", -1: "expected negative", None: "frame not stated"}[sign]
     low, high = correlation["spearman"].min(), correlation["spearman"].max()
-    return f"{prompt} ({expected}): {low:.2f} to {high:.2f} over {_models(len(correlation))} and {n:,} items."
+    found = f"{low:.2f}" if len(correlation) == 1 else f"{low:.2f} to {high:.2f}"
+    return f"{prompt} ({expected}): {found} over {models_in_words(len(correlation))} and {n:,} items."
 
 
-def _models(count: int) -> str:
-    return f"{count} models" if count > 1 else "one model"
-
-
-def _in_all_prompts(correlation: pd.DataFrame, config: CompareConfig) -> str:
-    """How many models have, surely, the expected sign under every prompt whose frame is known."""
-    sign = correlation["prompt"].map(config.frames)
-    known = correlation[sign.notna()].assign(sign=sign)
+def _in_all_prompts(correlation: pd.DataFrame, signs: Mapping[str, int | None]) -> str:
+    """How many models have, surely, the expected sign under every prompt, of those that have them all."""
+    sign = correlation["prompt"].map({prompt: sign for prompt, sign in signs.items() if sign is not None})
+    unknown = list(dict.fromkeys(correlation.loc[sign.isna(), "prompt"]))
+    known = correlation.assign(sign=sign)[sign.notna()]
+    untold = f"the frame of {some(unknown)} is not stated (type +frames.PROMPT=1 or -1)"
     if known.empty:
-        return ""
+        return f"Which sign to expect cannot be said: {untold}."
+    prompts = known["prompt"].nunique()
+    whole = known.groupby("model")["prompt"].transform("nunique") == prompts
     sure = known["low"].where(known["sign"] == 1, -known["high"]) > 0
-    right = sure.groupby(known["model"]).all()
-    return f"The expected sign under every prompt, surely: {int(right.sum())} of {len(right)} models. "
+    right = sure[whole].groupby(known["model"]).all()
+    fewer = correlation["model"].nunique() - len(right)
+    told = f"The expected sign under every prompt{' whose frame is stated' if unknown else ''}, surely: "
+    if len(right):
+        told += f"{int(right.sum())} of {len(right)} model{'s' * (len(right) != 1)}"
+        if fewer:
+            there = f"a ρ under {f'all {prompts} of them' if prompts > 1 else 'it'}"
+            told += f" ({fewer} without {there} {'is' if fewer == 1 else 'are'} not counted)"
+    else:
+        told += f"cannot be said, as no model has a ρ under all {prompts} of them"
+    return f"{told}; {untold}." if unknown else f"{told}."

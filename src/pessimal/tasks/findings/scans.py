@@ -13,6 +13,7 @@ MODES = ("ids", "text", "paper", "published")
 """The first of these that a model was scanned in stands for it wherever modes are not compared."""
 SAME = (
     "weights_digest",
+    "config_digest",
     "tokenizer_digest",
     "template_digest",
     "output",
@@ -51,24 +52,27 @@ def by_mode(tables: Sequence[ScoreTable]) -> dict[Key, Modes]:
     return chosen
 
 
-def rescans(tables: Sequence[ScoreTable]) -> dict[Key, Rescans]:
-    """Every further scan in the mode that stands for a model.
-
-    Raises TableError where one differs in more than how it was computed.
-    """
+def rescans(tables: Sequence[ScoreTable]) -> tuple[dict[Key, Rescans], dict[Key, list[str]]]:
+    """Every further scan in the mode that stands for a model; and which scans are none, and why."""
     found: dict[Key, Rescans] = {}
+    left_out: dict[Key, list[str]] = {}
     scans = _all(tables)
     for key, modes in by_mode(tables).items():
         mode, first = next(iter(modes.items()))
         for other in scans[key][mode]:
             if other is first:
                 continue
-            _check_same(first.identity, other.identity, SAME, "precision and batch")
             name = other.identity.dtype if other.identity.dtype != first.identity.dtype else "again"
-            named = found.setdefault(key, {})
-            number = sum(known.split()[0] == name for known in named) + 1
-            named[name if number == 1 else f"{name} {number}"] = other
-    return found
+            if differ := _differ(first.identity, other.identity, SAME):
+                told = f"{key[2]}, {name}: of another model under the same name ({', '.join(differ)})"
+                left_out.setdefault(key, []).append(f"{told}; scan it again with force=true")
+            elif first.rows["reward"].equals(other.rows["reward"]):  # a copy cannot be told from it
+                left_out.setdefault(key, []).append(f"{key[2]}, {name}: the same to the last digit")
+            else:
+                named = found.setdefault(key, {})
+                number = sum(known.split()[0] == name for known in named) + 1
+                named[name if number == 1 else f"{name} {number}"] = other
+    return found, left_out
 
 
 def _all(tables: Sequence[ScoreTable]) -> dict[Key, dict[str, list[ScoreTable]]]:
@@ -85,8 +89,12 @@ def _precision(table: ScoreTable) -> bool:
     return table.identity.dtype not in (None, "float32")
 
 
+def _differ(a: ScoreIdentity, b: ScoreIdentity, fields: Sequence[str]) -> list[str]:
+    return [field for field in fields if getattr(a, field) != getattr(b, field)]
+
+
 def _check_same(a: ScoreIdentity, b: ScoreIdentity, fields: Sequence[str], what: str) -> None:
-    if differ := [field for field in fields if getattr(a, field) != getattr(b, field)]:
+    if differ := _differ(a, b, fields):
         raise TableError(
             f"the scans of model {a.model!r} on prompt {a.prompt!r} (mode {' and '.join(dict.fromkeys((a.mode, b.mode)))}) "
             f"differ in more than {what} ({', '.join(differ)}). Scan again with force=true, take one of them: "

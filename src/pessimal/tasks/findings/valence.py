@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
+from pessimal.analysis.asymmetry import asymmetry_across_models
 from pessimal.analysis.regression import holm
-from pessimal.analysis.sentiment import asymmetry_across_models, sentiment
+from pessimal.analysis.sentiment import sentiment
 from pessimal.analysis.words import as_published, by_word
 from pessimal.config.schema import CompareConfig
 from pessimal.errors import TableError
@@ -32,6 +33,8 @@ OPPOSITE = (
     " Half the difference between two opposite frames (×) is not: it is 0 for a model that turns its rewards round with "
     "the frame, and above 0 where each frame is steeper on the words that it asks for."
 )
+FEW = 30
+"""Words on a side, below which the page warns."""
 
 
 def sentiment_of(
@@ -57,7 +60,7 @@ def sentiment_of(
     )
     if not sources.lexicons:
         section.entries.append(
-            Entry("No lexicon", "No lexicon was given; type for example lexicons={AFINN: afinn}")
+            Entry("No lexicon", "No lexicon was given; type for example +lexicons.AFINN=afinn")
         )
         return
     asked = asked_in(members, config)
@@ -91,6 +94,7 @@ def _tables(
 ) -> dict[str, pd.DataFrame]:
     """Slopes, asymmetry, curve and the asymmetry over models, all lexicons under one another; adds to `left_out`."""
     pieces: dict[str, list[pd.DataFrame]] = {"slopes": [], "asymmetry": [], "curve": []}
+    influences: dict[tuple[str, str], pd.DataFrame | None] = {}
     for m in models:
         for lexicon, valence in sources.lexicons.items():
             try:
@@ -101,12 +105,13 @@ def _tables(
             except TableError as error:
                 left_out.append(LeftOut(m.label, f"with {lexicon}", str(error)))
                 continue
-            for name, piece in found._asdict().items():
-                pieces[name].append(piece.assign(model=m.model, lexicon=lexicon))
+            for name, found_pieces in pieces.items():
+                found_pieces.append(getattr(found, name).assign(model=m.model, lexicon=lexicon))
+            influences[m.model, lexicon] = found.influence
     if not pieces["slopes"]:
         return {}
     slopes, asymmetry, curve = (keys_first(pd.concat(found, ignore_index=True)) for found in pieces.values())
-    across = asymmetry_across_models(asymmetry, confidence=config.confidence)
+    across = asymmetry_across_models(asymmetry, influences, confidence=config.confidence)
     return {
         "sentiment": slopes,
         "sentiment_asymmetry": asymmetry.assign(p_holm=holm(asymmetry["p"])),
@@ -142,7 +147,7 @@ def _on_one_lexicon(
     contents.figures.update({f"{stem}-{name}": figure for name, figure in drawn.items()})
     section.entries.extend(
         [
-            Entry(f"Reward by valence: {lexicon}", _told_curve(slopes), figure=f"{stem}-curves"),
+            Entry(f"Reward by valence: {lexicon}", _told_curve(slopes, config), figure=f"{stem}-curves"),
             Entry(
                 f"Slopes above and below zero: {lexicon}",
                 _told_slopes(slopes, config),
@@ -152,7 +157,7 @@ def _on_one_lexicon(
             ),
             Entry(
                 f"Steeper on which words: {lexicon}",
-                _told_asymmetry(across, asked),
+                _told_asymmetry(across, slopes, asked, config),
                 figure=f"{stem}-asymmetry",
                 table="sentiment_asymmetry",
                 where=where,
@@ -163,9 +168,7 @@ def _on_one_lexicon(
         section.entries.append(
             Entry(
                 f"Steeper on which words, over models: {lexicon}",
-                "The mean over models of how much steeper each is on positive words, with Student's t and Wilcoxon's "
-                "signed-rank test, p values corrected by Holm's method over all prompts and lexicons of this section. The "
-                "models are the sample, and models of one family are not independent of one another.",
+                _told_models(across, config),
                 table="sentiment_models",
                 where=where,
             )
@@ -174,40 +177,40 @@ def _on_one_lexicon(
         contents.summary[f"{prefix(candidates)}sentiment/{lexicon}/{row.prompt}/steeper"] = float(row.mean)
 
 
-def _told_curve(slopes: pd.DataFrame) -> str:
+def _told_curve(slopes: pd.DataFrame, config: CompareConfig) -> str:
     models = slopes["model"].nunique()
-    low, high = slopes.groupby("model")["n"].max().agg(["min", "max"])
     lines = "one model" if models == 1 else f"a thin line for each of {models} models"
     return (
-        f"Mean standardised reward of the words of each valence, {lines}. The larger side "
-        f"of zero has {low:,}{'' if low == high else f' to {high:,}'} words; the ends of the scale hold few. The lines are "
-        "fitted to words, not to the means."
+        f"Mean standardised reward of the {_unit(config)} of each valence, {lines}. {_sides(slopes, config)} The ends of the "
+        f"scale hold few. The lines are fitted to {_unit(config)}, not to the means."
     )
 
 
 def _told_slopes(slopes: pd.DataFrame, config: CompareConfig) -> str:
     mean = slopes.groupby(["prompt", "arm"], sort=False)["slope_sd"].mean()
+    over, each = _over(slopes.groupby("prompt", sort=False)["model"].nunique())
     found = "; ".join(
-        f"{prompt} {_signed(mean[prompt, 'positive'])} above zero and {_signed(mean[prompt, 'negative'])} below"
+        f"{prompt}{each[prompt]} {_signed(mean[prompt, 'positive'])} above zero and {_signed(mean[prompt, 'negative'])} below"
         for prompt in dict.fromkeys(slopes["prompt"])
     )
     return (
-        f"Standard deviations of reward per unit of valence, {_over(slopes['model'].nunique())}: {found}. In the "
+        f"Standard deviations of reward per unit of valence, {over}: {found}. {_sides(slopes, config)} In the "
         f"table: slope, low and high ({config.confidence:.0%}) in the model's own reward units, the same over the standard "
-        "deviation of its rewards (_sd); n words of so many stems."
+        f"deviation of its rewards (_sd); n {_unit(config)} of so many stems."
     )
 
 
-def _told_asymmetry(across: pd.DataFrame, asked: Asked) -> str:
+def _told_asymmetry(across: pd.DataFrame, slopes: pd.DataFrame, asked: Asked, config: CompareConfig) -> str:
+    over, each = _over(across.set_index("prompt")["n"])
     found = "; ".join(
-        f"{r.prompt} {_signed(r.mean)}"
-        + (f" [{_signed(r.low)}, {_signed(r.high)}], Holm's p {_p(r.p_holm)}" if r.n > 1 else "")
-        for r in across.itertuples()
+        f"{r.prompt}{each[r.prompt]} {_signed(r.mean)}{_interval(r)}" for r in across.itertuples()
     )
     unknown = [prompt for prompt in across["prompt"] if prompt not in asked.signs and " × " not in prompt]
     return (
         "How much steeper a model is on positive words than on negative ones, taken in the frame's direction (below 0: "
-        f"steeper on negative words). {_over(across['n'].max()).capitalize()}: {found}. Under one prompt this is the "
+        f"steeper on negative words). {over.capitalize()}: {found}. "
+        + ("Intervals are over words and models together. " if (across["n"] > 1).any() else "")
+        + f"{_sides(slopes, config)} Under one prompt this is the "
         "lexicon's doing as much as the model's."
         + (OPPOSITE if across["prompt"].str.contains(" × ").any() else "")
         + (
@@ -215,6 +218,18 @@ def _told_asymmetry(across: pd.DataFrame, asked: Asked) -> str:
             if unknown
             else ""
         )
+    )
+
+
+def _told_models(across: pd.DataFrame, config: CompareConfig) -> str:
+    unknown = across.loc[(across["n"] > 1) & across["p"].isna(), "prompt"]
+    return (
+        "The mean over models of how much steeper each is on positive words. Words and models are both samples: all models "
+        "are asked about the same words, so the interval has in it how far the mean moves as the words of one stem are left "
+        f"out of all models (error_words) beside the spread between models (error_models); {config.confidence:.0%} interval "
+        "and p by Student's t with Satterthwaite's degrees of freedom, p corrected by Holm's method over all prompts and "
+        "lexicons of this section. Models of one family are not independent of one another, and count as if they were."
+        + (f" No interval for {', '.join(unknown)}: one stem alone decides a slope." if len(unknown) else "")
     )
 
 
@@ -226,5 +241,31 @@ def _p(value: float) -> str:
     return "< 0.001" if value < 0.001 else f"= {value:.3f}"
 
 
-def _over(models: int) -> str:
-    return "one model" if models == 1 else f"mean of {models} models"
+def _interval(row: tuple) -> str:
+    """Of a mean over models; nothing where there is none."""
+    if pd.isna(row.p):
+        return ""
+    return f" [{_signed(row.low)}, {_signed(row.high)}], Holm's p {_p(row.p_holm)}"
+
+
+def _unit(config: CompareConfig) -> str:
+    return "tokens" if config.paper else "words"
+
+
+def _sides(slopes: pd.DataFrame, config: CompareConfig) -> str:
+    """How many words there are on each side of zero; with a warning where they are few."""
+    told = []
+    for arm in ("positive", "negative"):
+        low, high = slopes.loc[slopes["arm"] == arm, "n"].agg(["min", "max"])
+        told.append(f"{low:,} {arm}" if low == high else f"{low:,} to {high:,} {arm}")
+    few = slopes["n"].min() < FEW
+    return f"There are {' and '.join(told)} {_unit(config)}{f'; with fewer than {FEW} on a side, single ones decide its slope' if few else ''}."
+
+
+def _over(models: pd.Series) -> tuple[str, dict[str, str]]:
+    """What a mean is over, of a number of models by prompt: in general, and what is added to each prompt."""
+    low, high = models.min(), models.max()
+    if low == high:
+        return ("one model" if high == 1 else f"mean of {high} models"), dict.fromkeys(models.index, "")
+    each = {prompt: f" ({n} model{'' if n == 1 else 's'})" for prompt, n in models.items()}
+    return "mean of the models scanned on each prompt", each

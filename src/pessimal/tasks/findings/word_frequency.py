@@ -109,7 +109,7 @@ def _about_frequency(config: CompareConfig, asked: Asked, lexicon: str | None, s
     averaged = (
         f"opposite frames are averaged ({half_sum(*asked.pair)}), in which valence cancels"
         if asked.pair
-        else "opposite frames should be averaged, but these prompts have none (frames={PROMPT: 1 or -1} names them)"
+        else "opposite frames should be averaged, but these prompts have none (+frames.PROMPT=1 or -1 says which a prompt is)"
     )
     return (
         "Reward per tenfold use of a word (one Zipf unit). A slope from one frame is biased, since good words are used "
@@ -129,7 +129,10 @@ def _told_frequency(shown: pd.DataFrame, config: CompareConfig) -> str:
         named = sure.loc[sure["slope_sd"].abs().sort_values(ascending=False).index[:6]]
         listed = ", ".join(f"{r.model} {_interval(r)}" for r in named.itertuples())
         more = f"; largest beside their own spread: {listed}" if listed else ""
-        told.append(f"{prompt}, {words} words: {len(sure)} of {len(part)} models differ from 0{more}")
+        told.append(
+            f"{prompt}, {words} words: {len(sure)} of {len(part)} model{'' if len(part) == 1 else 's'} "
+            f"{'differs' if len(part) == 1 else 'differ'} from 0{more}"
+        )
     biased = (
         "" if frames == "opposite" else " Of one frame, so biased by whatever valence is not controlled for."
     )
