@@ -175,3 +175,17 @@ def test_log_probabilities_are_only_scanned(base):
 def test_options_that_do_not_fit_are_refused_before_anything_is_read(options, told):
     with pytest.raises(ConfigError, match=told):
         ModelSpec(**options)
+
+
+def test_checkpoint_that_lost_a_shard_is_refused_before_its_network_is_loaded(copy):
+    from transformers import AutoModelForCausalLM
+
+    network = AutoModelForCausalLM.from_pretrained(copy)
+    (copy / "model.safetensors").unlink()
+    network.save_pretrained(copy, max_shard_size="50KB")
+    shards = sorted(copy.glob("model-*.safetensors"))
+    assert len(shards) > 1
+    assert asked(copy)
+    shards[0].unlink()
+    with pytest.raises(ModelError, match=rf"{copy} lacks {shards[0].name}.*'copy'"):
+        asked(copy)

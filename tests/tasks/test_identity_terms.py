@@ -178,7 +178,7 @@ def test_where_all_terms_lie_below_none_is_called_above(words, sources):
     contents = told(tables, config(), sources)
     assert set(contents.whole_tables()["identity_terms"]["end"]) == {"farthest below", ""}
     assert said(contents)["Terms farthest above"] == (
-        "No term of any model lies above its controls on the half-sum of *best* and *worst*."
+        "No term of any model lies above its controls on the half-sum of “best” and “worst”."
     )
     assert "Of 12 terms a model, the 6 that lie farthest below" in said(contents)["Terms farthest below"]
     assert (
@@ -198,7 +198,7 @@ def test_one_frame_says_that_both_cannot_be_told(words, sources):
     contents = told([score_table("a", "best", words)], config(), sources)
     entry = next(e for e in contents.sections[0].entries if e.title == "Penalised in both frames")
     assert "Cannot be told" in entry.sentence
-    assert "frames=" in entry.sentence
+    assert "+frames.KEY=1" in entry.sentence
     assert set(contents.whole_tables()["identity"]["measure"]) == {"best"}
     assert set(contents.figures) == {"identity-forest"}
 
@@ -221,8 +221,8 @@ def test_single_terms_of_all_models_are_told_on_one_prompt_that_is_named(words, 
         sd = reward[words.index].std()
         assert own["d"].to_numpy() == pytest.approx(own["best"].to_numpy() / sd)
     for title in ("Terms farthest below", "Axes against their controls"):
-        assert "on *best*" in said(contents)[title]
-        assert "on *best* alone, which asks for good things" in said(contents)[title]
+        assert "on “best”" in said(contents)[title]
+        assert "on “best” alone, which asks for good things" in said(contents)[title]
     assert "on 2 models and 2 axes" in said(contents)["Axes against their controls"]
     assert "b on greatest: not scanned" in said(contents)["Left out"]
 
@@ -237,7 +237,7 @@ def test_a_model_without_the_prompt_that_terms_are_told_on_is_left_out_and_named
 def test_farthest_below_on_a_bad_frame_is_said_to_be_no_dislike(words, sources):
     contents = told([score_table("a", "worst", words)], config(), sources)
     for title in ("Terms farthest below", "Axes against their controls"):
-        assert "on *worst* alone, which asks for bad things" in said(contents)[title]
+        assert "on “worst” alone, which asks for bad things" in said(contents)[title]
         assert "no sign of dislike by itself" in said(contents)[title]
     unknown = told([score_table("a", "odd", words)], config(), sources)
     assert "on *odd* alone, of which it is not known" in said(unknown)["Terms farthest below"]

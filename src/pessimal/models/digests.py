@@ -40,6 +40,15 @@ def config_digest(folder: Path, *, own_code: bool) -> str:
     return whole.hexdigest()
 
 
+def missing_shards(folder: Path) -> list[str]:
+    """Weight files that a checkpoint folder's index names, and that are not there."""
+    index, whole = (Path(folder) / name for name in ("model.safetensors.index.json", "model.safetensors"))
+    if not index.is_file() or whole.is_file():  # which is then what is loaded
+        return []
+    named = sorted(set(json.loads(index.read_text())["weight_map"].values()))
+    return [name for name in named if not (Path(folder) / name).is_file()]
+
+
 def weight_shapes(folder: Path) -> dict[str, list[int]]:
     """Shape of every weight of a checkpoint folder by its name, from the headers of its safetensors files."""
     shapes = {}

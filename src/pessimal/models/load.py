@@ -15,6 +15,7 @@ from pessimal.errors import ModelError
 from pessimal.models.context import context_digest, is_chat
 from pessimal.models.digests import (
     config_digest,
+    missing_shards,
     parameter_count,
     template_digest,
     tokenizer_digest,
@@ -96,9 +97,13 @@ def open_model(spec: ModelSpec, folder: Path) -> RewardModel:
             f"{_reader(spec)}.from_pretrained(DIR).save_pretrained(NEW_DIR)"
         )
     try:
-        shapes = weight_shapes(folder)
+        shapes, missing = weight_shapes(folder), missing_shards(folder)
     except Exception as error:
         raise ModelError(f"the weights of {spec.name!r} in {folder} cannot be read: {error}") from error
+    if missing:
+        raise ModelError(
+            f"{folder} lacks {', '.join(missing[:5])}, weights that its index names: copy or download {spec.name!r} again"
+        )
     asked = spec.score is Score.log_probability
     if asked:
         check_is_language_model(spec, config, shapes)

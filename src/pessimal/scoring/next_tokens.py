@@ -87,7 +87,8 @@ def ask_tokens(ask: Asker, ids: np.ndarray) -> Asked:
     In float32 they *are* the own forward's. Raises ModelError where an id has no row in the output embedding.
     """
     own = ask.own().cpu().numpy()
-    if ids.max() >= len(own):  # an own-code model's, whose output embedding has a name that its files do not give away
+    # A model with code of its own may name its output embedding so that its files do not tell the rows.
+    if ids.max() >= len(own):
         raise ModelError(
             f"{type(ask.network).__name__} gives {len(own)} next-token probabilities, none for the tokenizer's id "
             f"{ids.max()}. Tokenizer and model do not belong together: look at the folder"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pessimal.tables import ScoreTable
 from pessimal.tables.score_table import REWARD
 from pessimal.tasks.findings.group import Group, groups
+from pessimal.tasks.findings.language_tables import one_a_model
 from pessimal.tasks.findings.scans import Key, Modes, Rescans, by_mode, rescans
 
 
@@ -32,11 +33,13 @@ def arrange(tables: Sequence[ScoreTable]) -> Arranged:
     rewards = [table for table in tables if table.identity.score == REWARD]
     scans = by_mode(rewards)
     again, none = rescans(rewards)
+    language = [table for table in tables if table.identity.score != REWARD]
+    groups(one_a_model(language))  # what cannot be put side by side is told now
     return Arranged(
         tables=list(tables),
         groups=groups([next(iter(modes.values())) for modes in scans.values()]),
         scans=scans,
         rescans=again,
         no_rescans=none,
-        language=[table for table in tables if table.identity.score != REWARD],
+        language=language,
     )

@@ -35,7 +35,7 @@ def _two_prompts(group: Group, other: Group, config: CompareConfig, contents: Co
     first, second = group.prompt, other.prompt
     section = contents.section(
         f"{first} × {second} · {group.candidates}",
-        f"Each model's rewards for *{first}* against its rewards for *{second}*. {_expected(first, second, config)}",
+        f"Each model's rewards for “{first}” against its rewards for “{second}”. {_expected(first, second, config)}",
     )
     others = {table.identity.model: table for table in other.tables}
     pairs: dict[str, tuple[pd.Series, pd.Series]] = {}

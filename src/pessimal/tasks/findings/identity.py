@@ -71,14 +71,14 @@ class _Scene:
         """What an effect under a single prompt says, and does not; empty where frames are opposite."""
         if self.asked.pair:
             return ""
-        return one_frame(f"*{self.main}*", self.asked.signs.get(self.main))
+        return one_frame(f"“{self.main}”", self.asked.signs.get(self.main))
 
     @property
     def opposite(self) -> str:
         return " and ".join(map(self.called, self.asked.pair))
 
     def called(self, column: str) -> str:
-        return f"*{column}*" if len(self.asked.columns[column]) == 1 else f"*{column}* prompts, averaged,"
+        return f"“{column}”" if len(self.asked.columns[column]) == 1 else f"“{column}” prompts, averaged,"
 
     def of(self, measure: str) -> pd.DataFrame:
         return self.effects[self.effects["measure"] == measure]

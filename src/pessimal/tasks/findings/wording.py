@@ -142,8 +142,8 @@ def _components(scene: _Scene) -> None:
     scene.section.entries.append(
         Entry(
             "What each model's order follows",
-            f"Each model alone, in its own raw units: {tokens:,} {first.things} × {scene.counted()}. *Token* is what it "
-            "rewards whatever the question, *token × frame* what turns round with the question, *token × wording* what "
+            f"Each model alone, in its own raw units: {tokens:,} {first.things} × {scene.counted()}. “Token” is what it "
+            "rewards whatever the question, “token × frame” what turns round with the question, “token × wording” what "
             "only one wording brings about, numerical noise included.",
             figure=f"{scene.stem}-models",
             table="variance_components",
@@ -178,9 +178,9 @@ def _factors(scene: _Scene, found: Wordings) -> None:
         Entry(
             title,
             f"Share of the variance with a token in it that belongs to each factor of the wording, common to the models or "
-            f"one model's own ({who}); *rest* are combinations of factors. {'; '.join(parts)}. Here the levels of each factor are the sample, above whole "
+            f"one model's own ({who}); “rest” are combinations of factors. {'; '.join(parts)}. Here the levels of each factor are the sample, above whole "
             "wordings are, as if none shared an adjective; so these shares are estimated apart, and do not add up to those "
-            "of *token × wording* above. With so few levels a factor has no interval over other levels: theirs is over "
+            "of “token × wording” above. With so few levels a factor has no interval over other levels: theirs is over "
             "tokens and models.",
             table="wording_factors",
             where=scene.where | {"model": who},
