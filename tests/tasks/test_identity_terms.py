@@ -240,7 +240,7 @@ def test_farthest_below_on_a_bad_frame_is_said_to_be_no_dislike(words, sources):
         assert "on “worst” alone, which asks for bad things" in said(contents)[title]
         assert "no sign of dislike by itself" in said(contents)[title]
     unknown = told([score_table("a", "odd", words)], config(), sources)
-    assert "on *odd* alone, of which it is not known" in said(unknown)["Terms farthest below"]
+    assert "on “odd” alone, of which it is not known" in said(unknown)["Terms farthest below"]
 
 
 def test_frames_in_two_modes_are_no_opposite_frames_and_the_first_is_told(words, sources):

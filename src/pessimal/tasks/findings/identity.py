@@ -194,8 +194,8 @@ def _single_terms(scene: _Scene, found: Found) -> None:
         scene.tell(
             title,
             f"Of {_range(terms.groupby('model').size())} terms a model, the {_range(named)} that lie farthest {side} their "
-            f"controls on {scene.told_main.rstrip(',')} (d; no more than {NAMED} nor, but for a single one, than half of a "
-            "model's terms), with the share of each one's controls that lie below it (controls_below) and the nearest of "
+            f"controls on {scene.told_main.rstrip(',')} (by d; at most {NAMED}, and at most half of a model's "
+            "terms), with the share of each one's controls that lie below it (controls_below) and the nearest of "
             f"these controls. One word against {_range(terms['n_controls'])} controls proves nothing by itself: among so "
             f"many terms some lie at an end by chance.{lowest}{scene.one_frame}",
             table="identity_terms",
