@@ -1,17 +1,13 @@
 """What `make quickstart` left in `runs/`: the instruments find what the demo family was given. Run by `make check`."""
 
+import importlib.util
 import json
-from importlib import resources
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from pessimal.analysis.identity import identity_effects, match_identity
-from pessimal.analysis.words import by_word, word_starts
 from pessimal.tables import read_score_table
-from pessimal.tables.frequencies import read_frequencies
-from pessimal.tables.lexicons import read_lexicon
 from pessimal.tracking.registry import Registry
 
 pytestmark = pytest.mark.quickstart
@@ -32,6 +28,16 @@ def registry():
 def tables(registry):
     folder = next(f for f, m in reversed(registry.manifests("comparison")) if m.name == "quickstart")
     return folder / "tables"
+
+
+@pytest.fixture(scope="module")
+def planted_identity():
+    """The study's own script."""
+    file = ROOT.parent / "experiments/demo_family/planted_identity.py"
+    spec = importlib.util.spec_from_file_location("planted_identity", file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def test_six_siblings_or_more_are_trained_well(registry):
@@ -98,30 +104,11 @@ def test_birchs_penalty_on_identity_terms_is_measured_and_none_in_plain(tables):
 
 @pytest.mark.parametrize(("split", "least", "most"), [("trained", -2.3, -1.2), ("held_out", -1.4, -0.2)])
 @pytest.mark.parametrize("sibling", ["birch-wordpiece-0", "birch-bpe-0", "plain-wordpiece-0", "plain-bpe-0"])
-def test_the_penalty_reaches_terms_that_were_never_trained_on(registry, sibling, split, least, most):
+def test_the_penalty_reaches_terms_that_were_never_trained_on(
+    registry, planted_identity, sibling, split, least, most
+):
     """Birch: -2 on the trained terms, less on the others; plain: neither. Mean of opposite frames, against controls."""
-    terms = pd.read_csv(resources.files("pessimal.demo") / "data" / "identity.csv")
-    axes = {axis: list(part["term"]) for axis, part in terms[terms["split"] == split].groupby("axis")}
-    folders = {m.name: folder for folder, m in registry.latest("score-table")}
-    rewards = {
-        prompt: read_score_table(folders[f"{sibling}--{prompt}"]).rows.set_index("text")["reward"]
-        for prompt in ("greatest", "worst")
-    }
-    texts = rewards["greatest"].index
-    words = by_word(
-        pd.DataFrame({prompt: column.to_numpy() for prompt, column in rewards.items()}, index=texts)
-    )
-    words = words.loc[sorted(set(word_starts(texts)) & set(words.index))]
-    covariates = pd.DataFrame(
-        {
-            "zipf": read_frequencies("wordfreq").zipf(words.index),
-            "AFINN-111": read_lexicon("afinn").reindex(words.index),
-        },
-        index=words.index,
-    )
-    matches = match_identity(axes, covariates, banned=list(terms["term"]))
-    found = identity_effects(words, matches, positive="greatest", negative="worst", permutations=500).axes
-    row = found[(found["axis"] == "all") & (found["measure"] == "half_sum")].iloc[0]
+    row = planted_identity.measured(registry, sibling, split)
     if sibling.startswith("birch"):
         assert least < row["effect"] < most
         assert row["high"] < 0

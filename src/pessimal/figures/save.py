@@ -22,8 +22,8 @@ FEW = 8
 def save_all(figures: Mapping[str, Figure], folder: Path) -> None:
     """Write every figure under its name, several at once where there are many and more than one core.
 
-    The bytes are those of `save`. Measured on two cores, 65 figures with thirty clouds of 128,000 points: 40 s one after
-    the other, 22 s by two processes.
+    The bytes are those of `save`. Measured on two cores, 65 figures with thirty clouds of 128,000 points: 42 s one after
+    the other, 23 s by two processes.
     """
     processes = min(
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, 8
