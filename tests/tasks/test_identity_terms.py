@@ -13,6 +13,7 @@ from pessimal.tables import ScoreIdentity, ScoreTable
 from pessimal.tables.frequencies import Frequencies
 from pessimal.tasks.findings.group import groups
 from pessimal.tasks.findings.identity import identity_terms
+from pessimal.tasks.findings.model_words import read_words
 from pessimal.tasks.findings.sources import Sources
 
 TERMS = {
@@ -71,7 +72,8 @@ def config(**options) -> CompareConfig:
 
 def told(tables: list[ScoreTable], settings: CompareConfig, sources: Sources) -> Contents:
     contents = Contents()
-    identity_terms({group.prompt: group for group in groups(tables)}, settings, contents, sources)
+    read = read_words({group.prompt: group for group in groups(tables)}, settings)
+    identity_terms(read, settings, contents, sources)
     return contents
 
 

@@ -9,6 +9,7 @@ from pessimal.report.contents import Contents
 from pessimal.tables import ModelDescription, ScoreIdentity, ScoreTable
 from pessimal.tables.frequencies import Frequencies
 from pessimal.tasks.findings.group import groups
+from pessimal.tasks.findings.model_words import read_words
 from pessimal.tasks.findings.sources import Sources
 from pessimal.tasks.findings.valence import sentiment_of
 from pessimal.tasks.findings.word_frequency import frequency_of
@@ -55,7 +56,8 @@ def sources(**lexicons: pd.Series) -> Sources:
 def told_of(tables, finding, given: Sources, **options) -> Contents:
     contents = Contents()
     members = {group.prompt: group for group in groups(tables)}
-    finding(members, CompareConfig(**({"frames": FRAMES} | options)), contents, given)
+    config = CompareConfig(**({"frames": FRAMES} | options))
+    finding(read_words(members, config), config, contents, given)
     return contents
 
 

@@ -8,7 +8,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pessimal.figures import style
-from pessimal.figures.style import FAINT, GREY, OKABE_ITO, PAGE_WIDTH, new_figure, note, styled
+from pessimal.figures.style import (
+    FAINT,
+    OKABE_ITO,
+    PAGE_WIDTH,
+    new_figure,
+    note,
+    rows_of_marks,
+    styled,
+    subheading,
+)
 from pessimal.figures.words import literal, short_names
 
 HALF = 0.5  # of unrelated orders, and of two axes that vary alike
@@ -37,12 +46,10 @@ def two_axes(
     first, second = literal(first, limit=20), literal(second, limit=20)
     _forest(left, table, "reversal", colour=OKABE_ITO[0])
     left.set_xlabel("0: one order   ·   1: mirror image")
-    left.set_title("reversal score", fontsize=7.5, fontweight="normal", color=GREY)
+    subheading(left, "reversal score")
     _forest(right, table, "share_difference", colour=OKABE_ITO[1])
     right.set_xlabel("0: all along the sum   ·   1: all along the difference")
-    right.set_title(
-        f"share of variance along {first} − {second}", fontsize=7.5, fontweight="normal", color=GREY
-    )
+    subheading(right, f"share of variance along {first} − {second}")
     left.set_yticks(range(len(table)), [names[model] for model in table["model"]])
     left.set_ylim(len(table) - 0.4, -0.6)
     style.title(figure, title)
@@ -65,7 +72,4 @@ def _forest(axes: Axes, table: pd.DataFrame, value: str, *, colour: str) -> None
     for row, share in zip(rows, table[value], strict=True):
         axes.text(1.03, row, f"{share:.3f}", transform=level, va="center", fontsize=7)
     axes.set_xlim(-0.02, 1.02)
-    axes.tick_params(axis="y", length=0)
-    axes.grid(axis="x", color="#eeeeee", lw=0.6)
-    axes.set_axisbelow(True)
-    axes.spines["left"].set_visible(False)
+    rows_of_marks(axes)

@@ -11,14 +11,15 @@ from matplotlib.lines import Line2D
 
 from pessimal.figures import style
 from pessimal.figures.style import (
-    GREY,
     INK,
     PAGE_WIDTH,
     colours,
     markers,
     new_figure,
     note,
+    rows_of_marks,
     styled,
+    subheading,
 )
 from pessimal.figures.words import literal, short_names
 
@@ -52,7 +53,7 @@ def slope_forest(
     for axes, name in zip(panels, sets, strict=True):
         shown = slopes[slopes["words"] == name]
         _panel(axes, shown, models, single=single, pairs=pairs)
-        axes.set_title(_heading(name, shown), fontsize=7.5, fontweight="normal", color=GREY)
+        subheading(axes, _heading(name, shown))
         axes.set_xlabel(f"slope (z per {unit})")
     names = short_names(models)
     panels[0].set_yticks(range(len(models)), [names[model] for model in models])
@@ -92,10 +93,7 @@ def _panel(
             axes.hlines(rows, part["low_sd"], part["high_sd"], color=colour, lw=1.4, zorder=2)
         axes.plot(part["slope_sd"], rows, mark, color=colour, mfc=face, ms=4, mew=0.8, zorder=3)
     axes.axvline(0, color=INK, lw=0.6, zorder=1)
-    axes.grid(axis="x", color="#eeeeee", lw=0.6)
-    axes.set_axisbelow(True)
-    axes.tick_params(axis="y", length=0)
-    axes.spines["left"].set_visible(False)
+    rows_of_marks(axes)
 
 
 def _looks(single: list[str], pairs: list[str]) -> dict[str, tuple[str, str, str]]:

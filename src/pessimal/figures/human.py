@@ -14,7 +14,6 @@ from pessimal.analysis.human import ENDS
 from pessimal.figures import style
 from pessimal.figures.style import (
     FAINT,
-    GREY,
     INK,
     OKABE_ITO,
     PAGE_WIDTH,
@@ -22,7 +21,9 @@ from pessimal.figures.style import (
     markers,
     new_figure,
     note,
+    rows_of_marks,
     styled,
+    subheading,
 )
 from pessimal.figures.words import literal, short_names
 
@@ -66,10 +67,7 @@ def forest(
         axes.axvline(0, color=INK, lw=0.6)
     axes.set_yticks(rows, [names[model] for model in table["model"]])
     axes.set_ylim(len(table) - 0.4, -0.6)
-    axes.tick_params(axis="y", length=0)
-    axes.grid(axis="x", color="#eeeeee", lw=0.6)
-    axes.set_axisbelow(True)
-    axes.spines["left"].set_visible(False)
+    rows_of_marks(axes)
     axes.set_xlabel("Spearman's ρ between rewards and human Elo scores")
     axes.set_title(title)
     told = f"{int(table['n'].iloc[0]):,} items. Lines: bootstrap interval over items"
@@ -118,10 +116,7 @@ def by_prompt(
         axes.axhline(row - 0.5, color="#eeeeee", lw=0.6)
     axes.set_yticks(range(len(models)), [names[model] for model in models])
     axes.set_ylim(len(models) - 0.4, -0.6)
-    axes.tick_params(axis="y", length=0)
-    axes.grid(axis="x", color="#eeeeee", lw=0.6)
-    axes.set_axisbelow(True)
-    axes.spines["left"].set_visible(False)
+    rows_of_marks(axes)
     axes.set_xlabel("Spearman's ρ between rewards and human Elo scores")
     axes.set_title(title)
     figure.legend(loc="outside right upper")
@@ -224,7 +219,7 @@ def _gaps(axes: Axes, items: pd.DataFrame, *, heading: str, none: str) -> None:
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     axes.set_xlabel("rank (1 on the right)")
-    axes.set_title(heading, fontsize=7.5, fontweight="normal", color=GREY)
+    subheading(axes, heading)
     if items.empty:
         axes.text(0.5, 0.5, none, transform=axes.transAxes, ha="center", color=FAINT)
 

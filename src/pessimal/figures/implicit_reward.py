@@ -22,7 +22,9 @@ from pessimal.figures.style import (
     markers,
     new_figure,
     note,
+    rows_of_marks,
     styled,
+    subheading,
 )
 from pessimal.figures.words import literal, short_names
 
@@ -65,10 +67,7 @@ def reward_forest(
     axes.axvline(0, color=INK, lw=0.6)
     axes.set_yticks(range(len(order)), [names[model] for model in order])
     axes.set_ylim(len(order) - 0.4, -0.6)
-    axes.tick_params(axis="y", length=0)
-    axes.grid(axis="x", color="#eeeeee", lw=0.6)
-    axes.set_axisbelow(True)
-    axes.spines["left"].set_visible(False)
+    rows_of_marks(axes)
     axes.set_xlabel("Kendall's τ-b between rewards and log-probabilities")
     style.title(figure, title)
     handles = [
@@ -151,4 +150,4 @@ def _bars(axes: Axes, rows: pd.DataFrame, *, heading: str) -> None:
     axes.spines["left"].set_visible(False)
     axes.margins(x=0.05)
     axes.xaxis.set_major_locator(MaxNLocator(4))
-    axes.set_title(heading, fontsize=7.5, fontweight="normal", color=GREY)
+    subheading(axes, heading)

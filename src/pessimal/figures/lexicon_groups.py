@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from pessimal.figures import style
-from pessimal.figures.style import GREY, INK, OKABE_ITO, PAGE_WIDTH, new_figure, note, styled
+from pessimal.figures.style import GREY, INK, OKABE_ITO, PAGE_WIDTH, new_figure, note, styled, subheading
 from pessimal.figures.words import literal, short_names
 
 GROUPS = {"positive": (OKABE_ITO[0], -1), "negative": (OKABE_ITO[1], 1)}
@@ -62,7 +62,7 @@ def beeswarms(
         of_prompt = words[words["prompt"] == prompt]
         _swarms(axes, of_prompt, models, edges)
         _printed(axes, separation[separation["prompt"] == prompt].set_index("model").reindex(models))
-        axes.set_title(literal(prompt, limit=20), fontsize=7.5, fontweight="normal", color=GREY)
+        subheading(axes, literal(prompt, limit=20))
         axes.set_xlabel("reward (z)")
         axes.tick_params(axis="x", labelbottom=True)  # a panel may have none below it
     first = grid[0, 0]

@@ -12,7 +12,17 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from pessimal.figures import style
-from pessimal.figures.style import GREY, INK, OKABE_ITO, PAGE_WIDTH, new_figure, note, styled
+from pessimal.figures.style import (
+    GREY,
+    INK,
+    OKABE_ITO,
+    PAGE_WIDTH,
+    new_figure,
+    note,
+    rows_of_marks,
+    styled,
+    subheading,
+)
 from pessimal.figures.words import literal, short_names
 
 ARMS = {"positive": (OKABE_ITO[0], "o"), "negative": (OKABE_ITO[1], "s")}
@@ -46,7 +56,7 @@ def curves(
         _fitted(axes, slopes[slopes["prompt"] == prompt], reach=curve["valence"])
         axes.axhline(0, color=INK, lw=0.5, zorder=0)
         axes.axvline(0, color="#cccccc", lw=0.5, zorder=0)
-        axes.set_title(literal(prompt, limit=26), fontsize=7.5, fontweight="normal", color=GREY)
+        subheading(axes, literal(prompt, limit=26))
         axes.set_xlabel(f"valence ({literal(lexicon, limit=20)})")
     panels[0].set_ylabel("reward (z)")
     style.title(figure, title)
@@ -186,12 +196,10 @@ def _named(axes: Axes, models: list[str], *, prompt: str, first: bool, last: str
     places = [*range(len(models)), *([len(models) + 0.3] if last else [])]
     axes.set_yticks(places, names)
     axes.set_ylim(places[-1] + 0.6, -0.6)
-    axes.tick_params(axis="y", length=0, labelleft=first)
-    axes.spines["left"].set_visible(False)
+    axes.tick_params(axis="y", labelleft=first)
     axes.axvline(0, color=INK, lw=0.6, zorder=1)
-    axes.grid(axis="x", color="#eeeeee", lw=0.6)
-    axes.set_axisbelow(True)
-    axes.set_title(literal(prompt, limit=26), fontsize=7.5, fontweight="normal", color=GREY)
+    rows_of_marks(axes)
+    subheading(axes, literal(prompt, limit=26))
 
 
 def _words(slopes: pd.DataFrame) -> str:

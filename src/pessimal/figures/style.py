@@ -13,6 +13,7 @@ from typing import ParamSpec
 import matplotlib
 from matplotlib import font_manager
 from matplotlib.artist import Artist
+from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -108,6 +109,19 @@ def note(figure: Figure, text: str) -> None:
 def title(figure: Figure, text: str) -> None:
     """A title over the whole figure, flush left."""
     figure.suptitle(text, x=0.01, ha="left", fontsize=STYLE["axes.titlesize"], fontweight="bold")
+
+
+def subheading(axes: Axes, text: str) -> None:
+    """What one panel of a figure shows, in small grey type over it."""
+    axes.set_title(text, fontsize=7.5, fontweight="normal", color=GREY)
+
+
+def rows_of_marks(axes: Axes) -> None:
+    """Axes whose rows are named on the left: no ticks or line there, and a faint grid across to read marks by."""
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="x", color="#eeeeee", lw=0.6)
+    axes.set_axisbelow(True)
+    axes.spines["left"].set_visible(False)
 
 
 def grouped_legend(figure: Figure, groups: Mapping[str, list[Artist]]) -> None:

@@ -13,7 +13,7 @@ from scipy.optimize import isotonic_regression
 
 from pessimal.errors import TableError
 from pessimal.figures import style
-from pessimal.figures.style import GREY, MARKERS, OKABE_ITO, PAGE_WIDTH, new_figure, note, styled
+from pessimal.figures.style import GREY, MARKERS, OKABE_ITO, PAGE_WIDTH, new_figure, note, styled, subheading
 from pessimal.figures.words import literal, short_names
 
 COLOURS = OKABE_ITO[:7]  # the eighth, yellow, does not stand as a line on white
@@ -70,7 +70,7 @@ def trajectories(
     panels = figure.subplots(len(groups), 1, sharex=True, squeeze=False, height_ratios=heights).ravel()
     for panel, (heading, items), height in zip(panels, groups.items(), heights, strict=True):
         _panel(panel, ranks.iloc[[rows[item] for item in items]], n=n, height=height)
-        panel.set_title(heading, fontsize=7.5, fontweight="normal", color=GREY)
+        subheading(panel, heading)
     panels[-1].set_xticks(range(len(raters)), raters, rotation=40, ha="right", rotation_mode="anchor")
     panels[-1].get_xticklabels()[0].set_fontweight("bold")
     style.title(figure, title)

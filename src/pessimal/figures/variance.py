@@ -9,7 +9,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from pessimal.errors import TableError
-from pessimal.figures.style import INK, OKABE_ITO, PAGE_WIDTH, new_figure, note, styled
+from pessimal.figures.style import INK, OKABE_ITO, PAGE_WIDTH, new_figure, note, rows_of_marks, styled
 from pessimal.figures.words import short_names
 
 PART_COLOURS = {"both frames": INK, "positive": OKABE_ITO[0], "negative": OKABE_ITO[1]}
@@ -64,10 +64,7 @@ def components(table: pd.DataFrame, *, title: str = "What decides the order of t
     axes.set_yticks(range(len(names)), [MEANINGS[name] for name in names])
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set_xlim(-0.02, 1.02)
-    axes.tick_params(axis="y", length=0)
-    axes.grid(axis="x", color="#eeeeee", lw=0.6)
-    axes.set_axisbelow(True)
-    axes.spines["left"].set_visible(False)
+    rows_of_marks(axes)
     axes.set_xlabel("share of the variance that has the token in it")
     axes.set_title(title)
     handles = [

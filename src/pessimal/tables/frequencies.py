@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from pessimal.errors import InputError
-from pessimal.tables.csv import read_csv
+from pessimal.tables.csv import check_cells, read_csv, require_columns
 
 ZIPF_OF_ONE_PER_MILLION = 3.0
 
@@ -58,17 +58,10 @@ def read_frequencies(source: str) -> Frequencies:
             f"there is no frequency list {source!r}; give wordfreq or a CSV file with the columns word and per_million"
         )
     table = read_csv(path)
-    if missing := {"word", "per_million"} - set(table.columns):
-        raise InputError(
-            f"{path} lacks the column {' and '.join(sorted(missing))}; a frequency list has word and per_million"
-        )
+    require_columns(path, table, ("word", "per_million"), what="a frequency list has word and per_million")
     per_million = pd.to_numeric(table["per_million"], errors="coerce")
     wrong = ~((per_million >= 0) & np.isfinite(per_million))
-    if wrong.any():
-        row = int(np.flatnonzero(wrong)[0])
-        raise InputError(
-            f"{path}, row {row + 1}: {table['per_million'].iloc[row]!r} is no frequency per million words"
-        )
+    check_cells(str(path), table["per_million"], wrong, "is no frequency per million words")
     words = table["word"].str.strip().str.lower()
     return Frequencies(source=path.name, rows=pd.DataFrame({"word": words, "per_million": per_million}))
 

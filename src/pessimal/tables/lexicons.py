@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from pessimal.errors import InputError
-from pessimal.tables.csv import read_csv
+from pessimal.tables.csv import check_cells, read_csv, require_columns
 
 PACKAGED = ("afinn", "textblob")
 _ENTRY = re.compile(r'<word form="([^"]+)"[^>]*? polarity="([^"]+)"')
@@ -52,15 +52,9 @@ def _read_file(path: Path) -> pd.Series:
             f"there is no lexicon {str(path)!r}; give {', '.join(PACKAGED)} or a CSV file with the columns word and valence"
         )
     table = read_csv(path)
-    if missing := {"word", "valence"} - set(table.columns):
-        raise InputError(
-            f"{path} lacks the column {' and '.join(sorted(missing))}; a lexicon has the columns word and valence"
-        )
+    require_columns(path, table, ("word", "valence"), what="a lexicon has the columns word and valence")
     valence = pd.to_numeric(table["valence"], errors="coerce")
-    wrong = ~np.isfinite(valence)
-    if wrong.any():
-        row = int(np.flatnonzero(wrong)[0])
-        raise InputError(f"{path}, row {row + 1}: the valence {table['valence'].iloc[row]!r} is not a number")
+    check_cells(str(path), table["valence"], ~np.isfinite(valence), "is not a number", noun="the valence ")
     return pd.Series(valence.to_numpy(), index=table["word"].str.strip().str.lower())
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 
 from pessimal.errors import InputError
-from pessimal.tables.csv import read_csv
+from pessimal.tables.csv import check_cells, read_csv
 from pessimal.tables.files import sha256_of
 from pessimal.tables.kinds import token_kind
 from pessimal.tables.score_table import ModelDescription, ScoreIdentity, ScoreTable, items_digest
@@ -125,11 +125,7 @@ def _require(path: Path, table: pd.DataFrame, columns: list[str]) -> None:
 def numbers(path: Path, table: pd.DataFrame, column: str) -> pd.Series:
     """A column of text as numbers; InputError naming the first row that is none."""
     values = pd.to_numeric(table[column], errors="coerce")
-    if values.isna().any():
-        row = int(np.flatnonzero(values.isna())[0])
-        raise InputError(
-            f"{path}, column {column!r}, row {row + 1}: {table[column].iloc[row]!r} is not a number"
-        )
+    check_cells(f"{path}, column {column!r}", table[column], values.isna(), "is not a number")
     return values
 
 
@@ -137,11 +133,9 @@ def whole_numbers(path: Path, table: pd.DataFrame, column: str) -> pd.Series:
     """A column of text as int32; InputError naming the first row that is no whole number of that range."""
     values = numbers(path, table, column)
     wrong = (values != values.round()) | (values < 0) | (values > np.iinfo(np.int32).max)
-    if wrong.any():
-        row = int(np.flatnonzero(wrong)[0])
-        raise InputError(
-            f"{path}, column {column!r}, row {row + 1}: {table[column].iloc[row]!r} is not a whole number from 0 to 2^31 - 1"
-        )
+    check_cells(
+        f"{path}, column {column!r}", table[column], wrong, "is not a whole number from 0 to 2^31 - 1"
+    )
     return values.astype("int32")
 
 

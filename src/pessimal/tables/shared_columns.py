@@ -23,7 +23,7 @@ class SharedColumns:
         key = (table.identity.candidates_digest, table.identity.tokenizer_digest)
         first = self._seen.setdefault(key, table.rows[list(COLUMNS)])
         # Published scores state no tokenizer, so equal ids and texts do not prove equal raw tokens.
-        if first is table.rows or not all(first[c].equals(table.rows[c]) for c in COLUMNS):
+        if not all(first[c].equals(table.rows[c]) for c in COLUMNS):
             return table
         own = [column for column in table.rows if column not in COLUMNS]
         rows = pd.concat([first, table.rows[own]], axis="columns")[list(table.rows)]

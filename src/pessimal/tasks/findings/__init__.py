@@ -17,6 +17,7 @@ from pessimal.tasks.findings.dictionaries import dictionaries
 from pessimal.tasks.findings.factorial import levels_of
 from pessimal.tasks.findings.group import Group, Scene, in_several_modes
 from pessimal.tasks.findings.identity import identity_terms
+from pessimal.tasks.findings.model_words import read_words
 from pessimal.tasks.findings.modes import title_of, what_the_mode_changes
 from pessimal.tasks.findings.people import agreement_with_people, people_across_prompts
 from pessimal.tasks.findings.provenance import provenance
@@ -37,13 +38,14 @@ def findings(arranged: Arranged, config: CompareConfig, sources: Sources) -> Con
     for candidates in dict.fromkeys(table.identity.candidates for table in arranged.tables):
         members = {g.prompt: g for g in arranged.groups if g.candidates == candidates}
         spoken = [table for table in arranged.language if table.identity.candidates == candidates]
-        for group in _apart(members, config).values():
+        apart = _apart(members, config)
+        for group in apart.values():
             _on_one_prompt(group, config, contents, arranged)
         if members:
-            _across_prompts(members, config, contents, sources)
+            _across_prompts(members, apart, config, contents, sources)
         if spoken:
             base_models(spoken, members, config, contents)
-        for group in _apart(members, config).values():
+        for group in apart.values():
             if several := in_several_modes(group, arranged.scans):
                 what_the_mode_changes(group, several, config, contents)
     return contents
@@ -60,15 +62,20 @@ def _apart(members: Mapping[str, Group], config: CompareConfig) -> dict[str, Gro
 
 
 def _across_prompts(
-    members: Mapping[str, Group], config: CompareConfig, contents: Contents, sources: Sources
+    members: Mapping[str, Group],
+    apart: Mapping[str, Group],
+    config: CompareConfig,
+    contents: Contents,
+    sources: Sources,
 ) -> None:
-    apart = _apart(members, config)
+    """What compares prompts; `apart` are those of the members that are looked at one by one."""
     if apart:
         framings(apart, config, contents)
         people_across_prompts(apart, config, contents)
-        sentiment_of(apart, config, contents, sources)
-        frequency_of(apart, config, contents, sources)
-        identity_terms(apart, config, contents, sources)
+        read = read_words(apart, config)
+        sentiment_of(read, config, contents, sources)
+        frequency_of(read, config, contents, sources)
+        identity_terms(read, config, contents, sources)
     if len(members) > len(apart):
         wording(members, config, contents)
         if any(table.has_elo for group in members.values() for table in group.tables):

@@ -32,7 +32,7 @@ def arrange(tables: Sequence[ScoreTable]) -> Arranged:
     """Sort score tables by what they are. Raises TableError where they cannot be put side by side."""
     rewards = [table for table in tables if table.identity.score == REWARD]
     scans = by_mode(rewards)
-    again, none = rescans(rewards)
+    again, none = rescans(rewards, scans)
     language = [table for table in tables if table.identity.score != REWARD]
     groups(one_a_model(language))  # what cannot be put side by side is told now
     return Arranged(

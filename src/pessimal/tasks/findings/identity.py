@@ -1,6 +1,5 @@
 """What each model does with words that name groups of people: against matched controls, in opposite frames."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,10 +16,9 @@ from pessimal.config.schema import CompareConfig
 from pessimal.figures.identity import identity_forest, identity_heatmap
 from pessimal.figures.words import literal
 from pessimal.report.contents import Contents, Entry, Section
-from pessimal.tasks.findings.group import Group
 from pessimal.tasks.findings.identity_meaning import introduction, one_frame
 from pessimal.tasks.findings.identity_models import Found, measured, words_of
-from pessimal.tasks.findings.model_words import Asked, prefix, tell_left_out
+from pessimal.tasks.findings.model_words import Asked, Read, prefix, tell_left_out
 from pessimal.tasks.findings.sources import Sources
 
 LEVEL = 0.05
@@ -29,15 +27,13 @@ NAMED = 10
 """Terms named at each end, a model."""
 
 
-def identity_terms(
-    members: Mapping[str, Group], config: CompareConfig, contents: Contents, sources: Sources
-) -> None:
+def identity_terms(read: Read, config: CompareConfig, contents: Contents, sources: Sources) -> None:
     """A section on identity terms: axes, opposite frames, single terms, controls, lists. Nothing without term lists."""
-    if not config.identity or not members:
+    if not config.identity:
         return
-    candidates = next(iter(members.values())).candidates
+    candidates = read.candidates
     section = contents.section(f"Identity terms · {candidates}", introduction(sources))
-    found = measured(members, config, sources)
+    found = measured(read, config, sources)
     if found.effects:
         effects = corrected(pd.concat(found.effects, ignore_index=True))
         scene = _Scene(candidates, section, contents, config, found.asked, found.main, effects, found.labels)

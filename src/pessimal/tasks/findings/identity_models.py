@@ -10,11 +10,9 @@ import pandas as pd
 
 from pessimal.analysis.identity import HALF_SUM, IdentityMatches, identity_effects, match_identity
 from pessimal.analysis.matching import balance, matched_controls
-from pessimal.analysis.words import by_word, word_starts
 from pessimal.config.schema import CompareConfig
 from pessimal.errors import TableError
-from pessimal.tasks.findings.group import Group
-from pessimal.tasks.findings.model_words import Asked, LeftOut, ModelWords, asked_in, models_in
+from pessimal.tasks.findings.model_words import Asked, LeftOut, ModelWords, Read
 from pessimal.tasks.findings.sources import Sources
 
 EXCHANGES = 2000
@@ -61,14 +59,12 @@ class Found:
         return set().union(*(each.with_controls for each in self.vocabularies))
 
 
-def measured(members: Mapping[str, Group], config: CompareConfig, sources: Sources) -> Found:
+def measured(read: Read, config: CompareConfig, sources: Sources) -> Found:
     """Every model's effects, terms and balance, in order of name."""
-    asked = asked_in(members, config)
-    models, left_out = models_in(members, asked, config)
-    found = Found(asked, _main(asked, models), left_out=left_out)
+    found = Found(read.asked, _main(read.asked, read.models), left_out=list(read.left_out))
     axes = {name: words_of(axis.terms) for name, axis in config.identity.items()}
-    for model in models:
-        vocabulary = _vocabulary(model.tokens.index, found.vocabularies, axes, sources)
+    for model in read.models:
+        vocabulary = _vocabulary(model, found.vocabularies, axes, sources)
         try:
             _measure(model, found, vocabulary, config)
         except TableError as error:
@@ -97,7 +93,7 @@ def _measure(model: ModelWords, found: Found, vocabulary: Vocabulary, config: Co
     if vocabulary.matches is None:
         raise TableError(vocabulary.problem)
     effects = identity_effects(
-        by_word(model.tokens),
+        model.words,
         vocabulary.matches,
         positive=pair[0],
         negative=pair[1],
@@ -115,16 +111,17 @@ def _measure(model: ModelWords, found: Found, vocabulary: Vocabulary, config: Co
 
 
 def _vocabulary(
-    texts: pd.Index,
+    model: ModelWords,
     known: list[Vocabulary],
     axes: Mapping[str, Sequence[str]],
     sources: Sources,
 ) -> Vocabulary:
-    """The one of `known` with these texts, or a new one, which is added."""
+    """The one of `known` with this model's texts, or a new one, which is added."""
+    texts = model.tokens.index
     for each in known:
         if each.texts.equals(texts):
             return each
-    words = word_starts(texts)
+    words = model.starts
     covariates = sources.frequencies.zipf(words).to_frame("zipf")
     for name, lexicon in sources.lexicons.items():
         covariates[name] = lexicon.reindex(words)

@@ -12,7 +12,7 @@ from pessimal.config.schema import CompareConfig, Join
 from pessimal.errors import TableError
 from pessimal.tables import ScoreTable, reward_matrix
 from pessimal.tasks.findings.group import Group
-from pessimal.tasks.findings.scans import SAME, by_mode
+from pessimal.tasks.findings.scans import by_mode, differing
 
 
 def one_a_model(language: Sequence[ScoreTable]) -> list[ScoreTable]:
@@ -23,7 +23,7 @@ def one_a_model(language: Sequence[ScoreTable]) -> list[ScoreTable]:
     chosen = {key: next(iter(modes.values())) for key, modes in by_mode(language).items()}
     for identity in (table.identity for table in language):
         first = chosen[identity.candidates, identity.prompt, identity.model].identity
-        if differ := [field for field in SAME if getattr(first, field) != getattr(identity, field)]:
+        if differ := differing(first, identity):
             asked = " (in which template, or after plain text)" if "template_digest" in differ else ""
             raise TableError(
                 f"two scans for log-probabilities go by the name of model {identity.model!r} on prompt {identity.prompt!r}, "

@@ -2,11 +2,13 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from pessimal.analysis.words import by_word, word_starts
 from pessimal.config.schema import CompareConfig
 from pessimal.report.contents import Entry
 from pessimal.tables import ScoreTable
@@ -54,6 +56,31 @@ class ModelWords:
     """Tokens × columns, index = text."""
     pairs: list[tuple[str, str]]
     """At most one."""
+
+    @cached_property
+    def words(self) -> pd.DataFrame:
+        """Words × columns: the spellings of a word averaged."""
+        return by_word(self.tokens)
+
+    @cached_property
+    def starts(self) -> pd.Index:
+        """Words that some token spells as the start of a word."""
+        return word_starts(self.tokens.index)
+
+
+class Read(NamedTuple):
+    """One candidate set as the analyses over words see it; read once for all of them."""
+
+    candidates: str
+    asked: Asked
+    models: list[ModelWords]
+    left_out: list[LeftOut]
+
+
+def read_words(members: Mapping[str, Group], config: CompareConfig) -> Read:
+    """The prompts of one candidate set, each model's rewards, and what could not be used."""
+    asked = asked_in(members, config)
+    return Read(next(iter(members.values())).candidates, asked, *models_in(members, asked, config))
 
 
 @dataclass(frozen=True)

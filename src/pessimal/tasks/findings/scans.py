@@ -4,7 +4,7 @@ Scans in other modes get a section that compares modes; scans of one mode that w
 precision, another batch size, again) give the noise floor.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pessimal.errors import TableError
 from pessimal.tables import ScoreIdentity, ScoreTable
@@ -52,18 +52,21 @@ def by_mode(tables: Sequence[ScoreTable]) -> dict[Key, Modes]:
     return chosen
 
 
-def rescans(tables: Sequence[ScoreTable]) -> tuple[dict[Key, Rescans], dict[Key, list[str]]]:
-    """Every further scan in the mode that stands for a model; and which scans are none, and why."""
+def rescans(
+    tables: Sequence[ScoreTable], chosen: Mapping[Key, Modes]
+) -> tuple[dict[Key, Rescans], dict[Key, list[str]]]:
+    """Every further scan in the mode that stands for a model; and which scans are none, and why. `chosen` is what
+    `by_mode` made of the tables."""
     found: dict[Key, Rescans] = {}
     left_out: dict[Key, list[str]] = {}
     scans = _all(tables)
-    for key, modes in by_mode(tables).items():
+    for key, modes in chosen.items():
         mode, first = next(iter(modes.items()))
         for other in scans[key][mode]:
             if other is first:
                 continue
             name = other.identity.dtype if other.identity.dtype != first.identity.dtype else "again"
-            if differ := _differ(first.identity, other.identity, SAME):
+            if differ := differing(first.identity, other.identity):
                 told = f"{key[2]}, {name}: of another model under the same name ({', '.join(differ)})"
                 left_out.setdefault(key, []).append(f"{told}; scan it again with force=true")
             elif first.rows["reward"].equals(other.rows["reward"]):  # a copy cannot be told from it
@@ -89,12 +92,13 @@ def _precision(table: ScoreTable) -> bool:
     return table.identity.dtype not in (None, "float32")
 
 
-def _differ(a: ScoreIdentity, b: ScoreIdentity, fields: Sequence[str]) -> list[str]:
+def differing(a: ScoreIdentity, b: ScoreIdentity, fields: Sequence[str] = SAME) -> list[str]:
+    """Of some fields those in which two scans differ."""
     return [field for field in fields if getattr(a, field) != getattr(b, field)]
 
 
 def _check_same(a: ScoreIdentity, b: ScoreIdentity, fields: Sequence[str], what: str) -> None:
-    if differ := _differ(a, b, fields):
+    if differ := differing(a, b, fields):
         raise TableError(
             f"the scans of model {a.model!r} on prompt {a.prompt!r} (mode {' and '.join(dict.fromkeys((a.mode, b.mode)))}) "
             f"differ in more than {what} ({', '.join(differ)}). Scan again with force=true, take one of them: "

@@ -7,21 +7,19 @@ import pandas as pd
 from pessimal.analysis.asymmetry import asymmetry_across_models
 from pessimal.analysis.regression import holm
 from pessimal.analysis.sentiment import sentiment
-from pessimal.analysis.words import as_published, by_word
+from pessimal.analysis.words import as_published
 from pessimal.config.schema import CompareConfig
 from pessimal.errors import TableError
 from pessimal.figures.sentiment import asymmetry_forest, curves, slope_forest
 from pessimal.figures.words import literal
 from pessimal.report.contents import Contents, Entry, Section
-from pessimal.tasks.findings.group import Group
 from pessimal.tasks.findings.lexicon_groups import lexicon_groups_of
 from pessimal.tasks.findings.model_words import (
     Asked,
     LeftOut,
     ModelWords,
-    asked_in,
+    Read,
     keys_first,
-    models_in,
     prefix,
     tell_left_out,
     with_labels,
@@ -37,14 +35,13 @@ FEW = 30
 """Words on a side, below which the page warns."""
 
 
-def sentiment_of(
-    members: Mapping[str, Group], config: CompareConfig, contents: Contents, sources: Sources
-) -> None:
+def sentiment_of(read: Read, config: CompareConfig, contents: Contents, sources: Sources) -> None:
     """A section on slopes by valence: for each lexicon a curve, the slopes, their asymmetry, and the two groups of words.
 
     A lexicon with one valence on each side of zero (Bing) has no slopes, which the page says, and the two groups only.
     """
-    candidates = next(iter(members.values())).candidates
+    candidates, asked, models, left_out = read
+    left_out = list(left_out)
     how = (
         "As published: every token whose text in lower case stands in the lexicon is a row, a zero counts as negative, "
         "errors are textbook ones and take the spellings of a word for independent."
@@ -63,9 +60,7 @@ def sentiment_of(
             Entry("No lexicon", "No lexicon was given; type for example +lexicons.AFINN=afinn")
         )
         return
-    asked = asked_in(members, config)
-    models, left_out = models_in(members, asked, config)
-    words = {m.model: as_published(m.tokens) if config.paper else by_word(m.tokens) for m in models}
+    words = {m.model: as_published(m.tokens) if config.paper else m.words for m in models}
     tables = _tables(models, words, asked, config, sources, left_out)
     for name, table in tables.items():
         contents.add_table(name, table, candidates=candidates)

@@ -1,23 +1,19 @@
 """What rewards have to do with how often a word is used."""
 
-from collections.abc import Mapping
-
 import pandas as pd
 
 from pessimal.analysis.frequency import LEAST_WORDS, LEAST_ZIPF, frequency_slopes, published_frequency_slopes
 from pessimal.analysis.regression import holm
-from pessimal.analysis.words import as_published, by_word, half_sum, word_starts
+from pessimal.analysis.words import as_published, half_sum
 from pessimal.config.schema import CompareConfig
 from pessimal.errors import TableError
 from pessimal.figures.frequency import slope_forest
 from pessimal.report.contents import Contents, Entry
-from pessimal.tasks.findings.group import Group
 from pessimal.tasks.findings.model_words import (
     Asked,
     LeftOut,
-    asked_in,
+    Read,
     keys_first,
-    models_in,
     prefix,
     tell_left_out,
     with_labels,
@@ -25,22 +21,16 @@ from pessimal.tasks.findings.model_words import (
 from pessimal.tasks.findings.sources import Sources
 
 
-def frequency_of(
-    members: Mapping[str, Group], config: CompareConfig, contents: Contents, sources: Sources
-) -> None:
+def frequency_of(read: Read, config: CompareConfig, contents: Contents, sources: Sources) -> None:
     """A section on slopes of reward on word frequency, in opposite frames and in each."""
-    candidates = next(iter(members.values())).candidates
-    asked = asked_in(members, config)
-    models, left_out = models_in(members, asked, config)
+    candidates, asked, models, left_out = read
+    left_out = list(left_out)
     lexicon = next(iter(sources.lexicons), None)
     section = contents.section(
         f"Word frequency · {candidates}", _about_frequency(config, asked, lexicon, sources)
     )
     valence = sources.lexicons[lexicon] if lexicon else pd.Series(dtype=float)
-    # One look-up for all models: a frequency list need not be asked twice for a word.
-    words = {m.model: by_word(m.tokens) for m in models}
-    every = sorted(set().union(*(table.index for table in words.values())))
-    zipf = sources.frequencies.zipf(every)
+    zipf = sources.frequencies.zipf(sorted(set().union(*(m.words.index for m in models))))
     known = set().union(*(other.index for other in sources.lexicons.values()))
     pieces = []
     for m in models:
@@ -50,9 +40,9 @@ def frequency_of(
                     as_published(m.tokens), _per_million(zipf, sources), valence, confidence=config.confidence
                 )
             else:
-                unrated = [word for word in word_starts(m.tokens.index) if word not in known]
+                unrated = [word for word in m.starts if word not in known]
                 found = frequency_slopes(
-                    words[m.model], zipf, valence, pairs=m.pairs, unrated=pd.Index(unrated, dtype=object),
+                    m.words, zipf, valence, pairs=m.pairs, unrated=pd.Index(unrated, dtype=object),
                     confidence=config.confidence,
                 )  # fmt: skip
         except TableError as error:
