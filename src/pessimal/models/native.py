@@ -31,7 +31,6 @@ class NativeRewardModel(PreTrainedModel):
         self._head = head
         self.post_init()
 
-    @torch.no_grad()
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, **_
     ) -> SequenceClassifierOutput:

@@ -5,6 +5,7 @@ Knows networks and token ids. Does not know tokenizers, tables or files.
 
 import contextlib
 import functools
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
@@ -15,7 +16,9 @@ from torch import Tensor, nn
 from pessimal.models.heads import Head, head_for
 from pessimal.models.heads.base import in_float32
 from pessimal.models.own_forward import own_rewards
-from pessimal.scoring.shared_prefix import ATTENTION, Prefix, run_prefix
+from pessimal.scoring.shared_prefix import ATTENTION, Prefix, continue_prefix, run_prefix
+
+log = logging.getLogger(__name__)
 
 # What the parts of a decoder are called: Llama and its kin, GPT-NeoX, GPT-2.
 _LAYERS = ("layers", "h")
@@ -88,8 +91,8 @@ class SharedPrefix:
     name = "shared-prefix"
 
     def __init__(self, decoder: Decoder, prefix: Prefix, context: Tensor | None = None):
-        self.decoder, self.context = decoder, context
-        self._start = functools.lru_cache(maxsize=16)(prefix.start)
+        self.decoder, self.prefix, self.context = decoder, prefix, context
+        self._start = functools.lru_cache(maxsize=64)(prefix.start)
 
     @staticmethod
     def suits(network: nn.Module) -> bool:
@@ -105,6 +108,12 @@ class SharedPrefix:
             return self.decoder.rewards(
                 self.context, input_ids=ids, position_ids=positions, shared_prefix=self._start(shared)
             )
+
+    def continued(self, ids: Tensor) -> "SharedPrefix":
+        """The same with `ids` (T,) behind its prefix, which is not run again; what the head takes from the prompt
+        stays."""
+        prefix = continue_prefix(self.decoder.backbone, self.prefix, ids)
+        return SharedPrefix(self.decoder, prefix, self.context)
 
 
 class FullForward:
@@ -135,6 +144,18 @@ class OwnForward:
             types = (torch.arange(whole.shape[1], device=ids.device) >= len(self.prefix)).long()
             types = types.expand_as(whole)
         return own_rewards(self.network, whole, types)
+
+
+def rewards_in_memory(engine: Engine, ids: Tensor, *, shared: int) -> Tensor:
+    """`engine.rewards`; a batch that does not fit into a card's memory is halved until it does."""
+    try:
+        return engine.rewards(ids, shared=shared)
+    except torch.OutOfMemoryError:
+        if len(ids) == 1:
+            raise
+    log.warning("out of memory with %d candidates at once; going on with half of them", len(ids))
+    torch.cuda.empty_cache()
+    return torch.cat([rewards_in_memory(engine, half, shared=shared) for half in ids.chunk(2)])
 
 
 def prefix_context(decoder: Decoder, prefix: Tensor) -> tuple[Prefix, Tensor | None]:

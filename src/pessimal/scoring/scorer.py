@@ -14,7 +14,15 @@ from pessimal.errors import UserError
 from pessimal.models.frame import Frame
 from pessimal.models.spec import Dtype
 from pessimal.scoring.candidates import Inputs, batches
-from pessimal.scoring.engine import Decoder, Engine, FullForward, OwnForward, SharedPrefix, prefix_context
+from pessimal.scoring.engine import (
+    Decoder,
+    Engine,
+    FullForward,
+    OwnForward,
+    SharedPrefix,
+    prefix_context,
+    rewards_in_memory,
+)
 from pessimal.scoring.trust import SAMPLE, Trust, judge, sample_rows
 
 log = logging.getLogger(__name__)
@@ -43,14 +51,7 @@ class FrameScorer:
     @torch.no_grad()
     def rewards(self, ids: Tensor, *, shared: int) -> Tensor:
         """Rewards (batch,) float32 of the prefix's first `shared` ids followed by `ids` (batch, length)."""
-        try:
-            return self.engines[0].rewards(ids, shared=shared)
-        except torch.OutOfMemoryError:
-            if len(ids) == 1:
-                raise
-        log.warning("out of memory with %d candidates at once; going on with half of them", len(ids))
-        torch.cuda.empty_cache()
-        return torch.cat([self.rewards(half, shared=shared) for half in ids.chunk(2)])
+        return rewards_in_memory(self.engines[0], ids, shared=shared)
 
     def score_rows(self, inputs: Inputs, rows: np.ndarray, *, batch_size: int) -> np.ndarray:
         """Rewards float64 (n,) of some `rows` (n,) of `inputs`, outside any loop."""

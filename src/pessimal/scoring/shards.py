@@ -8,10 +8,11 @@ import json
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from pessimal.tables.files import naming, write_atomically
+from pessimal.tables.files import naming, open_to_others, write_atomically
 
 _DIGEST = hashlib.sha256().digest_size
 
@@ -40,8 +41,8 @@ class Shards:
         stored, rewards = np.split(np.frombuffer(payload, dtype="<i4"), 2)
         return rewards.view("<f4") if np.array_equal(stored, rows) else None
 
-    def agree(self, name: str, value: int, *, insist: bool = False) -> int:
-        """What the first process to ask has settled on: `value` where nobody has, or where all `insist` on it; else
+    def agree(self, name: str, value: Any, *, insist: bool = False) -> Any:
+        """What the first process to ask has settled on: `value`, as JSON has it, where nobody has, or where all `insist` on it; else
         what is written there."""
         file = self.folder / f"{name}.json"
         if insist:
@@ -54,6 +55,7 @@ class Shards:
                 draft.write(json.dumps(value))
                 draft.flush()
                 os.fsync(draft.fileno())
+            open_to_others(own)
             os.link(own, file)  # fails where it exists: one wins, and nobody sees half a file
         except FileExistsError:
             pass

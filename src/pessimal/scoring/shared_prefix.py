@@ -49,11 +49,24 @@ def run_prefix(backbone: nn.Module, ids: Tensor) -> tuple[Prefix, Tensor]:
     # Not made from the configuration: layers with a sliding window would drop what lies before their window.
     cache = DynamicCache()
     states = backbone(input_ids=ids.unsqueeze(0), past_key_values=cache, use_cache=True).last_hidden_state
-    prefix = Prefix(
+    return _held(cache), states[0]
+
+
+@torch.no_grad()
+def continue_prefix(backbone: nn.Module, prefix: Prefix, ids: Tensor) -> Prefix:
+    """The prefix with ids (T,) behind it: only these are run."""
+    cache = DynamicCache()
+    for layer, (key, value) in enumerate(zip(prefix.keys, prefix.values, strict=True)):
+        cache.update(key.unsqueeze(0), value.unsqueeze(0), layer)
+    backbone(input_ids=ids.unsqueeze(0), past_key_values=cache, use_cache=True)
+    return _held(cache)
+
+
+def _held(cache: DynamicCache) -> Prefix:
+    return Prefix(
         keys=[layer.keys[0].contiguous() for layer in cache.layers],
         values=[layer.values[0].contiguous() for layer in cache.layers],
     )
-    return prefix, states[0]
 
 
 def shared_prefix_attention(
@@ -121,6 +134,7 @@ def _scaled_product(rows: Tensor, keys: Tensor, scaling: float) -> Tensor:
 
 
 @functools.lru_cache(maxsize=64)
+@torch.inference_mode(False)  # kept from scans, which have it, for gradients, which cannot
 def _unseen(
     before: int, length: int, per_group: int, window: int | None, device: torch.device
 ) -> Tensor | None:

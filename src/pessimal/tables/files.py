@@ -31,11 +31,16 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
             if durable:
                 file.flush()
                 os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_UMASK)  # as an ordinary file: others may read a shared registry
+        open_to_others(temporary)
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def open_to_others(path: str) -> None:
+    """Make a temporary file an ordinary one: others may read a shared registry."""
+    os.chmod(path, 0o666 & ~_UMASK)
 
 
 @contextlib.contextmanager
