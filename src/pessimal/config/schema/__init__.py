@@ -9,6 +9,7 @@ from pessimal.config.schema.compare import CompareConfig, IdentityAxis, Join, Wo
 from pessimal.config.schema.import_ import ImportConfig, ImportFormat
 from pessimal.config.schema.report import ReportConfig
 from pessimal.config.schema.scan import CandidatesSpec, ScanConfig
+from pessimal.config.schema.search import Filter, Goal, Method, SearchConfig, SearchSpec, TuningSpec
 from pessimal.config.schema.shared import (
     PathsSpec,
     Strategy,
@@ -28,6 +29,7 @@ TASKS: dict[str, type[TaskConfig]] = {
     "import": ImportConfig,
     "report": ReportConfig,
     "check": CheckConfig,
+    "search": SearchConfig,
 }
 
 SCHEMAS: dict[str, type] = {
@@ -39,6 +41,8 @@ SCHEMAS: dict[str, type] = {
         CandidatesSpec,
         IdentityAxis,
         WordingSpec,
+        SearchSpec,
+        TuningSpec,
         TrainerSpec,
         TrackingSpec,
         PathsSpec,
@@ -51,17 +55,23 @@ __all__ = [
     "TASKS",
     "CheckConfig",
     "CompareConfig",
+    "Filter",
+    "Goal",
     "IdentityAxis",
     "ImportConfig",
     "ImportFormat",
     "Join",
+    "Method",
     "ReportConfig",
     "ScanConfig",
+    "SearchConfig",
+    "SearchSpec",
     "Strategy",
     "TaskConfig",
     "TrackingMode",
     "TrainConfig",
     "TrainerSpec",
+    "TuningSpec",
     "WordingSpec",
     "demo_recipe",
 ]

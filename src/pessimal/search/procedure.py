@@ -1,0 +1,283 @@
+"""The search for responses of two tokens or more, stage by stage.
+
+Beam from the scan → for two tokens the exact search over pairs of the best → greedy coordinate gradient from several
+starts → exhaustive coordinate polish of what they found; then the baselines, at the budget that all this spent. Knows
+objectives and stages. Does not know models, texts or files.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pessimal.search.beam import affordable_width, beam
+from pessimal.search.coordinate_ascent import coordinate_ascent
+from pessimal.search.gcg import GCGOptions, gcg
+from pessimal.search.ledger import Ledger, Point
+from pessimal.search.pairs import pairs
+from pessimal.search.polish import polish
+from pessimal.search.random_search import random_search
+from pessimal.search.stages import Stage, Stages
+from pessimal.search.starts import starts
+
+SEARCH = ("start", "gradient", "polish")
+"""Phases whose evaluations are the search's budget, which the baselines get too."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is searched, as ids."""
+
+    length: int
+    """Tokens of a response."""
+    allowed: Tensor
+    """bool (V,): tokens that a response may be made of."""
+    single: Tensor
+    """float64 (V,): values of the single tokens, which a scan gives; -inf where not allowed."""
+    admissible: Callable[[Tensor], Tensor] | None
+    """bool (n,) of responses (n, L): whether they count; None where all do."""
+    tolerance: float
+    """Numerical error of a value; smaller improvements are none."""
+
+    @property
+    def counted(self) -> dict:
+        """Options of a ledger: which responses may be on its curve."""
+        return {"length": self.length, "admissible": self.admissible}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much of what."""
+
+    gcg: GCGOptions
+    evaluations: int
+    """Candidate evaluations of greedy coordinate gradient, over all restarts."""
+    restarts: int
+    """Starts of it."""
+    beam_width: int
+    """Responses kept at each length; 0 for no beam."""
+    polish: int
+    """How many distinct best responses are polished."""
+    pairs: int
+    """m of the exact search over pairs, for two tokens."""
+    seed: int
+    """Of every random choice."""
+
+
+@dataclass(frozen=True)
+class Final:
+    """A response that a search ends with."""
+
+    restart: int
+    """Number of the restart that it came from."""
+    start: str
+    """What that began with: beam, repeat, random, pairs."""
+    point: Point
+    one_opt: bool | None = None
+    """Whether a whole pass of single changes brought nothing; None where it was not polished."""
+    sweeps: float = 0.0
+    """Passes over all positions that led to it."""
+
+
+def search(stages: Stages, problem: Problem, plan: Plan) -> list[Final]:
+    """Distinct final responses, best first."""
+    winners = []
+    if problem.length == 2:
+        winners += stages.run(
+            "pairs", "start", lambda ledger: _pairs(ledger, problem, plan), **problem.counted
+        ).finals[:1]
+    if plan.beam_width:
+        winners += stages.run(
+            "beam", "start", lambda ledger: _beam(ledger, problem, plan.beam_width), **problem.counted
+        ).finals
+    begun = starts(
+        plan.restarts,
+        length=problem.length,
+        allowed=problem.allowed,
+        generator=_generator(plan.seed, "starts"),
+        winners=torch.tensor([point.response for point in _distinct(winners)]) if winners else None,
+        best_token=int(problem.single.argmax()),
+        admissible=problem.admissible,
+    )
+    found: list[Final] = []
+    for number, (label, start) in enumerate(begun):
+        stage = stages.run(
+            f"restart {number}",
+            "gradient",
+            lambda ledger, number=number, start=start: _gcg(ledger, problem, plan, number, start),
+            budget=plan.evaluations // len(begun),
+            **problem.counted,
+        )
+        found.append(Final(number, label, stage.best))
+    return _polished(stages, problem, plan, found)
+
+
+def baselines(stages: Stages, problem: Problem, plan: Plan, *, budget: int) -> list[Stage]:
+    """Random search, coordinate ascent and beam search, each with `budget` evaluations."""
+
+    def by_chance(ledger: Ledger) -> tuple[list[Point], dict]:
+        random_search(
+            ledger,
+            length=problem.length,
+            allowed=problem.allowed,
+            generator=_generator(plan.seed, "random search"),
+            admissible=problem.admissible,
+        )
+        return ledger.curve[-1:], {}
+
+    def by_coordinates(ledger: Ledger) -> tuple[list[Point], dict]:
+        coordinate_ascent(
+            ledger,
+            length=problem.length,
+            allowed=problem.allowed,
+            generator=_generator(plan.seed, "coordinate ascent"),
+            admissible=problem.admissible,
+            tolerance=problem.tolerance,
+        )
+        return ledger.curve[-1:], {}
+
+    def by_beam(ledger: Ledger) -> tuple[list[Point], dict]:
+        allowed = int(problem.allowed.sum())
+        width = affordable_width(problem.length, budget, allowed, first_given=True)
+        return _beam(ledger, problem, max(width, 1))
+
+    return [
+        stages.run(name, "baseline", work, budget=budget, **problem.counted)
+        for name, work in (
+            ("random search", by_chance),
+            ("coordinate ascent", by_coordinates),
+            ("beam search", by_beam),
+        )
+    ]
+
+
+def one_token(stages: Stages, problem: Problem, plan: Plan, *, best: float) -> tuple[int, float]:
+    """How many restarts of greedy coordinate gradient, from one random token each, reach the value `best` of the best
+    single token; and the median of the evaluations until each had its own best."""
+    begun = starts(
+        plan.restarts,
+        length=1,
+        allowed=problem.allowed,
+        generator=_generator(plan.seed, "one token"),
+        winners=None,
+        best_token=None,
+        admissible=problem.admissible,
+    )
+    found = []
+    for number, (_, start) in enumerate(begun):
+        stage = stages.run(
+            f"one token {number}",
+            "one token",
+            lambda ledger, number=number, start=start: _gcg(ledger, problem, plan, number, start),
+            budget=plan.evaluations // plan.restarts,
+            length=1,
+            admissible=problem.admissible,
+        )
+        found.append(stage.best)
+    hits = sum(point.value >= best - problem.tolerance for point in found)
+    return hits, float(np.median([point.evaluations for point in found]))
+
+
+def _gcg(
+    ledger: Ledger, problem: Problem, plan: Plan, number: int, start: Tensor
+) -> tuple[list[Point], dict]:
+    best = gcg(
+        ledger,
+        start,
+        plan.gcg,
+        allowed=problem.allowed,
+        budget=ledger.left,
+        generator=_generator(plan.seed, f"restart {number}"),
+        admissible=problem.admissible,
+    )
+    return [best], {"start": start.tolist()}
+
+
+def _pairs(ledger: Ledger, problem: Problem, plan: Plan) -> tuple[list[Point], dict]:
+    found = pairs(
+        ledger,
+        m=plan.pairs,
+        allowed=problem.allowed,
+        first_values=problem.single,
+        admissible=problem.admissible,
+        keep=plan.restarts,
+    )
+    return _points(ledger, found.top, found.values), {"m": found.m, "label": found.label}
+
+
+def _beam(ledger: Ledger, problem: Problem, width: int) -> tuple[list[Point], dict]:
+    levels = beam(
+        ledger,
+        length=problem.length,
+        width=width,
+        allowed=problem.allowed,
+        admissible=problem.admissible,
+        first_values=problem.single,
+    )
+    told = [
+        {"length": level.length, "value": level.best_value, "response": level.best_response}
+        for level in levels
+    ]
+    last = levels[-1]
+    finals = _points(ledger, last.responses, last.values) if last.length == problem.length else []
+    return finals, {"levels": told, "width": width}
+
+
+def _points(ledger: Ledger, responses: Tensor, values: Tensor) -> list[Point]:
+    pairs_of = zip(values.tolist(), responses.tolist(), strict=True)
+    return [Point(ledger.spent, value, tuple(response)) for value, response in pairs_of]
+
+
+def _polished(stages: Stages, problem: Problem, plan: Plan, found: list[Final]) -> list[Final]:
+    """Some distinct responses go through exhaustive coordinate sweeps; the others stay as they are."""
+    unique = _best_of_each(found)
+    chosen = _by_turns(unique)[: plan.polish]
+    finals = [final for final in unique if final not in chosen]
+    for before in chosen:
+
+        def work(ledger: Ledger, before: Final = before) -> tuple[list[Point], dict]:
+            polished = polish(
+                ledger,
+                torch.tensor(before.point.response),
+                allowed=problem.allowed,
+                admissible=problem.admissible,
+                tolerance=problem.tolerance,
+            )
+            facts = {"one_opt": polished.converged, "sweeps": polished.sweeps}
+            return [Point(ledger.spent, polished.value, polished.response)], facts
+
+        stage = stages.run(f"polish {before.restart}", "polish", work, **problem.counted)
+        finals.append(Final(before.restart, before.start, stage.best, **stage.facts))
+    return _best_of_each(finals)
+
+
+def _best_of_each(finals: list[Final]) -> list[Final]:
+    """One of each response, best first; of equal ones a polished one."""
+    unique: dict[tuple[int, ...], Final] = {}
+    for final in sorted(finals, key=lambda final: (-final.point.value, final.one_opt is None)):
+        unique.setdefault(final.point.response, final)
+    return list(unique.values())
+
+
+def _by_turns(finals: list[Final]) -> list[Final]:
+    """The best of each kind of start, then the second best of each …: responses from one kind lie close together, and
+    polish would take most of them to one end (`experiments/LOG.md`)."""
+    turns: dict[str, int] = {}
+    placed = []
+    for place, final in enumerate(finals):
+        placed.append((turns.get(final.start, 0), place, final))
+        turns[final.start] = turns.get(final.start, 0) + 1
+    return [final for _, _, final in sorted(placed, key=lambda row: row[:2])]
+
+
+def _distinct(points: list[Point]) -> list[Point]:
+    """Points of different responses, in order."""
+    return list({point.response: point for point in reversed(points)}.values())[::-1]
+
+
+def _generator(seed: int, name: str) -> torch.Generator:
+    """One stream of random numbers for each seed and stage, so that a resumed search draws the same."""
+    words = np.random.SeedSequence([seed, *name.encode()]).generate_state(1, np.uint64)
+    return torch.Generator().manual_seed(int(words[0] >> 1))

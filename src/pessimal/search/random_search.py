@@ -1,0 +1,73 @@
+"""Chance as a baseline: what the same number of evaluations finds without a gradient.
+
+Knows ledgers and token ids. Does not know models or texts.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from pessimal.search.ledger import Ledger
+from pessimal.search.sampler import random_responses, sample
+from pessimal.search.survival import Admissible
+from pessimal.search.visited import Visited, unseen
+
+# Responses drawn at once: it looks for a better one no more often than this. On a demo model batches of 1, 16 and 64 got
+# equally far in 5,000 evaluations, in 26, 5 and 1.6 s (`experiments/LOG.md`).
+_WALK = 64
+# Batches in a row without anything new and admissible, after which there is taken to be nothing.
+_IN_VAIN = 100
+
+
+def random_search(
+    ledger: Ledger,
+    *,
+    length: int,
+    allowed: Tensor,
+    generator: torch.Generator,
+    admissible: Admissible | None = None,
+) -> None:
+    """Replace one token of the best response so far by a random one, again and again; begins at a random response, and at
+    another one when all changes have been tried.
+
+    Greedy coordinate gradient without the gradient, and what Panfilov, Romov et al. 2026 call random search. Uniformly
+    random responses would be a far weaker baseline (`experiments/LOG.md`), and flatter a search.
+
+    Args:
+        ledger: has a budget; its `best` is the result.
+        length: L, tokens of a response.
+        allowed: bool (V,), tokens that responses are made of.
+        generator: of the responses, on the CPU.
+        admissible: bool (n,) of responses (n, L), whether they may be evaluated; None where all may.
+    """
+
+    def draw_start() -> Tensor:
+        return random_responses(_WALK, length=length, allowed=allowed, generator=generator)
+
+    def draw_change(point: Tensor) -> Tensor:
+        return sample(point, tokens, width=_WALK, step_size=1, generator=generator)
+
+    visited = Visited()
+    tokens = allowed.nonzero()[:, 0].expand(length, -1)  # (L, A)
+    while len(start := _found(draw_start, visited, admissible, most=min(1, ledger.left))):
+        point, best = start[0], float(ledger.values(start)[0])
+        draw = partial(draw_change, point)
+        while len(found := _found(draw, visited, admissible, most=ledger.left)):
+            values = ledger.values(found, anchor=point)
+            top = int(values.argmax())
+            if values[top] > best:
+                point, best = found[top], float(values[top])
+                draw = partial(draw_change, point)
+
+
+def _found(
+    draw: Callable[[], Tensor], visited: Visited, admissible: Admissible | None, *, most: int
+) -> Tensor:
+    """The first batch that holds something new and admissible, `most` of it; none where none of many does."""
+    for _ in range(_IN_VAIN):
+        found = unseen(draw(), visited, admissible=admissible, most=most)
+        if len(found) or most == 0:
+            break
+    return found

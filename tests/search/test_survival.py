@@ -1,0 +1,150 @@
+"""Which responses a text gives, in the whole conversation; and the best of those."""
+
+import pytest
+import torch
+
+from pessimal.models.frame import find_frame
+from pessimal.search.survival import Survival, best_admissible
+
+PROMPTS = ("What, in one word, is the greatest thing ever?", "What is evil?")
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tiny_checkpoint):
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(tiny_checkpoint)
+
+
+@pytest.fixture(scope="module")
+def frame(tokenizer):
+    return find_frame(tokenizer, PROMPTS[0])
+
+
+def ids_of(tokenizer, *tokens: str) -> torch.Tensor:
+    return torch.tensor([tokenizer.convert_tokens_to_ids(list(tokens))])
+
+
+def test_it_is_the_round_trip_of_each_response(tokenizer, frame):
+    generator = torch.Generator().manual_seed(0)
+    responses = torch.randint(0, len(tokenizer), (300, 2), generator=generator)
+    survives = Survival(tokenizer, frame)(responses)
+    for ids, found in zip(responses.tolist(), survives.tolist(), strict=True):
+        text = tokenizer.decode(ids, clean_up_tokenization_spaces=False)
+        conversation = [{"role": "user", "content": PROMPTS[0]}, {"role": "assistant", "content": text}]
+        whole = tokenizer.apply_chat_template(conversation, tokenize=True, return_dict=False)
+        assert found == (whole == frame.around(ids))
+    assert 0.05 < survives.float().mean() < 0.95
+
+
+def test_the_template_decides_not_the_text_alone(tokenizer, frame):
+    # The template trims; alone, ' love' is one token that decodes to itself.
+    love = ids_of(tokenizer, "Ġlove")
+    (text,) = Survival(tokenizer, frame).text_of(love)
+    assert (text, tokenizer(text, add_special_tokens=False)["input_ids"]) == (" love", love[0].tolist())
+    assert Survival(tokenizer, frame)(love).tolist() == [False]
+    assert Survival(tokenizer, frame)(ids_of(tokenizer, "love", "Ġlove")).tolist() == [True]
+
+
+def test_pieces_that_merge_into_one_token_do_not_survive(tokenizer, frame):
+    assert Survival(tokenizer, frame)(ids_of(tokenizer, "l", "ove")).tolist() == [False]
+
+
+def test_with_several_prompts_it_has_to_survive_in_each(tokenizer, frame):
+    # A template that runs prompt and response together: what stands before decides how the response is split.
+    from copy import deepcopy
+
+    glued = deepcopy(tokenizer)
+    glued.chat_template = "{{ bos_token }}{% for m in messages %}{{ m['content'] }}{% endfor %}"
+    plain, tying = find_frame(glued, "love:"), find_frame(glued, "so ")
+    word = ids_of(glued, "love")
+    assert Survival(glued, plain)(word).tolist() == [True]
+    assert Survival(glued, tying)(word).tolist() == [False]
+    for frames in ([plain, tying], [tying, plain]):
+        assert Survival(glued, frames)(word).tolist() == [False]
+
+
+def test_closing_ids_of_the_model_stand_behind_the_conversation(tokenizer):
+    closing = (7,)
+    frame = find_frame(tokenizer, PROMPTS[0], closing=closing)
+    love = ids_of(tokenizer, "love")
+    assert Survival(tokenizer, frame, closing=closing)(love).tolist() == [True]
+    assert Survival(tokenizer, frame)(love).tolist() == [False]
+
+
+def test_what_is_known_is_not_templated_again(tokenizer, frame, monkeypatch):
+    import pessimal.search.survival as module
+
+    asked = []
+
+    def counted(tokenizer, prompt, texts, **options):
+        asked.extend(texts)
+        return real(tokenizer, prompt, texts, **options)
+
+    real = module.templated
+    monkeypatch.setattr(module, "templated", counted)
+    survival = Survival(tokenizer, frame)
+    responses = torch.cat([ids_of(tokenizer, "love"), ids_of(tokenizer, "Ġlove"), ids_of(tokenizer, "love")])
+    assert survival(responses).tolist() == [True, False, True]
+    assert asked == ["love", " love"]
+    assert survival(responses.flip(0)).tolist() == [True, False, True]
+    assert len(asked) == 2
+
+
+def test_answers_stay_right_when_the_memory_is_emptied(tokenizer, frame, monkeypatch):
+    monkeypatch.setattr("pessimal.search.survival._KEPT", 3)
+    responses = torch.randint(0, len(tokenizer), (40, 2), generator=torch.Generator().manual_seed(1))
+    expected = Survival(tokenizer, frame)(responses).tolist()
+    survival = Survival(tokenizer, frame)
+    assert [bool(survival(row[None])[0]) for row in responses] == expected
+    assert survival(torch.cat([responses, responses])).tolist() == expected * 2
+    assert survival(responses[:0]).tolist() == []
+
+
+def test_half_a_character_goes_into_the_template_as_its_escape(frame):
+    class Halves:
+        def batch_decode(self, responses, **_options):
+            return ["\ud83d" for _ in responses]
+
+    assert Survival(Halves(), frame).text_of(torch.tensor([[1, 2]])) == ["\\ud83d"]
+
+
+def single(rows: torch.Tensor) -> torch.Tensor:
+    return rows[:, None]
+
+
+@pytest.mark.parametrize("count", [1, 3, 100])
+def test_best_admissible_is_what_sorting_everything_gives(count):
+    generator = torch.Generator().manual_seed(count)
+    values = torch.randint(0, 30, (200,), generator=generator).double()  # many ties
+    good = torch.rand(200, generator=generator) < 0.1
+    found = best_admissible(
+        values, single, count=count, admissible=lambda responses: good[responses[:, 0]], above=9.0
+    )
+    expected = [
+        row
+        for row in sorted(range(200), key=lambda row: (-float(values[row]), row))
+        if good[row] and values[row] > 9
+    ]
+    assert found.tolist() == expected[:count]
+
+
+def test_admissibility_is_asked_from_the_best_downward_and_no_further_than_need_be():
+    values, asked = torch.arange(10_000).double(), []
+
+    def admissible(responses):
+        asked.extend(responses[:, 0].tolist())
+        return responses[:, 0] < 9_980
+
+    assert best_admissible(values, single, count=1, admissible=admissible).tolist() == [9_979]
+    assert asked == list(range(9_999, 9_999 - len(asked), -1))
+    assert len(asked) < 60
+
+
+def test_nothing_over_the_bound_is_asked_for():
+    def refuse(_responses):
+        raise AssertionError("asked")
+
+    values = torch.tensor([1.0, float("nan"), -torch.inf])
+    assert best_admissible(values, single, count=2, admissible=refuse, above=1.0).tolist() == []
+    assert best_admissible(values, single, count=2, admissible=None).tolist() == [0]
