@@ -56,6 +56,7 @@ def _part(comparison: Comparison, number: int) -> dict:
         "created": comparison.created,
         "version": version,
         "models": provenance["model"].nunique(),
+        "of_scans": "certified" in provenance,
         "sections": [
             _section(comparison.folder, section, f"part{number}-section{i}")
             for i, section in enumerate(sections)

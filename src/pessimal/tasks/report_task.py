@@ -1,4 +1,4 @@
-"""`pessimal report`: one self-contained HTML page over comparisons in the registry."""
+"""`pessimal report`: one self-contained HTML page over comparisons, searches and studies in the registry."""
 
 import logging
 from pathlib import Path
@@ -10,6 +10,10 @@ from pessimal.tasks.common import config_hash, registry_of, tracked
 from pessimal.tracking.registry import Manifest, Registry
 
 log = logging.getLogger(__name__)
+
+
+SHOWN = ("comparison", "search-result", "study")
+"""Types of artifacts that a page can show."""
 
 
 def run(config: ReportConfig) -> None:
@@ -33,10 +37,12 @@ def run(config: ReportConfig) -> None:
 
 
 def _chosen(config: ReportConfig, registry: Registry) -> list[tuple[Path, Manifest]]:
-    published = registry.manifests("comparison")
+    published = [pair for type in SHOWN for pair in registry.manifests(type)]
     if not published:
-        raise InputError(f"there is no comparison in {registry.root} yet; type: pessimal compare")
-    chosen = [] if config.artifacts else [max(published, key=lambda pair: pair[1].created)]
+        raise InputError(
+            f"there is no comparison or search in {registry.root} yet; type: pessimal compare, or pessimal search"
+        )
+    chosen = [] if config.artifacts else _newest(published)
     for wanted in config.artifacts:
         matches = [
             pair for pair in published if wanted in (pair[1].reference, pair[1].reference.rpartition(":")[0])
@@ -48,3 +54,9 @@ def _chosen(config: ReportConfig, registry: Registry) -> list[tuple[Path, Manife
     for folder, _ in chosen:
         registry.verify(folder)
     return chosen
+
+
+def _newest(published: list[tuple[Path, Manifest]]) -> list[tuple[Path, Manifest]]:
+    """The newest comparison; where there is none, the newest of all."""
+    comparisons = [pair for pair in published if pair[1].type == "comparison"]
+    return [max(comparisons or published, key=lambda pair: pair[1].created)]

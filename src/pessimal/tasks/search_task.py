@@ -1,0 +1,158 @@
+"""`pessimal search`: the best or the worst response of a given length, what is certain of it, and what it cost."""
+
+import logging
+import shutil
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+
+from pessimal import __version__
+from pessimal.config.schema import Method, SearchConfig
+from pessimal.search.allowed import digest
+from pessimal.search.identity import SearchIdentity
+from pessimal.search.stages import Stage
+from pessimal.tasks.common import config_hash, quiet_libraries, registry_of, tracked
+from pessimal.tasks.findings.search import search_contents
+from pessimal.tasks.search_exhaustive import search_every_pair
+from pessimal.tasks.search_found import Found
+from pessimal.tasks.search_growth import growth
+from pessimal.tasks.search_setup import Setup
+from pessimal.tasks.search_stages import search_by_stages, search_one_token
+from pessimal.tasks.search_tuning import run_study_job
+from pessimal.tasks.trainer import check_trainer, is_first_process
+from pessimal.tracking.mirror import Mirror
+from pessimal.tracking.registry import Manifest, Registry
+
+log = logging.getLogger(__name__)
+
+
+def run(config: SearchConfig) -> float | None:
+    """Search, publish a `search-result` artifact and print its folder; a result that is finished already is named.
+
+    Returns the best reward with the goal's sign, more is better, for whoever sweeps the options. A job of a study
+    (`-m hparams_search=gcg`) does what the sweeper asks of it instead.
+    """
+    quiet_libraries()
+    if config.trainer.threads:
+        torch.set_num_threads(config.trainer.threads)
+    check_trainer(config.trainer)
+    if config.tuning.study is not None:
+        return run_study_job(config)
+    first = is_first_process()
+    if not first:  # one of them speaks
+        logging.getLogger("pessimal").setLevel(logging.WARNING)
+    registry = registry_of(config)
+    setup = Setup(config, config.prompt_keys)
+    identity = identify(setup)
+    found = registry.find("search-result", identity.key())
+    if found and not config.force:
+        log.info("this search is finished already: %s (force=true searches again)", found[0])
+        return found[1].summary["best_value"]
+    work = Path(config.paths.cache) / "searches" / identity.key()
+    if config.force and first:
+        shutil.rmtree(work, ignore_errors=True)
+    with tracked(config, name=f"search {identity.name}", first=first) as mirror:
+        result = _look(setup, work, mirror)
+        if result is None:  # another process has it
+            return None
+        # Commands that share an exhaustive search end together; the first to be here publishes.
+        found = registry.find("search-result", identity.key())
+        if found and not config.force:
+            log.info("another command has published this search: %s", found[0])
+            return found[1].summary["best_value"]
+        result.tables["growth"] = growth(registry, identity, result)
+        folder, manifest = _publish(config, registry, identity, result, run_id=mirror.run_id)
+        _tell(mirror, result, folder, manifest)
+    shutil.rmtree(work, ignore_errors=True)
+    log.info("%s", result.sentence)
+    print(folder)
+    return result.best_value
+
+
+def identify(setup: Setup) -> SearchIdentity:
+    """What the result will depend on."""
+    config, model, spec = setup.config, setup.model, setup.spec
+    options = {
+        name: value
+        for name, value in vars(spec).items()
+        if name not in ("length", "goal", "method", "allowed", "allowed_path")
+    }
+    return SearchIdentity(
+        model=model.name,
+        prompts={key: config.prompts[key] for key in config.prompt_keys},
+        goal=spec.goal.value,
+        length=spec.length,
+        mode=config.mode.value,
+        method=spec.method.value,
+        allowed=int(setup.mask.sum()),
+        allowed_digest=digest(setup.mask),
+        options=options,
+        seed=config.seed,
+        revision=model.revision,
+        weights_digest=model.weights_digest,
+        config_digest=model.config_digest,
+        tokenizer_digest=model.tokenizer_digest,
+        template_digest=model.template_digest,
+        dtype=model.spec.dtype.value,
+        output=model.spec.output,
+        software={
+            "pessimal": __version__,
+            "torch": torch.__version__,
+            "transformers": version("transformers"),
+        },
+    )
+
+
+def _look(setup: Setup, work: Path, mirror: Mirror) -> Found | None:
+    """The search itself; None in a process that only helped."""
+
+    def told(stage: Stage) -> None:
+        best = setup.spec.goal.sign * stage.best.value if stage.finals else float("nan")
+        log.info("%s: %.4f after %d evaluations, %.1f s", stage.name, best, stage.evaluations, stage.seconds)
+
+    if setup.spec.method is Method.exhaustive:
+        return search_every_pair(setup, work, told=told)
+    if setup.spec.length == 1:
+        return search_one_token(setup, work, told=told)
+    return search_by_stages(setup, work, told=told)
+
+
+def _publish(
+    config: SearchConfig, registry: Registry, identity: SearchIdentity, result: Found, *, run_id: str | None
+) -> tuple[Path, Manifest]:
+    contents = search_contents(result.tables, result.facts)
+    entries = [entry for section in contents.sections for entry in section.entries if entry.figure]
+    result.figures = {entry.figure: entry.sentence for entry in entries}
+    result.summary = contents.summary | {"best_value": result.best_value}
+    what = {
+        "model": identity.model,
+        "prompts": list(identity.prompts),
+        "goal": identity.goal,
+        "length": identity.length,
+        "weights_digest": identity.weights_digest,
+        "allowed_digest": identity.allowed_digest,
+        "mode": identity.mode,
+    }
+    return registry.publish(
+        "search-result",
+        identity.name,
+        contents.write,
+        key=identity.key(),
+        inputs=result.inputs,
+        config_hash=config_hash(config),
+        run_id=run_id,
+        summary=what | result.summary,
+    )
+
+
+def _tell(mirror: Mirror, result: Found, folder: Path, manifest: Manifest) -> None:
+    mirror.summary(result.summary)
+    for row in result.tables["curve"].itertuples():
+        mirror.metrics({"evaluations": row.evaluations, f"best_reward/{row.method}": row.reward})
+    for name in ("sequences", "neighbours", "ladder", "growth", "gradient_quality"):
+        if name in result.tables and len(result.tables[name]):
+            mirror.table(name, result.tables[name])
+    for name, sentence in result.figures.items():
+        mirror.image(name, folder / "figures" / f"{name}.png", sentence)
+    mirror.artifact(folder, manifest, manifest.summary)
