@@ -123,6 +123,35 @@ def _at(values: torch.Tensor, place: int) -> torch.Tensor:
     return values
 
 
+@pytest.fixture
+def wrong_at(monkeypatch):
+    """Make the engine wrong where it shares so many tokens and runs so many."""
+    sound = SharedPrefix.rewards
+
+    def spoil(*, shared: int, own: int):
+        def wrong(engine, ids, **asked):
+            hit = asked["shared"] == shared and ids.shape[1] == own
+            return sound(engine, ids, **asked) + (0.5 if hit else 0.0)
+
+        monkeypatch.setattr(SharedPrefix, "rewards", wrong)
+
+    return spoil
+
+
+@pytest.mark.parametrize("place", range(1, LENGTH))
+def test_beginnings_of_every_length_are_checked(network, frame, wrong_at, caplog, place):
+    wrong_at(shared=len(frame.prefix) + place, own=LENGTH - place + len(frame.suffix))
+    with caplog.at_level(logging.WARNING):
+        assert scorer(network, frame).path == "shared-prefix"
+
+
+@pytest.mark.parametrize("length", range(1, LENGTH + 1))
+def test_responses_of_every_length_are_checked(network, frame, wrong_at, caplog, length):
+    wrong_at(shared=len(frame.prefix), own=length + len(frame.suffix))
+    with caplog.at_level(logging.WARNING):
+        assert scorer(network, frame).path == "full-forward"
+
+
 def test_small_rounding_is_no_reason_for_mistrust(network, frame, spoilt, caplog):
     spoilt(lambda values: values * (1 + 1e-6))
     assert scorer(network, frame).path == "shared-prefix, anchored"

@@ -5,7 +5,6 @@ import math
 import pytest
 import torch
 
-from pessimal.errors import ModelError
 from pessimal.search.certificate import certify
 from pessimal.search.ledger import Ledger
 from pessimal.search.polish import neighbour_values, polish
@@ -156,10 +155,3 @@ def test_values_that_are_known_are_not_computed_again(quadratic):
     assert objective.rows == rows
     assert known == certify(objective, response, allowed=every(10), noise=0.1, digest="x")
     assert known.evaluations == objective.rows - rows
-
-
-def test_nothing_is_certified_beside_a_value_that_is_not_a_number(additive):
-    objective = additive(0, 2, 30)
-    objective.weights[0, 4] = torch.nan
-    with pytest.raises(ModelError, match="not a number"):
-        certify(objective, objective.best_response, allowed=every(30), noise=1e-6, digest="")

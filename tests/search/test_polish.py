@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from pessimal.errors import ModelError
 from pessimal.search.ledger import Ledger
 from pessimal.search.polish import neighbour_values, polish
 
@@ -180,13 +179,6 @@ def test_last_bits_that_differ_between_batches_do_not_keep_it_going():
     start = torch.zeros(4, dtype=torch.long)
     assert polish(Ledger(Noisy()), start, allowed=every(10), tolerance=2e-6).positions == 4
     assert polish(Ledger(Noisy()), start, allowed=every(10)).converged  # the record rises, so it ends
-
-
-def test_a_value_that_is_not_a_number_is_an_error(additive):
-    objective = additive(0, 2, 10)
-    objective.weights[1, 7] = torch.nan
-    with pytest.raises(ModelError, match=r"1 of 9 responses .* \[\d, 7\]"):
-        polish(Ledger(objective), torch.tensor([0, 0]), allowed=every(10))
 
 
 def test_a_start_of_other_tokens_is_refused(additive):

@@ -254,3 +254,17 @@ def test_the_page_shows_a_search(search, command, tmp_path):
     assert code == 0
     page = Path(out.strip()).read_text()
     assert "rung by rung" in page
+
+
+def test_a_low_precision_search_is_certified_in_float32(search, full, model, words):
+    folder = search("search.length=2", "model.dtype=bfloat16", f"search.allowed_path={words}")
+    every = list(itertools.product(allowed_ids(folder, model, WORDS), repeat=2))
+    rewards = full(every)
+    assert response_of(folder) == every[rewards.argmax()]
+    best = table(folder, "sequences").iloc[0]
+    assert best["reward"] == pytest.approx(rewards.max(), abs=1e-5)
+    margins = table(folder, "neighbours")["margin"]
+    assert margins.min() == pytest.approx(
+        rewards.max() - max(r for pair, r in zip(every, rewards, strict=True) if sum(a != b for a, b in zip(pair, response_of(folder), strict=True)) == 1),
+        abs=1e-5,
+    )  # fmt: skip

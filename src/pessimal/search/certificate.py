@@ -89,7 +89,6 @@ def certify(
     this response and these allowed tokens.
 
     `noise` bounds the error of one value in units of value (`scoring.trust.numerical_noise` of float32 rewards).
-    Raises ModelError where a value is not a number.
     """
     if values is None:
         values = neighbour_values(objective, response, allowed)  # (L, V)

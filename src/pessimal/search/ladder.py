@@ -42,7 +42,10 @@ def one_token(hits: int, restarts: int, evaluations: float) -> Rung:
 def two_tokens(gradient: float | None, exact: float | None, *, noise: float) -> Rung:
     """Rung 2: values of the gradient search and of the exact search over pairs of the best tokens."""
     check = "two tokens: the exact search over pairs of the best"
-    meaning = "The exact search is pruned: pairs of tokens that are each among the best by the scan."
+    meaning = (
+        "Against every pair where all were gone through; otherwise against all pairs of tokens that do well with some "
+        "partner, where the best of all may be left out."
+    )
     if gradient is None or exact is None:
         return Rung(2, check, "", ABSENT, meaning)
     ahead = gradient - exact
@@ -59,8 +62,12 @@ def locally_best(certificate: Certificate) -> Rung:
         "no single change is better",
         f"{certificate.verdict}; smallest margin {certificate.smallest_margin:.3g} (noise {certificate.noise:.2g})",
         verdict,
-        f"All {certificate.allowed:,} allowed tokens were tried at each position, in float32. A local statement: two "
-        "changes at once may be better.",
+        f"All {certificate.allowed:,} allowed tokens were tried at each position, in float32. "
+        + (
+            "That is every response."
+            if len(certificate.response) == 1
+            else "A local statement: two changes at once may be better."
+        ),
     )
 
 

@@ -39,7 +39,7 @@ class Problem:
     admissible: Callable[[Tensor], Tensor] | None
     """bool (n,) of responses (n, L): whether they count; None where all do."""
     tolerance: float
-    """Numerical error of a value; smaller improvements are none."""
+    """By how much two values may differ and be tied: twice the numerical error of one. Smaller improvements are none."""
 
     @property
     def counted(self) -> dict:
@@ -220,8 +220,11 @@ def _beam(ledger: Ledger, problem: Problem, width: int) -> tuple[list[Point], di
         {"length": level.length, "value": level.best_value, "response": level.best_response}
         for level in levels
     ]
-    last = levels[-1]
-    finals = _points(ledger, last.responses, last.values) if last.length == problem.length else []
+    finals = []
+    if (
+        levels and levels[-1].length == problem.length
+    ):  # else what was left, or what counts, did not reach so far
+        finals = _points(ledger, levels[-1].responses, levels[-1].values)
     return finals, {"levels": told, "width": width}
 
 
@@ -244,6 +247,8 @@ def _polished(stages: Stages, problem: Problem, plan: Plan, found: list[Final]) 
                 allowed=problem.allowed,
                 admissible=problem.admissible,
                 tolerance=problem.tolerance,
+                # The first sweep overwrites most of a response: begun at one place, all would end alike.
+                first_position=before.restart % problem.length,
             )
             facts = {"one_opt": polished.converged, "sweeps": polished.sweeps}
             return [Point(ledger.spent, polished.value, polished.response)], facts

@@ -67,12 +67,12 @@ def search_by_stages(setup: Setup, work: Path, *, told: Told, exact: Sequence[Fi
     keys = setup.config.prompt_keys
     stages = Stages(setup.objective(keys), work, told=told)
     plan = _plan(setup)
-    problem = _problem(setup, singles, tolerance=_noise(setup, setup.model.spec.dtype))
+    problem = _problem(setup, singles, tolerance=2 * _noise(setup, setup.model.spec.dtype))
     hits = _hits(stages, problem, plan)
     finals = search(stages, problem, plan)
     if setup.model.spec.dtype is not Dtype.float32:
         exactly = Stages(setup.objective(keys, Dtype.float32), work / "float32", told=told)
-        in_float32 = _problem(setup, singles, tolerance=_noise(setup, Dtype.float32))
+        in_float32 = _problem(setup, singles, tolerance=2 * _noise(setup, Dtype.float32))
         finals = _polished_exactly(exactly, in_float32, finals)
         stages.done += exactly.done
     if exact:
@@ -150,7 +150,9 @@ def _rungs(
         final.point.value for final in finals[:1]
     ]
     value = setup.spec.goal.sign * own[0]
-    others = {stage.name: stage.best.value for stage in stages.done if stage.phase == "baseline"}
+    others = {
+        stage.name: stage.best.value for stage in stages.done if stage.phase == "baseline" and stage.finals
+    }
     text = bool(setup.survival(torch.tensor([finals[0].point.response]))[0])
     return [
         ladder.two_tokens(max(gradient) if gradient and exact is not None else None, exact, noise=noise),

@@ -64,8 +64,9 @@ class SearchSpec:
     """How many of the restarts' best responses are polished by exhaustive coordinate sweeps."""
     baselines: bool = True
     """Run random search, coordinate ascent and beam search at the budget that the search spent."""
-    pairs: int = 1000
-    """m: for two tokens, the exact search is over the m best first tokens by the m best second ones."""
+    pairs: int = 300
+    """m: for two tokens, the exact search is over the m best first tokens by the m best second ones (`experiments/LOG.md`
+    says why not more)."""
     keep: int = 1000
     """How many of the best and of the worst pairs an exhaustive search keeps."""
 
