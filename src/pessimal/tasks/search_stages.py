@@ -204,13 +204,9 @@ def _polished_exactly(stages: Stages, problem: Problem, finals: list[Final]) -> 
             admissible=problem.admissible,
             tolerance=problem.tolerance,
         )
-        return [Point(ledger.spent, found.value, tuple(found.response.tolist()))], {
-            "one_opt": found.converged
-        }
+        return [Point(ledger.spent, found.value, found.response)], {"one_opt": found.converged}
 
-    stage = stages.run(
-        "polish in float32", "polish", work, length=problem.length, admissible=problem.admissible
-    )
+    stage = stages.run("polish in float32", "polish", work, **problem.counted)
     polished = Final(finals[0].restart, finals[0].start, stage.best, **stage.facts)
     rest = [final for final in finals if final.point.response != stage.best.response]
     return [polished, *rest]
