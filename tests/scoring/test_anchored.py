@@ -21,7 +21,8 @@ from pessimal.errors import ModelError
 from pessimal.models.heads.gated import GatedHead
 from pessimal.models.native import native_class
 from pessimal.models.own_forward import own_rewards
-from pessimal.scoring.anchored import Anchored, first_changes, shared_passes
+from pessimal.scoring import packed
+from pessimal.scoring.anchored import Anchored, first_changes
 from pessimal.scoring.engine import Decoder, FullForward, OwnForward, SharedPrefix, prefix_context
 
 VOCABULARY, PREFIX, LENGTH = 50, 7, 5
@@ -151,11 +152,9 @@ def close(ours: torch.Tensor, theirs: torch.Tensor) -> bool:
 def test_rewards_are_the_models_own_wherever_a_response_changes(network, closing):
     anchor = response()
     rows = changes(anchor)
-    assert len(rows) > 64, "so many that passes are shared"
     theirs = own(network, rows, closing=closing)
     by_anchor = anchored(network, closing=closing)
     assert close(by_anchor.rewards(rows, anchor=anchor), theirs)
-    assert close(by_anchor.rewards(rows[:40], anchor=anchor), theirs[:40]), "so few that none is"
     assert close(by_anchor.rewards(rows), theirs)
 
 
@@ -182,27 +181,37 @@ def test_reward_does_not_depend_on_what_else_is_asked(llama):
     assert close(by_anchor.rewards(rows[order], anchor=anchor), together[order])
     alone = torch.cat([by_anchor.rewards(row[None], anchor=anchor) for row in rows])
     assert close(alone, together)
-    assert len(by_anchor.rewards(rows[:0], anchor=anchor)) == 0
+    assert len(by_anchor.rewards(rows[:0], anchor=anchor)) == len(by_anchor.rewards(rows[:0])) == 0
 
 
 class Asked:
-    """What an engine was asked for: (rows, own tokens, shared tokens) of every pass, and every continuation."""
+    """What the network was asked for: in every pass (rows, own tokens, shared tokens) of each group; every continuation."""
 
-    def __init__(self, by_anchor: Anchored, monkeypatch):
-        self.passes: list[tuple[int, int, int]] = []
+    def __init__(self, monkeypatch):
+        self.passes: list[list[tuple[int, int, int]]] = []
         self.continued: list[list[int]] = []
-        rewards, continued = SharedPrefix.rewards, SharedPrefix.continued
+        single, several, continued = SharedPrefix.rewards, packed.packed_rewards, SharedPrefix.continued
 
         def watched(engine, ids, *, shared):
-            self.passes.append((*ids.shape, shared))
-            return rewards(engine, ids, shared=shared)
+            self.passes.append([(*ids.shape, shared)])
+            return single(engine, ids, shared=shared)
+
+        def watched_pack(engine, groups):
+            self.passes.append([(*group.ids.shape, group.shared) for group in groups])
+            return several(engine, groups)
 
         def watched_too(engine, ids):
             self.continued.append(ids.tolist())
             return continued(engine, ids)
 
         monkeypatch.setattr(SharedPrefix, "rewards", watched)
+        monkeypatch.setattr(packed, "packed_rewards", watched_pack)
         monkeypatch.setattr(SharedPrefix, "continued", watched_too)
+
+    @property
+    def rows(self) -> list[int]:
+        """Responses of every pass."""
+        return [sum(n for n, *_ in groups) for groups in self.passes]
 
 
 def singles(anchor: torch.Tensor, each: int) -> torch.Tensor:
@@ -215,45 +224,67 @@ def singles(anchor: torch.Tensor, each: int) -> torch.Tensor:
 
 def test_what_stands_before_a_change_is_not_run_again(llama, monkeypatch):
     by_anchor, anchor = anchored(llama), response()
-    asked = Asked(by_anchor, monkeypatch)
+    asked = Asked(monkeypatch)
     by_anchor.rewards(singles(anchor, 4), anchor=anchor)
-    assert sorted(asked.passes) == sorted((4, LENGTH - p + 2, PREFIX + p) for p in range(LENGTH))
-    first = singles(anchor, 4)[::LENGTH]
-    asked.continued.clear()
-    anchored(llama).rewards(first, anchor=anchor)
-    assert not asked.continued, "these share the prompt alone"
+    assert asked.passes == [[(4, LENGTH - p + 2, PREFIX + p) for p in range(LENGTH)]], "all in one pass"
     asked.passes.clear()
     by_anchor.shares_starts = False
     by_anchor.rewards(singles(anchor, 4), anchor=anchor)
-    assert asked.passes == [(4 * LENGTH, LENGTH + 2, PREFIX)]
+    assert asked.passes == [[(4 * LENGTH, LENGTH + 2, PREFIX)]]
 
 
-def test_many_changes_in_a_small_network_share_passes(llama, monkeypatch):
+def test_anchor_is_not_run_for_what_shares_the_prompt_alone(llama, monkeypatch):
     by_anchor, anchor = anchored(llama), response()
-    asked = Asked(by_anchor, monkeypatch)
-    by_anchor.rewards(singles(anchor, 150), anchor=anchor)
-    assert 1 < len(asked.passes) < LENGTH
-    assert sum(rows for rows, *_ in asked.passes) == 150 * LENGTH
-    asked.passes.clear()
-    by_anchor.rewards(singles(anchor, 2000), anchor=anchor)
-    assert {shared for _, _, shared in asked.passes} == {PREFIX + p for p in range(LENGTH)}, (
-        "none is worth it"
-    )
+    asked = Asked(monkeypatch)
+    first = singles(anchor, 4)[::LENGTH]
+    assert close(by_anchor.rewards(first, anchor=anchor), own(llama, first, closing=2))
+    assert not asked.continued
 
 
-def test_batches_are_no_larger_than_asked_for(llama, monkeypatch):
-    by_anchor, anchor = anchored(llama, batch_size=6), response()
-    asked = Asked(by_anchor, monkeypatch)
+def test_many_responses_take_several_passes(llama, monkeypatch):
+    by_anchor, anchor = anchored(llama), response()
+    asked = Asked(monkeypatch)
+    rows = singles(anchor, 500)
+    rewards = by_anchor.rewards(rows, anchor=anchor)
+    assert 2 < len(asked.passes) < 2 * LENGTH
+    assert sum(asked.rows) == 500 * LENGTH
+    assert all(own == LENGTH + 2 - (shared - PREFIX) for groups in asked.passes for _, own, shared in groups)
+    assert close(rewards, by_anchor.rewards(rows))
+
+
+@pytest.mark.parametrize("size", [1, 5, 7, 64])
+def test_batches_are_no_larger_than_asked_for(llama, monkeypatch, size):
+    by_anchor, anchor = anchored(llama, batch_size=size), response()
+    asked = Asked(monkeypatch)
     rows = singles(anchor, 20)
     rewards = by_anchor.rewards(rows, anchor=anchor)
-    assert max(rows for rows, *_ in asked.passes) == 6
-    assert sum(rows for rows, *_ in asked.passes) == 20 * LENGTH
+    assert asked.rows == [size] * (len(rows) // size) + [len(rows) % size] * (len(rows) % size > 0)
     assert close(rewards, own(llama, rows, closing=2))
+
+
+def test_out_of_memory_halves_a_pass_until_it_fits(llama, monkeypatch, caplog):
+    by_anchor, anchor = anchored(llama), response()
+    rows = singles(anchor, 8)
+    whole, several, sizes = by_anchor.rewards(rows, anchor=anchor), packed.packed_rewards, []
+
+    def small_card(engine, groups):
+        sizes.append(sum(len(group.ids) for group in groups))
+        if sizes[-1] > 5:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return several(engine, groups)
+
+    monkeypatch.setattr(packed, "packed_rewards", small_card)
+    assert close(by_anchor.rewards(rows, anchor=anchor), whole)
+    assert sizes == [40, 16, 8, 4, 4, 8, 4, 4, 24, 8, 4, 4, 16, 8, 4, 4, 8, 4, 4]
+    assert "out of memory with 40 candidates" in caplog.text
+    monkeypatch.setattr(packed, "packed_rewards", lambda *_: small_card(None, [packed.Group(rows, 0)]))
+    with pytest.raises(torch.OutOfMemoryError):
+        by_anchor.rewards(rows, anchor=anchor)
 
 
 def test_one_anchor_is_run_once(llama, monkeypatch):
     by_anchor, anchor = anchored(llama), response()
-    asked = Asked(by_anchor, monkeypatch)
+    asked = Asked(monkeypatch)
     rows = singles(anchor, 4)
     first = by_anchor.rewards(rows, anchor=anchor)
     again = by_anchor.rewards(rows, anchor=anchor.clone())
@@ -432,38 +463,3 @@ def test_first_change():
     rows = torch.tensor([[1, 2, 3], [1, 2, 9], [1, 9, 3], [9, 2, 9], [1, 9, 9]])
     assert first_changes(rows, anchor).tolist() == [2, 2, 1, 0, 1]
     assert first_changes(rows[:, :1], anchor[:1]).tolist() == [0, 0, 0, 0, 0]
-
-
-def spent(counts, starts, *, owns, sizes, pass_tokens) -> float:
-    """What passes that begin at `starts` take, in tokens."""
-    total = 0.0
-    for start in set(starts):
-        rows = sum(count for count, begun in zip(counts, starts, strict=True) if begun == start)
-        total += rows * owns[start] + math.ceil(rows / sizes[start]) * pass_tokens
-    return total
-
-
-@pytest.mark.parametrize("pass_tokens", [0.0, 6.0, 40.0, 200.0, 1e6])
-def test_passes_are_shared_so_that_all_take_the_least_time(pass_tokens):
-    generator = torch.Generator().manual_seed(int(pass_tokens))
-    for closing in (0, 3):
-        counts = torch.randint(0, 40, (7,), generator=generator).tolist()
-        counts[int(torch.randint(7, (), generator=generator))] = 0
-        owns = [7 - p + closing for p in range(7)]
-        given = {"owns": owns, "sizes": [4 * (p + 3) for p in range(7)], "pass_tokens": pass_tokens}
-        found = shared_passes(counts, **given)
-        assert all(start <= position for position, start in enumerate(found))
-        every = []
-        for cuts in itertools.product([False, True], repeat=6):
-            begins = [0, *(p + 1 for p, cut in enumerate(cuts) if cut)]
-            every.append([max(b for b in begins if b <= p) for p in range(7)])
-        least = min(spent(counts, starts, **given) for starts in every)
-        assert spent(counts, found, **given) == pytest.approx(least)
-
-
-def test_passes_that_cost_nothing_are_not_shared():
-    given = {"owns": [4, 3, 2], "sizes": [8, 8, 8]}
-    assert shared_passes([5, 5, 5], **given, pass_tokens=0.0) == [0, 1, 2]
-    assert shared_passes([8, 5, 3], **given, pass_tokens=1e6) == [0, 1, 1], (
-        "as few as hold them, no longer than need be"
-    )

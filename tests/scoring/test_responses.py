@@ -11,6 +11,7 @@ from transformers.models.bert import BertConfig
 
 from pessimal.models.frame import Frame
 from pessimal.models.spec import Dtype
+from pessimal.scoring import packed
 from pessimal.scoring.engine import SharedPrefix
 from pessimal.scoring.responses import ResponseScorer
 from pessimal.scoring.trust import SAMPLE
@@ -126,14 +127,19 @@ def _at(values: torch.Tensor, place: int) -> torch.Tensor:
 @pytest.fixture
 def wrong_at(monkeypatch):
     """Make the engine wrong where it shares so many tokens and runs so many."""
-    sound = SharedPrefix.rewards
+    single, several = SharedPrefix.rewards, packed.packed_rewards
 
     def spoil(*, shared: int, own: int):
         def wrong(engine, ids, **asked):
             hit = asked["shared"] == shared and ids.shape[1] == own
-            return sound(engine, ids, **asked) + (0.5 if hit else 0.0)
+            return single(engine, ids, **asked) + (0.5 if hit else 0.0)
+
+        def wrong_pack(engine, groups):
+            hits = [(g.shared, g.ids.shape[1]) == (shared, own) for g in groups for _ in g.ids]
+            return several(engine, groups) + 0.5 * torch.tensor(hits).float()
 
         monkeypatch.setattr(SharedPrefix, "rewards", wrong)
+        monkeypatch.setattr(packed, "packed_rewards", wrong_pack)
 
     return spoil
 
@@ -221,13 +227,12 @@ def test_same_model_gives_the_same_check(network, frame):
 
 def test_batches_are_no_larger_than_asked_for(network, frame, anchor, monkeypatch):
     made = scorer(network, frame, batch_size=5)
-    sizes, sound = [], SharedPrefix.rewards
+    sizes, sound = [], packed.packed_rewards
 
-    def watched(engine, ids, *, shared):
-        sizes.append(len(ids))
-        return sound(engine, ids, shared=shared)
+    def watched(engine, groups):
+        sizes.append(sum(len(group.ids) for group in groups))
+        return sound(engine, groups)
 
-    monkeypatch.setattr(SharedPrefix, "rewards", watched)
-    made.rewards(changes(frame, anchor, n=100), anchor=anchor)
-    assert max(sizes) == 5
-    assert sum(sizes) == 100
+    monkeypatch.setattr(packed, "packed_rewards", watched)
+    made.rewards(changes(frame, anchor, n=102), anchor=anchor)
+    assert sizes == [5] * 20 + [2]

@@ -1,14 +1,14 @@
 """Responses that differ from one anchor in a few places: all that stands before the first change is run once.
 
 A step of a search scores hundreds of changes of one response. Those that first change position p share the prompt and
-the p tokens before it; they run L − p tokens and the frame's closing ones. Positions with few changes, or in a small
-network, share a pass: they run a token more, and save a pass. `make bench` measures it.
+the p tokens before it; they run L − p tokens and the frame's closing ones. Those of all positions go through the network
+together. `make bench` measures it.
 
 Knows engines and token ids. Does not know tokenizers, tables or what is searched for.
 """
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
@@ -16,13 +16,10 @@ from torch import Tensor, nn
 from pessimal.errors import ModelError
 from pessimal.scoring.batch_size import Lengths, find_batch_size
 from pessimal.scoring.engine import Engine, SharedPrefix, rewards_in_memory
+from pessimal.scoring.packed import Group, packed_in_memory
 
-# What one pass takes in a layer beside its tokens, in operations that are done meanwhile: half a millisecond at 90
-# billion a second (measured on one core: 0.5 ms in demo models, 0.4 ms and the reading of the weights in 25 million
-# parameters), a millisecond at 400 trillion (an estimate for a card).
-_PASS = {"cpu": 4.5e7, "cuda": 4e11}
-# Of fewer responses every position has its own pass: there is little to save, and a check of few sees every start.
-_FEWEST = 64
+# One pass, in parts so small that whole numbers of them are a response's share of it.
+_PASS = 2**40
 
 
 class Anchored:
@@ -50,17 +47,22 @@ class Anchored:
         """Rewards (n,) float32 of `responses` (n, L); those that begin like `anchor` (L,) are spared that much."""
         n, length = responses.shape
         before = len(self.prefix)
+        rewards = torch.empty(n, dtype=torch.float32, device=self.prefix.device)
+        if not n:
+            return rewards
         responses = responses.to(self.prefix.device)
         if anchor is None or not self.shares_starts:
             return self._in_batches(self.engine, self._closed(responses), shared=before)
         anchor = anchor.to(self.prefix.device)
-        start = self._starts(first_changes(responses, anchor), length=length)  # (n,)
-        rewards = torch.empty(n, dtype=torch.float32, device=self.prefix.device)
-        for position in start.unique().tolist():
-            rows = (start == position).nonzero()[:, 0]
-            ids = self._closed(responses[rows, position:])
-            engine = self._engine_at(anchor) if position else self.engine
-            rewards[rows] = self._in_batches(engine, ids, shared=before + position)
+        first = first_changes(responses, anchor)  # (n,)
+        if not first.any():  # nothing but the prompt to share
+            return self._in_batches(self.engine, self._closed(responses), shared=before)
+        engine = self._engine_at(anchor)
+        for pack in self._packs(first, length=length):
+            groups = [
+                Group(self._closed(responses[rows, position:]), before + position) for position, rows in pack
+            ]
+            rewards[torch.cat([rows for _, rows in pack])] = packed_in_memory(engine, groups)
         return rewards
 
     def gradient(self, response: Tensor) -> Tensor:
@@ -95,18 +97,16 @@ class Anchored:
             self._at_anchor, self._anchor = self.engine.continued(anchor[:-1]), anchor.clone()
         return self._at_anchor
 
-    def _starts(self, first: Tensor, *, length: int) -> Tensor:
-        """From which position each response (n,) is run that `first` changes somewhere (n,); never a later one."""
-        if len(first) < _FEWEST:
-            return first
-        owns = range(length + len(self.suffix), len(self.suffix), -1)
-        starts = shared_passes(
-            first.bincount(minlength=length).tolist(),
-            owns=owns,
-            sizes=[self._batch_size(own, len(self.prefix) + owns[0]) for own in owns],
-            pass_tokens=_pass_tokens(self.network.config, self.prefix.device),
-        )
-        return torch.tensor(starts, device=first.device)[first]
+    def _packs(self, first: Tensor, *, length: int) -> Iterator[list[tuple[int, Tensor]]]:
+        """All rows (n,) in passes: what goes through the network together, rows (m,) by the position they `first` change."""
+        end = length + len(self.suffix)
+        sizes = [self._batch_size(end - p, len(self.prefix) + end) for p in range(length)]
+        share = _PASS // torch.tensor(sizes, device=first.device)  # (L,), of one row
+        order = first.argsort(stable=True)
+        number = (share[first[order]].cumsum(0) - 1) // _PASS
+        for rows in order.split(number.bincount().tolist()):
+            positions, counts = first[rows].unique(return_counts=True)
+            yield list(zip(positions.tolist(), rows.split(counts.tolist()), strict=True))
 
     def _in_batches(self, engine: Engine, ids: Tensor, *, shared: int) -> Tensor:
         seen = shared + ids.shape[1]
@@ -124,48 +124,6 @@ def first_changes(responses: Tensor, anchor: Tensor) -> Tensor:
     changed = responses != anchor
     changed[:, -1] = True
     return changed.int().argmax(dim=1)
-
-
-def shared_passes(
-    counts: Sequence[int], *, owns: Sequence[int], sizes: Sequence[int], pass_tokens: float
-) -> list[int]:
-    """For each position of a response the one from which what first changes there is run, itself or an earlier one, so
-    that all passes together take the least time.
-
-    Args:
-        counts: (L,), responses that first change a position.
-        owns: (L,), tokens that each runs from a position on, the closing ones included.
-        sizes: (L,), responses that one pass takes from a position on.
-        pass_tokens: how many tokens take as long as a pass beside its tokens.
-    """
-    length = len(counts)
-    # The least time of the first `end` positions, and where the last of their passes begins.
-    least, begun = [0.0], [0]
-    for end in range(1, length + 1):
-        options, rows = [], 0
-        for start in reversed(range(end)):
-            rows += counts[start]
-            passes = -(-rows // sizes[start])
-            options.append((least[start] + passes * pass_tokens + rows * owns[start], start))
-        cost, start = min(options)
-        least.append(cost)
-        begun.append(start)
-    starts, end = [], length
-    while end:
-        starts = [begun[end]] * (end - begun[end]) + starts
-        end = begun[end]
-    return starts
-
-
-def _pass_tokens(config, device: torch.device) -> float:
-    """How many tokens take as long as a pass beside its tokens."""
-    text = config.get_text_config()
-    hidden = text.hidden_size
-    feed_forward = getattr(text, "intermediate_size", None) or 4 * hidden
-    # Of one token in one layer: its products with the weights, and some two thousand element-wise ones a hidden unit
-    # (they are slower; that is what they come to in demo models).
-    operations = 2 * (4 * hidden**2 + 3 * hidden * feed_forward) + 2000 * hidden
-    return _PASS.get(device.type, _PASS["cpu"]) / operations
 
 
 @contextlib.contextmanager

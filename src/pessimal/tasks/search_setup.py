@@ -171,14 +171,7 @@ class Bench:
             single = setup.single_rewards([key])[0]
             self.scale[key] = (float(np.nanmean(single)), float(np.nanstd(single)))
 
-    def search(
-        self,
-        prompt: str,
-        *,
-        seed: int,
-        budget: int,
-        on_step: Callable[[int, float], None] | None = None,
-    ) -> float:
+    def search(self, prompt: str, *, seed: int, budget: int) -> float:
         """What greedy coordinate gradient reaches from one random start within `budget` candidate evaluations: the best
         reward, in standard deviations of single tokens' rewards from their mean, positive towards the goal."""
         spec, setup = self.setup.spec, self.setup
@@ -197,7 +190,6 @@ class Bench:
             budget=budget,
             generator=generator,
             admissible=setup.admissible,
-            on_step=on_step and (lambda spent, value: on_step(spent, (value - sign * mean) / deviation)),
         )
         return (best.value - sign * mean) / deviation
 

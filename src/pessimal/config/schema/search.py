@@ -110,11 +110,11 @@ class TuningSpec:
     """A sweep of the search's options by Optuna (`pessimal search -m hparams_search=gcg`)."""
 
     study: str | None = None
-    """Name of the study; null for a search that is no trial of one."""
+    """Name of the study; named by the sweeper (gcg-MODEL-GOAL-LENGTH) where null."""
     storage: str | None = None
-    """Where the study is kept: a journal (FILE.log) or sqlite:///FILE.db. Filled in by the sweeper."""
+    """Where the study is kept: a journal (FILE.log) or sqlite:///FILE.db; paths.root/studies/NAME.log where null."""
     trial: int | None = None
-    """Number of the trial that this job is. Filled in by the sweeper."""
+    """Number of the trial that this job is, filled in by the sweeper; null in the job that concludes a study."""
     prompts: list[str] = field(default_factory=list)
     """Keys of the prompts that options are tuned on."""
     held_out: list[str] = field(default_factory=list)

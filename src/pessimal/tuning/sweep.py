@@ -1,0 +1,106 @@
+"""A worker: takes trials of a study, has them run, and goes on until the study has them all.
+
+Knows a study's trials and a function that runs a batch of them. Does not know how they are run.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+
+from optuna.trial import Trial, TrialState
+
+from pessimal.errors import UserError, WorkError
+from pessimal.tuning.study import DEFAULTS, Trials, options_tried, told
+
+log = logging.getLogger(__name__)
+
+# Failures in a row after which a worker ends: one may be an accident, three are not.
+PATIENCE = 3
+# Seconds between looks at the trials of other workers.
+WAIT = 1.0
+
+Launch = Callable[[Sequence[Trial]], Sequence[Exception | None]]
+"""Runs a batch of trials, which tell the study their values themselves; gives each one's error, or None. Raises where the
+batch as a whole was lost."""
+
+
+def work(trials: Trials, launch: Launch, *, total: int, at_once: int) -> None:
+    """Run trials, `at_once` in a batch, until the study has `total` finished ones, whoever runs them.
+
+    A trial that fails counts for nothing; its options are not tried again. One whose worker dies is noticed and tried again,
+    here if need be: a worker that finds nothing to take waits for the others.
+
+    Raises:
+        UserError: what a trial said that the person at the keyboard can mend; no other one would fare better.
+        WorkError: several trials in a row failed.
+    """
+    failures: list[str] = []
+    waiting_for: list[int] = []
+    while trials.finished() < total:
+        with trials.taken(at_once, total=total) as batch:
+            if batch:
+                failures = _run(trials, batch, launch, failures)
+        if len(failures) >= PATIENCE:
+            raise WorkError(
+                f"{len(failures)} trials in a row failed, the last with: {failures[-1]}. What was finished is kept in "
+                f"{trials.place.storage}, and the same command goes on from there"
+            )
+        for trial in batch:
+            _tell(trials, trial.number, total=total)
+        if not batch:
+            running = trials.running()
+            if running != waiting_for:
+                log.info(
+                    "waiting for the trials of other workers: %s", ", ".join(map(str, running)) or "none"
+                )
+            waiting_for = running
+            time.sleep(WAIT)
+
+
+def _run(trials: Trials, batch: list[Trial], launch: Launch, failures: list[str]) -> list[str]:
+    """The failures in a row after this batch."""
+    try:
+        errors = launch(batch)
+    except UserError:
+        raise
+    except Exception as error:  # say a killed process of a pool
+        log.warning("the trials %s were lost: %s", ", ".join(str(t.number) for t in batch), told(error))
+        trials.lost(batch, error)
+        return [*failures, told(error)]
+    for trial, error in zip(batch, errors, strict=True):
+        if error is None and trial.number in trials.running():
+            error = WorkError("the job ended without a value")
+        if error is None:
+            failures = []
+            continue
+        trials.failed(trial, error)
+        if isinstance(error, UserError):
+            raise error
+        unforeseen = None if isinstance(error, WorkError) else error
+        log.warning("trial %d failed: %s", trial.number, told(error), exc_info=unforeseen)
+        failures = [*failures, told(error)]
+    return failures
+
+
+def _tell(trials: Trials, number: int, *, total: int) -> None:
+    """A line on a trial: where it stands among the others."""
+    trial = trials.all()[number]
+    if trial.state not in (TrialState.COMPLETE, TrialState.PRUNED):
+        return
+    complete = [t for t in trials.all() if t.state is TrialState.COMPLETE]
+    best = max(complete, key=lambda t: t.value, default=None)
+    defaults = next((t for t in complete if DEFAULTS in t.user_attrs), None)
+    log.info(
+        "%d of %d: trial %d %s%.4f with %s%s%s",
+        trials.finished(), total, number,
+        "pruned at " if trial.state is TrialState.PRUNED else "",
+        trial.value,
+        ", ".join(f"{name.removeprefix('search.')} {shown(value)}" for name, value in options_tried(trial).items()),
+        f"; best {best.value:.4f} (trial {best.number})" if best else "",
+        f", defaults {defaults.value:.4f}" if defaults else "",
+    )  # fmt: skip
+
+
+def shown(value: object) -> str:
+    """An option's value for a person: three digits are enough."""
+    return f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,131 @@
+"""The comparison on held-out prompts: other prompts and starts, one budget, paired, and honest about what it rests on."""
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from pessimal.tuning.held_out import ALL, compare, differences, sign_flip
+from pessimal.tuning.study_contents import held_out_sentence
+from pessimal.tuning.trial import starts
+
+
+class Bench:
+    def __init__(self, config, prompts):
+        self.config, self.prompts = config, prompts
+
+    def search(self, prompt, *, seed, budget, on_step=None):
+        assert prompt in self.prompts
+        CALLS.append((self.config.search.momentum, prompt, seed, budget))
+        return len(prompt) - self.config.search.momentum + np.random.default_rng(seed).normal()
+
+
+CALLS: list = []
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    CALLS.clear()
+
+
+def test_both_search_held_out_prompts_from_the_same_unseen_starts_at_one_budget(config):
+    table = compare(config, {"search.momentum": 0.2}, Bench)
+    assert list(table["prompt"].unique()) == ["noon", "night", "day"]
+    assert len(table) == 3 * 4
+    assert table["difference"].to_numpy() == pytest.approx(0.7)
+    calls = pd.DataFrame(CALLS, columns=["momentum", "prompt", "seed", "budget"])
+    assert set(calls["budget"]) == {100}
+    tuned, defaults = (calls[calls["momentum"] == m] for m in (0.2, 0.9))
+    assert list(zip(tuned["prompt"], tuned["seed"], strict=True)) == list(
+        zip(defaults["prompt"], defaults["seed"], strict=True)
+    )
+    assert not set(calls["seed"]) & set(starts(config.seed, 100, held_out=False))
+
+
+def test_defaults_that_were_best_are_not_run_twice(config):
+    table = compare(config, {"search.momentum": 0.9}, Bench)
+    assert len(CALLS) == 12
+    assert (table["difference"] == 0).all()
+    told = held_out_sentence(differences(table))
+    assert told == (
+        "The tuned options and the defaults found equal values in all 12 searches on 3 held-out prompts: no difference."
+    )
+
+
+def rows(values: dict[str, list[float]]) -> pd.DataFrame:
+    flat = [(prompt, seed, value) for prompt, own in values.items() for seed, value in enumerate(own)]
+    table = pd.DataFrame(flat, columns=["prompt", "seed", "difference"])
+    return table.assign(tuned=table["difference"] + 3, defaults=3.0, tuned_seconds=2.0, defaults_seconds=1.0)
+
+
+def test_the_mean_rests_on_prompts_and_a_prompts_own_row_on_its_starts():
+    random = np.random.default_rng(0)
+    values = {name: list(random.normal(size=8) + 2 * random.normal()) for name in "abcdef"}
+    table = differences(rows(values)).set_index("prompt")
+    means = np.array([np.mean(own) for own in values.values()])
+    expected = stats.ttest_1samp(means, 0)
+    low, high = expected.confidence_interval()
+    overall = table.loc[ALL]
+    assert (overall["n"], overall["starts"]) == (6, 48)
+    assert overall[["difference", "low", "high"]].tolist() == pytest.approx([means.mean(), low, high])
+    own = stats.ttest_1samp(values["a"], 0).confidence_interval()
+    assert table.loc["a", ["low", "high"]].tolist() == pytest.approx([own.low, own.high])
+    # Taking 48 starts for 48 independent ones would promise far more.
+    pooled = stats.ttest_1samp(np.concatenate(list(values.values())), 0).confidence_interval()
+    assert overall["high"] - overall["low"] > 1.5 * (pooled.high - pooled.low)
+
+
+def test_the_interval_holds_the_truth_as_often_as_it_says():
+    random, held = np.random.default_rng(1), 0
+    for _ in range(200):
+        values = {name: list(0.3 + random.normal() + random.normal(size=4)) for name in "abcdef"}
+        overall = differences(rows(values)).iloc[-1]
+        held += overall["low"] <= 0.3 <= overall["high"]
+    assert 0.90 <= held / 200 <= 0.985
+
+
+def test_sign_flips_are_all_gone_through():
+    units = np.array([0.5, -0.2, 0.9, 0.4, 0.1])
+    means = [abs(np.mean(units * signs)) for signs in itertools.product((1, -1), repeat=5)]
+    assert sign_flip(units) == pytest.approx(np.mean(np.array(means) >= abs(units.mean()) - 1e-12))
+    assert sign_flip(np.full(6, 0.3)) == 2 / 64
+    assert sign_flip(np.zeros(4)) == 1
+    assert np.isnan(sign_flip(np.array([1.0])))
+    many = np.random.default_rng(0).normal(0.25, 1, size=40)
+    assert sign_flip(many) == pytest.approx(stats.ttest_1samp(many, 0).pvalue, abs=0.02)
+    assert sign_flip(np.full(40, 0.3)) > 0, "what was seen is one of the patterns"
+
+
+@pytest.mark.parametrize(
+    ("shift", "told"),
+    [
+        (5.0, "The tuned options find more: tuned − defaults = +"),
+        (-5.0, "The tuned options find LESS: tuned − defaults = −"),
+        (0.0, "No difference that chance would not make"),
+    ],
+)
+def test_the_sentence_says_which_way_and_on_how_many(shift, told):
+    random = np.random.default_rng(5)
+    values = {name: list(shift + random.normal(size=4)) for name in "abcd"}
+    sentence = held_out_sentence(differences(rows(values)))
+    assert sentence.startswith(told)
+    assert "n = 4 held-out prompts, 4 starts each" in sentence
+    assert "sign-flip p = " in sentence
+    assert "2.00 tuned, 1.00 defaults" in sentence
+
+
+def test_one_prompt_speaks_of_itself_only():
+    table = differences(rows({"a": [1.0, 2.0, 3.0]}))
+    assert table.iloc[-1]["n"] == 3
+    assert "On one prompt, which says nothing of others" in held_out_sentence(table)
+    single = differences(rows({"a": [1.0]}))
+    assert np.isnan(single.iloc[-1]["low"])
+    assert "one start on one prompt" in held_out_sentence(single)
+
+
+def test_the_numbers_of_held_out_starts_are_the_configurations(config):
+    tuning = replace(config.tuning, held_out=["noon"], held_out_seeds=7)
+    assert len(compare(replace(config, tuning=tuning), {"search.momentum": 0.2}, Bench)) == 7

@@ -1,0 +1,93 @@
+"""Spaces are typed as Hydra types sweeps, and what does not fit is refused before any trial."""
+
+import pytest
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+from pessimal.errors import ConfigError
+from pessimal.tuning.space import as_overrides, check_space, options_of, with_options
+
+
+@pytest.mark.parametrize(
+    ("typed", "values"),
+    [
+        ("search.step_size=range(1,4)", IntDistribution(1, 3)),
+        ("search.top_k=range(64,257,64)", IntDistribution(64, 256, step=64)),
+        ("search.top_k=choice(64,256)", CategoricalDistribution([64, 256])),
+        ("search.top_k=64,256", CategoricalDistribution([64, 256])),
+        ("search.top_k=interval(16,512)", IntDistribution(16, 512)),
+        ("search.top_k=tag(log,int(interval(16,512)))", IntDistribution(16, 512, log=True)),
+        ("search.momentum=interval(0,0.95)", FloatDistribution(0, 0.95)),
+        ("search.momentum=range(0.5,0.9,0.1)", FloatDistribution(0.5, 0.8, step=0.1)),
+        ("search.momentum=choice(0,0.9)", CategoricalDistribution([0.0, 0.9])),
+        ("search.momentum=tag(log,interval(0.01,0.9))", FloatDistribution(0.01, 0.9, log=True)),
+    ],
+)
+def test_hydras_sweeps_are_optunas_distributions(parsed, typed, values):
+    assert parsed(typed).distributions == {typed.split("=")[0]: values}
+
+
+def test_the_later_override_of_an_option_counts_and_a_single_value_takes_it_out(parsed):
+    space = parsed(
+        "search.top_k=choice(64,128)",
+        "search.step_size=range(1,4)",
+        "task=search",
+        "search.top_k=choice(64,512)",
+        "search.step_size=2",
+    )
+    assert space.distributions == {"search.top_k": CategoricalDistribution([64, 512])}
+    assert space.fixed == ["task=search", "search.step_size=2"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        ("search.topk=choice(1,2)", "Did you mean 'search.top_k'?"),
+        ("model=plain-bpe-0,plain-bpe-1", "model cannot be tuned"),
+        ("search.length=2,3", "search.length cannot be tuned"),
+        ("search.top_k=choice(64,0.5)", "whole numbers, not 0.5"),
+        ("search.top_k=interval(0.5,9)", "whole numbers, not 0.5"),
+        ("search.top_k=choice(64,true)", "whole numbers, not True"),
+        ("search.momentum=choice(0,high)", "numbers, not 'high'"),
+        ("search.top_k=range(4,4)", "empty"),
+        ("search.top_k=range(9,4,-1)", "downwards"),
+        ("search.top_k=interval(9,4)", "lower number to a higher"),
+        ("search.momentum=tag(log,interval(0,0.9))", "above 0"),
+        ("search.top_k=glob(*)", "give range"),
+        ("search.top_k=64", "nothing to tune"),
+    ],
+)
+def test_what_cannot_be_tuned_is_refused(parsed, typed, told):
+    with pytest.raises(ConfigError) as refused:
+        parsed(typed)
+    assert told in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        ("search.momentum=interval(0,1.5)", "search.momentum=1.5"),
+        ("search.top_k=range(0,9)", "search.top_k=0"),
+        ("search.search_width=choice(64,0,128)", "search.search_width=0"),
+    ],
+)
+def test_values_that_the_option_itself_refuses_are_told_in_its_words(parsed, config, typed, told):
+    with pytest.raises(ConfigError) as refused:
+        check_space(parsed(typed), config)
+    assert told in str(refused.value)
+
+
+def test_options_go_through_a_command_line_and_come_back_to_the_bit(parsed, config):
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    options = {"search.momentum": 0.1 + 0.2, "search.step_size_until": 1e-5, "search.top_k": 3}
+    typed = OverridesParser.create().parse_overrides(as_overrides(options))
+    assert {override.key_or_group: override.value() for override in typed} == options
+    assert options_of(with_options(config, options), list(options)) == options
+
+
+def test_strings_are_quoted():
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    told = {"tuning.study": "it's, a=b [c]", "tuning.storage": "/a b/c.log"}
+    typed = OverridesParser.create().parse_overrides(as_overrides(told))
+    assert {override.key_or_group: override.value() for override in typed} == told

@@ -1,0 +1,162 @@
+"""What is said, drawn and counted of a study, from trials whose values are known."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from optuna.trial import TrialState, create_trial
+
+from pessimal.errors import TableError
+from pessimal.figures import tuning as figures
+from pessimal.tuning.space import options_of
+from pessimal.tuning.study import DEFAULTS, SUBJECT, Trials
+from pessimal.tuning.study_tables import best_of, importances, options_table, searches_table, trials_table
+from pessimal.tuning.trial import SEARCHES
+
+
+def add(trials, value, *, state=TrialState.COMPLETE, attributes=None, **options):
+    """A finished trial with these options; the others as in the middle of the space."""
+    own = {"search.momentum": 0.5, "search.search_width": 256} | {
+        f"search.{k}": v for k, v in options.items()
+    }
+    rows = [["dawn", 2, value - 1, 0.5], ["dusk", 2, value, 0.5], ["dawn", 4, value + 3, 0.5]]
+    trials.study.add_trial(
+        create_trial(
+            state=state,
+            value=None if state is TrialState.FAIL else value,
+            params=own,
+            distributions=trials.space.distributions,
+            user_attrs=(attributes or {}) | ({} if state is TrialState.FAIL else {SEARCHES: rows}),
+        )
+    )
+
+
+@pytest.fixture
+def trials(config, space):
+    return Trials(config, space)
+
+
+def test_the_best_is_complete_and_of_equals_the_defaults(trials, config):
+    assert best_of(trials.study) is None
+    add(trials, 1.0)
+    add(trials, 2.0)
+    add(trials, 9.0, state=TrialState.PRUNED)
+    add(trials, 2.0)
+    assert best_of(trials.study).number == 1
+    defaults = options_of(config, list(trials.space.distributions))
+    add(trials, 2.0, attributes={DEFAULTS: defaults})
+    assert best_of(trials.study).number == 4
+    add(trials, 2.5)
+    assert best_of(trials.study).number == 5
+
+
+def test_the_tables_say_what_each_trial_was(trials):
+    add(trials, 1.0, momentum=0.25)
+    add(trials, 0.0, state=TrialState.FAIL, attributes={"error": "it fell"})
+    add(trials, 0.5, state=TrialState.PRUNED, search_width=64)
+    table = trials_table(trials.study)
+    assert table["state"].tolist() == ["complete", "failed", "pruned"]
+    assert table["value"].tolist() == pytest.approx([1.0, np.nan, 0.5], nan_ok=True)
+    assert table["momentum"].tolist() == [0.25, 0.5, 0.5]
+    assert table["search_width"].tolist() == [256, 256, 64]
+    assert table["error"].fillna("").tolist() == ["", "it fell", ""]
+    assert table.loc[0, ["searches", "low", "high"]].tolist() == [3, 0.5, 2.5]
+    assert table["best"].tolist() == [True, False, False]
+    searched = searches_table(trials.study)
+    assert searched.groupby("trial")["value"].median().to_dict() == {0: 1.0, 2: 0.5}
+    options = options_table(trials.study, {"search.momentum": 0.9, "search.search_width": 512})
+    assert options.to_dict("records") == [
+        {"option": "momentum", "tuned": 0.25, "defaults": 0.9, "tried": "0.0 to 0.95"},
+        {"option": "search_width", "tuned": 256, "defaults": 512, "tried": "64 to 1024 (log)"},
+    ]
+
+
+def test_importance_finds_the_option_that_matters_and_its_share(trials):
+    random = np.random.default_rng(0)
+    for number in range(40):
+        momentum, width = random.uniform(0, 0.95), int(random.integers(64, 1025))
+        state = TrialState.PRUNED if number % 3 == 2 else TrialState.COMPLETE
+        add(trials, 4 * momentum, state=state, momentum=momentum, search_width=width)
+    table = importances(trials.study, seed=0).set_index("option")
+    assert table.loc["momentum", "importance"] > 0.9
+    assert table.loc["search_width", "importance"] < 0.05
+    assert (table["n"] == 40).all(), "pruned trials take part"
+    assert (table["standard_error"] > 0).all()
+    assert importances(trials.study, seed=0).equals(table.reset_index())
+
+
+def test_importances_are_shares_of_the_variance_of_which_interactions_take_theirs(trials):
+    random = np.random.default_rng(0)
+    for _ in range(40):
+        momentum, width = random.uniform(0, 0.95), int(2 ** random.uniform(6, 10))
+        add(trials, float((momentum > 0.5) == (width > 256)), momentum=momentum, search_width=width)
+    assert importances(trials.study, seed=0)["importance"].sum() < 0.8
+
+
+def test_too_few_or_equal_trials_have_no_importances(trials):
+    for _ in range(7):
+        add(trials, 1.0, momentum=float(np.random.default_rng(0).uniform(0, 0.9)))
+    assert importances(trials.study, seed=0) is None
+    for _ in range(7):
+        add(trials, 1.0)
+    assert importances(trials.study, seed=0) is None
+    assert SUBJECT in trials.study.user_attrs
+
+
+def test_defaults_outside_of_the_space_are_in_the_tables_but_not_in_the_importances(config, parsed):
+    space = parsed("search.search_width=choice(64,128)", "search.momentum=interval(0,0.95)")
+    trials = Trials(replace(config), space)
+    with trials.taken(1, total=1) as [first]:
+        trials.study.tell(first.number, 3.0)
+    for number in range(9):
+        add(trials, number / 9, momentum=number / 10, search_width=64)
+    assert trials_table(trials.study)["search_width"].tolist() == [512] + [64] * 9
+    assert (importances(trials.study, seed=0)["n"] == 9).all()
+
+
+def table_of(trials, count=12):
+    random = np.random.default_rng(3)
+    add(trials, 2.0, momentum=0.9, search_width=512, attributes={DEFAULTS: {"search.momentum": 0.9, "search.search_width": 512}})  # fmt: skip
+    for number in range(count):
+        state = TrialState.PRUNED if number % 4 == 3 else TrialState.COMPLETE
+        momentum, width = random.uniform(0, 0.95), int(2 ** random.uniform(6, 10))
+        add(trials, float(random.normal(2)), state=state, momentum=momentum, search_width=width)
+    add(trials, 0.0, state=TrialState.FAIL)
+    return trials_table(trials.study)
+
+
+def test_slices_show_every_trial_with_a_value_at_its_options(trials):
+    table = table_of(trials)
+    figure = figures.slices(table, ["momentum", "search_width"], logarithmic=["search_width"])
+    momentum, width = [axes for axes in figure.axes if axes.get_xlabel()]
+    valued = table[table["state"] != "failed"]
+    for axes, places in ((momentum, valued["momentum"]), (width, np.log2(valued["search_width"]))):
+        drawn = {tuple(point) for marks in axes.collections[:2] for point in np.round(marks.get_offsets(), 9)}
+        assert drawn == set(zip(np.round(places, 9), np.round(valued["value"], 9), strict=True))
+    assert [tick.get_text() for tick in width.get_xticklabels()] == ["128", "256", "512"]
+    rings = [marks.get_offsets().tolist() for marks in momentum.collections[2:]]
+    best = valued[valued["best"]].iloc[0]
+    assert rings[0] == [[0.9, 2.0]]
+    assert rings[1] == [[best["momentum"], best["value"]]]
+
+
+def test_lines_go_from_the_lowest_to_the_highest_value_of_each_option(trials):
+    table = table_of(trials)
+    figure = figures.parallel_coordinates(table, ["momentum", "search_width"], logarithmic=["search_width"])
+    valued = table[table["state"] != "failed"].sort_values("value", kind="stable")
+    lines = [line for line in figure.axes[0].lines if line.get_linewidth() < 2]
+    heights = np.array([line.get_ydata() for line in lines])
+    assert heights.min(axis=0).tolist() == pytest.approx([0, 0, 0])
+    assert heights.max(axis=0).tolist() == pytest.approx([1, 1, 1])
+    logs = np.log2(valued["search_width"])
+    assert heights[:, 2] == pytest.approx((logs - logs.min()) / np.ptp(logs))
+    assert (np.diff(heights[:, 0]) >= 0).all()
+    dotted = [line.get_linestyle() == ":" for line in lines]
+    assert dotted == (valued["state"] == "pruned").tolist()
+
+
+def test_nothing_is_drawn_of_nothing(trials):
+    add(trials, 0.0, state=TrialState.FAIL)
+    for draw in (figures.slices, figures.parallel_coordinates):
+        with pytest.raises(TableError, match="No trial has a value"):
+            draw(trials_table(trials.study), ["momentum"])

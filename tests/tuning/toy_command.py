@@ -1,0 +1,66 @@
+"""`pessimal`, with a toy in the place of every search; a script for the tests of this folder, which also import it.
+
+The toy's values are a known function of options, prompt and seed. $TOY changes its manners, as `key=value` separated by
+spaces: `sleep` (seconds a search), `fail` (number of a trial that raises; `all` for every one).
+"""
+
+import os
+import sys
+import time
+import types
+
+import numpy as np
+
+from pessimal.__main__ import main
+from pessimal.tasks.common import config_hash, registry_of, tracked
+from pessimal.tuning.conclusion import conclude
+from pessimal.tuning.trial import run_trial
+
+BEST_MOMENTUM = 0.25
+
+
+def manners() -> dict[str, str]:
+    return dict(word.split("=") for word in os.environ.get("TOY", "").split())
+
+
+class ToyBench:
+    """Best at momentum 0.25 and, a little, at a wide search; pessimal searches see the same, with other numbers."""
+
+    identity = {"weights_digest": "0123456789abcdef"}  # noqa: RUF012
+
+    def __init__(self, config, prompts):
+        self.config, self.prompts = config, prompts
+
+    def search(self, prompt, *, seed, budget, on_step=None):
+        assert prompt in self.prompts
+        trial, how = self.config.tuning.trial, manners()
+        if how.get("fail") in ("all", str(trial)):
+            raise RuntimeError("the toy fell over")
+        time.sleep(float(how.get("sleep", 0)))
+        return toy_value(self.config.search, prompt, seed)
+
+
+def toy_value(search, prompt: str, seed: int) -> float:
+    """Prompts are whole units apart, options a few tenths, starts hundredths."""
+    ease = sum(map(ord, prompt)) % 7
+    noise = np.random.default_rng(seed).normal() / 100
+    return ease - abs(search.momentum - BEST_MOMENTUM) + search.search_width / 10_000 + noise
+
+
+def run(config):
+    """As `tasks/search_tuning.py` does, which would import torch into every process of these tests."""
+    what = f"trial {config.tuning.trial}" if config.tuning.trial is not None else "study"
+    with tracked(config, name=what) as mirror:
+        if config.tuning.trial is not None:
+            return run_trial(config, ToyBench, mirror=mirror)
+        conclude(
+            config, ToyBench, registry=registry_of(config), mirror=mirror, config_hash=config_hash(config)
+        )
+    return None
+
+
+if __name__ == "__main__":
+    module = types.ModuleType("pessimal.tasks.search_task")
+    module.run = run
+    sys.modules[module.__name__] = module
+    main()
