@@ -8,10 +8,10 @@ READY := $(VENV)/.ready
 CPU_TORCH := https://download.pytorch.org/whl/cpu
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test check bench lint format clean
+.PHONY: help setup quickstart test check bench bench-nanogcg lint format clean
 
 help: ## List the commands
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 setup: $(READY) ## Make the virtual environment and install the pinned requirements
 
@@ -42,11 +42,17 @@ check: quickstart ## Run the quickstart, then look whether its results are what 
 
 bench: $(READY) ## Measure speed, ratios side by side in one process
 	$(BIN)/python experiments/speed/scan.py
+	$(BIN)/python experiments/speed/search.py
 	$(BIN)/python experiments/speed/loop.py
 	$(BIN)/python experiments/speed/compare.py 1
 	$(BIN)/python experiments/speed/compare.py 3
 	$(BIN)/python experiments/speed/startup.py
 	$(BIN)/python experiments/speed/gpu.py
+
+bench-nanogcg: $(READY) ## Measure a search step beside the released nanoGCG, which gets an environment of its own
+	test -x .venv-nanogcg/bin/python || $(PYTHON) -m venv .venv-nanogcg
+	.venv-nanogcg/bin/pip install --quiet -r experiments/speed/nanogcg_requirements.txt
+	.venv-nanogcg/bin/python experiments/speed/nanogcg_yardstick.py $(BIN)/python
 
 lint: $(READY) ## Check style
 	$(BIN)/ruff check .

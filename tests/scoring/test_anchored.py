@@ -277,9 +277,15 @@ def test_out_of_memory_halves_a_pass_until_it_fits(llama, monkeypatch, caplog):
     assert close(by_anchor.rewards(rows, anchor=anchor), whole)
     assert sizes == [40, 16, 8, 4, 4, 8, 4, 4, 24, 8, 4, 4, 16, 8, 4, 4, 8, 4, 4]
     assert "out of memory with 40 candidates" in caplog.text
-    monkeypatch.setattr(packed, "packed_rewards", lambda *_: small_card(None, [packed.Group(rows, 0)]))
+
+
+def test_one_response_that_does_not_fit_is_an_error(llama, monkeypatch):
+    def no_card(engine, groups):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(packed, "packed_rewards", no_card)
     with pytest.raises(torch.OutOfMemoryError):
-        by_anchor.rewards(rows, anchor=anchor)
+        packed.packed_in_memory(anchored(llama).engine, [packed.Group(response()[None], PREFIX)])
 
 
 def test_one_anchor_is_run_once(llama, monkeypatch):

@@ -227,12 +227,17 @@ def test_same_model_gives_the_same_check(network, frame):
 
 def test_batches_are_no_larger_than_asked_for(network, frame, anchor, monkeypatch):
     made = scorer(network, frame, batch_size=5)
-    sizes, sound = [], packed.packed_rewards
+    sizes, single, several = [], SharedPrefix.rewards, packed.packed_rewards
 
-    def watched(engine, groups):
+    def watched(engine, ids, *, shared):
+        sizes.append(len(ids))
+        return single(engine, ids, shared=shared)
+
+    def watched_pack(engine, groups):
         sizes.append(sum(len(group.ids) for group in groups))
-        return sound(engine, groups)
+        return several(engine, groups)
 
-    monkeypatch.setattr(packed, "packed_rewards", watched)
+    monkeypatch.setattr(SharedPrefix, "rewards", watched)
+    monkeypatch.setattr(packed, "packed_rewards", watched_pack)
     made.rewards(changes(frame, anchor, n=102), anchor=anchor)
     assert sizes == [5] * 20 + [2]

@@ -17,7 +17,7 @@ class Bench:
     def __init__(self, config, prompts):
         self.config, self.prompts = config, prompts
 
-    def search(self, prompt, *, seed, budget, on_step=None):
+    def search(self, prompt, *, seed, budget):
         assert prompt in self.prompts
         CALLS.append((self.config.search.momentum, prompt, seed, budget))
         return len(prompt) - self.config.search.momentum + np.random.default_rng(seed).normal()

@@ -23,7 +23,7 @@ class Bench:
     def __init__(self, config, value):
         self.config, self.value, self.calls = config, value, []
 
-    def search(self, prompt, *, seed, budget, on_step=None):
+    def search(self, prompt, *, seed, budget):
         self.calls.append((prompt, seed, budget))
         return self.value(prompt, seed, self.config.search)
 

@@ -31,7 +31,7 @@ class ToyBench:
     def __init__(self, config, prompts):
         self.config, self.prompts = config, prompts
 
-    def search(self, prompt, *, seed, budget, on_step=None):
+    def search(self, prompt, *, seed, budget):
         assert prompt in self.prompts
         trial, how = self.config.tuning.trial, manners()
         if how.get("fail") in ("all", str(trial)):

@@ -29,7 +29,7 @@ class Bench:
     def __init__(self, config, *, hang):
         self.config, self.hang = config, hang
 
-    def search(self, prompt, *, seed, budget, on_step=None):
+    def search(self, prompt, *, seed, budget):
         if self.hang and prompt == "dusk":
             Path("hanging").touch()
             time.sleep(600)

@@ -62,7 +62,11 @@ class Anchored:
             groups = [
                 Group(self._closed(responses[rows, position:]), before + position) for position, rows in pack
             ]
-            rewards[torch.cat([rows for _, rows in pack])] = packed_in_memory(engine, groups)
+            if len(groups) == 1:
+                found = rewards_in_memory(engine, groups[0].ids, shared=groups[0].shared)
+            else:
+                found = packed_in_memory(engine, groups)
+            rewards[torch.cat([rows for _, rows in pack])] = found
         return rewards
 
     def gradient(self, response: Tensor) -> Tensor:
