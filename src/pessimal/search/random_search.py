@@ -17,8 +17,10 @@ from pessimal.search.visited import Visited, unseen
 # Responses drawn at once: it looks for a better one no more often than this. On a demo model batches of 1, 16 and 64 got
 # equally far in 5,000 evaluations, in 26, 5 and 1.6 s (`experiments/LOG.md`).
 _WALK = 64
-# Batches in a row without anything new and admissible, after which there is taken to be nothing.
-_IN_VAIN = 100
+# So many times as many are drawn where that brings little.
+_MANY = 16
+# Such draws in a row without anything new and admissible, after which there is taken to be nothing.
+_IN_VAIN = 8
 
 
 def random_search(
@@ -43,11 +45,11 @@ def random_search(
         admissible: bool (n,) of responses (n, L), whether they may be evaluated; None where all may.
     """
 
-    def draw_start() -> Tensor:
-        return random_responses(_WALK, length=length, allowed=allowed, generator=generator)
+    def draw_start(width: int) -> Tensor:
+        return random_responses(width, length=length, allowed=allowed, generator=generator)
 
-    def draw_change(point: Tensor) -> Tensor:
-        return sample(point, tokens, width=_WALK, step_size=1, generator=generator)
+    def draw_change(point: Tensor, width: int) -> Tensor:
+        return sample(point, tokens, width=width, step_size=1, generator=generator)
 
     visited = Visited()
     tokens = allowed.nonzero()[:, 0].expand(length, -1)  # (L, A)
@@ -63,11 +65,17 @@ def random_search(
 
 
 def _found(
-    draw: Callable[[], Tensor], visited: Visited, admissible: Admissible | None, *, most: int
+    draw: Callable[[int], Tensor], visited: Visited, admissible: Admissible | None, *, most: int
 ) -> Tensor:
-    """The first batch that holds something new and admissible, `most` of it; none where none of many does."""
+    """Up to `most`, and _WALK, that are new and admissible; none where none of many draws is."""
+    found = unseen(draw(_WALK), visited, admissible=admissible, most=most)
     for _ in range(_IN_VAIN):
-        found = unseen(draw(), visited, admissible=admissible, most=most)
-        if len(found) or most == 0:
+        if most == 0 or len(found) >= min(most, _WALK // 2):
+            break
+        # Most changes of this point have been tried: batches of the few that are left would be as dear as full ones.
+        left = min(most, _WALK) - len(found)
+        more = unseen(draw(_MANY * _WALK), visited, admissible=admissible, most=left)
+        found = torch.cat([found, more])
+        if len(more):
             break
     return found
