@@ -116,7 +116,7 @@ def _standing(setup: Setup, every: ExhaustivePairs, found: Found) -> pd.DataFram
 
 def _way(stage: str) -> str:
     """A stage's name as a reader wants it."""
-    return {"pairs": "pruned exact search"}.get(stage, stage.replace("restart", "gradient search, restart"))
+    return {"pairs": "pruned exact search"}.get(stage, stage.replace("restart", "gradient, start"))
 
 
 def _better(every: ExhaustivePairs, reward: float, sign: int, *, noise: float) -> Above:
