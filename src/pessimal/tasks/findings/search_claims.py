@@ -259,7 +259,7 @@ def spread(facts: Facts, sequences: pd.DataFrame) -> str:
         return f"The first are {named}." if n > 5 else f"{named}."
     if facts.restarts == 1:
         return "One restart, so how far restarts agree is not known; search.restarts=8 shows it."
-    begun = f"{facts.restarts:,} restarts ended at" if facts.restarts else "Kept:"
+    begun = "Kept:" if facts.exact or not facts.restarts else f"{facts.restarts:,} restarts ended at"
     if n == 1:
         return f"{begun} one response."
     first, last = sequences.iloc[0], sequences.iloc[-1]
