@@ -25,7 +25,7 @@ _LAYERS = ("layers", "h")
 _NORMS = ("norm", "final_layer_norm", "ln_f")
 # Of the last layer only the last position is read. What these parts of it give is added to the residual stream, so
 # they may run on that position alone: their output is then added to all positions alike, and is right for that one.
-_ONE_POSITION = ("mlp", "self_attn.o_proj", "attention.dense", "attn.c_proj")
+ONE_POSITION = ("mlp", "self_attn.o_proj", "attention.dense", "attn.c_proj")
 
 
 class Engine(Protocol):
@@ -77,10 +77,10 @@ class Decoder:
             final.append(arguments[0][:, -1].float())  # (batch, hidden)
 
         with contextlib.ExitStack() as hooks:
-            hooks.enter_context(_hooked(self.norm, keep))
+            hooks.enter_context(hooked(self.norm, keep))
             for name, module in self.layers[-1].named_modules():
-                if name in _ONE_POSITION:
-                    hooks.enter_context(_hooked(module, _last_position))
+                if name in ONE_POSITION:
+                    hooks.enter_context(hooked(module, _last_position))
             self.backbone(**inputs, use_cache=False)
         return self.head.read(self.exact_norm(final[0]), context)
 
@@ -104,7 +104,7 @@ class SharedPrefix:
 
     def rewards(self, ids: Tensor, *, shared: int) -> Tensor:
         positions = torch.arange(shared, shared + ids.shape[1], device=ids.device).unsqueeze(0)
-        with _attention(self.decoder.backbone, ATTENTION):
+        with exchanged_attention(self.decoder.backbone, ATTENTION):
             return self.decoder.rewards(
                 self.context, input_ids=ids, position_ids=positions, shared_prefix=self._start(shared)
             )
@@ -175,7 +175,8 @@ def _last_position(_, arguments):
 
 
 @contextlib.contextmanager
-def _hooked(module: nn.Module, hook) -> Iterator[None]:
+def hooked(module: nn.Module, hook) -> Iterator[None]:
+    """While this lasts, `hook` sees the module's arguments before it runs."""
     handle = module.register_forward_pre_hook(hook)
     try:
         yield
@@ -184,7 +185,8 @@ def _hooked(module: nn.Module, hook) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _attention(backbone: nn.Module, implementation: str) -> Iterator[None]:
+def exchanged_attention(backbone: nn.Module, implementation: str) -> Iterator[None]:
+    """While this lasts, the backbone's attention is the one that is registered under this name."""
     config = backbone.config
     before = config._attn_implementation
     config._attn_implementation = implementation

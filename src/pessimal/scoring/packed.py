@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface
 
-from pessimal.scoring.engine import _ONE_POSITION, SharedPrefix, _attention, _hooked
+from pessimal.scoring.engine import ONE_POSITION, SharedPrefix, exchanged_attention, hooked
 from pessimal.scoring.shared_prefix import Prefix, shared_prefix_attention
 
 log = logging.getLogger(__name__)
@@ -50,11 +50,11 @@ def packed_rewards(engine: SharedPrefix, groups: Sequence[Group]) -> Tensor:
         final.append(arguments[0][0, read].float())  # (n of all groups, hidden)
 
     with contextlib.ExitStack() as hooks:
-        hooks.enter_context(_hooked(decoder.norm, keep))
+        hooks.enter_context(hooked(decoder.norm, keep))
         for name, module in decoder.layers[-1].named_modules():
-            if name in _ONE_POSITION:
+            if name in ONE_POSITION:
                 hooks.enter_context(_only_at(read, module))
-        hooks.enter_context(_attention(decoder.backbone, PACKED))
+        hooks.enter_context(exchanged_attention(decoder.backbone, PACKED))
         decoder.backbone(
             input_ids=ids,
             position_ids=torch.cat(positions).unsqueeze(0),
@@ -125,7 +125,7 @@ def _only_at(places: Tensor, module: nn.Module) -> Iterator[None]:
 
     handle = module.register_forward_hook(put_back)
     try:
-        with _hooked(module, take):
+        with hooked(module, take):
             yield
     finally:
         handle.remove()
