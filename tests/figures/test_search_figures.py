@@ -10,8 +10,9 @@ from matplotlib.colors import to_hex
 from matplotlib.patches import StepPatch
 
 from pessimal.errors import TableError
+from pessimal.figures.labels import apart
 from pessimal.figures.save import save
-from pessimal.figures.search_curves import COLOURS, apart, best_so_far, duration, growth, restarts
+from pessimal.figures.search_curves import COLOURS, best_so_far, duration, growth, restarts
 from pessimal.figures.search_results import BETTER, TIED, WORSE, among_all, gradient_ranks, margins, spelling
 from pessimal.figures.style import PAPER, quiet
 from pessimal.figures.words import literal

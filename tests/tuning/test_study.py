@@ -188,9 +188,10 @@ def test_another_space_is_another_study(config, space, parsed):
 
 
 def test_what_changes_no_value_may_change(config, space):
-    Trials(config, space)
+    begun = Trials(config, space).study
     tuning = replace(config.tuning, held_out=["noon"], held_out_seeds=9)
-    Trials(replace(config, tuning=tuning, force=True, batch_size=7), space)
+    again = Trials(replace(config, tuning=tuning, force=True, batch_size=7), space).study
+    assert again.user_attrs == begun.user_attrs
 
 
 def test_a_study_without_a_name_is_called_after_what_it_is_about(config):

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Annotation
 from matplotlib.transforms import Bbox
+from scipy.optimize import isotonic_regression
 
 from pessimal.figures.style import INK, quiet
 
@@ -133,3 +134,16 @@ def _shared_area(a: Bbox, b: Bbox) -> float:
     width = min(a.x1, b.x1) - max(a.x0, b.x0)
     height = min(a.y1, b.y1) - max(a.y0, b.y0)
     return max(width, 0.0) * max(height, 0.0)
+
+
+def apart(places: np.ndarray, *, gap: float, low: float, high: float) -> np.ndarray:
+    """Heights for labels `gap` from one another, in the order of their places and as near to them as can be.
+
+    With the gaps taken out it is a monotone regression; it is cut off at the ends, and the gaps put back.
+    """
+    order = np.argsort(-places, kind="stable")
+    steps = gap * np.arange(len(places))
+    fitted = isotonic_regression(places[order] + steps, increasing=False).x
+    heights = np.empty(len(places))
+    heights[order] = np.clip(fitted, low + steps[-1], max(high, low + steps[-1])) - steps
+    return heights

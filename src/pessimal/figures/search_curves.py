@@ -11,10 +11,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
-from scipy.optimize import isotonic_regression
 
 from pessimal.errors import TableError
 from pessimal.figures import style
+from pessimal.figures.labels import apart
 from pessimal.figures.style import (
     FAINT,
     GREY,
@@ -240,8 +240,8 @@ def _phase_bands(axes: Axes, phases: pd.DataFrame) -> None:
 def _end_labels(axes: Axes, curve: pd.DataFrame, *, goal: str, height: float) -> None:
     """Each method's name and last reward right of its line, apart from one another."""
     ends = curve.sort_values("evaluations", kind="stable").groupby("method", sort=False)["reward"].last()
-    # Of equal ends the search's label comes on the better side: equals stand in their order, from below.
-    ends = ends.sort_index(key=lambda method: method == SEARCH, ascending=goal == "optimal", kind="stable")
+    # Of equal ends the search's label comes on the better side: equals stand in their order, from above.
+    ends = ends.sort_index(key=lambda method: method == SEARCH, ascending=goal != "optimal", kind="stable")
     low, high = axes.get_ylim()
     places = apart(ends.to_numpy(dtype=float), gap=(high - low) / height * LINE_HEIGHT, low=low, high=high)
     level = axes.get_yaxis_transform()
@@ -257,19 +257,6 @@ def _end_labels(axes: Axes, curve: pd.DataFrame, *, goal: str, height: float) ->
             va="center",
             fontweight="bold" if method == SEARCH else "normal",
         )
-
-
-def apart(places: np.ndarray, *, gap: float, low: float, high: float) -> np.ndarray:
-    """Heights for labels `gap` from one another within low … high, as near to their places as can be.
-
-    With the gaps taken out it is a monotone regression; it is cut off at the ends, and the gaps put back.
-    """
-    order = np.argsort(places, kind="stable")
-    steps = gap * np.arange(len(places))
-    fitted = isotonic_regression(places[order] - steps).x
-    heights = np.empty(len(places))
-    heights[order] = np.clip(fitted, low, max(low, high - steps[-1])) + steps
-    return heights
 
 
 def _spent(curve: pd.DataFrame, method: str) -> int:

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from scipy.optimize import isotonic_regression
 
 from pessimal.errors import TableError
 from pessimal.figures import style
+from pessimal.figures.labels import apart
 from pessimal.figures.style import GREY, MARKERS, OKABE_ITO, PAGE_WIDTH, new_figure, note, styled, subheading
 from pessimal.figures.words import literal, short_names
 
@@ -111,7 +111,7 @@ def _panel(axes: Axes, ranks: pd.DataFrame, *, n: int, height: float) -> None:
             clip_on=False,
         )
     for column in (0, -1):
-        labels = _apart(places[:, column], gap=gap, low=low, high=high)
+        labels = apart(places[:, column], gap=gap, low=low, high=high)
         for item, (name, at, label) in enumerate(zip(ranks.index, places[:, column], labels, strict=True)):
             _name(axes, literal(str(name), limit=24), at, label, right=column == -1, colour=_colour(item))
     axes.set_yticks([])
@@ -158,19 +158,6 @@ def _stretched(ranks: np.ndarray, *, n: int) -> np.ndarray:
     """Ranks as heights: the logit of the share of items at or below, so that 1 is highest and both ends open up."""
     share = (n + 0.5 - ranks) / n
     return np.log10(share / (1 - share))
-
-
-def _apart(places: np.ndarray, *, gap: float, low: float, high: float) -> np.ndarray:
-    """Heights for labels `gap` from one another, in the order of their places and as near to them as can be.
-
-    With the gaps taken out it is a monotone regression; it is cut off at the ends, and the gaps put back.
-    """
-    order = np.argsort(-places, kind="stable")
-    steps = gap * np.arange(len(places))
-    fitted = isotonic_regression(places[order] + steps, increasing=False).x
-    heights = np.empty(len(places))
-    heights[order] = np.clip(fitted, low + steps[-1], max(high, low + steps[-1])) - steps
-    return heights
 
 
 def _colour(item: int) -> str:

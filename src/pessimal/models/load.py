@@ -62,6 +62,12 @@ class RewardModel:
         return self.spec.name
 
     @property
+    def digests(self) -> dict[str, str]:
+        """What pins its rewards down, apart from precision and prompt, by the names that identities have for it."""
+        names = ("weights_digest", "config_digest", "tokenizer_digest", "template_digest")
+        return {name: getattr(self, name) for name in names}
+
+    @property
     def chat(self) -> bool:
         """Whether it is asked in its chat template, as reward models always are."""
         return self.template_digest not in (PLAIN_TEXT, PLAIN_TEXT_ALL_THE_SAME)

@@ -61,6 +61,11 @@ class Contents:
         """Add a piece to table `name`, with columns that say where it belongs (prompt, candidates)."""
         self.tables.setdefault(name, []).append(piece.assign(**where))
 
+    def captions(self) -> dict[str, str]:
+        """The sentence under each figure, by its stem."""
+        entries = (entry for section in self.sections for entry in section.entries)
+        return {entry.figure: entry.sentence for entry in entries if entry.figure}
+
     def whole_tables(self) -> dict[str, pd.DataFrame]:
         """Each table in one piece."""
         return {name: pd.concat(pieces, ignore_index=True) for name, pieces in self.tables.items()}

@@ -48,21 +48,25 @@ def identify(
         candidates_digest=candidates.digest(),
         mode=mode.value,
         source="scan",
-        revision=model.revision,
-        weights_digest=model.weights_digest,
-        config_digest=model.config_digest,
-        tokenizer_digest=model.tokenizer_digest,
-        template_digest=model.template_digest,
-        dtype=model.spec.dtype.value,
         certain=None if model.spec.dtype is Dtype.float32 else certain,
-        output=model.spec.output,
         score=model.spec.score.value,
-        software={
+        **of_model(model),
+    )
+
+
+def of_model(model: RewardModel) -> dict:
+    """What every identity says of the model that was asked, and of the software that asked it."""
+    return {
+        "revision": model.revision,
+        **model.digests,
+        "dtype": model.spec.dtype.value,
+        "output": model.spec.output,
+        "software": {
             "pessimal": __version__,
             "torch": torch.__version__,
             "transformers": version("transformers"),
         },
-    )
+    }
 
 
 def scan(

@@ -19,7 +19,7 @@ from pessimal.search.ledger import Ledger, Point
 from pessimal.search.pairs import pairs
 from pessimal.search.polish import polish
 from pessimal.search.random_search import random_search
-from pessimal.search.stages import Stage, Stages
+from pessimal.search.stages import Run, Stage, Stages
 from pessimal.search.starts import starts
 
 SEARCH = ("start", "gradient", "polish")
@@ -117,39 +117,34 @@ def search(stages: Stages, problem: Problem, plan: Plan) -> list[Final]:
 def baselines(stages: Stages, problem: Problem, plan: Plan, *, budget: int) -> list[Stage]:
     """Random search, coordinate ascent and beam search, each with `budget` evaluations."""
 
-    def by_chance(ledger: Ledger) -> tuple[list[Point], dict]:
-        random_search(
-            ledger,
-            length=problem.length,
-            allowed=problem.allowed,
-            generator=_generator(plan.seed, "random search"),
-            admissible=problem.admissible,
-        )
-        return ledger.curve[-1:], {}
+    def from_random_starts(look: Callable, name: str, **options) -> Run:
+        def work(ledger: Ledger) -> tuple[list[Point], dict]:
+            look(
+                ledger,
+                length=problem.length,
+                allowed=problem.allowed,
+                generator=_generator(plan.seed, name),
+                admissible=problem.admissible,
+                **options,
+            )
+            return ledger.curve[-1:], {}
 
-    def by_coordinates(ledger: Ledger) -> tuple[list[Point], dict]:
-        coordinate_ascent(
-            ledger,
-            length=problem.length,
-            allowed=problem.allowed,
-            generator=_generator(plan.seed, "coordinate ascent"),
-            admissible=problem.admissible,
-            tolerance=problem.tolerance,
-        )
-        return ledger.curve[-1:], {}
+        return work
 
     def by_beam(ledger: Ledger) -> tuple[list[Point], dict]:
         allowed = int(problem.allowed.sum())
         width = affordable_width(problem.length, budget, allowed, first_given=True)
         return _beam(ledger, problem, max(width, 1))
 
+    works = {
+        "random search": from_random_starts(random_search, "random search"),
+        "coordinate ascent": from_random_starts(
+            coordinate_ascent, "coordinate ascent", tolerance=problem.tolerance
+        ),
+        "beam search": by_beam,
+    }
     return [
-        stages.run(name, "baseline", work, budget=budget, **problem.counted)
-        for name, work in (
-            ("random search", by_chance),
-            ("coordinate ascent", by_coordinates),
-            ("beam search", by_beam),
-        )
+        stages.run(name, "baseline", work, budget=budget, **problem.counted) for name, work in works.items()
     ]
 
 
@@ -238,24 +233,34 @@ def _polished(stages: Stages, problem: Problem, plan: Plan, found: list[Final]) 
     unique = _best_of_each(found)
     chosen = _by_turns(unique)[: plan.polish]
     finals = [final for final in unique if final not in chosen]
-    for before in chosen:
-
-        def work(ledger: Ledger, before: Final = before) -> tuple[list[Point], dict]:
-            polished = polish(
-                ledger,
-                torch.tensor(before.point.response),
-                allowed=problem.allowed,
-                admissible=problem.admissible,
-                tolerance=problem.tolerance,
-                # The first sweep overwrites most of a response: begun at one place, all would end alike.
-                first_position=before.restart % problem.length,
-            )
-            facts = {"one_opt": polished.converged, "sweeps": polished.sweeps}
-            return [Point(ledger.spent, polished.value, polished.response)], facts
-
-        stage = stages.run(f"polish {before.restart}", "polish", work, **problem.counted)
-        finals.append(Final(before.restart, before.start, stage.best, **stage.facts))
+    for final in chosen:
+        # The first sweep overwrites most of a response: begun at one place, all would end alike.
+        first = final.restart % problem.length
+        finals.append(
+            polish_final(stages, problem, final, name=f"polish {final.restart}", first_position=first)
+        )
     return _best_of_each(finals)
+
+
+def polish_final(
+    stages: Stages, problem: Problem, final: Final, *, name: str, first_position: int = 0
+) -> Final:
+    """The final response after exhaustive coordinate sweeps, a stage of its own."""
+
+    def work(ledger: Ledger) -> tuple[list[Point], dict]:
+        polished = polish(
+            ledger,
+            torch.tensor(final.point.response),
+            allowed=problem.allowed,
+            admissible=problem.admissible,
+            tolerance=problem.tolerance,
+            first_position=first_position,
+        )
+        facts = {"one_opt": polished.converged, "sweeps": polished.sweeps}
+        return [Point(ledger.spent, polished.value, polished.response)], facts
+
+    stage = stages.run(name, "polish", work, **problem.counted)
+    return Final(final.restart, final.start, stage.best, **stage.facts)
 
 
 def _best_of_each(finals: list[Final]) -> list[Final]:

@@ -1,6 +1,7 @@
 """Small facts about files: digests, and writing so that a reader never sees half a file."""
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import tempfile
@@ -41,6 +42,17 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
 def open_to_others(path: str) -> None:
     """Make a temporary file an ordinary one: others may read a shared registry."""
     os.chmod(path, 0o666 & ~_UMASK)
+
+
+def is_unlocked(handle: int) -> bool:
+    """Whether no process holds a lock on an open file, which is closed; False where the file system cannot tell."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+    return True
 
 
 @contextlib.contextmanager

@@ -3,15 +3,13 @@
 import logging
 from pathlib import Path
 
-import torch
-
 from pessimal.config.schema import CheckConfig
 from pessimal.errors import WorkError
 from pessimal.models.load import RewardModel, open_model
 from pessimal.scoring.conformance import Conformance, Plan, as_table, conformance
 from pessimal.tasks.check_table import as_text, show
 from pessimal.tasks.common import config_hash, fetch, quiet_libraries, registry_of, tracked
-from pessimal.tasks.trainer import check_trainer, make_trainer
+from pessimal.tasks.trainer import begin_process, make_trainer
 from pessimal.tracking.mirror import Mirror
 from pessimal.tracking.registry import Manifest
 
@@ -24,9 +22,7 @@ def run(config: CheckConfig) -> None:
     Raises WorkError where a check fails and `strict` is on; the artifact is published all the same.
     """
     quiet_libraries()
-    if config.trainer.threads:
-        torch.set_num_threads(config.trainer.threads)
-    check_trainer(config.trainer)
+    begin_process(config.trainer)
     model = open_model(config.model, fetch(config.model, cache=config.paths.cache, progress=config.progress))
     prompt, text = next(iter(config.prompts.items()))
     if len(config.prompts) > 1:

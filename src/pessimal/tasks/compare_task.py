@@ -175,9 +175,5 @@ def _tell(mirror: Mirror, contents: Contents, folder: Path) -> None:
     for name, table in contents.whole_tables().items():
         if len(table) <= MAX_TABLE_ROWS:
             mirror.table(name, table)
-    for section in contents.sections:
-        for entry in section.entries:
-            if entry.figure:
-                mirror.image(
-                    f"figures/{entry.figure}", folder / "figures" / f"{entry.figure}.png", entry.sentence
-                )
+    for figure, sentence in contents.captions().items():
+        mirror.image(f"figures/{figure}", folder / "figures" / f"{figure}.png", sentence)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from pessimal.analysis.extremes import extremes
 from pessimal.config.schema import ScanConfig
@@ -22,7 +21,7 @@ from pessimal.scoring.scan import claimed, forget_work, identify, scan
 from pessimal.tables import ScoreIdentity, ScoreTable, read_score_table
 from pessimal.tables.score_table import LOG_PROBABILITY, read_identity
 from pessimal.tasks.common import fetch, publish_table, quiet_libraries, registry_of, tracked
-from pessimal.tasks.trainer import check_trainer, is_first_process, make_trainer
+from pessimal.tasks.trainer import begin_process, is_first_process, make_trainer
 from pessimal.tracking.mirror import Mirror
 from pessimal.tracking.registry import Manifest, Registry, safe_name
 
@@ -35,12 +34,7 @@ def run(config: ScanConfig) -> None:
     Where there are several processes, each runs this: all score, the first publishes.
     """
     quiet_libraries()
-    first = is_first_process()
-    if not first:  # one of them speaks
-        logging.getLogger("pessimal").setLevel(logging.WARNING)
-    if config.trainer.threads:
-        torch.set_num_threads(config.trainer.threads)
-    check_trainer(config.trainer)
+    first = begin_process(config.trainer)
     registry = registry_of(config)
     listed = _listed(config)
     model = open_model(config.model, fetch(config.model, cache=config.paths.cache, progress=config.progress))

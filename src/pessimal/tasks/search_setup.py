@@ -159,11 +159,7 @@ class Bench:
 
     def __init__(self, setup: Setup, prompts: Sequence[str]):
         self.setup = setup
-        model = setup.model
-        self.identity = {
-            name: getattr(model, name)
-            for name in ("weights_digest", "config_digest", "tokenizer_digest", "template_digest")
-        }
+        self.identity = setup.model.digests
         """What pins the model down: values of other weights are not to be compared with these."""
         self.objectives = {key: setup.objective([key]) for key in prompts}
         self.scale = {}
@@ -229,5 +225,4 @@ def _network(model: RewardModel, dtype: Dtype) -> torch.nn.Module:
 
 def _identity(model: RewardModel) -> tuple:
     """What a reward depends on, apart from precision and prompt."""
-    digests = (model.weights_digest, model.config_digest, model.tokenizer_digest, model.template_digest)
-    return (str(model.folder), *digests, model.spec.output)
+    return (str(model.folder), *model.digests.values(), model.spec.output)

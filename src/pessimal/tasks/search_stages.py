@@ -15,9 +15,19 @@ from pessimal.search import ladder
 from pessimal.search.allowed import digest
 from pessimal.search.certificate import Certificate, certify
 from pessimal.search.ledger import Point
-from pessimal.search.polish import neighbour_values, polish
-from pessimal.search.procedure import SEARCH, Final, Plan, Problem, baselines, one_token, search
+from pessimal.search.polish import neighbour_values
+from pessimal.search.procedure import (
+    SEARCH,
+    Final,
+    Plan,
+    Problem,
+    baselines,
+    one_token,
+    polish_final,
+    search,
+)
 from pessimal.search.stages import Stage, Stages
+from pessimal.search.survival import Admissible, best_admissible
 from pessimal.tasks.search_found import Found
 from pessimal.tasks.search_setup import Setup, gcg_options
 from pessimal.tasks.search_tables import Evidence, tables_and_facts
@@ -48,13 +58,13 @@ def search_one_token(setup: Setup, work: Path, *, told: Told) -> Found:
     """The scan's best allowed token, from its table where there is one; and how often gradients find it."""
     singles = Singles.of(setup)
     stages = Stages(setup.objective(setup.config.prompt_keys), work, told=told)
-    order = singles.values.argsort(descending=True, stable=True)
-    order = order[singles.values[order].isfinite()].unsqueeze(1)  # (n, 1)
-    kept = _first_admissible(order, setup.admissible, n=setup.spec.restarts)
+    kept = _best_tokens(singles.values, setup.admissible, n=setup.spec.restarts)
     finals = [
-        Final(0, "scan", Point(singles.evaluations, float(singles.values[ids[0]]), tuple(ids.tolist())), one_opt=rank == 0)
-        for rank, ids in enumerate(kept)
-    ]  # fmt: skip
+        Final(
+            0, "scan", Point(singles.evaluations, float(singles.values[token]), (token,)), one_opt=rank == 0
+        )
+        for rank, token in enumerate(kept)
+    ]
     problem, plan = _problem(setup, singles, tolerance=0.0), _plan(setup)
     hits = _hits(stages, problem, plan)
     return _found(setup, stages, singles, finals, hits=hits)
@@ -165,8 +175,8 @@ def _rungs(
 
 
 def _hits(stages: Stages, problem: Problem, plan: Plan) -> ladder.Rung:
-    best = _first_admissible(problem.single.argsort(descending=True).unsqueeze(1), problem.admissible, n=1)
-    hits, evaluations = one_token(stages, problem, plan, best=float(problem.single[best[0, 0]]))
+    [best] = _best_tokens(problem.single, problem.admissible, n=1)
+    hits, evaluations = one_token(stages, problem, plan, best=float(problem.single[best]))
     return ladder.one_token(hits, plan.restarts, evaluations)
 
 
@@ -195,33 +205,13 @@ def _problem(setup: Setup, singles: Singles, *, tolerance: float) -> Problem:
 
 def _polished_exactly(stages: Stages, problem: Problem, finals: list[Final]) -> list[Final]:
     """The best of a low-precision search goes on in float32."""
-
-    def work(ledger):
-        found = polish(
-            ledger,
-            torch.tensor(finals[0].point.response),
-            allowed=problem.allowed,
-            admissible=problem.admissible,
-            tolerance=problem.tolerance,
-        )
-        return [Point(ledger.spent, found.value, found.response)], {"one_opt": found.converged}
-
-    stage = stages.run("polish in float32", "polish", work, **problem.counted)
-    polished = Final(finals[0].restart, finals[0].start, stage.best, **stage.facts)
-    rest = [final for final in finals if final.point.response != stage.best.response]
-    return [polished, *rest]
+    polished = polish_final(stages, problem, finals[0], name="polish in float32")
+    return [polished, *(final for final in finals if final.point.response != polished.point.response)]
 
 
-def _first_admissible(responses: Tensor, admissible: Callable[[Tensor], Tensor] | None, *, n: int) -> Tensor:
-    """The first n (m, L) of `responses` that count."""
-    if admissible is None:
-        return responses[:n]
-    found: list[Tensor] = []
-    for part in responses.split(256):
-        found.append(part[admissible(part)])
-        if sum(map(len, found)) >= n:
-            break
-    return torch.cat(found)[:n]
+def _best_tokens(values: Tensor, admissible: Admissible | None, *, n: int) -> list[int]:
+    """The n best single tokens that count, by their values (V,)."""
+    return best_admissible(values, lambda ids: ids.unsqueeze(1), count=n, admissible=admissible).tolist()
 
 
 def _noise(setup: Setup, dtype: Dtype, *, at: Tensor | None = None) -> float:

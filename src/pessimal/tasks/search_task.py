@@ -2,13 +2,10 @@
 
 import logging
 import shutil
-from importlib.metadata import version
 from pathlib import Path
 
-import torch
-
-from pessimal import __version__
 from pessimal.config.schema import Method, SearchConfig
+from pessimal.scoring.scan import of_model
 from pessimal.search.allowed import digest
 from pessimal.search.identity import SearchIdentity
 from pessimal.search.stages import Stage
@@ -20,7 +17,7 @@ from pessimal.tasks.search_growth import growth
 from pessimal.tasks.search_setup import Setup
 from pessimal.tasks.search_stages import search_by_stages, search_one_token
 from pessimal.tasks.search_tuning import run_study_job
-from pessimal.tasks.trainer import check_trainer, is_first_process
+from pessimal.tasks.trainer import begin_process
 from pessimal.tracking.mirror import Mirror
 from pessimal.tracking.registry import Manifest, Registry
 
@@ -34,14 +31,9 @@ def run(config: SearchConfig) -> float | None:
     (`-m hparams_search=gcg`) does what the sweeper asks of it instead.
     """
     quiet_libraries()
-    if config.trainer.threads:
-        torch.set_num_threads(config.trainer.threads)
-    check_trainer(config.trainer)
+    first = begin_process(config.trainer)
     if config.tuning.study is not None:
         return run_study_job(config)
-    first = is_first_process()
-    if not first:  # one of them speaks
-        logging.getLogger("pessimal").setLevel(logging.WARNING)
     registry = registry_of(config)
     setup = Setup(config, config.prompt_keys)
     identity = identify(setup)
@@ -53,7 +45,7 @@ def run(config: SearchConfig) -> float | None:
     if config.force and first:
         shutil.rmtree(work, ignore_errors=True)
     with tracked(config, name=f"search {identity.name}", first=first) as mirror:
-        result = _look(setup, work, mirror)
+        result = _look(setup, work)
         if result is None:  # another process has it
             return None
         # Commands that share an exhaustive search end together; the first to be here publishes.
@@ -89,22 +81,11 @@ def identify(setup: Setup) -> SearchIdentity:
         allowed_digest=digest(setup.mask),
         options=options,
         seed=config.seed,
-        revision=model.revision,
-        weights_digest=model.weights_digest,
-        config_digest=model.config_digest,
-        tokenizer_digest=model.tokenizer_digest,
-        template_digest=model.template_digest,
-        dtype=model.spec.dtype.value,
-        output=model.spec.output,
-        software={
-            "pessimal": __version__,
-            "torch": torch.__version__,
-            "transformers": version("transformers"),
-        },
+        **of_model(model),
     )
 
 
-def _look(setup: Setup, work: Path, mirror: Mirror) -> Found | None:
+def _look(setup: Setup, work: Path) -> Found | None:
     """The search itself; None in a process that only helped."""
 
     def told(stage: Stage) -> None:
@@ -122,8 +103,7 @@ def _publish(
     config: SearchConfig, registry: Registry, identity: SearchIdentity, result: Found, *, run_id: str | None
 ) -> tuple[Path, Manifest]:
     contents = search_contents(result.tables, result.facts)
-    entries = [entry for section in contents.sections for entry in section.entries if entry.figure]
-    result.figures = {entry.figure: entry.sentence for entry in entries}
+    result.figures = contents.captions()
     result.summary = contents.summary | {"best_value": result.best_value}
     what = {
         "model": identity.model,

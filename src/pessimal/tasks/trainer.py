@@ -1,5 +1,6 @@
 """The Lightning trainer that a configuration describes: devices, nodes, and how they share the work."""
 
+import logging
 import os
 import sys
 
@@ -13,6 +14,17 @@ from pytorch_lightning.utilities import rank_zero_only
 from pessimal.config.schema import Strategy, TrainerSpec
 from pessimal.errors import ConfigError
 from pessimal.scoring.allocator import keep_large_buffers
+
+
+def begin_process(spec: TrainerSpec) -> bool:
+    """Check the trainer, give this process its threads, and silence all processes but the first; whether it is that one."""
+    first = is_first_process()
+    if not first:  # one of them speaks
+        logging.getLogger("pessimal").setLevel(logging.WARNING)
+    if spec.threads:
+        torch.set_num_threads(spec.threads)
+    check_trainer(spec)
+    return first
 
 
 def check_trainer(spec: TrainerSpec) -> None:

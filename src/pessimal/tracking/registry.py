@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from pessimal.errors import InputError
-from pessimal.tables.files import naming, sha256_of, write_atomically
+from pessimal.tables.files import is_unlocked, naming, sha256_of, write_atomically
 
 MANIFEST = "manifest.json"
 INDEX = "index.jsonl"
@@ -217,10 +217,4 @@ def _is_abandoned(staging: Path) -> bool:
         handle = os.open(staging, os.O_RDONLY)
     except OSError:
         return False
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    finally:
-        os.close(handle)
-    return True
+    return is_unlocked(handle)

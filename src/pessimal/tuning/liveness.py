@@ -17,6 +17,8 @@ from optuna.exceptions import UpdateFinishedTrialError
 from optuna.storages import RetryHeartbeatStaleTrialCallback
 from optuna.trial import Trial, TrialState
 
+from pessimal.tables.files import is_unlocked
+
 ERROR = "error"
 # How often options that ended their worker are tried again: a trial that exhausts the memory would do it for ever.
 RETRIES = 3
@@ -55,14 +57,7 @@ class TrialLocks:
                 requeue(self.study, trial.number)
 
     def _is_free(self, number: int) -> bool:
-        handle = self._open(number)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return False
-        finally:
-            os.close(handle)
-        return True
+        return is_unlocked(self._open(number))
 
     def _open(self, number: int) -> int:
         return os.open(self.folder / f"trial-{number}.lock", os.O_RDWR | os.O_CREAT, 0o666)
