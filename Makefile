@@ -16,15 +16,19 @@ help: ## List the commands
 setup: $(READY) ## Make the virtual environment and install the pinned requirements
 
 # PyPI's torch for Linux carries CUDA. Without an NVIDIA driver, and unless pip's own indexes offer a CPU build,
-# the CPU index of PyTorch is added.
-$(READY): requirements.txt pyproject.toml
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@torch=$$(grep -oE '^torch==[^ ]+' requirements.txt); extra=; \
+# the CPU index of PyTorch is added. $(call install,FOLDER OF THE ENVIRONMENT,REQUIREMENTS)
+define install
+	test -x $(1)/bin/python || $(PYTHON) -m venv $(1)
+	@torch=$$(grep -oE '^torch==[^ ]+' $(2)); extra=; \
 	if [ "$$(uname -s)" = Linux ] && ! command -v nvidia-smi >/dev/null \
-	   && ! $(BIN)/pip install --dry-run --no-deps --quiet --report - $$torch 2>/dev/null | grep -qE '"version": "[^"]*\+cpu"|"install": \[\]'; \
+	   && ! $(1)/bin/pip install --dry-run --no-deps --quiet --report - $$torch 2>/dev/null | grep -qE '"version": "[^"]*\+cpu"|"install": \[\]'; \
 	then extra="--extra-index-url $(CPU_TORCH)"; fi; \
-	echo "$(BIN)/pip install $$extra -r requirements.txt"; \
-	$(BIN)/pip install --quiet $$extra -r requirements.txt
+	echo "$(1)/bin/pip install $$extra -r $(2)"; \
+	$(1)/bin/pip install --quiet $$extra -r $(2)
+endef
+
+$(READY): requirements.txt pyproject.toml
+	$(call install,$(VENV),requirements.txt)
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
@@ -50,8 +54,7 @@ bench: $(READY) ## Measure speed, ratios side by side in one process
 	$(BIN)/python experiments/speed/gpu.py
 
 bench-nanogcg: $(READY) ## Measure a search step beside the released nanoGCG, which gets an environment of its own
-	test -x .venv-nanogcg/bin/python || $(PYTHON) -m venv .venv-nanogcg
-	.venv-nanogcg/bin/pip install --quiet -r experiments/speed/nanogcg_requirements.txt
+	$(call install,.venv-nanogcg,experiments/speed/nanogcg_requirements.txt)
 	.venv-nanogcg/bin/python experiments/speed/nanogcg_yardstick.py $(BIN)/python
 
 lint: $(READY) ## Check style
