@@ -1,0 +1,170 @@
+"""Rewards of whole conversations, as a person would type them.
+
+Knows networks and the trust check. Does not know what the texts are for.
+"""
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+
+from pessimal.errors import ModelError
+from pessimal.models.conversation import Conversation, Encoded, encode
+from pessimal.models.load import RewardModel
+from pessimal.models.own_forward import own_rewards
+from pessimal.scoring.batch_size import Lengths, find_batch_size
+from pessimal.scoring.engine import Decoder, FullForward, rewards_in_memory
+from pessimal.scoring.trust import SAMPLE, Trust, judge, numerical_noise
+
+log = logging.getLogger(__name__)
+
+OWN = "own-forward"
+
+Told = Callable[[dict[int, float], int], None]
+"""Hears the rewards of one batch, by row, and how many rows there are in all."""
+
+
+class TextScorer:
+    """Rewards of conversations by one network, in batches of equal length, without padding.
+
+    Where pessimal knows the network's head, whole forwards with that head in float32; held against the model's own forward
+    at batch 1 when it is made, which is taken where the two differ. Heads that read the prompt take the own forward.
+    """
+
+    def __init__(
+        self,
+        model: RewardModel,
+        network: torch.nn.Module,
+        sample: Sequence[Conversation],
+        *,
+        device: torch.device,
+        batch_size: int | None = None,
+    ):
+        self.model, self.network, self.device = model, network.to(device), device
+        self.batch_size = batch_size
+        self.longest: int | None = getattr(network.config.get_text_config(), "max_position_embeddings", None)
+        """Most tokens of an input that the model is made for; None where its configuration does not say."""
+        self._engine = self._full_forward()
+        self.trust: Trust | None = None
+        """What the check found; None where the sample had nothing that fits."""
+        self.noise = 0.0
+        """Bound on the numerical error of one reward, in units of reward."""
+        self._establish_trust([row for row in self.encoded(sample) if self.fits(row)])
+
+    @property
+    def path(self) -> str:
+        """Name of the way that scores."""
+        return self._engine.name if self._engine else OWN
+
+    def encoded(self, conversations: Sequence[Conversation]) -> list[Encoded]:
+        """The ids of each conversation."""
+        return [encode(self.model.tokenizer, c, closing=self.model.closing) for c in conversations]
+
+    def fits(self, row: Encoded) -> bool:
+        """Whether an input is no longer than the model is made for."""
+        return self.longest is None or len(row.ids) <= self.longest
+
+    @torch.no_grad()
+    def rewards(self, conversations: Sequence[Conversation], *, told: Told | None = None) -> np.ndarray:
+        """Rewards float64 (n,); NaN for a conversation longer than the model is made for.
+
+        Raises ModelError where a reward is not a number.
+        """
+        rows = self.encoded(conversations)
+        found = self._score(rows, told=told)
+        wrong = [i for i, row in enumerate(rows) if self.fits(row) and not np.isfinite(found[i])]
+        if wrong:
+            raise ModelError(
+                f"{self.model.name!r} gives {found[wrong[0]]} for {len(wrong)} of {len(rows)} conversations, the first ending "
+                f"in {conversations[wrong[0]][-1].content[:60]!r}: in this precision its numbers overflow. Type "
+                "model.dtype=float32 or model.dtype=bfloat16"
+            )
+        return found
+
+    def own_rewards(self, conversations: Sequence[Conversation]) -> np.ndarray:
+        """Rewards float64 (n,) by the model's own forward, one by one."""
+        return np.array([self._by_own([row])[0] for row in self.encoded(conversations)])
+
+    def _full_forward(self) -> FullForward | None:
+        decoder = Decoder.of(self.network)
+        if decoder is None or decoder.head.gated:
+            return None
+        decoder.exact_norm.to(self.device)
+        decoder.head.to(self.device)
+        return FullForward(decoder, torch.empty(0, dtype=torch.long, device=self.device))
+
+    @torch.no_grad()
+    def _establish_trust(self, rows: list[Encoded]) -> None:
+        if not rows:
+            return
+        chosen = np.random.default_rng(0).permutation(len(rows))[:SAMPLE]
+        sample = [rows[i] for i in chosen]
+        own = np.array([self._by_own([row])[0] for row in sample])
+        if not np.isfinite(own).all():
+            raise ModelError(
+                f"{self.model.name!r} gives {own[~np.isfinite(own)][0]} for an ordinary conversation: in this precision its "
+                "numbers overflow. Type model.dtype=float32 or model.dtype=bfloat16"
+            )
+        # A batch of one conversation several times over is the only one of equal lengths that is sure to exist.
+        rounding = max(
+            abs(self._by_own([row] * 4)[0] - value) for row, value in zip(sample, own, strict=True)
+        )
+        while True:
+            batched, repeated = self._score(sample), self._score(sample)
+            single = np.array([self._batch([row])[0] for row in sample])
+            self.trust = judge(
+                own, single, batched, repeated, rounding=float(rounding), dtype=self.model.spec.dtype
+            )
+            if self.trust.holds or self._engine is None:
+                break
+            log.warning(
+                "Whole forwards with pessimal's head differ from the model's own by %.3g (allowed: %.3g) on %d conversations. "
+                "Falling back to the model's own forward.",
+                self.trust.largest_difference,
+                self.trust.tolerance,
+                self.trust.n,
+            )
+            self._engine = None
+        self.noise = numerical_noise(batched, own)
+
+    def _score(self, rows: Sequence[Encoded], *, told: Told | None = None) -> np.ndarray:
+        """Rewards float64 (n,); the longest first, so that what does not fit into memory shows at once."""
+        found = np.full(len(rows), np.nan)
+        by_length: dict[int, list[int]] = defaultdict(list)
+        for place, row in enumerate(rows):
+            if self.fits(row):
+                by_length[len(row.ids)].append(place)
+        for length in sorted(by_length, reverse=True):
+            places = by_length[length]
+            size = self.batch_size or find_batch_size(
+                self.network.config, Lengths(own=length, seen=length), device=self.device
+            )
+            for start in range(0, len(places), size):
+                batch = places[start : start + size]
+                found[batch] = self._batch([rows[place] for place in batch])
+                if told:
+                    told({place: float(found[place]) for place in batch}, len(rows))
+        return found
+
+    def _batch(self, rows: Sequence[Encoded]) -> np.ndarray:
+        """Rewards (n,) of inputs of one length."""
+        if self._engine is None:
+            return self._by_own(rows)
+        return (
+            rewards_in_memory(self._engine, self._tensor([row.ids for row in rows]), shared=0)
+            .double()
+            .cpu()
+            .numpy()
+        )
+
+    @torch.no_grad()
+    def _by_own(self, rows: Sequence[Encoded]) -> np.ndarray:
+        types = None if rows[0].types is None else self._tensor([row.types for row in rows])
+        return (
+            own_rewards(self.network, self._tensor([row.ids for row in rows]), types).double().cpu().numpy()
+        )
+
+    def _tensor(self, rows: Sequence[Sequence[int]]) -> torch.Tensor:
+        return torch.tensor(rows, dtype=torch.long, device=self.device)

@@ -1,0 +1,116 @@
+"""Rewards of whole conversations: the model's own, whatever stands beside them; kept once known."""
+
+import numpy as np
+import pytest
+import torch
+
+from pessimal.errors import ModelError
+from pessimal.models.conversation import Turn
+from pessimal.models.load import open_model
+from pessimal.models.spec import ModelSpec
+from pessimal.scoring.kept_rewards import KeptRewards
+from pessimal.scoring.texts import OWN, TextScorer
+
+WORDS = ["love", "hate", "good", "evil", "peace", "war", "kind", "cruel", "wisdom", "truth"]
+
+
+def conversations(n, *, seed=0):
+    random = np.random.default_rng(seed)
+
+    def text():
+        return " ".join(random.choice(WORDS, size=random.integers(1, 9)))
+
+    return [(Turn("user", text()), Turn("assistant", text())) for _ in range(n)]
+
+
+@pytest.fixture(scope="module")
+def opened(tiny_checkpoint):
+    return open_model(ModelSpec(path=str(tiny_checkpoint)), tiny_checkpoint)
+
+
+@pytest.fixture(scope="module")
+def scorer(opened):
+    return TextScorer(opened, opened.network(), conversations(20), device=torch.device("cpu"))
+
+
+def test_each_reward_is_the_models_own_in_any_company(opened, scorer):
+    asked = conversations(40, seed=1)
+    own = scorer.own_rewards(asked)
+    assert np.ptp(own) > 0.1
+    assert scorer.rewards(asked) == pytest.approx(own, abs=1e-5)
+    assert scorer.rewards(asked[::-1])[::-1] == pytest.approx(own, abs=1e-5)
+    small = TextScorer(opened, opened.network(), asked, device=torch.device("cpu"), batch_size=1)
+    assert small.rewards(asked) == pytest.approx(own, abs=1e-5)
+
+
+def test_the_check_is_recorded_and_bounds_the_noise(scorer):
+    assert scorer.path == "full-forward"
+    assert scorer.trust.holds
+    assert scorer.trust.largest_difference <= scorer.noise < 1e-4
+
+
+def test_a_head_that_gives_something_else_is_given_up(opened, monkeypatch, caplog):
+    from pessimal.scoring import engine
+
+    right = engine.Decoder.rewards
+    monkeypatch.setattr(engine.Decoder, "rewards", lambda self, *a, **k: right(self, *a, **k) * 1.5)
+    scorer = TextScorer(opened, opened.network(), conversations(20), device=torch.device("cpu"))
+    assert scorer.path == OWN
+    assert "Falling back" in caplog.text
+    asked = conversations(5, seed=2)
+    assert scorer.rewards(asked) == pytest.approx(scorer.own_rewards(asked), abs=1e-5)
+
+
+def test_what_is_too_long_has_no_reward_and_disturbs_nothing(scorer):
+    long = (Turn("user", "love"), Turn("assistant", "war " * 400))
+    asked = [*conversations(3, seed=3), long]
+    found = scorer.rewards(asked)
+    assert np.isnan(found[3])
+    assert found[:3] == pytest.approx(scorer.own_rewards(asked[:3]), abs=1e-5)
+
+
+def test_numbers_that_overflow_are_told(opened):
+    network = opened.network()
+    with torch.no_grad():
+        network.score.weight.fill_(float("inf"))
+    with pytest.raises(ModelError, match="overflow"):
+        TextScorer(opened, network, conversations(4), device=torch.device("cpu"))
+
+
+def test_known_rewards_are_not_asked_for_again_and_half_a_line_is_none(scorer, tmp_path):
+    asked = conversations(12, seed=4)
+    first = KeptRewards(scorer, tmp_path / "model" / "rewards.jsonl")
+    found = first.rewards([*asked, asked[0]])
+    assert first.asked == len(set(asked))
+    assert found[-1] == found[0]
+    file = tmp_path / "model" / "rewards.jsonl"
+    lines = file.read_text().splitlines()
+    file.write_text("\n".join(lines[:-1]) + "\n" + lines[-1][:20])
+    again = KeptRewards(scorer, file)
+    assert again.rewards(asked) == pytest.approx(found[:-1], abs=1e-6)
+    assert again.asked == 1
+    assert KeptRewards(None, file).rewards(asked) == pytest.approx(found[:-1], abs=1e-6)
+
+
+def test_a_killed_scorer_has_kept_its_finished_batches(scorer, tmp_path):
+    class Dying:
+        def rewards(self, rows, *, told=None):
+            batches = 0
+
+            def count(batch, n):
+                nonlocal batches
+                told(batch, n)
+                batches += 1
+                if batches == 2:
+                    raise KeyboardInterrupt
+
+            return scorer.rewards(rows, told=count)
+
+    asked, file = conversations(30, seed=5), tmp_path / "rewards.jsonl"
+    with pytest.raises(KeyboardInterrupt):
+        KeptRewards(Dying(), file).rewards(asked)
+    kept = len(file.read_text().splitlines())
+    assert 0 < kept < len(set(asked))
+    after = KeptRewards(scorer, file)
+    assert after.rewards(asked) == pytest.approx(scorer.own_rewards(asked), abs=1e-5)
+    assert after.asked == len(set(asked)) - kept
