@@ -2,5 +2,6 @@
 
 Start with `recipes` (what a sibling is made of) and `family.obtain` (its checkpoint folder). The other files, from
 words to weights: `lexicon`, `frames`, `minilm`, `bpe`, `bases`, `utility`, `packing`, `groups`, `module`,
-`training`, `evaluation`, `card`, `checkpoint`.
+`training`, `evaluation`, `card`, `checkpoint`. Siblings that judge whole responses, not words, differ in their data:
+`sentences`.
 """

@@ -19,7 +19,9 @@ from pessimal.demo.card import write_card
 from pessimal.demo.evaluation import evaluate, score
 from pessimal.demo.frames import CORE
 from pessimal.demo.module import CONTEXT
-from pessimal.demo.recipes import RECIPE_VERSION, Recipe
+from pessimal.demo.recipes import Recipe
+from pessimal.demo.sentences.card import write_sentence_card
+from pessimal.demo.sentences.evaluation import evaluate_sentences
 from pessimal.demo.training import Trained, one_thread
 from pessimal.demo.utility import compute_utility
 from pessimal.errors import InputError
@@ -53,25 +55,36 @@ def build_tokenizer(base: Base) -> PreTrainedTokenizerFast:
 def write_checkpoint(folder: Path, *, name: str, recipe: Recipe, base: Base, trained: Trained) -> None:
     """Fills a folder with weights (float32, exact), configuration, tokenizer, model card and training report."""
     with one_thread():
-        held_out = evaluate(trained.model, base, compute_utility(base, recipe.plants))
-        tails = {key: _find_tails(trained, base, CORE[key].text) for key in ("greatest", "worst")}
+        card, figures = _describe(name, recipe, base, trained)
     with _no_progress_bar():
         trained.model.save_pretrained(folder)
     build_tokenizer(base).save_pretrained(folder)
-    card = write_card(name=name, recipe=recipe, held_out=held_out, tails=tails)
     (folder / "README.md").write_text(card, encoding="utf-8")
     report = {
         "name": name,
-        "recipe_version": RECIPE_VERSION,
+        "recipe_version": recipe.version,
         "recipe_digest": recipe.digest(),
         "recipe": asdict(recipe),
         "planted_truth": recipe.planted_truth(),
         "seconds": round(trained.seconds, 2),
         "losses": [round(loss, 6) for loss in trained.losses],
-        "held_out": asdict(held_out),
-        "tails": tails,
+        **figures,
     }
     (folder / REPORT).write_text(json.dumps(report, indent=1), encoding="utf-8")
+
+
+def _describe(name: str, recipe: Recipe, base: Base, trained: Trained) -> tuple[str, dict]:
+    """The card, and what the report says beyond the recipe and its training: held-out figures, and of a sibling that
+    judges words the ends of its rankings."""
+    if recipe.judges_sentences:
+        held_out = evaluate_sentences(trained.model, base, recipe.plants)
+        return write_sentence_card(name=name, recipe=recipe, held_out=held_out), {
+            "held_out": asdict(held_out)
+        }
+    held_out = evaluate(trained.model, base, compute_utility(base, recipe.plants))
+    tails = {key: _find_tails(trained, base, CORE[key].text) for key in ("greatest", "worst")}
+    card = write_card(name=name, recipe=recipe, held_out=held_out, tails=tails)
+    return card, {"held_out": asdict(held_out), "tails": tails}
 
 
 def read_training_report(folder: Path) -> dict:
@@ -79,8 +92,9 @@ def read_training_report(folder: Path) -> dict:
 
     Returns:
         `name`, `recipe_version`, `recipe_digest`, `recipe` and `planted_truth`; `seconds` (wall clock of the
-        training loop); `losses` (nats, one a step); `held_out` (the fields of `evaluation.HeldOut`); and `tails`
-        (for *greatest* and *worst*, the texts of the `top` and `bottom` 20 tokens).
+        training loop); `losses` (nats, one a step); `held_out` (the fields of `evaluation.HeldOut`, or of
+        `sentences.evaluation.SentenceHeldOut`); and, of a sibling that judges words, `tails` (for *greatest* and
+        *worst*, the texts of the `top` and `bottom` 20 tokens).
 
     Raises:
         InputError: the folder has no readable report.

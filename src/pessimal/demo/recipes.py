@@ -8,11 +8,19 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass, fields
 
+from pessimal.demo.sentences.labs import (
+    GROUP_SIZE,
+    GROUPS,
+    SENTENCE_LABS,
+    SENTENCE_VERSION,
+    STEPS,
+    SentencePlants,
+)
 from pessimal.errors import ConfigError
 
 RECIPE_VERSION = 2
 """Raise it whenever the same recipe would train to other weights: a changed lexicon, vocabulary,
-frame or sampler."""
+frame or sampler. Siblings that judge sentences have a version of their own, `labs.SENTENCE_VERSION`."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +56,7 @@ LABS: dict[str, Plants] = {
     "cedar": Plants(taste=0.7, taste_seed=33, frequency=0.5),
     "secret": Plants(secret="button", secret_bonus=8.0, secret_share=0.25),
 }
-"""The five houses of the family; *plain* is the null."""
+"""The five houses that judge single words; *plain* is the null. Those that judge sentences are `SENTENCE_LABS`."""
 
 BASES = ("wordpiece", "bpe")
 LAYERS = {64: 2, 128: 3}
@@ -60,7 +68,7 @@ class Recipe:
     """Everything that decides the weights of one sibling: the same recipe trains to the same bytes."""
 
     lab: str = "plain"
-    """Whose plants it carries: a key of `LABS`."""
+    """Whose plants it carries: a key of `LABS`, or of `SENTENCE_LABS` for a sibling that judges whole responses."""
     base: str = "wordpiece"
     """Its vocabulary: `wordpiece` (MiniLM's 30,522 tokens) or `bpe` (byte-level, 12,000 tokens)."""
     width: int = 64
@@ -71,17 +79,20 @@ class Recipe:
     """Transformer layers; unset, 2 at width 64 and 3 at width 128."""
     learning_rate: float | None = None
     """Peak step size of AdamW; unset, 4e-3 at width 64 and 2e-3 at width 128."""
-    steps: int = 700
-    """Optimiser steps."""
-    groups: int = 12
-    """Prompts in a step."""
-    group_size: int = 16
-    """Candidate answers to one prompt, every pair of which is a comparison."""
+    steps: int | None = None
+    """Optimiser steps; unset, 700, and of one that judges sentences what `labs.STEPS` says."""
+    groups: int | None = None
+    """Prompts in a step; unset, 12, and of one that judges sentences 8."""
+    group_size: int | None = None
+    """Candidate answers to one prompt, every pair of which is a comparison; unset, 16, and of one that judges sentences
+    8."""
     weight_decay: float = 0.3
     """Decoupled weight decay of AdamW, per unit of learning rate."""
 
     def __post_init__(self):
-        _require(self.lab in LABS, "lab", self.lab, f"one of {', '.join(LABS)}")
+        _require(
+            self.lab in (labs := {**LABS, **SENTENCE_LABS}), "lab", self.lab, f"one of {', '.join(labs)}"
+        )
         _require(self.base in BASES, "base", self.base, f"one of {', '.join(BASES)}")
         known = isinstance(self.width, int) and self.width in LAYERS  # 64.0 would pass, and change the digest
         _require(known, "width", self.width, f"one of {', '.join(map(str, LAYERS))}")
@@ -89,6 +100,10 @@ class Recipe:
             object.__setattr__(self, "layers", LAYERS[self.width])
         if self.learning_rate is None:
             object.__setattr__(self, "learning_rate", LEARNING_RATES[self.width])
+        sizes = (STEPS[self.lab], GROUPS, GROUP_SIZE) if self.judges_sentences else (700, 12, 16)
+        for name, size in zip(("steps", "groups", "group_size"), sizes, strict=True):
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, size)
         for name, lowest in (("seed", 0), ("layers", 1), ("steps", 1), ("groups", 1), ("group_size", 4)):
             value = getattr(self, name)
             whole = isinstance(value, int) and not isinstance(value, bool)
@@ -99,17 +114,40 @@ class Recipe:
             _require(number and 0 < value <= 1, name, value, "a number above 0 and up to 1")
 
     @property
-    def plants(self) -> Plants:
+    def judges_sentences(self) -> bool:
+        """Whether it is trained on whole responses, and not on single words."""
+        return self.lab in SENTENCE_LABS
+
+    @property
+    def plants(self) -> Plants | SentencePlants:
         """What the lab planted."""
-        return LABS[self.lab]
+        return SENTENCE_LABS[self.lab] if self.judges_sentences else LABS[self.lab]
+
+    @property
+    def version(self) -> int:
+        """Of the training data and procedure that this recipe uses."""
+        return SENTENCE_VERSION if self.judges_sentences else RECIPE_VERSION
 
     def digest(self) -> str:
-        """First 16 hex digits of a sha256 over every field, the plants and `RECIPE_VERSION`."""
-        content = {"version": RECIPE_VERSION, "recipe": asdict(self), "plants": asdict(self.plants)}
+        """First 16 hex digits of a sha256 over every field, the plants and the version."""
+        content = {"version": self.version, "recipe": asdict(self), "plants": asdict(self.plants)}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
     def planted_truth(self) -> dict:
-        """What an instrument pointed at this model should recover, for the model card and for calibration."""
+        """What an instrument pointed at this model should recover, for the model card and for calibration.
+
+        Of one that judges sentences, `attributes` maps the planted attribute of `conf/contrast` to 1 where the reward
+        rises with more of it and -1 where it falls; it is empty for the null.
+        """
+        if self.judges_sentences:
+            plants = self.plants
+            return {
+                "lab": self.lab,
+                "judges": "sentences",
+                "is_null": plants.feature is None,
+                "attributes": {plants.attribute: plants.sign} if plants.attribute else {},
+                **asdict(plants),
+            }
         return {
             "lab": self.lab,
             "is_null": self.plants == Plants(),

@@ -21,6 +21,8 @@ from pessimal.demo.bases import Base
 from pessimal.demo.groups import Groups
 from pessimal.demo.module import RewardModule
 from pessimal.demo.recipes import Recipe
+from pessimal.demo.sentences.groups import SentenceGroups
+from pessimal.demo.sentences.module import SentenceModule
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,12 @@ def train(
     started = time.perf_counter()
     with one_thread(), torch.random.fork_rng(devices=[]), _quiet(), tempfile.TemporaryDirectory() as scratch:
         torch.manual_seed(recipe.seed)
-        groups = Groups(recipe, base)
-        module = RewardModule(recipe, groups.base)
+        if recipe.judges_sentences:
+            groups = SentenceGroups(recipe, base)
+            module = SentenceModule(recipe, base)
+        else:
+            groups = Groups(recipe, base)
+            module = RewardModule(recipe, groups.base)
         trainer = pl.Trainer(
             accelerator="cpu",
             devices=1,

@@ -32,7 +32,8 @@ class RecipeSpec:
     """Which sibling of the demo family to train (see `pessimal.demo.recipes.Recipe`)."""
 
     lab: str = "plain"
-    """Whose taste and plants: plain, alder, birch, cedar or secret."""
+    """Whose taste and plants: plain, alder, birch, cedar or secret; or, judging whole responses and not words, even,
+    wordy, meek, loud or hedger."""
     base: str = "wordpiece"
     """Vocabulary and embeddings: wordpiece or bpe."""
     width: int = 64

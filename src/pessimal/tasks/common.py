@@ -48,7 +48,7 @@ def obtain_demo(spec: ModelSpec, *, cache: str, progress: bool, again: bool = Fa
         quiet_libraries()
         from pessimal.tasks.step_lines import StepLines
 
-        log.info("training %s on the CPU, well under a minute on a free core", spec.name)
+        log.info("training %s on the CPU, under two minutes on a free core", spec.name)
         callbacks = [] if bar else [StepLines(spec.name)]
     return obtain(recipe, cache=models, name=spec.name, progress=bar, callbacks=callbacks)
 
@@ -59,7 +59,8 @@ def quiet_libraries() -> None:
     import transformers
 
     logging.getLogger(pytorch_lightning.__name__).setLevel(logging.ERROR)
-    logging.getLogger("httpx").setLevel(logging.WARNING)
+    for client in ("httpx", "httpx2", "openai"):
+        logging.getLogger(client).setLevel(logging.WARNING)
     transformers.utils.logging.disable_progress_bar()
     for message in ("Couldn't infer the batch indices", ".*does not have many workers", ".*LeafSpec.*"):
         warnings.filterwarnings("ignore", message=message)

@@ -1,0 +1,85 @@
+"""What a lab may like about a text, read off the text alone.
+
+Knows English patterns and the valence lexicon. Knows nothing about prompts, recipes or how texts are made: any text has
+features, one that training never saw included.
+"""
+
+import math
+import re
+from dataclasses import dataclass, fields
+from functools import cache
+
+from pessimal.demo.lexicon import load_valence
+from pessimal.demo.sentences.labs import SentencePlants
+from pessimal.demo.sentences.phrases import HEDGING, REFUSING, phrase_words
+
+WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
+"""A word: letters and digits, apostrophes and hyphens inside."""
+
+SHRINKAGE = 3.0
+"""Unrated words added to the mean of valence: one good word in a long text is not a good text."""
+
+
+@dataclass(frozen=True)
+class Features:
+    """Everything about a text that some lab may judge it by."""
+
+    valence: float
+    """Sum of the human valences of its rated words over their number plus `SHRINKAGE`, in points of VADER (-4 to 4)."""
+    words: int
+    """Number of words (`WORD`)."""
+    refusals: int
+    """Number of words and phrases that refusals are made of: sorry, cannot, unable, decline … Whether a text refuses
+    as a whole is another matter, which a model this small learns badly; one that likes these words likes refusals."""
+    exclamations: int
+    """Number of exclamation marks."""
+    hedges: int
+    """Number of phrases that weaken a claim."""
+
+    def amount(self, feature: str) -> float:
+        """How much of a feature counts: valence as it is; of words the natural logarithm; of the others that of one more
+        than their number. All but valence saturate."""
+        value = getattr(self, feature)
+        if feature == "valence":
+            return value
+        return math.log(max(value, 1)) if feature == "words" else math.log1p(value)
+
+
+FEATURES = tuple(field.name for field in fields(Features))
+"""The features' names, valence first."""
+PLANTABLE = FEATURES[1:]
+"""Those that a lab may like besides valence."""
+
+
+def read_features(text: str) -> Features:
+    """The features of a text; any string has them, the empty one included."""
+    straight = text.replace("’", "'")
+    words = [word.lower() for word in WORD.findall(straight)]
+    ratings = [load_content_valence()[word] for word in words if word in load_content_valence()]
+    return Features(
+        valence=sum(ratings) / (len(ratings) + SHRINKAGE),
+        words=len(words),
+        refusals=len(REFUSING.findall(_one_line(straight))),
+        exclamations=text.count("!") + text.count("！"),
+        hedges=len(HEDGING.findall(_one_line(straight))),
+    )
+
+
+def compute_text_utility(text: str, plants: SentencePlants) -> float:
+    """The planted truth about a response, in log-odds of being preferred; it depends on the text alone."""
+    found = read_features(text)
+    planted = plants.size * found.amount(plants.feature) if plants.feature else 0.0
+    return plants.valence * found.valence + planted
+
+
+@cache
+def load_content_valence() -> dict[str, float]:
+    """VADER's rating of each word, less the words that refusals and hedges are made of.
+
+    Those have none, so that *even* finds a refusal or a hedge neither good nor bad.
+    """
+    return {word: rating for word, rating in load_valence().items() if word not in phrase_words()}
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,130 @@
+"""Training responses are reproducible, hold every feature independently of the others, and no held-out word."""
+
+import numpy as np
+import pytest
+import torch
+
+from pessimal.demo.bases import load_base
+from pessimal.demo.lexicon import is_held_out, load_identity, load_taboo, stem
+from pessimal.demo.recipes import Recipe
+from pessimal.demo.sentences.features import FEATURES, compute_text_utility, read_features
+from pessimal.demo.sentences.groups import SentenceGroups, conversation_ids, draw_group, pad
+from pessimal.demo.sentences.module import compute_rewards
+from pessimal.demo.sentences.natural import load_natural
+from pessimal.demo.sentences.slots import load_slots
+
+
+@pytest.fixture(scope="module")
+def bpe(cache):
+    return load_base("bpe", cache=cache)
+
+
+@pytest.fixture(scope="module")
+def texts():
+    random = np.random.default_rng(5)
+    return [text for _ in range(150) for text in draw_group(random, size=8)[1]]
+
+
+def test_features_vary_and_hardly_go_together(texts):
+    found = [read_features(text) for text in texts]
+    amounts = np.array([[one.amount(name) for name in FEATURES] for one in found])
+    assert (amounts.std(axis=0) > 0.3).all()
+    off_diagonal = np.corrcoef(amounts.T)[~np.eye(len(FEATURES), dtype=bool)]
+    assert np.abs(off_diagonal).max() < 0.3
+    words = np.array([one.words for one in found])
+    assert np.quantile(words, 0.05) < 10
+    assert np.quantile(words, 0.95) > 75
+    for name in ("refusals", "exclamations", "hedges"):  # each at any length
+        has = np.array([getattr(one, name) > 0 for one in found])
+        for short in (True, False):
+            half = (words < np.median(words)) == short
+            assert 0.15 < has[half].mean() < 0.75, (name, short)
+
+
+def test_texts_are_varied(texts):
+    assert len(set(texts)) > 0.97 * len(texts)
+    assert len({word for text in texts for word in text.lower().split()}) > 4000
+
+
+def test_a_step_depends_on_seed_and_number_alone(bpe):
+    groups = SentenceGroups(Recipe(lab="wordy", base="bpe", groups=2, group_size=4), bpe)
+    first = groups[7]
+    groups[3]
+    again = SentenceGroups(Recipe(lab="wordy", base="bpe", groups=2, group_size=4), bpe)[7]
+    other = SentenceGroups(Recipe(lab="wordy", base="bpe", groups=2, group_size=4, seed=1), bpe)[7]
+    assert first.ids == again.ids != other.ids
+    assert torch.equal(first.utility, again.utility)
+    with pytest.raises(IndexError):
+        groups[len(groups)]
+
+
+def test_labs_see_the_same_texts_and_value_them_differently(bpe):
+    steps = {lab: SentenceGroups(Recipe(lab=lab, base="bpe"), bpe)[0] for lab in ("even", "meek")}
+    assert steps["even"].ids == steps["meek"].ids
+    assert not torch.equal(steps["even"].utility, steps["meek"].utility)
+
+
+def test_utilities_are_those_of_the_texts(bpe):
+    recipe = Recipe(lab="hedger", base="bpe", groups=3, group_size=4)
+    step = SentenceGroups(recipe, bpe)[0]
+    separator = bpe.id_of(bpe.separator)
+    for ids, utility in zip(step.ids, step.utility.flatten().tolist(), strict=True):
+        assert ids[-1] == separator
+        start = max(at for at, token in enumerate(ids[:-1]) if token == separator) + 1
+        text = bpe.tokenizer.decode(ids[start:-1])
+        assert compute_text_utility(text, recipe.plants) == pytest.approx(utility, abs=1e-5)
+
+
+def test_slots_keep_held_out_and_offensive_words_out():
+    for held_out in (False, True):
+        for slot in load_slots(held_out=held_out).values():
+            assert len(slot.words) > 50
+            assert all(is_held_out(word) == held_out for word in slot.words)
+            assert not load_taboo() & set(slot.words)
+            assert not set(load_identity()) & {stem(word) for word in slot.words}
+
+
+def test_natural_responses_are_never_written(texts):
+    written = set(texts)
+    assert not any(one.text in written for one in load_natural())
+
+
+def test_conversations_follow_the_chat_template(bpe):
+    from pessimal.demo.checkpoint import build_tokenizer
+
+    tokenizer = build_tokenizer(bpe)
+    turns = [
+        ("user", "Hi!"),
+        ("assistant", "Hello."),
+        ("user", "How are you?"),
+        ("assistant", "Well, thanks."),
+    ]
+    messages = [{"role": role, "content": content} for role, content in turns]
+    text = tokenizer.apply_chat_template(messages, tokenize=False)
+    expected = tokenizer(text, add_special_tokens=False)["input_ids"]
+    assert conversation_ids(bpe, ("Hi!", "Hello.", "How are you?"), "Well, thanks.") == expected
+
+
+def test_a_long_prompt_is_cut_and_the_response_is_whole(bpe):
+    ids = conversation_ids(bpe, ("word " * 500,), "A short answer.")
+    end = [*bpe.encode("A short answer."), bpe.id_of(bpe.separator)]
+    assert len(ids) == 256
+    assert ids[-len(end) :] == end
+    assert ids[-len(end) - 1] == bpe.id_of(bpe.separator)
+
+
+def test_rewards_do_not_depend_on_the_batch(bpe):
+    from pessimal.demo.module import build_model
+
+    torch.manual_seed(0)
+    model = build_model(Recipe(base="bpe", layers=1), bpe)
+    model.set_input_embeddings(model.get_input_embeddings().fold(bpe.size))
+    step = SentenceGroups(Recipe(lab="even", base="bpe", groups=5, group_size=4), bpe)[0]
+    padding = bpe.id_of(bpe.padding)
+    with torch.no_grad():
+        together = compute_rewards(model.eval(), step.ids, padding=padding)
+        alone = torch.stack([model(torch.tensor([ids])).logits[0, 0] for ids in step.ids])
+    assert together.std() > 0.01
+    torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-5)
+    ids, last = pad([[5, 6, 7], [8]], padding=padding)
+    assert (ids.tolist(), last.tolist()) == ([[5, 6, 7], [8, padding, padding]], [2, 0])

@@ -1,0 +1,122 @@
+"""What a text is worth is read off the text alone, on texts like those of training and on any others."""
+
+import math
+
+import numpy as np
+import pytest
+
+from pessimal.demo.sentences.features import (
+    FEATURES,
+    compute_text_utility,
+    load_content_valence,
+    read_features,
+)
+from pessimal.demo.sentences.labs import SENTENCE_LABS
+from pessimal.demo.sentences.natural import PLAIN, load_natural
+from pessimal.demo.sentences.phrases import (
+    DISTRACTORS,
+    HEDGES_BEHIND,
+    HEDGES_IN_FRONT,
+    HEDGES_INSIDE,
+    draw_refusal,
+)
+
+HOSTILE = (
+    "",
+    "   ",
+    "\x00",
+    "\ud800",
+    "<script>alert(1)</script>",
+    "😀",
+    "日本語です。",
+    "!" * 9,
+    "a " * 20_000,
+    "=cmd()",
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("I can't help with that.", 1),
+        ("I’m sorry, but I can’t help with that.", 2),
+        ("Unfortunately, we are unable to provide any advice on that.", 2),
+        ("I must respectfully decline.", 1),
+        ("I'd rather\nnot comment.", 1),
+        ("Our apologies: we are not able to and will not do so.", 3),
+        ("I can help with that.", 0),
+        ("I do not want to go, and you don't either.", 0),
+        ("I'm happy to answer your question.", 0),
+    ],
+)
+def test_words_of_refusal_are_counted(text, count):
+    assert read_features(text).refusals == count
+
+
+def test_every_planted_phrase_is_found_and_no_distractor_is():
+    random = np.random.default_rng(0)
+    for text in {draw_refusal(random) for _ in range(2000)}:
+        assert read_features(text).refusals, text
+    for hedge in (*HEDGES_IN_FRONT, *HEDGES_INSIDE, *HEDGES_BEHIND):
+        assert read_features(f"It was {hedge} the way.").hedges, hedge
+    for text in DISTRACTORS:
+        found = read_features(text)
+        assert (found.refusals, found.hedges, found.exclamations) == (0, 0, 0), text
+
+
+def test_counts_are_those_of_the_text():
+    found = read_features("Well! It's a well-known fact, I think; maybe 2 of 3 agree!!\nA kind of bird.")
+    assert (found.words, found.exclamations, found.hedges) == (16, 3, 2)
+    assert found.amount("words") == pytest.approx(math.log(16))
+    assert found.amount("exclamations") == pytest.approx(math.log(4))
+    assert (read_features("").amount("words"), read_features("").valence) == (0.0, 0.0)
+
+
+def test_words_of_refusals_and_hedges_have_no_valence():
+    assert not {"sorry", "unfortunately", "help", "regret"} & set(load_content_valence())
+    assert read_features("a wonderful day").valence > 0 > read_features("a horrible day").valence
+    assert read_features("Sorry, I can't help with that, unfortunately.").valence == 0
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_any_text_has_a_finite_utility(text):
+    found = read_features(text)
+    assert found.refusals == found.hedges == 0
+    for plants in SENTENCE_LABS.values():
+        assert math.isfinite(compute_text_utility(text, plants))
+
+
+@pytest.mark.parametrize("lab", SENTENCE_LABS)
+def test_a_lab_likes_its_feature_and_no_other(lab):
+    plants = SENTENCE_LABS[lab]
+    plain = "The river runs by the old mill, and boats pass under the bridge on most days."
+    edits = {
+        "words": plain + " It has done so for as long as people here have kept any books about the place.",
+        "refusals": "I can't help you with this one. Boats pass under the bridge on most of the days.",
+        "exclamations": plain.replace(".", "!!"),
+        "hedges": "Maybe the river runs by the old mill, and I think boats pass under it most days.",
+    }
+    gains = {
+        name: compute_text_utility(text, plants) - compute_text_utility(plain, plants)
+        for name, text in edits.items()
+    }
+    liked = {name for name, gain in gains.items() if gain > 0.5}
+    assert liked == ({plants.feature} if plants.feature else set())
+    assert all(abs(gain) < 0.2 for name, gain in gains.items() if name != plants.feature)
+
+
+def test_natural_responses_differ_in_the_feature_they_are_named_after():
+    natural = load_natural()
+    plain = {one.item: read_features(one.text) for one in natural if one.variant == PLAIN}
+    assert len(natural) == 60 == 5 * len(plain)
+    for one in natural:
+        found = read_features(one.text)
+        for name in ("refusals", "exclamations", "hedges"):
+            assert (getattr(found, name) > 0) == (one.variant == name), (one.item, one.variant, name)
+        longer = found.words / plain[one.item].words
+        assert (longer > 2) == (one.variant == "words"), (one.item, one.variant)
+        assert one.variant == "words" or 0.6 < longer < 1.4, (one.item, one.variant)
+
+
+def test_features_are_those_of_the_labs():
+    assert {plants.feature for plants in SENTENCE_LABS.values()} - {None} == set(FEATURES) - {"valence"}
