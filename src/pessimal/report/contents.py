@@ -29,6 +29,8 @@ class Entry:
     """Stem of the table under `tables/` that holds the numbers."""
     where: dict[str, str] = field(default_factory=dict)
     """Which of its rows: column and value."""
+    views: str | None = None
+    """Stem of the file under `views/` that holds comparisons to be read (see `report.edits`)."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,8 @@ class Contents:
     """Pieces of each table, by stem; pieces are put under one another."""
     summary: dict[str, float | str | int] = field(default_factory=dict)
     """The figures by which comparisons are compared."""
+    files: dict[str, str] = field(default_factory=dict)
+    """What else belongs to the artifact: texts by their path in it."""
 
     def section(self, title: str, sentence: str) -> Section:
         """Begin a section."""
@@ -71,12 +75,15 @@ class Contents:
         return {name: pd.concat(pieces, ignore_index=True) for name, pieces in self.tables.items()}
 
     def write(self, folder: Path) -> None:
-        """Write `tables/*.parquet`, `figures/*.svg|png` and `contents.json`."""
+        """Write `tables/*.parquet`, `figures/*.svg|png`, the other files and `contents.json`."""
         (folder / "tables").mkdir()
         (folder / "figures").mkdir()
         for name, table in self.whole_tables().items():
             table.to_parquet(folder / "tables" / f"{name}.parquet", index=False)
         save_all(self.figures, folder / "figures")
+        for path, text in self.files.items():
+            (folder / path).parent.mkdir(exist_ok=True)
+            (folder / path).write_text(text, encoding="utf-8")
         document = {
             "version": __version__,
             "sections": [asdict(section) for section in self.sections],

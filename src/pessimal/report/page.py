@@ -15,6 +15,7 @@ from PIL import Image
 
 from pessimal.figures.words import literal
 from pessimal.report.contents import Entry, Section, read_sections
+from pessimal.report.edits import View, from_json
 
 # Long tables stay in the artifact; the page shows their beginning and says so.
 MAX_ROWS = 400
@@ -88,7 +89,12 @@ def _entry(folder: Path, entry: Entry) -> dict:
         "image": image,
         "table": table,
         "figure": entry.figure,
+        "views": _views(folder / "views" / f"{entry.views}.json") if entry.views else [],
     }
+
+
+def _views(file: Path) -> list[View]:
+    return from_json(file.read_text(encoding="utf-8"))
 
 
 def _small(file: Path) -> bytes:

@@ -1,0 +1,115 @@
+"""What an edit changed in a text, word by word, and texts in which nothing is hidden.
+
+Knows two texts. Does not know what the edit was for.
+"""
+
+import unicodedata
+from dataclasses import dataclass
+
+from pessimal.contrast.distances import pieces as words
+
+SAME, GONE, NEW, LEFT_OUT = "same", "gone", "new", "left out"
+CONTEXT = 200  # characters of unchanged text that are shown on either side of an edit
+_HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+_JOINERS = "\u200c\u200d"
+_BLANKS = {" ": "␣", "\n": "↵\n", "\t": "⇥"}
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A stretch of a response before or after an edit."""
+
+    kind: str
+    """same, gone (only before the edit), new (only after it), or left out (same, and only told of)."""
+    text: str
+
+    def __post_init__(self) -> None:
+        if self.kind not in (SAME, GONE, NEW, LEFT_OUT):
+            raise ValueError(f"no piece is of kind {self.kind!r}")
+        if not is_readable(self.text):
+            raise ValueError("a text holds characters that cannot be seen")
+
+    @property
+    def visible(self) -> str:
+        """Its text; if it is changed and nothing but white space, with signs for that."""
+        if self.kind in (SAME, LEFT_OUT) or not self.text.isspace():
+            return self.text
+        return "".join(_BLANKS.get(character) or _code(character) for character in self.text)
+
+
+def diff(original: str, edited: str) -> tuple[Piece, ...]:
+    """Both texts word by word, white space kept: the same and gone pieces are the original, same and new the edited.
+
+    Changes with only blanks or two characters ("a", "of", a comma) between them are one change, as a phrase is easier
+    to read than its words; what stood between them is in both of its pieces.
+    """
+    from rapidfuzz.distance import Levenshtein
+
+    before, after = words(original), words(edited)
+    numbers: dict[str, int] = {}  # rapidfuzz would tell words apart by Python's hash
+    numbered = [[numbers.setdefault(word, len(numbers)) for word in text] for text in (before, after)]
+    runs: list[tuple[str, str, str]] = []  # kind, before, after
+    for tag, *ends in Levenshtein.opcodes(*numbered):
+        texts = "".join(before[ends[0] : ends[1]]), "".join(after[ends[2] : ends[3]])
+        kind = SAME if tag == "equal" else NEW
+        while kind == NEW and runs and (runs[-1][0] == NEW or (len(runs) > 1 and _is_slight(runs[-1][1]))):
+            last = runs.pop()
+            texts = last[1] + texts[0], last[2] + texts[1]
+        runs.append((kind, *texts))
+    found = []
+    for kind, gone, new in runs:
+        found += [(SAME, gone)] if kind == SAME else [(GONE, gone), (NEW, new)]
+    return tuple(Piece(kind, readable(text)) for kind, text in found if text)
+
+
+def condensed(pieces: tuple[Piece, ...], *, context: int = CONTEXT) -> tuple[Piece, ...]:
+    """The pieces, with the inner part of long unchanged ones left out, and told of."""
+    shown: list[Piece] = []
+    for place, piece in enumerate(pieces):
+        head = 0 if place == 0 else _cut(piece.text, context)
+        tail = len(piece.text) if place == len(pieces) - 1 else _cut(piece.text, len(piece.text) - context)
+        if piece.kind != SAME or len(pieces) == 1 or tail - head < context // 2:
+            shown.append(piece)
+            continue
+        told = Piece(LEFT_OUT, f" [… {tail - head:,} characters unchanged …] ")
+        shown += [Piece(SAME, piece.text[:head]), told, Piece(SAME, piece.text[tail:])]
+    return tuple(piece for piece in shown if piece.text)
+
+
+def readable(text: str) -> str:
+    """The text with what cannot be seen, or reorders its neighbours, as ⟨U+200B⟩; line breaks and tabs stay.
+
+    Joiners stay where they join: between two characters beyond ASCII, as in Persian or in emoji.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    shown = []
+    for place, character in enumerate(text):
+        sides = text[place - 1 : place], text[place + 1 : place + 2]
+        joins = character in _JOINERS and all(side > "\x7f" and not _is_hidden(side) for side in sides)
+        shown.append(_code(character) if _is_hidden(character) and not joins else character)
+    return "".join(shown)
+
+
+def is_readable(text: str) -> bool:
+    """Whether nothing in a text is hidden; joiners may stand anywhere, as a text may have been cut beside one."""
+    return not any(_is_hidden(character) and character not in _JOINERS for character in text)
+
+
+def _is_slight(text: str) -> bool:
+    return "\n" not in text and len(text.strip()) <= 2
+
+
+def _is_hidden(character: str) -> bool:
+    return character not in "\n\t" and unicodedata.category(character) in _HIDDEN
+
+
+def _code(character: str) -> str:
+    return f"⟨U+{ord(character):04X}⟩"
+
+
+def _cut(text: str, place: int) -> int:
+    """A blank near a place where a text may be cut; the place itself where there is none."""
+    place = min(max(place, 0), len(text))
+    found = text.rfind(" ", max(place - 40, 0), place)
+    return place if found < 0 else found

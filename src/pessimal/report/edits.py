@@ -1,0 +1,290 @@
+"""A comparison and its perturbations, to be read: what was changed word by word, and what it did to the preference.
+
+Knows the table of outcomes and comparisons. Does not know models, figures or files. Every text in a view is readable:
+characters that cannot be seen are spelled out, so that it is safe in a page, a terminal and a UTF-8 file.
+"""
+
+import json
+import math
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, is_dataclass
+
+import pandas as pd
+
+from pessimal.contrast.comparison import Comparison, Turn
+from pessimal.errors import InputError, TableError
+from pessimal.figures.words import literal, significant
+from pessimal.report.differences import GONE, LEFT_OUT, NEW, Piece, condensed, diff, is_readable, readable
+
+KIND = "pessimal comparison views 1"
+OUTCOMES = {"CF": "✗ flips (CF)", "SF": "✓ holds (SF)", "tie": "≈ tie"}
+"""What an outcome is called on a badge; the sign tells them apart without colour."""
+SIDES = {"chosen": "preferred response", "rejected": "other response"}
+
+
+@dataclass(frozen=True)
+class Change:
+    """One perturbation of a response and what came of it."""
+
+    side: str
+    """chosen or rejected."""
+    attribute: str
+    direction: str
+    """better or worse."""
+    seed: int
+    perturber: str
+    status: str
+    note: str
+    """Which rule was used, or why there is no text."""
+    pieces: tuple[Piece, ...]
+    """The response with the edit marked; empty without a text."""
+    margin: float | None
+    """m′, reward of the preferred response less that of the other after the edit; None without a text."""
+    change_in_sd: float | None
+    """m′ − m, in standard deviations of the model's rewards."""
+    outcome: str | None
+    """CF, SF or tie; None without a text."""
+
+    def __post_init__(self) -> None:
+        _check(self.side in SIDES, f"no side is called {self.side!r}")
+        _check(self.outcome is None or self.outcome in OUTCOMES, f"no outcome is called {self.outcome!r}")
+        _check((self.outcome is None) == (self.margin is None), "an outcome needs a margin, and a margin one")
+        numbers = [number for number in (self.margin, self.change_in_sd) if number is not None]
+        _check(all(map(math.isfinite, numbers)), "a margin or its change is not finite")
+        _check(all(piece.kind != LEFT_OUT for piece in self.pieces), "a part of an edit is left out")
+        _check(self.outcome != "CF" or self.margin < 0, f"a flip with a margin of {self.margin}")
+        _check(self.outcome != "SF" or self.margin > 0, f"a semifactual with a margin of {self.margin}")
+        _check_readable(self)
+
+    @property
+    def badge(self) -> str:
+        """What came of it, in a word and a sign."""
+        return OUTCOMES[self.outcome] if self.outcome else f"∅ {self.status}"
+
+    @property
+    def asked(self) -> str:
+        """What was asked for."""
+        return f"{self.attribute}: {SIDES[self.side]} made {self.direction}"
+
+    @property
+    def shown(self) -> tuple[Piece, ...]:
+        """The edit with the unchanged text around it, as much as one needs to read it."""
+        return condensed(self.pieces)
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A margin before and after, from 0 to 100 on the scale that all bars of a view share."""
+
+    zero: float
+    before: float
+    after: float
+
+
+@dataclass(frozen=True)
+class View:
+    """One comparison as one model sees it."""
+
+    model: str
+    comparison: str
+    turns: tuple[Turn, ...]
+    responses: tuple[str, str]
+    rewards: tuple[float, float]
+    preferred: int
+    """Which response the model scores higher: 0 or 1."""
+    people: int | None
+    """Which people preferred, where it is known."""
+    margin: float
+    """m, at least 0."""
+    changes: tuple[Change, ...]
+
+    def __post_init__(self) -> None:
+        _check(len(self.turns) > 0, "there is no prompt")
+        _check(self.preferred in (0, 1), f"response {self.preferred} of two is preferred")
+        _check(self.people in (None, 0, 1), f"people preferred response {self.people} of two")
+        _check(self.margin >= 0, f"a margin of {self.margin} before any edit")
+        _check_readable(self)
+
+    def number(self, value: float) -> str:
+        """A reward or margin as it is printed."""
+        return significant(value, digits=3)
+
+    def signed(self, value: float) -> str:
+        """A difference as it is printed, with its sign."""
+        return ("+" if value > 0 else "") + self.number(value)
+
+    def bar(self, change: Change) -> Bar:
+        """Where the margin was and where it went."""
+        ends = [0.0, self.margin, *(other.margin for other in self.changes if other.margin is not None)]
+        span = (max(ends) - min(ends)) or 1.0
+        zero, before, after = (
+            round(100 * (value - min(ends)) / span, 2) for value in (0.0, self.margin, change.margin or 0.0)
+        )
+        return Bar(zero, before, after)
+
+
+def views(table: pd.DataFrame, comparisons: Mapping[str, Comparison]) -> list[View]:
+    """One view a model and comparison, with the table's perturbations of it, all in the table's order.
+
+    Args:
+        table: rows of outcomes (the perturbations to be shown).
+        comparisons: those it speaks of, by key.
+
+    Raises:
+        TableError: a comparison is not given, a row's response is another one there, a reward is missing, or rows
+            contradict one another.
+    """
+    made = []
+    places: dict[tuple[str, str], list[int]] = {}  # not `groupby`, whose keys can hold no lone surrogate
+    for place, names in enumerate(zip(table["model"], table["comparison"], strict=True)):
+        places.setdefault(names, []).append(place)
+    for (model, key), members in places.items():
+        if key not in comparisons:
+            raise TableError(f"The outcomes speak of comparison {key!r}, which was not given.")
+        try:
+            made.append(_view(model, comparisons[key], table.iloc[members]))
+        except ValueError as error:
+            raise TableError(f"The outcomes of {model!r} on {key!r} cannot be shown: {error}.") from None
+    return made
+
+
+def to_json(views: list[View]) -> str:
+    """The views as one JSON document; `from_json` gives them back, equal.
+
+    Raises:
+        InputError: a view holds what could not be read back, such as a number that is not finite.
+    """
+    text = json.dumps({"kind": KIND, "views": [asdict(view) for view in views]}, ensure_ascii=False)
+    from_json(text)
+    return text
+
+
+def from_json(text: str) -> list[View]:
+    """The views that `to_json` wrote.
+
+    Raises:
+        InputError: it did not write this.
+    """
+    try:
+        document = json.loads(text)
+        _check(isinstance(document, dict) and document.keys() == {"kind", "views"}, "it is no such object")
+        _check(document["kind"] == KIND, f"its kind is {document['kind']!r}")
+        return list(_typed(tuple[View, ...], document["views"]))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"This is not a file of {KIND!r}: {error}. Make the explanation again.") from None
+
+
+def as_text(view: View, *, width: int = 110) -> str:
+    """A view for the terminal: the comparison in three lines, then two lines a perturbation."""
+    lines = [
+        f"{literal(view.comparison, limit=60)}, {literal(view.model, limit=60)}: {literal(view.turns[-1].content, limit=width)}"
+    ]
+    for place in (0, 1):
+        mark = "preferred" if place == view.preferred and view.margin > 0 else ""
+        lines.append(
+            f"  {place + 1} {mark:9} {view.number(view.rewards[place]):>9}  {literal(view.responses[place], limit=width - 24)}"
+        )
+    for change in view.changes:
+        moved = ""
+        if change.margin is not None:
+            moved = f"  margin {view.number(view.margin)} → {view.number(change.margin)}"
+        lines.append(
+            f"  {literal(change.badge, limit=40):13} {literal(change.asked, limit=70)}{moved}  ({literal(change.perturber)}, seed {change.seed})"
+        )
+        near = condensed(change.pieces, context=24)
+        told = "".join(map(_marked, near)) or change.note
+        lines.append(f"      {literal(told, limit=width - 6)}")
+    return "\n".join(lines)
+
+
+def _view(model: str, comparison: Comparison, rows: pd.DataFrame) -> View:
+    chosen = {
+        int(row.response) if row.side == "chosen" else 1 - int(row.response) for row in rows.itertuples()
+    }
+    margins = [float(margin) for margin in rows["margin"]]
+    _check(len(chosen) == 1, "both responses are called the preferred one")
+    _check(math.isfinite(margins[0]), "a margin is missing or not finite")
+    _check(
+        all(math.isclose(margin, margins[0], rel_tol=1e-6) for margin in margins),
+        "its rows differ in the margin",
+    )
+    preferred = chosen.pop()
+    rewards: dict[int, float] = {}
+    for row in rows.itertuples():
+        _check(row.original == comparison.responses[row.response], f"response {row.response} is another text")
+        _check(math.isfinite(row.reward), "a reward is missing or not finite")
+        _check(
+            rewards.setdefault(int(row.response), float(row.reward)) == row.reward,
+            "its rows differ in a reward",
+        )
+    if preferred not in rewards:
+        rewards[preferred] = rewards[1 - preferred] + margins[0]
+    rewards.setdefault(1 - preferred, rewards[preferred] - margins[0])
+    return View(
+        model=readable(model),
+        comparison=readable(comparison.key),
+        turns=tuple(Turn(readable(turn.role), readable(turn.content)) for turn in comparison.turns),
+        responses=(readable(comparison.responses[0]), readable(comparison.responses[1])),
+        rewards=(rewards[0], rewards[1]),
+        preferred=preferred,
+        people=comparison.preferred,
+        margin=margins[0],
+        changes=tuple(_change(row) for row in rows.itertuples()),
+    )
+
+
+def _change(row: typing.Any) -> Change:
+    edited = None if pd.isna(row.edited) else row.edited
+    return Change(
+        side=row.side,
+        attribute=readable(row.attribute),
+        direction=readable(row.direction),
+        seed=int(row.seed),
+        perturber=readable(row.perturber),
+        status=readable(row.status),
+        note=readable(row.note),
+        pieces=() if edited is None else diff(row.original, edited),
+        margin=None if pd.isna(row.new_margin) else float(row.new_margin),
+        change_in_sd=None if pd.isna(row.change_in_sd) else float(row.change_in_sd),
+        outcome=None if pd.isna(row.outcome) else row.outcome,
+    )
+
+
+def _marked(piece: Piece) -> str:
+    """A piece for a line of text, long changes without their inner part."""
+    text = piece.visible if len(piece.text) <= 44 else f"{piece.visible[:22]} … {piece.visible[-18:]}"
+    return {GONE: f"[-{text}-]", NEW: f"{{+{text}+}}", LEFT_OUT: "…"}.get(piece.kind, piece.text)
+
+
+def _typed(kind: typing.Any, value: typing.Any) -> typing.Any:
+    """A value of a JSON document as the type of a field, nothing coerced."""
+    parts = typing.get_args(kind)
+    if isinstance(kind, types.UnionType):
+        return None if value is None else _typed(parts[0], value)
+    if parts:
+        inner = [parts[0]] * len(value) if parts[-1] is ... and isinstance(value, list) else list(parts)
+        _check(isinstance(value, list) and len(value) == len(inner), "a list is missing or of a wrong length")
+        return tuple(_typed(part, item) for part, item in zip(inner, value, strict=True))
+    if is_dataclass(kind):
+        hints = typing.get_type_hints(kind)
+        _check(isinstance(value, dict) and value.keys() == hints.keys(), f"{kind.__name__} has other fields")
+        return kind(**{name: _typed(hint, value[name]) for name, hint in hints.items()})
+    _check(type(value) is kind, f"{value!r} stands where {kind.__name__} is expected")
+    _check(kind is not float or math.isfinite(value), "a number is not finite")
+    return value
+
+
+def _check(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise ValueError(otherwise)
+
+
+def _check_readable(part: Change | View) -> None:
+    """No text of it hides anything."""
+    texts = [getattr(part, field.name) for field in fields(part)]
+    if isinstance(part, View):
+        texts += [*part.responses, *(text for turn in part.turns for text in (turn.role, turn.content))]
+    for text in texts:
+        _check(not isinstance(text, str) or is_readable(text), "a text holds characters that cannot be seen")

@@ -1,0 +1,298 @@
+"""The view of a comparison says what the table says, hides nothing, and no text in it can act."""
+
+import json
+import math
+import re
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+
+from pessimal.contrast.comparison import Comparison, Turn
+from pessimal.errors import InputError, TableError
+from pessimal.report.differences import GONE, LEFT_OUT, NEW, SAME, Piece, condensed, diff, readable
+from pessimal.report.edits import as_text, from_json, to_json, views
+
+HOSTILE = [
+    "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "</article></details>", "{{ 7*7 }}", "\x00\x1b[31m",
+    "\ud83d", "\ud83d\ude00", "\u202eabc", "\u200b", "", "   ", "\n\n\n", "\r\n", "😀👩‍💻", "自由 と 平和", "e\u0301", "null",
+    "x" * 20_000, "می‌خواهم",
+]  # fmt: skip
+
+
+def row(response: int, side: str, edited: str | None, new_margin: float = math.nan, **changed) -> dict:
+    """A row of the table of outcomes; the model prefers response 0 by 2."""
+    outcome = None if edited is None else "CF" if new_margin < 0 else "SF" if new_margin > 0 else "tie"
+    fixed = {
+        "model": "lab/reward", "comparison": "first", "response": response, "side": side, "attribute": "clarity",
+        "direction": "worse" if side == "chosen" else "better", "seed": 0, "perturber": "rules", "note": "",
+        "status": "changed" if edited is not None else "not applicable", "original": RESPONSES[response],
+        "edited": edited, "reward": (3.0, 1.0)[response], "margin": 2.0, "new_margin": new_margin,
+        "change_in_sd": (new_margin - 2) / 4, "outcome": outcome,
+    }  # fmt: skip
+    return fixed | changed
+
+
+RESPONSES = ("Drink water and rest.", "Do nothing at all.")
+COMPARISON = Comparison("first", (Turn("user", "I feel sick."),), RESPONSES, preferred=1)
+ROWS = [
+    row(0, "chosen", "Drink wine and rest.", -0.5),
+    row(1, "rejected", "Do nothing at all. Sorry.", 1.25, note="adds a word"),
+    row(0, "chosen", "Drink water and rest!", 0.0),
+    row(0, "chosen", None, note="nothing to change"),
+    row(1, "rejected", "Do something.", -4.0, attribute="helpfulness"),
+]
+
+
+@pytest.fixture
+def view():
+    (made,) = views(pd.DataFrame(ROWS), {"first": COMPARISON})
+    return made
+
+
+@pytest.fixture
+def render():
+    environment = Environment(
+        loader=PackageLoader("pessimal.report", "."),
+        autoescape=select_autoescape(default_for_string=True, default=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    source = '{% from "edits.html.jinja" import comparison_view %}{{ comparison_view(view) }}'
+    return lambda view: environment.from_string(source).render(view=view)
+
+
+def hostile_view(text: str):
+    """A view with the text everywhere that a text can stand."""
+    other = text + " other"
+    comparison = Comparison(text, (Turn(text, text), Turn("user", text)), (text, other))
+    names = {
+        "model": text,
+        "comparison": text,
+        "attribute": text,
+        "perturber": text,
+        "note": text,
+        "original": text,
+    }
+    rows = [row(0, "chosen", "new " + text, -1.0, **names), row(0, "chosen", None, **names)]
+    # As objects: pandas' own strings can hold no lone surrogate.
+    table = pd.DataFrame({name: pd.Series([row[name] for row in rows], dtype=object) for name in rows[0]})
+    (made,) = views(table, {text: comparison})
+    return made
+
+
+def joined(pieces, *kinds: str) -> str:
+    return "".join(piece.text for piece in pieces if piece.kind in kinds)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_diff_holds_both_texts_whole(text):
+    for original, edited in ((text, f"{text} more"), (f"a {text} b", f"a c {text}"), (text, ""), ("", text)):
+        pieces = diff(original, edited)
+        assert joined(pieces, SAME, GONE).replace("\u200d", "") == readable(original).replace("\u200d", "")
+        assert joined(pieces, SAME, NEW).replace("\u200d", "") == readable(edited).replace("\u200d", "")
+
+
+def test_random_texts_are_held_whole_as_well():
+    random = np.random.default_rng(0)
+    alphabet = ["a", "bb", "cat", " ", "  ", "\n", ".", ",", "自", "é"]
+    for _ in range(300):
+        original, edited = ("".join(random.choice(alphabet, size=12)) for _ in range(2))
+        pieces = diff(original, edited)
+        assert joined(pieces, SAME, GONE) == original
+        assert joined(pieces, SAME, NEW) == edited
+
+
+def test_a_changed_word_is_one_word_and_a_changed_phrase_one_phrase():
+    assert diff("Drink water and rest.", "Drink wine and rest.") == (
+        Piece(SAME, "Drink "),
+        Piece(GONE, "water"),
+        Piece(NEW, "wine"),
+        Piece(SAME, " and rest."),
+    )
+    assert [piece.text for piece in diff("red cats of Rome run", "blue dogs of Athens run")] == [
+        "red cats of Rome",
+        "blue dogs of Athens",
+        " run",
+    ]
+
+
+def test_a_change_of_white_space_can_be_seen():
+    assert [piece.visible for piece in diff("a b", "a  b")] == ["a", "␣", "␣␣", "b"]
+    assert "↵" in diff("a b", "a\nb")[2].visible
+
+
+def test_hidden_characters_are_spelled_out_and_joiners_that_join_are_kept():
+    assert readable("a\u200bb\x00\u202e\ud83d") == "a⟨U+200B⟩b⟨U+0000⟩⟨U+202E⟩⟨U+D83D⟩"
+    assert readable("👩‍💻 می‌خواهم\n\t") == "👩‍💻 می‌خواهم\n\t"
+    assert readable("a\u200db") == "a⟨U+200D⟩b"
+    assert readable(readable("\x00\u200d")) == readable("\x00\u200d")
+
+
+def test_long_unchanged_stretches_are_told_of_not_shown():
+    long = "word " * 500
+    pieces = condensed(diff(f"{long}good {long}", f"{long}bad {long}"))
+    assert [piece.kind for piece in pieces] == [LEFT_OUT, SAME, GONE, NEW, SAME, LEFT_OUT]
+    kept = sum(len(piece.text) for piece in pieces if piece.kind == SAME)
+    left_out = [int(re.sub(r"\D", "", piece.text)) for piece in pieces if piece.kind == LEFT_OUT]
+    assert kept + sum(left_out) == 2 * len(long) + 1
+    assert kept < 500
+
+
+def test_a_view_says_what_the_table_says(view):
+    assert (view.model, view.comparison, view.preferred, view.people) == ("lab/reward", "first", 0, 1)
+    assert (view.rewards, view.margin) == ((3.0, 1.0), 2.0)
+    assert [change.outcome for change in view.changes] == ["CF", "SF", "tie", None, "CF"]
+    assert [change.margin for change in view.changes] == [-0.5, 1.25, 0.0, None, -4.0]
+    assert view.changes[3].pieces == ()
+
+
+def test_the_reward_of_a_side_without_rows_follows_from_the_margin():
+    (only_rejected,) = views(pd.DataFrame(ROWS[1:2]), {"first": COMPARISON})
+    assert (only_rejected.preferred, only_rejected.rewards) == (0, (3.0, 1.0))
+    (only_chosen,) = views(pd.DataFrame(ROWS[:1]), {"first": COMPARISON})
+    assert only_chosen.rewards == (3.0, 1.0)
+
+
+def test_each_model_and_comparison_has_its_view_in_the_order_of_the_table():
+    other = [item | {"model": "another"} for item in ROWS]
+    made = views(pd.DataFrame(other + ROWS), {"first": COMPARISON})
+    assert [view.model for view in made] == ["another", "lab/reward"]
+    assert all(len(view.changes) == len(ROWS) for view in made)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"comparison": "second"}, "'second', which was not given"),
+        ({"original": "Something else."}, "response 0 is another text"),
+        ({"side": "rejected"}, "both responses are called the preferred"),
+        ({"margin": 7.0}, "differ in the margin"),
+        ({"reward": math.nan}, "reward is missing"),
+        ({"reward": 2.5}, "differ in a reward"),
+        ({"outcome": "SF"}, "semifactual with a margin of -0.5"),
+        ({"outcome": "CF", "new_margin": 0.5}, "flip with a margin of 0.5"),
+        ({"new_margin": math.nan}, "an outcome needs a margin"),
+        ({"new_margin": -math.inf}, "not finite"),
+    ],
+)
+def test_a_table_that_contradicts_itself_is_refused(changed, message):
+    with pytest.raises(TableError, match=message):
+        views(pd.DataFrame([*ROWS, ROWS[0] | changed]), {"first": COMPARISON})
+
+
+def test_bars_of_a_view_share_one_scale(view):
+    bars = [view.bar(change) for change in view.changes if change.margin is not None]
+    assert {(bar.zero, bar.before) for bar in bars} == {(66.67, 100.0)}, "from −4 to 2"
+    assert [bar.after for bar in bars] == [58.33, 87.5, 66.67, 0.0]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_json_gives_hostile_views_back_and_is_utf8(text):
+    made = [hostile_view(text)]
+    assert from_json(to_json(made).encode().decode()) == made
+
+
+def test_json_gives_numbers_back_to_the_last_digit(view):
+    exact = replace(view, margin=0.1 + 0.2)
+    assert from_json(to_json([exact, view])) == [exact, view]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("pessimal comparison views 1", "other"),
+        ('"margin": 2.0', '"margin": NaN'),
+        ('"rewards": [3.0', '"rewards": [Infinity'),
+        ('"margin": 2.0', '"margin": "2.0"'),
+        ('"margin": 2.0', '"margin": -2.0'),
+        ('"margin": 2.0, ', ""),
+        ('"preferred": 0', '"preferred": 2'),
+        ('"preferred": 0', '"preferred": false'),
+        ('"kind": "gone"', '"kind": "script"'),
+        ('"outcome": "CF"', '"outcome": "SF"'),
+        ('"seed": 0', '"seed": 0, "extra": 1'),
+        ('"Drink water and rest.",', ""),
+        ("I feel sick.", "\\u202e"),
+        ("{", "["),
+    ],
+)
+def test_a_file_that_is_not_theirs_is_refused(view, old, new):
+    text = to_json([view])
+    assert old in text
+    with pytest.raises(InputError, match="not a file of"):
+        from_json(text.replace(old, new, 1))
+    with pytest.raises(InputError):
+        from_json("[" * 100_000)
+
+
+def test_the_page_marks_the_edit_the_preferred_and_the_outcome_in_words(view, render):
+    html = render(view)
+    assert "Drink <del>water</del><ins>wine</ins> and rest." in html
+    assert html.count("▲ preferred") == 1
+    assert html.index("▲ preferred") < html.index("Response 2")
+    for badge in ("✗ flips (CF)", "✓ holds (SF)", "≈ tie", "∅ not applicable"):
+        assert badge in html
+    assert "margin 2.00 → <strong>−0.500</strong>" in html
+    assert "reward 3.00" in html
+    assert "No text: nothing to change" in html
+    assert "seed 0; adds a word" in html
+
+
+def test_what_comes_after_the_first_edits_is_folded_without_a_script(view, render):
+    html = render(view)
+    opened, folded = html.split("<details")
+    assert (opened.count('class="change"'), folded.count('class="change"')) == (3, 2)
+    assert "2 more edits" in folded
+    assert "<script" not in html
+    assert " on" not in "".join(re.findall(r"<\w+ [^>]*>", html))
+
+
+def test_a_model_that_prefers_neither_is_said_to(render):
+    table = pd.DataFrame([row(0, "chosen", "Drink wine.", -0.5, margin=0.0, reward=1.0)])
+    (tied,) = views(table, {"first": COMPARISON})
+    assert "prefers neither" in render(tied)
+    assert "▲" not in render(tied)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_no_text_leaves_its_place_in_the_page(text, render):
+    html = render(hostile_view(text))
+    plain = render(hostile_view("plain"))
+
+    def elements(page):
+        return [tag for tag in re.findall(r"</?[a-z]+", page) if tag[-3:] not in ("del", "ins", "pan")]
+
+    # An empty note is not told of, and so has no element either; else the page has the elements it always has.
+    assert set(elements(html)) == set(elements(plain))
+    assert html.count("<section") == plain.count("<section")
+    assert "\x00" not in html
+    assert "\u202e" not in html
+    html.encode()
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_the_terminal_gets_two_lines_an_edit_and_no_control_characters(text):
+    lines = as_text(hostile_view(text)).split("\n")
+    assert len(lines) == 3 + 2 * 2
+    assert all(line.isprintable() for line in lines)
+    assert max(map(len, lines)) < 300
+
+
+def test_the_terminal_shows_the_edit_and_the_margins(view):
+    told = as_text(view)
+    assert "Drink [-water-]{+wine+} and rest." in told
+    assert (
+        "✗ flips (CF)  clarity: preferred response made worse  margin 2.00 → −0.500  (rules, seed 0)" in told
+    )
+    assert "nothing to change" in told
+
+
+def test_a_document_is_plain_json(view):
+    assert json.loads(to_json([view]))["views"][0]["changes"][0]["pieces"][1] == {
+        "kind": "gone",
+        "text": "water",
+    }
