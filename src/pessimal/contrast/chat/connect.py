@@ -1,0 +1,40 @@
+"""Chats from options: the pieces put together, with the checks that come before any request."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from pessimal.contrast.chat.asking import Asking
+from pessimal.contrast.chat.cache import Cache
+from pessimal.contrast.chat.endpoint import Endpoint
+from pessimal.contrast.chat.endpoint_spec import EndpointSpec, find_api_key
+from pessimal.contrast.chat.on_machine import OnMachine, OnMachineSpec
+from pessimal.contrast.chat.tally import Tally
+
+
+def over_the_wire(
+    spec: EndpointSpec, *, environment: Mapping[str, str], cache: Path | None, attempts: int = 3
+) -> Asking:
+    """A chat with an OpenAI-compatible endpoint; nothing is sent yet.
+
+    Args:
+        environment: where the key is looked up (`os.environ`).
+        cache: folder of the replies; None keeps none.
+        attempts: replies asked for, each with another seed, until one is of the asked shape.
+
+    Raises:
+        ConfigError: the key is missing.
+    """
+    tally = Tally()
+    endpoint = Endpoint(spec, api_key=find_api_key(spec, environment), tally=tally)
+    return Asking(endpoint, tally=tally, cache=_cache(cache), attempts=attempts)
+
+
+def on_this_machine(spec: OnMachineSpec, *, cache: Path | None, attempts: int = 3) -> Asking:
+    """A chat with a causal language model on this machine; its network is loaded with the first question that the cache
+    does not answer. ModelError where it is none, or has no chat template."""
+    tally = Tally()
+    return Asking(OnMachine(spec, tally=tally), tally=tally, cache=_cache(cache), attempts=attempts)
+
+
+def _cache(folder: Path | None) -> Cache | None:
+    return None if folder is None else Cache(folder)
