@@ -87,6 +87,13 @@ def composition_message(error: Exception) -> str | None:
             f"there is no option {full.group(1) if full else key!r}.{_did_you_mean(key, known)} "
             f"Options here: {', '.join(known)}"
         )
+    spec = re.search(r"\+(\w+)\.([\w-]+).*is not a subclass of (\w+)", told, re.DOTALL)
+    if spec:
+        group, name, _ = spec.groups()
+        return (
+            f"{group}.{name} cannot be put together on the command line. Write it into a file FOLDER/{group}/{name}.yaml, as those in "
+            f"conf/{group} are written, and type: --config-dir FOLDER '{group}=[…,{name}]'"
+        )
     # Where the configuration was searched, and which class was being filled, helps nobody who mistyped a name.
     lines = [
         line

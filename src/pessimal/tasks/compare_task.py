@@ -12,6 +12,7 @@ from pessimal.tables import ScoreTable, read_score_table
 from pessimal.tables.score_table import REWARD
 from pessimal.tables.shared_columns import SharedColumns
 from pessimal.tasks.common import config_hash, registry_of, tracked
+from pessimal.tasks.compare_explanations import chosen_explanations, compare_explanations
 from pessimal.tasks.findings import findings
 from pessimal.tasks.findings.arranged import arrange
 from pessimal.tasks.findings.sources import read_sources
@@ -22,9 +23,16 @@ log = logging.getLogger(__name__)
 
 
 def run(config: CompareConfig) -> None:
-    """Compare the tables that the configuration names; publish a `comparison` artifact."""
-    sources = read_sources(config)
+    """Compare the tables, or the explanations, that the configuration names; publish a `comparison` artifact."""
     registry = registry_of(config)
+    if config.explanations:
+        chosen = chosen_explanations(config, registry)
+        inputs = [manifest.reference for _, manifest in chosen]
+        with tracked(config, name=f"compare {config.name}", inputs=inputs) as mirror:
+            contents = compare_explanations(chosen, config)
+            _publish(config, registry, mirror, contents, inputs, {"explanations": len(chosen)})
+        return
+    sources = read_sources(config)
     found = _named(config) if config.tables else _registered(config, registry)
     tables, inputs = [table for table, _ in found], [reference for _, reference in found if reference]
     log.info("comparing %d score tables of %d models", len(tables), len({t.identity.model for t in tables}))
@@ -39,17 +47,30 @@ def run(config: CompareConfig) -> None:
         )
     with tracked(config, name=f"compare {config.name}", inputs=inputs) as mirror:
         contents = findings(arranged, config, sources)
-        folder, manifest = registry.publish(
-            "comparison",
-            config.name,
-            contents.write,
-            inputs=inputs,
-            config_hash=config_hash(config),
-            run_id=mirror.run_id,
-            summary={"models": len({t.identity.model for t in tables}), "tables": len(tables)},
-        )
-        _tell(mirror, contents, folder)
-        mirror.artifact(folder, manifest, {"inputs": inputs})
+        counts = {"models": len({t.identity.model for t in tables}), "tables": len(tables)}
+        _publish(config, registry, mirror, contents, inputs, counts)
+
+
+def _publish(
+    config: CompareConfig,
+    registry: Registry,
+    mirror: Mirror,
+    contents: Contents,
+    inputs: list[str],
+    counts: dict[str, int],
+) -> None:
+    """Publish the comparison, tell W&B, and say what was found."""
+    folder, manifest = registry.publish(
+        "comparison",
+        config.name,
+        contents.write,
+        inputs=inputs,
+        config_hash=config_hash(config),
+        run_id=mirror.run_id,
+        summary=counts,
+    )
+    _tell(mirror, contents, folder)
+    mirror.artifact(folder, manifest, {"inputs": inputs})
     for section in contents.sections:
         for entry in section.entries:
             log.info("%s | %s: %s", section.title, entry.title, entry.sentence)

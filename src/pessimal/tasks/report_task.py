@@ -1,4 +1,4 @@
-"""`pessimal report`: one self-contained HTML page over comparisons, searches and studies in the registry."""
+"""`pessimal report`: one self-contained HTML page over comparisons, searches, studies and explanations in the registry."""
 
 import logging
 from pathlib import Path
@@ -12,7 +12,7 @@ from pessimal.tracking.registry import Manifest, Registry
 log = logging.getLogger(__name__)
 
 
-SHOWN = ("comparison", "search-result", "study")
+SHOWN = ("comparison", "search-result", "study", "explanation")
 """Types of artifacts that a page can show."""
 
 
@@ -40,7 +40,7 @@ def _chosen(config: ReportConfig, registry: Registry) -> list[tuple[Path, Manife
     published = [pair for type in SHOWN for pair in registry.manifests(type)]
     if not published:
         raise InputError(
-            f"there is no comparison or search in {registry.root} yet; type: pessimal compare, or pessimal search"
+            f"there is nothing to show in {registry.root} yet; type: pessimal compare, pessimal search or pessimal explain"
         )
     chosen = [] if config.artifacts else _newest(published)
     for wanted in config.artifacts:

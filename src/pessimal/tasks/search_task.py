@@ -134,5 +134,5 @@ def _tell(mirror: Mirror, result: Found, folder: Path, manifest: Manifest) -> No
         if name in result.tables and len(result.tables[name]):
             mirror.table(name, result.tables[name])
     for name, sentence in result.figures.items():
-        mirror.image(name, folder / "figures" / f"{name}.png", sentence)
+        mirror.image(f"figures/{name}", folder / "figures" / f"{name}.png", sentence)
     mirror.artifact(folder, manifest, manifest.summary)

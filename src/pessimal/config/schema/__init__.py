@@ -6,6 +6,16 @@ says what does not fit together. Imports nothing heavy: `--help` and `--cfg` mus
 
 from pessimal.config.schema.check import CheckConfig
 from pessimal.config.schema.compare import CompareConfig, IdentityAxis, Join, WordingSpec
+from pessimal.config.schema.explain import (
+    AttributeSpec,
+    ComparisonsSpec,
+    EditSpec,
+    ExplainConfig,
+    JudgeKind,
+    PerturberKind,
+    PerturberSpec,
+    Source,
+)
 from pessimal.config.schema.import_ import ImportConfig, ImportFormat
 from pessimal.config.schema.report import ReportConfig
 from pessimal.config.schema.scan import CandidatesSpec, ScanConfig
@@ -30,6 +40,7 @@ TASKS: dict[str, type[TaskConfig]] = {
     "report": ReportConfig,
     "check": CheckConfig,
     "search": SearchConfig,
+    "explain": ExplainConfig,
 }
 
 SCHEMAS: dict[str, type] = {
@@ -43,6 +54,10 @@ SCHEMAS: dict[str, type] = {
         WordingSpec,
         SearchSpec,
         TuningSpec,
+        ComparisonsSpec,
+        PerturberSpec,
+        AttributeSpec,
+        EditSpec,
         TrainerSpec,
         TrackingSpec,
         PathsSpec,
@@ -53,19 +68,27 @@ SCHEMAS: dict[str, type] = {
 __all__ = [
     "SCHEMAS",
     "TASKS",
+    "AttributeSpec",
     "CheckConfig",
     "CompareConfig",
+    "ComparisonsSpec",
+    "EditSpec",
+    "ExplainConfig",
     "Filter",
     "Goal",
     "IdentityAxis",
     "ImportConfig",
     "ImportFormat",
     "Join",
+    "JudgeKind",
     "Method",
+    "PerturberKind",
+    "PerturberSpec",
     "ReportConfig",
     "ScanConfig",
     "SearchConfig",
     "SearchSpec",
+    "Source",
     "Strategy",
     "TaskConfig",
     "TrackingMode",

@@ -64,6 +64,8 @@ class CompareConfig(TaskConfig):
     """Name of the artifact."""
     tables: Any = None
     """Score tables: a file, a folder, a pattern or a list of these; by default the registry's."""
+    explanations: list[str] = field(default_factory=list)
+    """Instead of score tables, explanations of the registry: their names, or [all]."""
     models: list[str] = field(default_factory=list)
     """Only these models; all of them where empty."""
     prompts: dict[str, str] = field(default_factory=dict)
@@ -115,5 +117,9 @@ class CompareConfig(TaskConfig):
             )
         if wrong := {key: sign for key, sign in self.frames.items() if sign not in (1, -1)}:
             raise ConfigError(f"frames={wrong}: a frame is 1 (good words answer it) or -1 (bad words do)")
+        if self.explanations and self.tables is not None:
+            raise ConfigError(
+                "tables and explanations were both given, and are compared apart: leave one of them out"
+            )
         if self.tables is not None:
             self.tables = matching("tables", self.tables)

@@ -14,5 +14,5 @@ class ReportConfig(TaskConfig):
     title: str = "What these reward models want"
     """Heading of the page."""
     artifacts: list[str] = field(default_factory=list)
-    """References such as comparison/quickstart, comparison/quickstart:v0, search-result/NAME or study/NAME; the newest
+    """References such as comparison/quickstart, comparison/quickstart:v0, search-result/NAME, study/NAME or explanation/NAME; the newest
     comparison where empty."""
