@@ -19,9 +19,10 @@ verbs
   train      train a reward model of the demo family        pessimal train model=alder-wordpiece-0
   scan       score every token of the vocabulary            pessimal scan model=plain-wordpiece-0 prompts=core
   search     the best or worst response of up to 16 tokens  pessimal search prompt=greatest search.length=4
+  explain    which changes of a response flip a preference  pessimal explain model=wordy-bpe-0
   compare    models with one another and with people        pessimal compare models=[plain-wordpiece-0,plain-bpe-0]
   import     published score files into score tables        pessimal import format=eloeverything path=FILE
-  report     one HTML page over a comparison                pessimal report
+  report     one HTML page over results                     pessimal report
   check      is a score the same whatever the batch, the
              padding, the path and the precision?           pessimal check model=plain-wordpiece-0
 

