@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from pessimal.contrast import embedding
 from pessimal.contrast.embedding import embed
 from pessimal.demo.minilm import folder
 
@@ -16,6 +17,12 @@ TEXTS = [
 ]
 
 
+def afresh(texts, **options):
+    """As a process that has embedded nothing yet would."""
+    embedding._KNOWN.clear()
+    return embed(texts, **options)
+
+
 @pytest.fixture(scope="module")
 def upstream():
     sentence_transformers = pytest.importorskip("sentence_transformers")
@@ -24,7 +31,7 @@ def upstream():
 
 
 def test_the_vectors_are_those_of_sentence_transformers(upstream):
-    np.testing.assert_allclose(embed(TEXTS), upstream, atol=2e-6)
+    np.testing.assert_allclose(afresh(TEXTS), upstream, atol=2e-6)
 
 
 def test_what_follows_256_word_pieces_is_not_seen():
@@ -43,14 +50,25 @@ def test_vectors_have_length_one_whatever_the_text():
 
 
 def test_a_vector_hardly_depends_on_its_batch_and_not_on_its_place():
-    alone = np.vstack([embed([text]) for text in TEXTS])
-    together = embed([*TEXTS, *reversed(TEXTS)], batch_size=4)
+    alone = np.vstack([afresh([text]) for text in TEXTS])
+    together = afresh([*TEXTS, *reversed(TEXTS)], batch_size=4)
     np.testing.assert_allclose(together[:6], alone, atol=1e-6)
     np.testing.assert_array_equal(together[:6], together[:5:-1])
 
 
 def test_the_same_call_gives_the_same_bits():
-    np.testing.assert_array_equal(embed(TEXTS), embed(TEXTS))
+    np.testing.assert_array_equal(afresh(TEXTS), afresh(TEXTS))
+
+
+def test_a_text_is_run_once(monkeypatch):
+    before = afresh(TEXTS[:3])
+    run, encode = [], embedding._encoded
+    monkeypatch.setattr(
+        embedding, "_encoded", lambda texts, **options: run.extend(texts) or encode(texts, **options)
+    )
+    after = embed([*TEXTS[:3], TEXTS[3], TEXTS[3]])
+    assert run == [TEXTS[3]]
+    np.testing.assert_array_equal(after[:3], before)
 
 
 def test_no_texts_give_no_rows():

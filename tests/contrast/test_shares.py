@@ -131,8 +131,8 @@ def test_more_confidence_is_wider_and_more_clusters_narrower():
 def test_the_bits_do_not_depend_on_the_order_nor_on_clusters_without_units():
     rng = np.random.default_rng(7)
     hits, units = drawn(rng, 50, 0.3, 0.2)
-    order = rng.permutation(50)
-    assert interval(hits[order], units[order]) == interval(hits, units)
+    for order in (rng.permutation(50) for _ in range(20)):
+        assert interval(hits[order], units[order]) == interval(hits, units)
     assert interval(np.append(hits, [0, 0]), np.append(units, [0, 0])) == interval(hits, units)
 
 
@@ -147,3 +147,14 @@ def test_one_cluster_says_nothing_and_none_has_no_interval():
 def test_hits_that_are_no_part_of_the_units_are_refused(hits, units):
     with pytest.raises(TableError, match="hits"):
         interval(hits, units)
+
+
+def test_counts_of_any_size_have_bounds():
+    for units in ([1, 1], [1, 10**7], [10**7] * 3, [1] * 5000):
+        for hits in (
+            np.zeros(len(units)),
+            np.eye(1, len(units))[0],
+            np.array(units) - np.eye(1, len(units))[0],
+        ):
+            low, high = interval(hits, units)
+            assert 0 <= low <= hits.sum() / sum(units) <= high <= 1

@@ -196,7 +196,9 @@ def mine(tmp_path):
 
 
 def test_an_attribute_of_ones_own_is_changed_and_judged_by_its_rules(explain, mine):
-    rules = "  polarity: -1\n  more: [{find: is, put: IS}]\n  less: [{append: ' quietly'}]\n  detect: quietly\n"
+    rules = (
+        "  polarity: -1\n  more: [{find: is, put: IS}]\n  less: [{append: ' quietly'}]\n  detect: quietly\n"
+    )
     folder = explain(*mine(rules), attributes="[verbosity,mine]")
     rows = table(folder, "outcomes")
     own = rows[(rows["attribute"] == "mine") & rows["edited"].notna()]
@@ -218,7 +220,9 @@ def test_an_attribute_of_ones_own_is_changed_and_judged_by_its_rules(explain, mi
     ],
 )
 def test_a_wrong_attribute_is_told_before_a_model_is_opened(explain, mine, monkeypatch, text, message):
-    monkeypatch.setattr("pessimal.tasks.explain_task.open_model", lambda *a: pytest.fail("a model was opened"))
+    monkeypatch.setattr(
+        "pessimal.tasks.explain_task.open_model", lambda *a: pytest.fail("a model was opened")
+    )
     code, err = explain(*mine(text), attributes="[mine]")
     assert code == 2
     assert message in err

@@ -15,12 +15,15 @@ LONGEST = 256
 """Word pieces read of a text, with both special ones (the model's own `max_seq_length`); what follows is not seen."""
 
 
+_KNOWN: dict[str, np.ndarray] = {}
+"""Vectors of the texts that this process has embedded: distances, diversity and the judge ask for the same ones."""
+
+
 def embed(texts: Sequence[str], *, batch_size: int = 64) -> np.ndarray:
     """One vector a text: the mean over its word pieces, of length 1.
 
-    Equal texts are run once. Texts of similar length share a batch, and what fills the shorter ones up is masked.
-    Same call, same bits; in another batch a vector differs by less than 1e-6, since a matrix product of another shape
-    adds up in another order.
+    A text is run once a process. Texts of similar length share a batch, and what fills the shorter ones up is masked. In
+    another batch a vector differs by less than 1e-6, since a matrix product of another shape adds up in another order.
 
     Args:
         texts: any; a lone surrogate counts as its escape, and an empty text has a vector too.
@@ -36,13 +39,21 @@ def embed(texts: Sequence[str], *, batch_size: int = 64) -> np.ndarray:
     """
     if not texts:
         return np.empty((0, DIMENSIONS), np.float32)
+    new = [text for text in dict.fromkeys(texts) if text not in _KNOWN]
+    _KNOWN.update(zip(new, _encoded(new, batch_size=batch_size), strict=True))
+    return np.stack([_KNOWN[text] for text in texts])
+
+
+def _encoded(texts: Sequence[str], *, batch_size: int) -> np.ndarray:
+    """Vectors (n, 384) of different texts, the longest run first."""
+    vectors = np.empty((len(texts), DIMENSIONS), np.float32)
+    if not texts:
+        return vectors
     import torch  # seconds to import
 
     tokenizer, model = _encoder()
-    numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
-    rows = [one.ids for one in tokenizer.encode_batch([storable(text) for text in numbers])]
+    rows = [one.ids for one in tokenizer.encode_batch([storable(text) for text in texts])]
     order = sorted(range(len(rows)), key=lambda row: (-len(rows[row]), row))
-    vectors = np.empty((len(rows), DIMENSIONS), np.float32)
     for start in range(0, len(order), batch_size):
         batch = order[start : start + batch_size]
         width = len(rows[batch[0]])
@@ -52,7 +63,7 @@ def embed(texts: Sequence[str], *, batch_size: int = 64) -> np.ndarray:
             states = model(input_ids=ids, attention_mask=mask).last_hidden_state  # (B, T, 384)
             means = (states * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
             vectors[batch] = torch.nn.functional.normalize(means, dim=1).numpy()
-    return vectors[[numbers[text] for text in texts]]
+    return vectors
 
 
 @cache

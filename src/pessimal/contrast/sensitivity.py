@@ -4,7 +4,6 @@ Knows the table of outcomes. Does not know why: an attribute whose edits change 
 not mind (read it beside the compliance of the edits).
 """
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +12,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import false_discovery_control, rankdata
 
+from pessimal.analysis.sign_flip import sign_flip
 from pessimal.contrast.metrics import check_resampling, draws, places, ratio_interval, replicated
 from pessimal.contrast.outcomes import (
     COUNTERFACTUAL,
@@ -33,7 +33,6 @@ RETURNED = ["model", "perturber", "attribute", "asked", "n", "comparisons", "cou
 RETURNED += ["flip_rate", "flip_low", "flip_high", "change", "change_low", "change_high"]
 RETURNED += ["size", "size_low", "size_high", "flip_rank", "flip_first", "change_rank", "change_first"]
 RETURNED += ["pairs", "flip_excess", "flip_p", "flip_q", "change_excess", "change_p", "change_q"]
-AT_ONCE = 1000  # patterns of signs: 1,000 × 1,000 comparisons are 8 MB
 
 
 def sensitivity(
@@ -156,32 +155,6 @@ def sums(rows: pd.DataFrame, clusters: Sequence[str], attributes: Sequence[str])
 def valid_rows(rows: pd.DataFrame) -> pd.DataFrame:
     """Those with a changed text, in the order of their keys."""
     return in_order(rows[rows["status"] == Status.changed.value])
-
-
-def sign_flip(differences: np.ndarray, *, two_sided: bool, permutations: int, seed: int) -> float:
-    """p of a mean (n,) that is not above 0 (two-sided: not 0), were each number as likely to have had the other sign.
-
-    Zeros change nothing and are left out of the count of patterns. NaN where there are no numbers.
-    """
-    if not len(differences):
-        return np.nan
-    moved = differences[differences != 0]
-    k = len(moved)
-    exact = k < 63 and 2**k <= permutations
-    seen = moved.sum()
-    least = (abs(seen) if two_sided else seen) - 1e-12 * np.abs(moved).sum()  # a tie is none by rounding
-    if exact:
-        patterns = [np.array(list(itertools.product((1.0, -1.0), repeat=k))).reshape(2**k, k)]
-    else:
-        rng = np.random.default_rng(seed)
-        sizes = [min(AT_ONCE, permutations - start) for start in range(0, permutations, AT_ONCE)]
-        patterns = (2.0 * rng.integers(2, size=(size, k), dtype=np.int8) - 1 for size in sizes)
-    reached = total = 0
-    for signs in patterns:
-        drawn = signs @ moved
-        reached += int(np.count_nonzero((np.abs(drawn) if two_sided else drawn) >= least))
-        total += len(signs)
-    return reached / total if exact else (reached + 1) / (total + 1)
 
 
 def benjamini_hochberg(p: np.ndarray) -> np.ndarray:

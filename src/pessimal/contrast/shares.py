@@ -19,17 +19,18 @@ def share_interval(hits: np.ndarray, units: np.ndarray, *, confidence: float) ->
     number of units over the design effect of `worth`. The binomial interval is Clopper and Pearson's, at counts that need not
     be whole.
 
-    *No hit, or nothing but hits.* Such data show no variance, so no design effect can be told from them. Then the units of a
-    cluster are taken to go together, and clusters of one size count as one unit each. This holds whatever the dependence (a
-    cluster without a hit is never less likely than all its units being independent, nor more likely than one unit being
-    none), and no smaller reach does. So 0 of 92 edits in 12 comparisons give 0 to 27 %. Independent edits would give 4 %, a
-    correlation of .2 within comparisons 9 %, one of .5 16 %, but each would be an assumption. More comparisons narrow it, more
-    edits of each do not. One hit, alone in its cluster, is a sign that units do not go together: 1 of 92 gives 0 to 18 %.
+    *No hit, or nothing but hits.* Such data show no variance, so they cannot tell a design effect. Units of a cluster are then
+    taken to go together: clusters of one size count as one unit each (of several sizes, less). Whatever the dependence, this
+    bound holds, as a cluster is at most as likely to be without a hit as any one of its units; a narrower one would assume
+    something. So 0 of 92 edits in
+    12 comparisons give 0 to 27 %. If the edits were independent it would be 4 %, with a correlation of .2 within comparisons
+    9 %, of .5 16 %. More comparisons narrow it; more edits of each do not. One hit that stands alone in its cluster is a sign
+    that units do not go together, and so 1 of 92 gives 0 to 18 %.
 
-    *How often it holds.* Fewest of 100 over correlations of 0, .2 and .6 within clusters, at a confidence of .95, and mean
-    width: 8,000 draws each of clusters of 1 to 8 units, beta-binomial. Beside it Wilson's interval at the plain effective size
-    with Student's t, Korn and Graubard's, and log-odds with a robust error, all with Clopper and Pearson's (Wilson's: its own)
-    at the number of clusters where nothing or everything hits. The percentile bootstrap held .05 in 86 and .02 in 77 of 100.
+    *How often it holds.* At a confidence of .95, clusters of 1 to 8 units (beta-binomial) and 8,000 draws each: in how many of
+    100, the fewest over correlations of 0, .2 and .6 within clusters, and the mean width. Beside it Wilson's interval at the
+    plain effective size with Student's t, Korn & Graubard's, and log-odds with a robust error, where data without variance
+    count one unit a cluster. With 30 clusters, the percentile bootstrap held a share of .05 in 86 of 100 and one of .02 in 77.
 
         clusters  share   this one     Wilson       K. & G.      log-odds
         10        .02     99.7  .34    96.1  .28    99.5  .27    97.6  .28
@@ -45,7 +46,8 @@ def share_interval(hits: np.ndarray, units: np.ndarray, *, confidence: float) ->
                   .20     95.9  .15    94.8  .14    95.8  .15    95.1  .14
                   .50     95.8  .18    94.8  .17    95.6  .18    95.0  .17
 
-    Where one cluster in ten has 40 units and the others 1 to 4, this one held in 93.6 to 99.7 of 100, the others in 85 to 98.
+    With 2 to 5 clusters it held in 95 or more (1,000 draws). Where one cluster in ten has 40 units and the others 1 to 4, it
+    held in 93.6 to 99.7 (10 to 60 clusters), the others in 85 to 98.
 
     Args:
         hits: (clusters,), units of each that hit.
@@ -89,11 +91,10 @@ def worth(hits: np.ndarray, units: np.ndarray) -> float:
     """
     total, count = units.sum(), len(units)
     share = hits.sum() / total
-    # fsum: the same bits in whatever order clusters come, and clusters without units may be left out or not.
+    # fsum: the same bits in whatever order clusters come.
     without = math.fsum(((hits - units * share) / (total - units)) ** 2) * (count - 1) / count
-    together = math.fsum(units**2) / total
-    independent = (
-        total * share * (1 - share)
-    )  # variance of the number of hits: about as many as there are of the rarer kind
+    together = (units**2).sum() / total
+    # The variance of a count of independent hits; about as many as there are of the rarer kind.
+    independent = total * share * (1 - share)
     effect = (without * total**2 + together) / (independent + 1)
     return float(total / max(effect, 1.0))

@@ -16,8 +16,9 @@ from pessimal.tasks.compare_explanations import chosen_explanations, compare_exp
 from pessimal.tasks.findings import findings
 from pessimal.tasks.findings.arranged import arrange
 from pessimal.tasks.findings.sources import read_sources
-from pessimal.tracking.mirror import MAX_TABLE_ROWS, Mirror
+from pessimal.tracking.mirror import Mirror
 from pessimal.tracking.registry import Manifest, Registry
+from pessimal.tracking.tell import tell_contents
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +70,7 @@ def _publish(
         run_id=mirror.run_id,
         summary=counts,
     )
-    _tell(mirror, contents, folder)
+    tell_contents(mirror, contents, folder)
     mirror.artifact(folder, manifest, {"inputs": inputs})
     for section in contents.sections:
         for entry in section.entries:
@@ -189,12 +190,3 @@ def _in_mode(config: CompareConfig, table: ScoreTable) -> bool:
 def _told_choices(config: CompareConfig) -> str:
     told = [f"{field}: {', '.join(names)}" for field, names, _ in _choices(config) if names]
     return "; ".join([*told, f"mode: {config.mode.value}"] if config.mode else told)
-
-
-def _tell(mirror: Mirror, contents: Contents, folder: Path) -> None:
-    mirror.summary(contents.summary)
-    for name, table in contents.whole_tables().items():
-        if len(table) <= MAX_TABLE_ROWS:
-            mirror.table(name, table)
-    for figure, sentence in contents.captions().items():
-        mirror.image(f"figures/{figure}", folder / "figures" / f"{figure}.png", sentence)

@@ -13,11 +13,17 @@ from pessimal.contrast.judge import RuleJudge
 from pessimal.contrast.outcomes import requests_for
 from pessimal.contrast.sources import digest
 from pessimal.models.load import RewardModel, open_model
-from pessimal.report.contents import Contents
 from pessimal.scoring.kept_rewards import KeptRewards
 from pessimal.scoring.scan import of_model
 from pessimal.scoring.texts import TextScorer
-from pessimal.tasks.common import config_hash, fetch, plain, quiet_libraries, registry_of, tracked
+from pessimal.tasks.common import (
+    config_hash,
+    fetch,
+    plain,
+    quiet_libraries,
+    registry_of,
+    tracked,
+)
 from pessimal.tasks.explain_setup import (
     attributes_of,
     make_judge,
@@ -35,7 +41,7 @@ from pessimal.tasks.explain_steps import (
 )
 from pessimal.tasks.findings.explain import Explained, explain_contents
 from pessimal.tasks.trainer import begin_process, make_trainer
-from pessimal.tracking.mirror import MAX_TABLE_ROWS, Mirror
+from pessimal.tracking.tell import tell_contents
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +75,7 @@ def run(config: ExplainConfig) -> None:
             run_id=mirror.run_id,
             summary=_what(identity) | contents.summary,
         )
-        _tell(mirror, contents, folder)
+        tell_contents(mirror, contents, folder)
         mirror.artifact(folder, manifest, manifest.summary)
     _tell_calls(tools)
     for section in contents.sections:
@@ -213,12 +219,3 @@ def _tell_calls(tools: Tools) -> None:
         log.info("%s: %s", tools.perturber.name, summary())
     if chat := getattr(tools.judge, "chat", None):
         log.info("judge: %s", chat.tally.sentence())
-
-
-def _tell(mirror: Mirror, contents: Contents, folder: Path) -> None:
-    mirror.summary(contents.summary)
-    for name, table in contents.whole_tables().items():
-        if len(table) <= MAX_TABLE_ROWS:
-            mirror.table(name, table)
-    for figure, sentence in contents.captions().items():
-        mirror.image(f"figures/{figure}", folder / "figures" / f"{figure}.png", sentence)

@@ -14,8 +14,9 @@ import pandas as pd
 from pessimal import __version__
 from pessimal.config.schema import SearchConfig
 from pessimal.errors import WorkError
-from pessimal.tracking.mirror import MAX_TABLE_ROWS, Mirror
-from pessimal.tracking.registry import Manifest, Registry
+from pessimal.tracking.mirror import Mirror
+from pessimal.tracking.registry import Registry
+from pessimal.tracking.tell import tell_contents
 from pessimal.tuning import held_out
 from pessimal.tuning.space import options_of
 from pessimal.tuning.study import FINISHED, SUBJECT, check_prompts, load, options_tried
@@ -89,22 +90,13 @@ def conclude(
         run_id=mirror.run_id,
         summary={"model": config.model.name, **contents.summary},
     )
-    _mirror(mirror, contents, folder, manifest)
+    tell_contents(mirror, contents, folder)
+    mirror.artifact(folder, manifest, manifest.summary)
     for entry in contents.sections[0].entries:
         log.info("%s: %s", entry.title, entry.sentence)
     log.info("the same options in a search: %s", " ".join(f"{name}={value}" for name, value in tuned.items()))
     log.info("%s", folder)
     return folder
-
-
-def _mirror(mirror: Mirror, contents, folder: Path, manifest: Manifest) -> None:
-    mirror.summary(contents.summary)
-    for name, table in contents.whole_tables().items():
-        if len(table) <= MAX_TABLE_ROWS:
-            mirror.table(name, table)
-    for name in contents.figures:
-        mirror.image(f"figures/{name}", folder / "figures" / f"{name}.png", name.replace("_", " "))
-    mirror.artifact(folder, manifest, manifest.summary)
 
 
 def _key(config: SearchConfig, study: optuna.Study) -> str:

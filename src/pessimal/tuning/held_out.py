@@ -3,20 +3,19 @@
 Knows a bench and paired differences. Does not know studies.
 """
 
-import itertools
-
 import numpy as np
 import pandas as pd
 from scipy import stats
 
+from pessimal.analysis.sign_flip import sign_flip
 from pessimal.config.schema import SearchConfig
 from pessimal.tuning.space import Options, with_options
 from pessimal.tuning.trial import Prepare, searches, starts, timed_search
 
 ALL = "all"
 CONFIDENCE = 0.95
-# Up to so many prompts every pattern of signs is gone through; beyond, as many patterns are drawn.
-EXACT_PROMPTS = 14
+PERMUTATIONS = 2**14
+"""Patterns of signs behind the p: all of them, up to 14 prompts."""
 
 
 def compare(config: SearchConfig, tuned: Options, prepare: Prepare) -> pd.DataFrame:
@@ -50,23 +49,9 @@ def differences(table: pd.DataFrame) -> pd.DataFrame:
     ]
     means = np.array([row["difference"] for row in rows])
     units = means if len(means) > 1 else table["difference"].to_numpy()
-    overall = _row(ALL, table, units=units) | {"p": sign_flip(units)}
+    p = sign_flip(units, two_sided=True, permutations=PERMUTATIONS, seed=0) if len(units) > 1 else np.nan
+    overall = _row(ALL, table, units=units) | {"p": p}
     return pd.DataFrame([*rows, overall])
-
-
-def sign_flip(units: np.ndarray) -> float:
-    """Two-sided p of a mean of 0, were each of these numbers (n,) as likely to have had the other sign; NaN for n = 1."""
-    n = len(units)
-    if n < 2:
-        return float("nan")
-    if n <= EXACT_PROMPTS:
-        signs = np.array(list(itertools.product((1, -1), repeat=n)))
-    else:
-        drawn = np.random.default_rng(0).choice((1, -1), size=(2**EXACT_PROMPTS - 1, n))
-        signs = np.vstack([np.ones((1, n), dtype=int), drawn])  # what was seen is one of the patterns
-    means = np.abs(signs @ units / n)
-    seen = abs(units.mean())
-    return float(np.mean(means >= seen - 1e-12 * max(seen, 1.0)))
 
 
 def _values(config: SearchConfig, todo: list[tuple[str, int]], prepare: Prepare) -> list[tuple[float, float]]:

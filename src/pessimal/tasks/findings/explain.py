@@ -107,8 +107,8 @@ def _sensitivity(
         Entry(
             "Which attributes move its preferences",
             f"{_leaders(own)} {_null(placebo)} A flip: the other response is preferred after the edit. q: corrected over the "
-            f"attributes (Benjamini-Hochberg), against edits that keep the meaning. Intervals: {config.confidence:.0%}, bootstrap over "
-            "comparisons.",
+            f"attributes (Benjamini-Hochberg), against edits that keep the meaning. Intervals: {config.confidence:.0%}, over "
+            "comparisons: of flip rates exact binomial at the number of edits that they are worth, of changes bootstrap.",
             figure="sensitivity",
             table="sensitivity",
         )
