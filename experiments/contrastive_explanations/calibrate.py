@@ -4,7 +4,7 @@ Run from the repository root, after `pessimal experiment=contrastive_explanation
 
     python experiments/contrastive_explanations/calibrate.py [REGISTRY]
 
-Prints Markdown. Reads every explanation of a sibling that judges sentences, the newest of each name.
+Prints Markdown. Reads the newest explanation by rules of every sibling that judges sentences.
 """
 
 import sys
@@ -13,38 +13,43 @@ from pathlib import Path
 import pandas as pd
 import yaml
 
-from pessimal.contrast.calibration import placebo_null, recovery
+from pessimal.contrast.calibration import held_slopes, mean_changes, placebo_null, recovery
 from pessimal.contrast.sensitivity import sensitivity
+from pessimal.contrast.slopes import slopes
 from pessimal.demo.recipes import Recipe
 from pessimal.tracking.registry import Registry
 
 MODELS = Path("conf/model")
+MEASURES = {
+    "mean change of the edits asked for": mean_changes,
+    "slope, all other attributes held": held_slopes,
+}
 
 
 def main() -> None:
-    registry = Registry(Path(sys.argv[1] if len(sys.argv) > 1 else "runs/registry"))
-    outcomes, ties = [], {}
-    for folder, manifest in registry.latest("explanation"):
-        if planted(manifest.summary["model"]) is not None:
-            outcomes.append(pd.read_parquet(folder / "tables" / "outcomes.parquet"))
-            ties[manifest.summary["model"]] = manifest.summary["tie"]
-    if not outcomes:
-        sys.exit(f"no explanation of a sibling that judges sentences in {registry.root}; type first: pessimal "
-                 "experiment=contrastive_explanations/explain")  # fmt: skip
-    table = pd.concat(outcomes, ignore_index=True)
+    table, ties = read(Registry(Path(sys.argv[1] if len(sys.argv) > 1 else "runs/registry")))
     truth = {model: planted(model) for model in dict.fromkeys(table["model"])}
-    found = sensitivity(table).set_index(["model", "perturber", "attribute"])
-    aucs = recovery(table, {model: next(iter(signs)) for model, signs in truth.items() if signs})
-    print("| model | planted | AUC (95 %) | mean Δm of it, SD | next largest | flip rate |")
-    print("|---|---|---|---|---|---|")
-    for row in aucs.itertuples():
-        told = f"| {row.model} | {row.planted or ''} | {row.auc:.3f} ({row.low:.3f} to {row.high:.3f}, {row.perturber})"
-        if row.model in truth:
-            own = found.loc[(row.model, row.perturber, row.planted)]
-            others = found.loc[(row.model, row.perturber)].drop(index=row.planted)
-            second = others["change"].abs().idxmax()
-            told += f" | {own['change']:+.2f} | {second} {others.loc[second, 'change']:+.2f} | {own['flip_rate']:.0%} of {own['n']:.0f}"
+    attributes = {model: next(iter(signs)) for model, signs in truth.items() if signs}
+    changes = sensitivity(table).set_index(["model", "attribute"])["change"].sort_index()
+    held = slopes(table).set_index(["model", "attribute"])["slope"].sort_index()
+    print(
+        "| model | planted | slope | next largest slope | mean change | next largest |\n|---|---|---|---|---|---|"
+    )
+    for model, attribute in attributes.items():
+        told = f"| {model} | {attribute} ({truth[model][attribute]:+d})"
+        for numbers in (held[model], changes[model].drop("placebo", errors="ignore")):
+            others = numbers.drop(attribute)
+            second = others.abs().idxmax()
+            told += f" | {numbers[attribute]:+.2f} | {second} {others[second]:+.2f}"
         print(f"{told} |")
+    print("\n| AUC by | " + " | ".join([*attributes, "all"]) + " |\n|---|" + "---|" * (len(attributes) + 1))
+    for name, by in MEASURES.items():
+        found = recovery(table, attributes, by=by).set_index("model")
+        cells = [
+            f"{row.auc:.3f} ({row.low:.3f} to {row.high:.3f})"
+            for row in found.loc[[*attributes, "all"]].itertuples()
+        ]
+        print(f"| {name} | " + " | ".join(cells) + " |")
     print(
         "\n| model | placebo flips | of | expected by its null | null interval | within |\n|---|---|---|---|---|---|"
     )
@@ -53,6 +58,22 @@ def main() -> None:
             f"| {row.model} | {row.counterfactuals} | {row.n} | {row.expected:.1%} | {row.null_low:.1%} to {row.null_high:.1%} "
             f"| {'yes' if row.within else 'no'} |"
         )
+
+
+def read(registry: Registry) -> tuple[pd.DataFrame, dict[str, float]]:
+    """Outcomes of all such siblings, and the tie of each."""
+    outcomes, ties = [], {}
+    for folder, manifest in registry.latest("explanation"):
+        what = manifest.summary
+        if what["perturber"] == "rules" and planted(what["model"]) is not None:
+            outcomes.append(pd.read_parquet(folder / "tables" / "outcomes.parquet"))
+            ties[what["model"]] = what["tie"]
+    if not outcomes:
+        sys.exit(
+            f"no explanation of a sibling that judges sentences in {registry.root}; type first: pessimal "
+            "experiment=contrastive_explanations/explain"
+        )
+    return pd.concat(outcomes, ignore_index=True), ties
 
 
 def planted(model: str) -> dict[str, int] | None:

@@ -13,7 +13,8 @@ from pessimal.errors import TableError
 from pessimal.figures.contrast_metrics import coverage, distances
 from pessimal.figures.off_target import off_target
 from pessimal.figures.save import save
-from pessimal.figures.sensitivity import CHANGE, RATE, sensitivity_forest, sensitivity_heatmap
+from pessimal.figures.sensitivity import CHANGE, RATE, SLOPE, sensitivity_forest, sensitivity_heatmap
+from pessimal.figures.slopes import slopes_forest
 from pessimal.figures.style import quiet
 
 SPREAD = {
@@ -164,6 +165,52 @@ def test_a_forest_says_what_has_no_valid_perturbation(texts):
     assert "no valid perturbation" in texts(figure)
 
 
+def told_apart(spread: dict[str, float], **changed) -> pd.DataFrame:
+    """A slope an attribute; the first is told from 0."""
+    fixed = {"model": "lab/m", "n": 40, "comparisons": 20, "inflation": 1.5, "explained": 0.25}
+    rows = [
+        {
+            "attribute": name,
+            "slope": slope,
+            "slope_low": slope - 0.1,
+            "slope_high": slope + 0.1,
+            "slope_q": 0.001 if place == 0 else 0.4,
+        }
+        | fixed
+        | changed
+        for place, (name, slope) in enumerate(spread.items())
+    ]
+    return pd.DataFrame(rows)
+
+
+def test_slopes_stand_by_their_size_with_intervals_and_what_is_told_from_0_is_filled(texts):
+    figure = slopes_forest(told_apart({"clarity": 0.2, "verbosity": -0.9}))
+    assert rows_of(figure) == ["verbosity", "clarity"]
+    marks = [line for line in figure.axes[0].lines if line.get_marker() == "o"]
+    assert [mark.get_xdata()[0] for mark in marks] == [-0.9, 0.2]
+    assert [to_hex(mark.get_markerfacecolor()) == "#ffffff" for mark in marks] == [True, False]
+    drawn = [collection.get_segments()[0][:, 0].tolist() for collection in figure.axes[0].collections]
+    assert np.allclose(drawn, [[-1.0, -0.8], [0.1, 0.3]])
+    told = " ".join(texts(figure)).replace("\n", " ")
+    assert "40 edits of 20 comparisons" in told
+    assert "25%" in told
+    with pytest.raises(TableError, match="one model"):
+        slopes_forest(pd.concat([told_apart({"a": 1.0}), told_apart({"a": 1.0}, model="n")]))
+
+
+def test_slopes_without_intervals_are_not_said_to_have_any(texts):
+    table = told_apart(
+        {"a": 0.2, "b": 0.1}, slope_low=np.nan, slope_high=np.nan, slope_q=np.nan, n=3, comparisons=1
+    )
+    for figure in (slopes_forest(table.assign(explained=np.nan)), sensitivity_heatmap(table, measure=SLOPE)):
+        told = " ".join(texts(figure)).replace("\n", " ")
+        assert "of 1 comparison" in told
+        assert "1 comparisons" not in told
+        assert "nan" not in told
+        assert "ew comparisons for intervals" in told or "comparisons are too few" in told
+        assert "placebo" not in told
+
+
 def covered(perturbers: list[str], models: list[str]) -> pd.DataFrame:
     rows = [
         {"model": model, "perturber": perturber, "kind": kind, "side": side, "coverage": share}
@@ -274,6 +321,7 @@ def test_hostile_names_are_data_in_every_figure(hostile, tmp_path):
     figures = {
         "heatmap": sensitivity_heatmap(sensitivities(spread=spread, model=names[0])),
         "forest": sensitivity_forest(sensitivities(spread=spread, model=names[3])),
+        "slopes": slopes_forest(told_apart(dict.fromkeys(names, 0.5), model=names[3])),
         "coverage": coverage(covered(names[:6], names[6:12])),
         "distances": distances(pd.concat(edits)),
         "off_target": off_target(matrix, label="mean change"),

@@ -114,3 +114,16 @@ def test_a_killed_scorer_has_kept_its_finished_batches(scorer, tmp_path):
     after = KeptRewards(scorer, file)
     assert after.rewards(asked) == pytest.approx(scorer.own_rewards(asked), abs=1e-5)
     assert after.asked == len(set(asked)) - kept
+
+
+def test_a_reward_that_is_no_number_is_not_kept(tmp_path):
+    class Broken:
+        def rewards(self, rows, *, told=None):
+            told({0: 1.0, 1: float("nan")}, 2)
+            raise ModelError("its numbers overflow")
+
+    file = tmp_path / "rewards.jsonl"
+    with pytest.raises(ModelError):
+        KeptRewards(Broken(), file).rewards(conversations(2))
+    file.write_text(file.read_text() + '5\n["x", NaN]\n[1, 2]\n')
+    assert len(KeptRewards(Broken(), file)._known) == 1

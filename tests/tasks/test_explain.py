@@ -271,12 +271,67 @@ def test_models_are_compared_by_what_moves_them(explain, command, tiny_checkpoin
     manifest = json.loads((folder / "manifest.json").read_text())
     assert len(manifest["inputs"]) == 2
     code, out, err = command(
-        "report", "artifacts=[comparison/both,explanation/one--own--rules]", "tracking=off"
+        "report", "artifacts=[comparison/both,explanation/one--asked--rules]", "tracking=off"
     )
     assert code == 0, err
     html = Path(out.strip().splitlines()[-1]).read_text()
     assert "<script" not in html
     assert "<ins" in html
+
+
+def compared(command, *overrides):
+    return command("compare", *overrides, "replicates=100", "permutations=100", "tracking=off")
+
+
+def test_two_perturbers_of_one_model_share_its_placebo(explain, command):
+    explain()
+    explain("perturber=random")
+    code, _, err = compared(command, "explanations=[all]", "name=both")
+    assert code == 0, err
+    sensitive = table(Path("runs/registry/comparison/both/v0"), "sensitivity")
+    assert sorted(sensitive["perturber"].unique()) == ["placebo", "random", "rules"]
+    explain("model.name=other", "perturber=random")
+    code, _, err = compared(
+        command, "explanations=[tiny-llama--asked--rules,other--asked--random]", "name=apart"
+    )
+    assert code == 0, err
+
+
+def test_the_version_that_is_named_is_compared(explain, command):
+    first = explain()
+    explain("seeds=2")
+    for asked, n in (("tiny-llama--asked--rules:v0", 1), ("all", 2)):
+        code, _, err = compared(command, f"explanations=[{asked}]", f"name=n{n}")
+        assert code == 0, err
+        asked_of = table(Path(f"runs/registry/comparison/n{n}/v0"), "sensitivity").set_index("attribute")[
+            "asked"
+        ]
+        assert asked_of["verbosity"] == n * len(table(first, "outcomes").query("attribute == 'verbosity'"))
+
+
+def test_edits_made_with_other_options_are_not_compared(explain, command):
+    explain("model.name=one")
+    explain("model.name=two", "placebos=1")
+    code, _, err = compared(command, "explanations=[all]")
+    assert code == 2
+    assert "not to be set beside one another" in err
+
+
+def test_models_that_nobody_explained_are_told(explain, command):
+    explain()
+    code, _, err = compared(command, "explanations=[all]", "models=[tiny-llama,typo]")
+    assert code == 2
+    assert "typo is not explained" in err
+
+
+def test_nothing_to_explain_is_told(explain, file):
+    code, err = explain("tie=1000")
+    assert code == 2
+    assert "all 5 comparisons are ties" in err
+    file.write_text(json.dumps({"prompt": "What?", "responses": ["war " * 200, "peace"]}))
+    code, err = explain()
+    assert code == 2
+    assert "longer than the 128 tokens" in err
 
 
 def test_explanations_of_other_comparisons_are_not_compared(explain, command, file):
@@ -288,4 +343,4 @@ def test_explanations_of_other_comparisons_are_not_compared(explain, command, fi
     assert "different comparisons" in err
     code, _, err = command("compare", "explanations=[nothing]", "tracking=off")
     assert code == 2
-    assert "one--own--rules" in err
+    assert "one--asked--rules:v0" in err

@@ -3,7 +3,7 @@
 Knows the table of outcomes and what was planted in which model. Does not know how models are planted.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -11,6 +11,7 @@ import pandas as pd
 from pessimal.contrast.metrics import check_resampling, draws, percentiles, places
 from pessimal.contrast.outcomes import COUNTERFACTUAL, PLACEBO, as_table, check_outcomes, groups
 from pessimal.contrast.sensitivity import USED, sums, valid_rows
+from pessimal.contrast.slopes import drawn_slopes
 from pessimal.errors import TableError
 
 POOLED = "all"
@@ -19,15 +20,38 @@ NULL = ["model", "perturber", "n", "comparisons", "counterfactuals", "flip_rate"
 NULL += ["null_high", "p", "within"]
 
 
+Sizes = Callable[[pd.DataFrame, Sequence[str], np.ndarray], tuple[list[str], np.ndarray, np.ndarray]]
+"""From one model's rows, comparisons, and how often each is drawn (replicates, comparisons): the attributes, a number each
+(k,), and those of the draws (replicates, k)."""
+
+
+def mean_changes(
+    rows: pd.DataFrame, clusters: Sequence[str], weights: np.ndarray
+) -> tuple[list[str], np.ndarray, np.ndarray]:
+    """Mean Δm of the edits along each attribute, in standard deviations of the reward, as they come."""
+    rows = rows[rows["attribute"] != PLACEBO]
+    names = list(dict.fromkeys(rows["attribute"]))
+    found = sums(rows, clusters, names)
+    return names, found.of(found.change), found.replicated(found.change, weights)
+
+
+def held_slopes(
+    rows: pd.DataFrame, clusters: Sequence[str], weights: np.ndarray
+) -> tuple[list[str], np.ndarray, np.ndarray]:
+    """What an attribute is worth with all others held still; see `slopes.slopes`."""
+    return drawn_slopes(valid_rows(rows), clusters, weights)
+
+
 def recovery(
     table: pd.DataFrame,
     planted: Mapping[str, str],
     *,
+    by: Sizes = mean_changes,
     replicates: int = 1000,
     confidence: float = 0.95,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """AUC of finding the planted attribute of each model: the share of its other attributes with a lower |mean Δm in SD|.
+    """AUC of finding the planted attribute of each model: the share of its other attributes of smaller size.
 
     Ties count half. 1: the planted one moves the model most; .5: no better than chance. The row `all` pools the pairs
     (planted, other) of all models; attributes are compared within a model only. Other attributes that go with the planted
@@ -41,6 +65,8 @@ def recovery(
     Args:
         table: of outcomes; models that are not in `planted` are left out.
         planted: the attribute planted in each model.
+        by: what is compared: `mean_changes` of the edits that were asked for, or `held_slopes`, which hold all other attributes
+            still (the table then needs what the detectors saw move).
         replicates: bootstrap draws of comparisons.
         confidence: of the intervals.
         seed: of the draws; every row starts from it anew.
@@ -70,7 +96,7 @@ def recovery(
             *((model, {model: own}) for model, own in of_models.items()),
             (POOLED, of_models),
         ]:
-            row = _recovered(models, planted, replicates=replicates, confidence=confidence, seed=seed)
+            row = _recovered(models, planted, by, replicates=replicates, confidence=confidence, seed=seed)
             rows.append(
                 {
                     "perturber": perturber,
@@ -170,6 +196,7 @@ def flips_by_chance(as_seen: np.ndarray, as_turned: np.ndarray) -> np.ndarray:
 def _recovered(
     models: Mapping[str, pd.DataFrame],
     planted: Mapping[str, str],
+    by: Sizes,
     *,
     replicates: int,
     confidence: float,
@@ -180,15 +207,13 @@ def _recovered(
     weights = draws(len(clusters), replicates=replicates, seed=seed)
     estimated, drawn, missing = [], [], []
     for model, own in models.items():
-        names = list(dict.fromkeys(own["attribute"]))
-        found = sums(own, clusters, names)
-        changes = found.of(found.change)
+        names, sizes, replicas = by(own, clusters, weights)
         place = names.index(planted[model]) if planted[model] in names else None
-        if place is None or np.isnan(changes[place]):
+        if place is None or np.isnan(sizes[place]):
             missing.append(f"{planted[model]} has no valid perturbation in {model}")
             continue
-        estimated.append(wins(changes[None], place))
-        drawn.append(wins(found.replicated(found.change, weights), place))
+        estimated.append(wins(sizes[None], place))
+        drawn.append(wins(replicas, place))
     (auc,), others = _shares(estimated, 1)
     if not missing and not others[0]:
         missing.append("there is no other attribute")

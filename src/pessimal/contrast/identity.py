@@ -1,5 +1,7 @@
 """What an explanation depends on: known before the network is loaded, so that a finished one can be found."""
 
+import hashlib
+import json
 from dataclasses import dataclass, field
 
 from pessimal.tables.model_identity import ModelIdentity
@@ -26,9 +28,18 @@ class ExplanationIdentity(ModelIdentity):
     """What decides the edits that keep the meaning."""
     judge_identity: dict
     """What decides whether an edit did what was asked."""
+    code: str
+    """sha256 over the files that compute margins, statistics and minimal edits: other code, other numbers."""
     options: dict = field(default_factory=dict)
     """Seeds, ties, bootstrap and the like."""
     seed: int = 0
+
+    def edits_digest(self) -> str:
+        """sha256 over what decides the edits and how they are judged, whatever the model: explanations of several models can be
+        compared where it is the same."""
+        options = {name: self.options[name] for name in ("seeds", "placebos")}
+        said = [self.attributes, self.perturber_identity, self.placebo_identity, self.judge_identity, options]
+        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
     @property
     def name(self) -> str:

@@ -26,11 +26,25 @@ from pessimal.figures.style import (
 from pessimal.figures.words import literal, short_names
 
 PLACEBO = "placebo"
-RATE, CHANGE = "flip_rate", "change"
-MEASURES = {RATE: "preference flip rate", CHANGE: "mean change of the margin, in SDs of reward"}
+RATE, CHANGE, SLOPE = "flip_rate", "change", "slope"
+MEASURES = {
+    RATE: "preference flip rate",
+    CHANGE: "mean change of the margin, in SDs of reward",
+    SLOPE: "reward gained per SD of the attribute, others held, in SDs of reward",
+}
 """The columns that hold a sensitivity, and what they are."""
-COLUMNS = {RATE: ("flip_low", "flip_high", "flip_q"), CHANGE: ("change_low", "change_high", "change_q")}
+COLUMNS = {
+    RATE: ("flip_low", "flip_high", "flip_q"),
+    CHANGE: ("change_low", "change_high", "change_q"),
+    SLOPE: ("slope_low", "slope_high", "slope_q"),
+}
 """The columns of each with the ends of its interval and its corrected p."""
+MEANINGS = {
+    RATE: "Share of perturbations that flip the preference.",
+    CHANGE: "Margin after the edit less before, preferred made worse or the other better; orange: towards a flip, purple: "
+    "away from it.",
+    SLOPE: "Least squares over all edits, on what every detector saw move; purple: more of it is rewarded, orange: less.",
+}
 BAND, MISSING = "#dddddd", "#e6e6e6"
 _KEPT = 0.3  # of the colour of a cell that may be chance
 _CELL = 0.215  # inches: the height of a row of cells
@@ -43,24 +57,26 @@ def sensitivity_heatmap(
     """Attributes × models, each cell with its number; those that placebo edits could give as well are pale.
 
     The most sensitive attribute stands on top, by the mean over models: the highest flip rate, or the change that
-    brings a preference nearest to a flip, which is the most negative one. Placebo edits stand apart at the bottom.
+    brings a preference nearest to a flip, which is the most negative one, or the largest slope of either sign. Placebo edits stand apart at the bottom.
 
     Args:
         table: a row a model and attribute: model, attribute, n (valid perturbations), comparisons, flip_rate (0 to 1) and
-            flip_q, or change (in SDs of the model's rewards) and change_q; p corrected. Placebo edits: rows in which
+            flip_q, or change (in SDs of the model's rewards) and change_q, or slope (in SDs of reward per SD of the
+            attribute) and slope_q; q: corrected p. Placebo edits: rows in which
             `placebo` is true or, without that column, attribute is "placebo".
-        measure: "flip_rate" or "change".
+        measure: "flip_rate", "change" or "slope".
         level: q below which a number is bold and its cell in full colour.
         title: of the figure.
 
     Raises:
         TableError: an unknown measure, no attribute, or two rows for one model and attribute.
     """
-    table, attributes, placebos = _checked(table, measure)
+    table, attributes, placebos = checked(table, measure)
     models = list(dict.fromkeys(table["model"]))
     values = table.pivot(index="attribute", columns="model", values=measure)[models].astype(float)
     p = table.pivot(index="attribute", columns="model", values=COLUMNS[measure][2])[models].astype(float)
-    attributes = _most_sensitive_first(values.loc[attributes].mean(axis=1), measure)
+    means = (values.abs() if measure == SLOPE else values).loc[attributes].mean(axis=1)
+    attributes = most_sensitive_first(means, measure)
     width = min(max(1.6 + 0.62 * len(models), COLUMN_WIDTH), PAGE_WIDTH)
     room = 1.95 if len(models) > 1 else 1.1
     figure = new_figure(width, room + _CELL * (len(attributes) + len(placebos)))
@@ -91,17 +107,12 @@ def sensitivity_heatmap(
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     style.title(figure, title or _capital(MEASURES[measure]))
-    meaning = (
-        "Share of perturbations that flip the preference."
-        if measure == RATE
-        else "Margin after the edit less before, preferred made worse or the other better; orange: towards a flip, purple: "
-        "away from it."
-    )
     known = table[table["attribute"].isin(attributes)]
     note(
         figure,
-        f"{meaning} {_test_told(p.loc[attributes], bool(placebos), level)} Grey: no valid perturbation. A cell rests on "
-        f"{_range(known['n'])} perturbations of {_range(known['comparisons'])} comparisons.",
+        f"{MEANINGS[measure]} {_test_told(p.loc[attributes], measure, bool(placebos), level)} Grey: no valid perturbation. A cell rests on "
+        f"{least_to_most(known['n'], 'perturbation')} of "
+        f"{least_to_most(known['comparisons'], 'comparison')}.",
     )
     return figure
 
@@ -126,7 +137,7 @@ def sensitivity_forest(
     Raises:
         TableError: rows of more than one model, no attribute, two rows for one attribute, or several placebos.
     """
-    table, attributes, placebos = _checked(table, RATE)
+    table, attributes, placebos = checked(table, RATE)
     models = list(dict.fromkeys(table["model"]))
     if len(models) > 1 or len(placebos) > 1:
         raise TableError(
@@ -142,7 +153,7 @@ def sensitivity_forest(
     for axes, measure, colour in zip(panels, (RATE, CHANGE), OKABE_ITO, strict=False):
         if placebos:
             _null(axes, rows.loc[placebos[0]], measure)
-        _marks(axes, rows.loc[attributes], measure, colour=colour, level=level)
+        marks(axes, rows.loc[attributes], measure, colour=colour, level=level)
         axes.set_xlabel(MEASURES[measure])
         rows_of_marks(axes)
     panels[0].set_xlim(left=min(0.0, panels[0].get_xlim()[0]))
@@ -158,18 +169,18 @@ def sensitivity_forest(
     style.title(figure, title or f"What flips the preferences of {short_names(models)[models[0]]}")
     tested = rows.loc[attributes, ["flip_q", "change_q"]].astype(float)
     control = ""
-    if placebos:
+    if placebos and rows.loc[placebos[0], "n"]:
         control = f" Grey: placebo edits with their interval, n = {int(rows.loc[placebos[0], 'n']):,}."
     note(
         figure,
-        f"n: valid perturbations, of {_range(rows.loc[attributes, 'comparisons'])} comparisons. Left, the share that "
+        f"n: valid perturbations, of {least_to_most(rows.loc[attributes, 'comparisons'], 'comparison')}. Left, the share that "
         f"flips the preference; right, below 0: towards a flip. Lines: {confidence:.0%} intervals, where there is one. "
         f"{_tested(tested, bool(placebos), level)}{control}",
     )
     return figure
 
 
-def _checked(table: pd.DataFrame, measure: str) -> tuple[pd.DataFrame, list[str], list[str]]:
+def checked(table: pd.DataFrame, measure: str) -> tuple[pd.DataFrame, list[str], list[str]]:
     """The table, its attributes and its placebos, in order of appearance."""
     if measure not in MEASURES:
         raise TableError(f"No measure {measure!r}; there are {', '.join(MEASURES)}.")
@@ -187,7 +198,7 @@ def _checked(table: pd.DataFrame, measure: str) -> tuple[pd.DataFrame, list[str]
     return table, attributes, placebos
 
 
-def _most_sensitive_first(means: pd.Series, measure: str) -> list[str]:
+def most_sensitive_first(means: pd.Series, measure: str) -> list[str]:
     """Attributes by their means; those without one last."""
     return list(means.sort_values(ascending=measure == CHANGE, kind="stable", na_position="last").index)
 
@@ -240,7 +251,7 @@ def _null(axes: Axes, placebo: pd.Series, measure: str) -> None:
         axes.axvline(placebo[measure], color="#9a9a9a", lw=0.8, zorder=1)
 
 
-def _marks(axes: Axes, rows: pd.DataFrame, measure: str, *, colour: str, level: float) -> None:
+def marks(axes: Axes, rows: pd.DataFrame, measure: str, *, colour: str, level: float) -> None:
     """A mark an attribute, filled where it is not chance, and its interval."""
     lows, highs, p = (rows[column].to_numpy(dtype=float) for column in COLUMNS[measure])
     for row, number in enumerate(rows[measure].to_numpy(dtype=float)):
@@ -249,10 +260,11 @@ def _marks(axes: Axes, rows: pd.DataFrame, measure: str, *, colour: str, level: 
         axes.plot(number, row, "o", ms=4, mfc=fill, mec=colour, mew=0.9, zorder=4, clip_on=False)
 
 
-def _test_told(p: pd.DataFrame, placebo: bool, level: float) -> str:
-    """What bold and pale mean."""
+def _test_told(p: pd.DataFrame, measure: str, placebo: bool, level: float) -> str:
+    """What bold and pale mean; slopes are tested against 0, all else against the placebo."""
     if not p.notna().any(axis=None):
-        return "Nothing is tested, as there is no placebo to test against."
+        lacking = "comparisons are too few" if measure == SLOPE else "there is no placebo to test against"
+        return f"Nothing is tested, as {lacking}."
     untested = " or not tested" if p.isna().any(axis=None) else ""
     against = " against placebo edits" if placebo else ""
     return f"Bold: q < {level:g}{against}; pale: q ≥ {level:g}{untested}."
@@ -274,13 +286,13 @@ def _told(number: float, measure: str) -> str:
     return f"{number:z.2f}".replace("-", "−")
 
 
-def _range(counts: pd.Series) -> str:
-    """The least and the greatest of some counts, nothing aside."""
+def least_to_most(counts: pd.Series, what: str) -> str:
+    """The least and the greatest of some counts of what is named in the singular, nothing aside: 1 edit, 2 to 4 edits."""
     counts = counts[counts > 0]
     if counts.empty:
-        return "0"
+        return f"0 {what}s"
     low, high = int(counts.min()), int(counts.max())
-    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+    return f"{low:,}{'' if low == high else f' to {high:,}'} {what}{'' if high == 1 else 's'}"
 
 
 def _capital(text: str) -> str:

@@ -5,6 +5,7 @@ Knows a scorer and one file. Does not know what the conversations are for.
 
 import hashlib
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
@@ -43,6 +44,10 @@ class KeptRewards:
 
                 def told(batch: dict[int, float], _of: int) -> None:
                     for place, reward in batch.items():
+                        if not math.isfinite(
+                            reward
+                        ):  # an error, which the scorer tells; not to be believed later
+                            continue
                         sink.write(json.dumps([names[place], reward]) + "\n")
                     sink.flush()
 
@@ -62,6 +67,8 @@ def _lines(file: Path):
     for line in file.read_text(encoding="ascii", errors="replace").splitlines():
         try:
             key, reward = json.loads(line)
-        except ValueError:
+            reward = float(reward)
+        except (ValueError, TypeError):
             continue
-        yield key, float(reward)
+        if isinstance(key, str) and math.isfinite(reward):
+            yield key, reward

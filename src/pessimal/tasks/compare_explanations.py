@@ -7,6 +7,7 @@ import pandas as pd
 
 from pessimal.config.schema import CompareConfig
 from pessimal.contrast.comparison import Comparison
+from pessimal.contrast.outcomes import KEY
 from pessimal.contrast.sources import read_jsonl
 from pessimal.errors import InputError, TableError
 from pessimal.report.contents import Contents
@@ -22,7 +23,8 @@ COMPARISONS = "comparisons.jsonl"
 
 def compare_explanations(chosen: list[tuple[Path, Manifest]], config: CompareConfig) -> Contents:
     """The contents of a comparison of explanations."""
-    outcomes = pd.concat([pd.read_parquet(folder / OUTCOMES) for folder, _ in chosen], ignore_index=True)
+    tables = [pd.read_parquet(folder / OUTCOMES) for folder, _ in chosen]
+    outcomes = _without_repeats(pd.concat(tables, ignore_index=True))
     comparisons: dict[str, Comparison] = {}
     for folder, _ in chosen:
         comparisons |= {comparison.key: comparison for comparison in read_jsonl(folder / COMPARISONS)}
@@ -33,36 +35,55 @@ def compare_explanations(chosen: list[tuple[Path, Manifest]], config: CompareCon
     return explanations_contents(outcomes, comparisons, provenance.reset_index(drop=True), config)
 
 
+def _without_repeats(outcomes: pd.DataFrame) -> pd.DataFrame:
+    """Explanations of one model by several perturbers each hold its placebo edits: once is enough.
+
+    TableError where two of them say different things of one edit.
+    """
+    once = outcomes.drop_duplicates([*KEY, "edited"]).reset_index(drop=True)
+    if len(twice := once[once.duplicated(KEY)]):
+        row = twice.iloc[0]
+        raise TableError(
+            f"two explanations of {row['model']!r} have different texts for the same {row['attribute']} edit of {row['comparison']!r}: they "
+            "were made by different versions. Explain it again: force=true"
+        )
+    return once
+
+
 def chosen_explanations(config: CompareConfig, registry: Registry) -> list[tuple[Path, Manifest]]:
     """The newest version of each explanation that is asked for, its files as they were published.
 
     InputError where there is none such; TableError where they cannot be compared.
     """
-    there = registry.latest("explanation")
+    there = registry.manifests("explanation")
     if not there:
         raise InputError(
             f"there is no explanation in {registry.root} yet; type: pessimal explain model=wordy-bpe-0"
         )
-    every = config.explanations == [EVERY]
-    asked = set() if every else set(config.explanations)
-    found = []
-    for folder, manifest in there:
-        names = {manifest.name, f"explanation/{manifest.name}", manifest.reference}
-        if every or asked & names:
-            asked -= names
-            if not config.models or manifest.summary.get("model") in config.models:
-                found.append((folder, manifest))
-    if asked:
-        known = ", ".join(manifest.name for _, manifest in there)
+    newest = {manifest.name: (folder, manifest) for folder, manifest in there}
+    named = {manifest.reference.split("/", 1)[1]: (folder, manifest) for folder, manifest in there} | newest
+    found = {}
+    for asked in newest if config.explanations == [EVERY] else config.explanations:
+        asked = asked.removeprefix("explanation/")
+        if asked not in named:
+            known = ", ".join(manifest.reference.split("/", 1)[1] for _, manifest in there)
+            raise InputError(f"explanations: there is no {asked!r} in {registry.root}; there are: {known}")
+        found[named[asked][1].reference] = named[asked]
+    models = {manifest.summary["model"] for _, manifest in found.values()}
+    if missing := sorted(set(config.models) - models):
         raise InputError(
-            f"explanations: there is no {sorted(asked)[0]!r} in {registry.root}; there are: {known}"
+            f"models: {', '.join(missing)} is not explained in what is compared; explained are: {', '.join(sorted(models))}"
         )
-    if not found:
-        raise InputError(f"models={config.models}: none of them is explained in {registry.root}")
-    for folder, _ in found:
+    chosen = [
+        (folder, manifest)
+        for folder, manifest in found.values()
+        if not config.models or manifest.summary["model"] in config.models
+    ]
+    for folder, manifest in chosen:
         registry.verify(folder)
-    _check_alike(found)
-    return found
+        log.info("%s", manifest.reference)
+    _check_alike(chosen)
+    return chosen
 
 
 def _check_alike(chosen: list[tuple[Path, Manifest]]) -> None:
@@ -80,3 +101,11 @@ def _check_alike(chosen: list[tuple[Path, Manifest]]) -> None:
         raise TableError(
             f"two of the explanations are of {twice[0][0]!r} by {twice[0][1]!r}. Name one of them: explanations=[NAME,…]"
         )
+    made: dict[str, Manifest] = {}
+    for _, manifest in chosen:
+        other = made.setdefault(manifest.summary["perturber"], manifest)
+        if other.summary["made_by"] != manifest.summary["made_by"]:
+            raise TableError(
+                f"{other.reference} and {manifest.reference} are by {manifest.summary['perturber']!r}, but of different attributes, options, "
+                "judges, seeds or placebos: their numbers are not to be set beside one another. Explain both models with the same options"
+            )

@@ -19,8 +19,8 @@ from pessimal.errors import InputError
 log = logging.getLogger(__name__)
 
 
-def read_comparisons(config: ExplainConfig) -> list[Comparison]:
-    """The comparisons asked for; says what was left out. InputError where none is left."""
+def read_comparisons(config: ExplainConfig) -> tuple[list[Comparison], dict[str, int]]:
+    """The comparisons asked for, and how many were left out, by why. InputError where none is left."""
     spec = config.comparisons
     found = sources.load(
         spec.source,
@@ -35,8 +35,9 @@ def read_comparisons(config: ExplainConfig) -> list[Comparison]:
         "given twice": found.duplicates,
         "that are no comparison": found.misfits,
     }
-    if any(left_out.values()):
-        log.warning("left out: %s", ", ".join(f"{n} {what}" for what, n in left_out.items() if n))
+    left_out = {what: n for what, n in left_out.items() if n}
+    if left_out:
+        log.warning("left out: %s", ", ".join(f"{n} {what}" for what, n in left_out.items()))
     kept = found.comparisons
     if spec.single_turn:
         kept = tuple(c for c in kept if [turn.role for turn in c.turns] == ["user"])
@@ -46,7 +47,7 @@ def read_comparisons(config: ExplainConfig) -> list[Comparison]:
     n = min(spec.n, len(kept)) if spec.n else None
     if spec.n and n < spec.n:
         log.warning("comparisons.n=%d, but there are %d: all are taken", spec.n, len(kept))
-    return sources.choose(kept, n=n, seed=config.seed)
+    return sources.choose(kept, n=n, seed=config.seed), left_out
 
 
 def attributes_of(config: ExplainConfig) -> dict[str, Attribute]:
@@ -102,7 +103,7 @@ def make_perturber(config: ExplainConfig, attributes: Mapping[str, Attribute]) -
             from pessimal.contrast.perturbers.llm import Llm
 
             return Llm(
-                _endpoint(config, spec.model),
+                _endpoint(config, spec.model, temperature=spec.temperature),
                 attributes=list(attributes.values()),
                 min_locality=spec.min_locality,
             )
@@ -120,13 +121,13 @@ def make_judge(config: ExplainConfig):
     if config.judge is JudgeKind.llm:
         from pessimal.contrast.chat.judge import LlmJudge
 
-        return LlmJudge(_endpoint(config, config.judge_model))
+        return LlmJudge(_endpoint(config, config.judge_model, temperature=0.0))
     from pessimal.contrast.judge import RuleJudge
 
     return RuleJudge()
 
 
-def _endpoint(config: ExplainConfig, model: str | None):
+def _endpoint(config: ExplainConfig, model: str | None, *, temperature: float):
     from pessimal.contrast.chat.connect import over_the_wire
     from pessimal.contrast.chat.endpoint_spec import EndpointSpec
 
@@ -134,7 +135,7 @@ def _endpoint(config: ExplainConfig, model: str | None):
     endpoint = EndpointSpec(
         model=model,
         api_key_variable=spec.api_key_variable,
-        temperature=spec.temperature,
+        temperature=temperature,
         max_tokens=spec.max_tokens,
         requests_per_minute=spec.requests_per_minute,
         concurrency=spec.concurrency,

@@ -27,6 +27,7 @@ from pessimal.contrast.outcomes import (
 from pessimal.contrast.perturbation import Perturbation, Perturber, Status
 from pessimal.contrast.perturbers.placebo import PLACEBO as NEUTRAL
 from pessimal.contrast.shrink import Shrunk, shrink
+from pessimal.contrast.slopes import MOVED
 from pessimal.scoring.kept_rewards import KeptRewards
 
 
@@ -146,6 +147,15 @@ def detected(
         for column in ("original", "edited")
     )
     return before, after
+
+
+def with_moves(table: pd.DataFrame, before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
+    """The table with a column `moved/NAME` a detector: by how many of its standard deviations, over the different responses as
+    they stand, an edit moved it; NaN without a text or an opinion."""
+    first = before[~table.duplicated(["comparison", "response"]) & before.notna().any(axis=1)]
+    spread = first.std(ddof=1)
+    moves = (after - before) / spread.where(spread > 0)
+    return table.join(moves.add_prefix(MOVED))
 
 
 def _amount(row, attributes: Mapping[str, Attribute]) -> Amount:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from enum import Enum
+from pathlib import Path
 
 from omegaconf import MISSING
 
@@ -18,8 +19,8 @@ PLACEBO = "placebo"
 class ComparisonsSpec:
     """What is explained."""
 
-    name: str = "embedded"
-    """Short name of the set, used in artifact names."""
+    name: str | None = None
+    """Short name of the set, used in artifact names; of a file its own name where none is given."""
     source: Source = Source.embedded
     """embedded, jsonl, helpsteer2 or hh_rlhf."""
     path: str | None = None
@@ -83,6 +84,8 @@ class PerturberSpec:
     """llm: how often a failed call is repeated."""
     attempts: int = 3
     """llm, local: answers asked for, each with another seed, until one is of the asked shape."""
+    allow_unanswered: bool = False
+    """llm: publish also where questions got no answer after all retries."""
     min_locality: float = 0.0
     """llm, local: least share of an edit inside the words identified; below it the model is asked once more."""
     price_in: float | None = None
@@ -259,6 +262,8 @@ class ExplainConfig(TaskConfig):
 
     def _check_comparisons(self) -> None:
         spec = self.comparisons
+        if spec.name is None:
+            spec.name = Path(spec.path).name.split(".")[0] if spec.path else spec.source.value
         if spec.n is not None:
             at_least(1, **{"comparisons.n": spec.n})
         if spec.source is Source.jsonl and not spec.path:

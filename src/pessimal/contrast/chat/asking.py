@@ -64,6 +64,7 @@ class Asking:
             self.tally.malformed += len(open_)
         for answer in answers.values():
             self.tally.refusals += answer.came is Came.refused
+            self.tally.unanswered += answer.came is Came.unanswered
             self.tally.failures += answer.came in (Came.malformed, Came.unanswered)
         return [answers[key] for key in keys]
 

@@ -57,7 +57,7 @@ class EndpointSpec:
         if parts.username or parts.password:
             raise ConfigError(
                 "perturber.base_url holds a user or password, which would be written into results. Leave it out and name "
-                "the variable that holds the key: perturber.key_variable=NAME"
+                "the variable that holds the key: perturber.api_key_variable=NAME"
             )
         self._check_numbers()
 
@@ -99,7 +99,7 @@ def find_api_key(spec: EndpointSpec, environment: Mapping[str, str]) -> str | No
         return None
     raise ConfigError(
         f"{spec.base_url} wants a key, and the environment variable {spec.api_key_variable} is not set. Type: export "
-        f"{spec.api_key_variable}=...; or name another variable: perturber.key_variable=NAME; for a server without keys any "
+        f"{spec.api_key_variable}=...; or name another variable: perturber.api_key_variable=NAME; for a server without keys any "
         f"will do: export {spec.api_key_variable}=none"
     )
 

@@ -9,6 +9,7 @@ from pessimal.contrast.chat.checkpoints import folder_of
 from pessimal.contrast.chat.question import sendable
 from pessimal.errors import ModelError
 from pessimal.models.digests import weights_digest
+from pessimal.tables.files import sha256_of
 
 _STARTS = ("Ġ", "▁")  # how byte-level and unigram vocabularies mark a token that begins a word
 _CONTINUES = "##"  # how WordPiece marks one that does not
@@ -26,8 +27,14 @@ class MaskedModel:
         self._folder = self._network = self._tokenizer = self._words = None
 
     def identity(self) -> dict:
-        """Name and weights."""
-        return {"name": self.model, "revision": self.revision, "weights": weights_digest(self._files())}
+        """Name, weights and tokenizer."""
+        files = self._files()
+        return {
+            "name": self.model,
+            "revision": self.revision,
+            "weights": weights_digest(files),
+            "settings": {file.name: sha256_of(file) for file in sorted(files.glob("*.json"))},
+        }
 
     def fill(
         self, before: str, after: str, *, old: str, temperature: float, random: np.random.Generator

@@ -88,9 +88,7 @@ class Plan:
             for name, kind in self.kinds.items()
         ]
         cost = self.cost(prices)
-        lines.append(
-            "cost: unknown, since no prices are given" if cost is None else f"cost: about {cost:,.2f}"
-        )
+        lines.append("cost: unknown, since no prices are given" if cost is None else f"cost: {_money(cost)}")
         if self.unsendable:
             lines.append(
                 f"{self.unsendable:,} requests would fail: their responses hold lone surrogates, which cannot be sent"
@@ -104,3 +102,7 @@ class Plan:
             lines.append(f"\nAn example of {name}:")
             lines += [f"[{message['role']}] {message['content']}" for message in messages]
         return "\n".join(lines)
+
+
+def _money(cost: float) -> str:
+    return "below 0.01" if 0 < cost < 0.01 else f"about {cost:,.2f}"

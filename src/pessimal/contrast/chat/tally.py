@@ -19,6 +19,8 @@ class Tally:
     """Questions refused, those whose refusal was taken from the cache among them."""
     failures: int = 0
     """Questions without a usable answer in the end, refusals apart."""
+    unanswered: int = 0
+    """Questions to which no reply came, after all retries."""
     written: int = 0
     """Requests without `response_format`, the shape put into words instead."""
     prompt_tokens: int = 0

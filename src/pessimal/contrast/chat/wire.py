@@ -12,7 +12,7 @@ _AGAIN = (408, 409, 425, 429)
 _FILTER_CODES = ("content_filter", "content_policy_violation")
 """Codes of refusals by a filter in front of the model."""
 _ADVICE = {
-    401: "The key is wrong: set the environment variable of perturber.key_variable anew",
+    401: "The key is wrong: set the environment variable of perturber.api_key_variable anew",
     403: "The key may not use this model: type another perturber.model=NAME, or another key",
     404: "There is no such model or address: perturber.base_url=… mostly ends in /v1, perturber.model=NAME is the server's "
     "own name (it lists them under /models)",
