@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 CPU_TORCH := https://download.pytorch.org/whl/cpu
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test check bench bench-nanogcg lint format clean
+.PHONY: help setup extra quickstart test check bench bench-nanogcg lint format clean
 
 help: ## List the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -31,6 +31,9 @@ $(READY): requirements.txt pyproject.toml
 	$(call install,$(VENV),requirements.txt)
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
+
+extra: $(READY) ## Install what only some need: requirements-extra.txt
+	$(BIN)/pip install --quiet -r requirements-extra.txt
 
 quickstart: $(READY) ## Train the demo family, scan the whole vocabulary, compare, and print the path of the page
 	$(BIN)/pessimal experiment=quickstart/train

@@ -23,6 +23,10 @@ verbs
   compare    models with one another and with people        pessimal compare models=[plain-wordpiece-0,plain-bpe-0]
   import     published score files into score tables        pessimal import format=eloeverything path=FILE
   report     one HTML page over results                     pessimal report
+  runs       what is in the registry: list, show, diff,
+             verify                                         pessimal runs type=score-table
+  push       the registry to W&B, each artifact asked back  pessimal push tracking.project=NAME
+  workspace  a saved W&B workspace over these runs          pessimal workspace tracking.entity=NAME
   check      is a score the same whatever the batch, the
              padding, the path and the precision?           pessimal check model=plain-wordpiece-0
 

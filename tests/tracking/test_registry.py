@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -69,6 +70,91 @@ def test_index_lists_everything_and_mends_itself(tmp_path):
     assert len(registry.manifests()) == 3
     registry.publish("report", "r3", write("3"))
     assert len(index.read_text().splitlines()) == 4
+
+
+def test_index_with_a_damaged_line_is_mended(tmp_path):
+    registry = Registry(tmp_path)
+    for i in range(3):
+        registry.publish("report", f"r{i}", write(str(i)), summary={"figure": 1.5})
+    index = tmp_path / "index.jsonl"
+    whole = index.read_text()
+    for damaged in (
+        whole.replace("1.5", "1.6", 1),  # still JSON, and would be listed as a figure
+        whole.replace("checksum", "checksun", 1),
+        whole.replace('"r1"', '"r2"', 1),
+        whole + whole.splitlines()[0] + "\n",
+        "\n".join(reversed(whole.splitlines())) + "\n",
+        re.sub(r', "checksum": "\w+"', "", whole),  # as it was before there were checksums
+    ):
+        assert damaged != whole
+        index.write_text(damaged)
+        assert [m.summary["figure"] for _, m in Registry(tmp_path).manifests()] == [1.5] * 3
+        assert index.read_text() == whole
+
+
+def test_damaged_manifest_does_not_change_what_the_index_recorded(tmp_path):
+    registry = Registry(tmp_path)
+    folder, manifest = registry.publish("report", "r", write("0"), summary={"figure": 1.5})
+    (folder / "manifest.json").write_text((folder / "manifest.json").read_text().replace("1.5", "1.6"))
+    registry.publish("report", "another", write("1"))
+    assert {m.name: m for _, m in registry.manifests()}["r"] == manifest
+
+
+def test_artifact_without_a_readable_manifest_is_left_out_with_a_warning(tmp_path, caplog):
+    registry = Registry(tmp_path)
+    folder, _ = registry.publish("report", "r", write("0"))
+    registry.publish("report", "sound", write("1"))
+    for damaged in (
+        "{",
+        "[]",
+        '{"type": "report"}',
+        (folder / "manifest.json").read_text().replace('"r"', '"s"'),
+    ):
+        (folder / "manifest.json").write_text(damaged)
+        (tmp_path / "index.jsonl").unlink()
+        caplog.clear()
+        assert [m.name for _, m in Registry(tmp_path).manifests()] == ["sound"]
+        assert str(folder) in caplog.text
+        assert "pessimal runs verify" in caplog.text
+
+
+def test_what_takes_a_removed_artifacts_version_is_listed_as_itself(tmp_path):
+    registry = Registry(tmp_path)
+    folder, _ = registry.publish("report", "r", write("old"), key="old")
+    shutil.rmtree(folder)
+    again, manifest = registry.publish("report", "r", write("new"), key="new")
+    assert again == folder
+    assert registry.find("report", "new") == (again, manifest)
+    assert registry.find("report", "old") is None
+    shutil.rmtree(folder)
+    assert registry.manifests() == []
+
+
+def test_configuration_of_the_run_is_kept_beside_the_files(tmp_path):
+    asked = {"model": {"name": "\ud800 <script>"}, "n": 3}
+    folder, manifest = Registry(tmp_path, config=asked).publish("report", "r", write("0"))
+    assert json.loads((folder / "run_config.json").read_text()) == asked
+    assert manifest.files.keys() == {"a.txt", "run_config.json"}
+    folder, _ = Registry(tmp_path, config=asked).publish("report", "r", write("0"), config={"n": 4})
+    assert json.loads((folder / "run_config.json").read_text()) == {"n": 4}
+    folder, manifest = Registry(tmp_path).publish("report", "r", write("0"))
+    assert manifest.files.keys() == {"a.txt"}
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "run_config.json"])
+def test_files_of_the_registrys_own_names_are_refused(tmp_path, name):
+    registry = Registry(tmp_path, config={})
+    with pytest.raises(ValueError, match=name):
+        registry.publish("report", "r", lambda folder: (folder / name).write_text("{}"))
+    assert registry.manifests() == []
+
+
+def test_summary_is_in_memory_what_is_read_back(tmp_path):
+    _, manifest = Registry(tmp_path).publish(
+        "report", "r", write("0"), summary={"by_length": {10: 1, 9: 2}, "pair": (1, 2), "text": "\ud83d\0"}
+    )
+    assert manifest.summary == {"by_length": {"10": 1, "9": 2}, "pair": [1, 2], "text": "\ud83d\0"}
+    assert Registry(tmp_path).manifests()[0][1] == manifest
 
 
 def test_index_that_a_killed_process_left_behind_is_mended_by_the_next_who_reads(tmp_path):
@@ -166,7 +252,7 @@ def test_plain_names_stay_readable(name, safe):
     assert safe_name(name) == safe
 
 
-@pytest.mark.parametrize("name", ["../../etc", "<b>", "☃", "模型--greatest", "."])
+@pytest.mark.parametrize("name", ["../../etc", "<b>", "☃", "模型--greatest", ".", "half \ud800"])
 def test_other_names_are_safe_as_folders_and_stay_apart(name):
     assert re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]*", safe_name(name))
     assert safe_name(name) != safe_name(name + "é")

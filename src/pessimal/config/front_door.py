@@ -21,6 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from pessimal.config.schema import SCHEMAS, TASKS, TaskConfig
+from pessimal.config.schema.runs import runs_overrides
 from pessimal.errors import ConfigError, UserError, WorkError
 
 CONF = Path(__file__).resolve().parents[3] / "conf"
@@ -41,18 +42,24 @@ _VALUED = {
     "-i",
 }
 
+LOOKS = "task=runs"
+"""The verb that only looks at what there is: it makes no folder, and needs none that can be written."""
+
 
 def with_task(arguments: Sequence[str]) -> list[str]:
-    """The command line as Hydra wants it: a bare verb as the override `task=VERB`, options before overrides.
+    """The command line as Hydra wants it: a bare verb as the override `task=VERB`, options before overrides. Bare words
+    after `runs` are what it does and with what.
 
     Raises ConfigError for a bare word that is no verb, naming the closest one.
     """
-    options, overrides, previous = [], [], ""
+    options, overrides, words, previous = [], [], [], ""
     for argument in arguments:
         if argument.startswith("-") or previous in _VALUED:
             options.append(argument)
         elif "=" in argument or argument.startswith(("+", "~")):
             overrides.append(argument)
+        elif LOOKS in overrides:
+            words.append(argument)
         elif argument in TASKS:
             overrides.append(f"task={argument}")
         else:
@@ -61,6 +68,8 @@ def with_task(arguments: Sequence[str]) -> list[str]:
                 "See pessimal --help"
             )
         previous = argument
+    if LOOKS in overrides:
+        overrides = runs_overrides(words, overrides, options)
     return [*options, *overrides]
 
 
@@ -161,8 +170,9 @@ def run_hydra(run: Callable[[TaskConfig], object]) -> None:
     # Hydra would print its own shortened errors and exit with 1; the front door wants the exceptions.
     os.environ["HYDRA_FULL_ERROR"] = "1"
 
+    looks = LOOKS in sys.argv
     for argument in sys.argv[1:]:
-        if argument.startswith("paths.root="):  # Hydra writes there before the configuration is ours to check
+        if argument.startswith("paths.root=") and not looks:  # Hydra writes there before we check anything
             _writable("paths.root", argument.split("=", 1)[1])
     mistakes: list[UserError | WorkError] = []
 
@@ -170,7 +180,7 @@ def run_hydra(run: Callable[[TaskConfig], object]) -> None:
     def job(composed: DictConfig):
         try:
             config = build(composed)
-            for key in ("registry", "cache", "wandb"):
+            for key in () if looks else ("registry", "cache", "wandb"):
                 _writable(f"paths.{key}", getattr(config.paths, key))
             return run(config)
         except (UserError, WorkError) as mistake:

@@ -75,10 +75,14 @@ def plain(config: TaskConfig) -> dict:
     )
 
 
+def asked(config: TaskConfig) -> dict:
+    """What a configuration asks for; folders, tracking and bars are not part of that."""
+    return {k: v for k, v in plain(config).items() if k not in ("paths", "tracking", "progress", "force")}
+
+
 def config_hash(config: TaskConfig) -> str:
-    """sha256 of what a configuration asks for; folders, tracking and bars are not part of that."""
-    asked = {k: v for k, v in plain(config).items() if k not in ("paths", "tracking", "progress", "force")}
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+    """sha256 of what a configuration asks for."""
+    return hashlib.sha256(json.dumps(asked(config), sort_keys=True).encode()).hexdigest()
 
 
 @contextlib.contextmanager
@@ -97,6 +101,7 @@ def tracked(
         name=name,
         config=plain(config) | {"config_hash": config_hash(config), "inputs": inputs or []},
         inputs=inputs,
+        patience=config.tracking.patience,
     ) as mirror:
         yield mirror
 
@@ -129,5 +134,5 @@ def publish_table(
 
 
 def registry_of(config: TaskConfig) -> Registry:
-    """The registry that a configuration names."""
-    return Registry(Path(config.paths.registry))
+    """The registry that a configuration names; what is published there keeps what the configuration asks for."""
+    return Registry(Path(config.paths.registry), config=asked(config))

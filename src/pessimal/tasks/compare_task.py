@@ -18,6 +18,7 @@ from pessimal.tasks.findings.arranged import arrange
 from pessimal.tasks.findings.sources import read_sources
 from pessimal.tracking.mirror import Mirror
 from pessimal.tracking.registry import Manifest, Registry
+from pessimal.tracking.remote import fetch_artifacts
 from pessimal.tracking.tell import tell_contents
 
 log = logging.getLogger(__name__)
@@ -34,7 +35,7 @@ def run(config: CompareConfig) -> None:
             _publish(config, registry, mirror, contents, inputs, {"explanations": len(chosen)})
         return
     sources = read_sources(config)
-    found = _named(config) if config.tables else _registered(config, registry)
+    found = _named(config) if config.tables else _registered(config, _source(config, registry))
     tables, inputs = [table for table, _ in found], [reference for _, reference in found if reference]
     log.info("comparing %d score tables of %d models", len(tables), len({t.identity.model for t in tables}))
     arranged = arrange(tables)
@@ -76,6 +77,23 @@ def _publish(
         for entry in section.entries:
             log.info("%s | %s: %s", section.title, entry.title, entry.sentence)
     log.info("%s", folder)
+
+
+def _source(config: CompareConfig, registry: Registry) -> Registry:
+    """The registry that score tables are read from: with source=wandb one of what a server has, fetched and verified."""
+    if config.source != "wandb":
+        return registry
+    tracking = config.tracking
+    own = Path(config.paths.cache) / "fetched" / (tracking.entity or "own") / tracking.project
+    into = Registry(own / "registry")
+    fetched = fetch_artifacts(tracking.project, tracking.entity, config.models, list(config.prompts), into)
+    log.info(
+        "%d score tables of %s, %d of them fetched now",
+        len(fetched.artifacts),
+        tracking.project,
+        fetched.downloaded,
+    )
+    return into
 
 
 def _named(config: CompareConfig) -> list[tuple[ScoreTable, str | None]]:

@@ -1,6 +1,6 @@
 """What a search found, on its way to the registry and the page."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pandas as pd
 
@@ -19,7 +19,3 @@ class Found:
     """The result in one line, for the log."""
     ways: list[tuple[str, float, tuple[int, ...]]]
     """What each stage found by itself: its name, the value, the response."""
-    figures: dict[str, str] = field(default_factory=dict)
-    """What each figure of its page shows, by stem."""
-    summary: dict = field(default_factory=dict)
-    """What a list of runs should show."""

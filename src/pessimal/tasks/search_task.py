@@ -19,7 +19,8 @@ from pessimal.tasks.search_stages import search_by_stages, search_one_token
 from pessimal.tasks.search_tuning import run_study_job
 from pessimal.tasks.trainer import begin_process
 from pessimal.tracking.mirror import Mirror
-from pessimal.tracking.registry import Manifest, Registry
+from pessimal.tracking.registry import Registry
+from pessimal.tracking.tell import tell_contents
 
 log = logging.getLogger(__name__)
 
@@ -54,8 +55,7 @@ def run(config: SearchConfig) -> float | None:
             log.info("another command has published this search: %s", found[0])
             return found[1].summary["best_value"]
         result.tables["growth"] = growth(registry, identity, result)
-        folder, manifest = _publish(config, registry, identity, result, run_id=mirror.run_id)
-        _tell(mirror, result, folder, manifest)
+        folder = _publish(config, registry, identity, result, mirror)
     shutil.rmtree(work, ignore_errors=True)
     log.info("%s", result.sentence)
     print(folder)
@@ -100,39 +100,31 @@ def _look(setup: Setup, work: Path) -> Found | None:
 
 
 def _publish(
-    config: SearchConfig, registry: Registry, identity: SearchIdentity, result: Found, *, run_id: str | None
-) -> tuple[Path, Manifest]:
+    config: SearchConfig, registry: Registry, identity: SearchIdentity, result: Found, mirror: Mirror
+) -> Path:
+    """Publish the result, and tell W&B."""
     contents = search_contents(result.tables, result.facts)
-    result.figures = contents.captions()
-    result.summary = contents.summary | {"best_value": result.best_value}
-    what = {
+    contents.summary |= {
         "model": identity.model,
         "prompts": list(identity.prompts),
         "goal": identity.goal,
         "length": identity.length,
-        "weights_digest": identity.weights_digest,
-        "allowed_digest": identity.allowed_digest,
         "mode": identity.mode,
+        "best_value": result.best_value,
     }
-    return registry.publish(
+    digests = {"weights_digest": identity.weights_digest, "allowed_digest": identity.allowed_digest}
+    folder, manifest = registry.publish(
         "search-result",
         identity.name,
         contents.write,
         key=identity.key(),
         inputs=result.inputs,
         config_hash=config_hash(config),
-        run_id=run_id,
-        summary=what | result.summary,
+        run_id=mirror.run_id,
+        summary=digests | contents.summary,
     )
-
-
-def _tell(mirror: Mirror, result: Found, folder: Path, manifest: Manifest) -> None:
-    mirror.summary(result.summary)
     for row in result.tables["curve"].itertuples():
         mirror.metrics({"evaluations": row.evaluations, f"best_reward/{row.method}": row.reward})
-    for name in ("sequences", "neighbours", "ladder", "growth", "gradient_quality"):
-        if name in result.tables and len(result.tables[name]):
-            mirror.table(name, result.tables[name])
-    for name, sentence in result.figures.items():
-        mirror.image(f"figures/{name}", folder / "figures" / f"{name}.png", sentence)
+    tell_contents(mirror, contents, folder)
     mirror.artifact(folder, manifest, manifest.summary)
+    return folder

@@ -8,6 +8,7 @@ import contextlib
 import fcntl
 import hashlib
 import json
+import logging
 import os
 import re
 import shutil
@@ -19,9 +20,16 @@ from pathlib import Path
 
 from pessimal.errors import InputError
 from pessimal.tables.files import is_unlocked, naming, sha256_of, write_atomically
+from pessimal.tracking.index import as_json, line_of, manifest_text, read_line
+
+log = logging.getLogger(__name__)
 
 MANIFEST = "manifest.json"
 INDEX = "index.jsonl"
+CONFIG = "run_config.json"
+"""What the run was asked for; not config.json, which a checkpoint has already."""
+VERSIONS = "*/*/v[0-9]*"
+STAGING = ".staging-"
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -62,14 +70,19 @@ def safe_name(name: str) -> str:
     """
     safe = _UNSAFE.sub("_", name).strip("._") or "unnamed"
     plain = safe == name.replace("/", "_").replace(" ", "_")
-    return safe if plain else f"{safe}-{hashlib.sha256(name.encode()).hexdigest()[:6]}"
+    # "surrogatepass": a name may hold half a character, as a file's name that is not UTF-8 does.
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+    return safe if plain else f"{safe}-{digest[:6]}"
 
 
 class Registry:
     """A folder of artifacts. Any number of processes may read and publish at once."""
 
-    def __init__(self, root: Path):
+    def __init__(self, root: Path, *, config: dict | None = None):
+        """`config` is the configuration of the run that publishes: it goes with whatever is published from here."""
         self.root = Path(root)
+        self.config = config
+        self._told: set[str] = set()
 
     def publish(
         self,
@@ -82,17 +95,27 @@ class Registry:
         config_hash: str | None = None,
         run_id: str | None = None,
         summary: dict | None = None,
+        config: dict | None = None,
     ) -> tuple[Path, Manifest]:
         """Let `fill(folder)` write the files into a hidden folder, then publish it as the next version.
 
         Until the rename nobody sees anything; if `fill` raises, nothing stays; what a killed process was filling is
-        removed by the next that publishes under this name. Returns the published folder and its manifest.
+        removed by the next that publishes anything. `config`, or the registry's own, is kept beside the files as
+        `run_config.json`. Returns the published folder and its manifest.
+
+        Raises:
+            ValueError: `fill` wrote a file of a name that is the registry's own.
         """
         name = safe_name(name)
         home = self.root / type / name
-        home.mkdir(parents=True, exist_ok=True)
+        config = self.config if config is None else config
+        self.root.mkdir(parents=True, exist_ok=True)
         with naming(home), self._staging(home) as staging:
             fill(staging)
+            if taken := [own for own in (MANIFEST, CONFIG) if (staging / own).exists()]:
+                raise ValueError(f"{type}/{name}: the name {taken[0]} is the registry's own")
+            if config is not None:
+                (staging / CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
             files = {
                 str(p.relative_to(staging)): sha256_of(p) for p in sorted(staging.rglob("*")) if p.is_file()
             }
@@ -110,23 +133,24 @@ class Registry:
                     config_hash=config_hash,
                     run_id=run_id,
                     created=datetime.now(UTC).isoformat(timespec="microseconds"),
-                    summary=summary or {},
+                    summary=as_json(summary or {}),
                 )
-                (staging / MANIFEST).write_text(json.dumps(asdict(manifest), indent=2, sort_keys=True))
+                (staging / MANIFEST).write_text(manifest_text(asdict(manifest)))
                 staging.chmod(0o755)
                 folder = home / f"v{version}"
+                if self._path(folder) in self._read_index():
+                    self._write_index()  # forgets a removed artifact before another takes its version
                 os.rename(staging, folder)
                 self._write_index()
         return folder, manifest
 
     def manifests(self, type: str | None = None) -> list[tuple[Path, Manifest]]:
         """Every artifact (of one type), ordered by type, name and version; an index out of step is mended."""
-        everything, in_step = self._read_index()
+        listed, in_step = self._listed()
         if not in_step:
             with contextlib.suppress(OSError), self._lock():  # read, also where nothing can be written
                 self._write_index()
-        found = [pair for pair in everything if type in (None, pair[1].type)]
-        return _in_order(found)
+        return [(self.root / path, m) for path, (_, m) in listed.items() if type in (None, m.type)]
 
     def find(self, type: str, key: str) -> tuple[Path, Manifest] | None:
         """The newest artifact of this type whose content depends on exactly `key`, or None."""
@@ -140,7 +164,7 @@ class Registry:
 
     def verify(self, folder: Path) -> None:
         """Raise InputError naming the file if a published file is missing or its bytes have changed."""
-        manifest = Manifest(**json.loads((folder / MANIFEST).read_text()))
+        manifest = read_manifest(folder)
         for name, digest in manifest.files.items():
             file = folder / name
             if not file.is_file() or sha256_of(file) != digest:
@@ -149,45 +173,74 @@ class Registry:
                     "Artifacts are never edited: remove the folder and run the task again with force=true."
                 )
 
-    def _read_index(self) -> tuple[list[tuple[Path, Manifest]], bool]:
-        """What the index lists, and whether it is in step with the folders; where it is not (a process died), what
-        the manifests themselves say."""
-        index = self.root / INDEX
+    def index_lines(self) -> list[str]:
+        """The index as it stands, sound or not; none where there is no index."""
         try:
-            found = [json.loads(line) for line in index.read_text().splitlines()]
-        except (FileNotFoundError, ValueError):
-            found = []
-        folders = {
-            str(path.parent.relative_to(self.root)) for path in self.root.glob(f"*/*/v[0-9]*/{MANIFEST}")
-        }
-        in_step = {entry["path"] for entry in found} == folders
-        if not in_step:
-            found = [
-                {"path": folder, **json.loads((self.root / folder / MANIFEST).read_text())}
-                for folder in sorted(folders)
-            ]
-        return [(self.root / entry.pop("path"), Manifest(**entry)) for entry in found], in_step
+            return (self.root / INDEX).read_bytes().decode("utf-8", "replace").splitlines()
+        except FileNotFoundError:
+            return []
+
+    def _read_index(self) -> dict[str, tuple[str, Manifest]]:
+        """Line and manifest of every artifact that the index has a sound line of, by its path."""
+        found = {}
+        for line in self.index_lines():
+            with contextlib.suppress(TypeError):  # the line of a version whose manifests have other fields
+                if entry := read_line(line):
+                    found[entry[0]] = line, Manifest(**entry[1])
+        return found
+
+    def _listed(self) -> tuple[dict[str, tuple[str, Manifest]], bool]:
+        """Line and manifest of every artifact in order, and whether that is what the index says. Where it is not (a
+        process died, a folder was removed, a line was damaged) the manifests themselves are read for what it lacks."""
+        known, listed = self._read_index(), {}
+        there = {self._path(file.parent) for file in self.root.glob(f"{VERSIONS}/{MANIFEST}")}
+        there |= {path for path in known if path not in there and (self.root / path).is_dir()}
+        for path in there:
+            if path in known:
+                listed[path] = known[path]
+            elif manifest := self._told_manifest(self.root / path):
+                listed[path] = line_of(path, asdict(manifest)), manifest
+        listed = dict(
+            sorted(listed.items(), key=lambda item: (item[1][1].type, item[1][1].name, item[1][1].version))
+        )
+        return listed, [line for line, _ in listed.values()] == self.index_lines()
+
+    def _told_manifest(self, folder: Path) -> Manifest | None:
+        """The manifest in a folder; None, with a warning, where it is none: one damaged artifact does not hide the
+        others."""
+        try:
+            return read_manifest(folder)
+        except InputError as error:
+            if folder.exists() and str(error) not in self._told:  # else it was removed meanwhile
+                self._told.add(str(error))
+                log.warning("left out: %s", error)
+            return None
 
     def _write_index(self) -> None:
         """Only with the lock held."""
         for abandoned in self.root.glob(f".{INDEX}-*"):
             abandoned.unlink(missing_ok=True)
-        everything, _ = self._read_index()
-        lines = [
-            json.dumps({"path": str(folder.relative_to(self.root)), **asdict(manifest)}, sort_keys=True)
-            for folder, manifest in _in_order(everything)
-        ]
-        write_atomically(self.root / INDEX, ("\n".join(lines) + "\n").encode())
+        listed, in_step = self._listed()
+        if not in_step:
+            text = "".join(line + "\n" for line, _ in listed.values())
+            write_atomically(self.root / INDEX, text.encode())
+
+    def _path(self, folder: Path) -> str:
+        return folder.relative_to(self.root).as_posix()
 
     @contextlib.contextmanager
     def _staging(self, home: Path) -> Iterator[Path]:
         """A hidden folder in `home`, to be filled and renamed; removed where that fails. It is locked for as long as
         this process lives, so that others can tell it from one whose process was killed."""
         with self._lock():
-            for folder in home.glob(".staging-*"):
-                if _is_abandoned(folder):
-                    shutil.rmtree(folder, ignore_errors=True)
-            staging = Path(tempfile.mkdtemp(prefix=".staging-", dir=home))
+            for other in self.root.glob("*/*"):
+                for folder in other.glob(f"{STAGING}*"):
+                    if _is_abandoned(folder):
+                        shutil.rmtree(folder, ignore_errors=True)
+                with contextlib.suppress(OSError):  # unless it is empty, it stays
+                    other.rmdir()
+            home.mkdir(parents=True, exist_ok=True)
+            staging = Path(tempfile.mkdtemp(prefix=STAGING, dir=home))
             handle = os.open(staging, os.O_RDONLY)
             with contextlib.suppress(OSError):  # where no folder can be locked, none is thought abandoned
                 fcntl.flock(handle, fcntl.LOCK_EX)
@@ -207,8 +260,22 @@ class Registry:
             yield
 
 
-def _in_order(found: list[tuple[Path, Manifest]]) -> list[tuple[Path, Manifest]]:
-    return sorted(found, key=lambda pair: (pair[1].type, pair[1].name, pair[1].version))
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest in an artifact's folder.
+
+    Raises:
+        InputError: there is none, it cannot be read as one, or it is that of another artifact.
+    """
+    try:
+        manifest = Manifest(**json.loads((folder / MANIFEST).read_text()))
+        home = (manifest.type, manifest.name, f"v{manifest.version}")
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"{folder / MANIFEST} cannot be read as a manifest ({error}); type: pessimal runs verify"
+        ) from error
+    if home != tuple(folder.absolute().parts[-3:]):
+        raise InputError(f"{folder} holds the manifest of {manifest.reference}; type: pessimal runs verify")
+    return manifest
 
 
 def _is_abandoned(staging: Path) -> bool:

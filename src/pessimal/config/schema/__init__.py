@@ -17,7 +17,9 @@ from pessimal.config.schema.explain import (
     Source,
 )
 from pessimal.config.schema.import_ import ImportConfig, ImportFormat
+from pessimal.config.schema.push import PushConfig
 from pessimal.config.schema.report import ReportConfig
+from pessimal.config.schema.runs import RunsAction, RunsConfig, RunsFormat
 from pessimal.config.schema.scan import CandidatesSpec, ScanConfig
 from pessimal.config.schema.search import Filter, Goal, Method, SearchConfig, SearchSpec, TuningSpec
 from pessimal.config.schema.shared import (
@@ -30,6 +32,7 @@ from pessimal.config.schema.shared import (
     demo_recipe,
 )
 from pessimal.config.schema.train import TrainConfig
+from pessimal.config.schema.workspace import WorkspaceConfig
 from pessimal.models.spec import ModelSpec, RecipeSpec
 
 TASKS: dict[str, type[TaskConfig]] = {
@@ -41,6 +44,9 @@ TASKS: dict[str, type[TaskConfig]] = {
     "check": CheckConfig,
     "search": SearchConfig,
     "explain": ExplainConfig,
+    "push": PushConfig,
+    "runs": RunsConfig,
+    "workspace": WorkspaceConfig,
 }
 
 SCHEMAS: dict[str, type] = {
@@ -84,7 +90,11 @@ __all__ = [
     "Method",
     "PerturberKind",
     "PerturberSpec",
+    "PushConfig",
     "ReportConfig",
+    "RunsAction",
+    "RunsConfig",
+    "RunsFormat",
     "ScanConfig",
     "SearchConfig",
     "SearchSpec",
@@ -96,5 +106,6 @@ __all__ = [
     "TrainerSpec",
     "TuningSpec",
     "WordingSpec",
+    "WorkspaceConfig",
     "demo_recipe",
 ]

@@ -64,6 +64,8 @@ class CompareConfig(TaskConfig):
     """Name of the artifact."""
     tables: Any = None
     """Score tables: a file, a folder, a pattern or a list of these; by default the registry's."""
+    source: str = "registry"
+    """registry, or wandb: score tables of the W&B project `tracking.project` are fetched first."""
     explanations: list[str] = field(default_factory=list)
     """Instead of score tables, explanations of the registry: their names, or [all]."""
     models: list[str] = field(default_factory=list)
@@ -117,6 +119,10 @@ class CompareConfig(TaskConfig):
             )
         if wrong := {key: sign for key, sign in self.frames.items() if sign not in (1, -1)}:
             raise ConfigError(f"frames={wrong}: a frame is 1 (good words answer it) or -1 (bad words do)")
+        if self.source not in ("registry", "wandb"):
+            raise ConfigError(f"source={self.source!r}: give registry or wandb")
+        if self.source == "wandb" and (self.tables is not None or self.explanations):
+            raise ConfigError("source=wandb fetches score tables; leave tables and explanations out")
         if self.explanations and self.tables is not None:
             raise ConfigError(
                 "tables and explanations were both given, and are compared apart: leave one of them out"

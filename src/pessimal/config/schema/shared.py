@@ -57,6 +57,8 @@ class TrackingSpec:
     group: str | None = None
     """Runs of one study share a group."""
     tags: list[str] = field(default_factory=list)
+    patience: float = 12.0
+    """Seconds that a task waits at its end for what is online to arrive; then it leaves that to `wandb sync`."""
 
 
 @dataclass

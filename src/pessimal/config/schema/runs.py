@@ -1,0 +1,170 @@
+"""Options of `pessimal runs`."""
+
+import difflib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Any
+
+from pessimal.config.schema.shared import TaskConfig
+from pessimal.errors import ConfigError
+
+
+class RunsAction(Enum):
+    """What is done with the registry; typed as a word after `runs`."""
+
+    list = "list"
+    """One line an artifact."""
+    show = "show"
+    """One artifact: manifest, files, what it was made from, what was made from it."""
+    diff = "diff"
+    """Two artifacts, or what two W&B runs published, beside one another."""
+    verify = "verify"
+    """Is every byte as it was published? Exit code 1 where one is not."""
+
+
+class RunsFormat(Enum):
+    """How it is printed."""
+
+    table = "table"
+    """For people; cut to the width of the terminal."""
+    json = "json"
+    csv = "csv"
+    """A list only; safe to open in a spreadsheet."""
+
+
+NAMES = {
+    RunsAction.list: (0, 0, "pessimal runs name='plain-*'"),
+    RunsAction.show: (1, 1, "pessimal runs show score-table/plain-bpe-0--greatest"),
+    RunsAction.diff: (2, 2, "pessimal runs diff plain-bpe-0--greatest plain-bpe-0--worst"),
+    RunsAction.verify: (0, 1, "pessimal runs verify, or pessimal runs verify plain-bpe-0--greatest"),
+}
+"""How many names each takes, and an example."""
+FILTERS = ("type", "of_model", "prompt", "name", "since")
+
+
+@dataclass
+class RunsConfig(TaskConfig):
+    """`pessimal runs [show NAME | diff A B | verify [NAME]]`: what is in the registry."""
+
+    action: RunsAction = RunsAction.list
+    """list, show, diff or verify."""
+    names: list[str] = field(default_factory=list)
+    """Artifacts that are shown, compared or verified: name, name:v0, type/name, type/name:v0, or a W&B run's id."""
+    type: str | None = None
+    """Only artifacts of this type, such as score-table. Here and below * and ? stand for anything."""
+    of_model: str | None = None
+    """Only those of this model; typed as model=NAME, which Hydra alone would take for its group of that name."""
+    prompt: str | None = None
+    """Only those of this prompt."""
+    name: str | None = None
+    """Only those of this name, such as 'plain-*'."""
+    since: str | None = None
+    """Only those published then or later: a date, or date and time; UTC where it names no zone."""
+    where: Any = None
+    """A condition on a figure, or a list of them: 'n>1000', optimal=love, "['n>1000','mean<0']"."""
+    all: bool = False
+    """Older versions too."""
+    sort: str = "name"
+    """name (type, name, version), created, or a figure."""
+    descending: bool = False
+    """From the largest to the smallest, from the newest to the oldest."""
+    format: RunsFormat = RunsFormat.table
+    """table, json or csv."""
+
+    def __post_init__(self):
+        least, most, example = NAMES[self.action]
+        if not least <= len(self.names) <= most:
+            wanted = str(least) if least == most else f"up to {most}"
+            raise ConfigError(
+                f"runs {self.action.value} takes {wanted} name{'s' * (wanted != '1')}, and {len(self.names)} "
+                f"were given ({', '.join(self.names) or 'none'}). Type: {example}"
+            )
+        if self.action is not RunsAction.list:
+            given = [name for name in (*FILTERS, "where") if getattr(self, name) not in (None, [])]
+            if given:
+                typed = given[0].removeprefix("of_")
+                raise ConfigError(
+                    f"{typed}= chooses what is listed; runs {self.action.value} takes names: {example}"
+                )
+            if self.format is RunsFormat.csv:
+                raise ConfigError(
+                    f"format=csv is for a list; runs {self.action.value} has format=table or format=json"
+                )
+        self.where = (
+            [] if self.where is None else self.where if isinstance(self.where, list) else [self.where]
+        )
+        if not all(isinstance(condition, str) for condition in self.where):
+            raise ConfigError(
+                f"where={self.where}: give a condition or a list of them, such as where='n>1000'"
+            )
+        if self.since is not None:
+            self.since_time()
+
+    def since_time(self) -> datetime | None:
+        """`since` with its time zone; ConfigError where it is no date."""
+        if self.since is None:
+            return None
+        try:
+            given = datetime.fromisoformat(self.since)
+        except ValueError as error:
+            raise ConfigError(
+                f"since={self.since!r} is no date; type one such as since=2026-01-31 or since=2026-01-31T18:00"
+            ) from error
+        return given if given.tzinfo else given.replace(tzinfo=UTC)
+
+
+QUIET = (
+    "hydra.run.dir=.",
+    "hydra.output_subdir=null",
+    "hydra.job_logging.root.handlers=[console]",
+    "~hydra.job_logging.handlers.file",
+)
+"""Hydra keeps a folder of every run; looking at a registry leaves none, also where nothing can be written."""
+_NAME = re.compile(r"[A-Za-z0-9._:/-]+")
+_FREE = {*FILTERS, "where", "sort"}
+
+
+def runs_overrides(words: Sequence[str], overrides: Sequence[str], options: Sequence[str]) -> list[str]:
+    """What Hydra is to read for `runs` and the bare words after it: an action, then names.
+
+    Values that Hydra would stumble over (n>1000) are put into the quotes that it wants.
+
+    Raises:
+        ConfigError: the first word is no action, a name is none, or a sweep is asked for.
+    """
+    if {"-m", "--multirun"} & set(options):
+        raise ConfigError("runs lists a registry, and has nothing to sweep; leave out -m")
+    actions = [action.value for action in RunsAction]
+    quoted = [_quoted(override) for override in overrides]
+    if not words:
+        return [*quoted, *QUIET]
+    action, *names = words
+    if action not in actions:
+        close = difflib.get_close_matches(action, actions, n=1)
+        guess = (
+            f" Did you mean {close[0]!r}?"
+            if close
+            else f" To list what is named so: pessimal runs 'name={action}*'"
+        )
+        raise ConfigError(f"after runs comes show NAME, diff A B or verify [NAME], not {action!r}.{guess}")
+    if wrong := [name for name in names if not _NAME.fullmatch(name)]:
+        raise ConfigError(
+            f"runs {action}: {wrong[0]!r} is no artifact's name; names are of letters, digits and . _ - such as "
+            "score-table/plain-bpe-0--greatest:v0"
+        )
+    listed = ",".join(f'"{name}"' for name in names)
+    return [*quoted, f"action={action}", f"names=[{listed}]", *QUIET]
+
+
+def _quoted(override: str) -> str:
+    """The override as Hydra is to read it: its value in quotes where it is free text."""
+    if override.startswith("model="):
+        override = f"of_{override}"
+    key, _, value = override.partition("=")
+    if key not in _FREE or value == "null" or value[:1] in ("[", '"', "'"):
+        return override
+    # As Hydra reads it: backslashes count only before a quote, and the end is before one.
+    return f'{key}="' + re.sub(r'(\\*)("|$)', lambda m: m[1] * 2 + ('\\"' if m[2] else ""), value) + '"'

@@ -1,0 +1,326 @@
+"""The fake server's answers to the GraphQL operations that wandb 0.31.0 sends, one function an operation.
+
+The client checks the shape of what it is told, so these go with its version.
+"""
+
+import json
+from collections.abc import Callable
+
+from fake_wandb.shapes import (
+    CREATED,
+    ENTITY,
+    connection,
+    project_of,
+    summary_of,
+    told_aliases,
+    told_artifact,
+    told_collection,
+    told_run,
+    told_run_info,
+)
+from fake_wandb.world import FakeArtifact, FakeRun, World
+
+_ANSWERS: dict[str, Callable] = {}
+
+
+def answer(world: World, name: str, asked: dict, *, base: str) -> dict | None:
+    """The `data` of an answer, or None where the operation is not known."""
+    found = _ANSWERS.get(name)
+    return None if found is None else found(world, asked.get("variables") or {}, base)
+
+
+def _to(*names: str):
+    def register(function):
+        _ANSWERS.update(dict.fromkeys(names, function))
+        return function
+
+    return register
+
+
+@_to("Viewer", "GetViewer", "GetDefaultEntity", "ServerInfo")
+def _viewer(world, told, base):
+    return {
+        "viewer": {
+            "__typename": "User", "id": "VXNlcjox", "entity": ENTITY, "username": ENTITY, "name": ENTITY,
+            "email": "lab@localhost", "admin": False, "flags": "{}", "deletedAt": None,
+            "apiKeys": {"edges": []}, "teams": {"edges": []},
+        },
+        "serverInfo": {"cliVersionInfo": {"max_cli_version": "9.9.9"}, "features": []},
+    }  # fmt: skip
+
+
+@_to("ServerFeaturesQuery")
+def _features(world, told, base):
+    return {"serverInfo": {"features": []}}
+
+
+@_to("OrgFeatureFlags", "FetchOrgEntityFromEntity", "OrganizationCoreWeaveOrganizationID")
+def _organization(world, told, base):
+    return {"organization": None, "entity": None}
+
+
+@_to("XXHashDigestsEnabled")
+def _digests(world, told, base):
+    return {"entity": {"xxhashDigestsEnabled": False}}
+
+
+@_to("FetchArtifactDigestAlgorithm")
+def _algorithm(world, told, base):
+    return {"project": {"artifactType": None}}
+
+
+@_to("UpsertBucket")
+def _upsert(world, told, base):
+    entity, project = told.get("entity") or ENTITY, told.get("project") or "uncategorized"
+    runs = world.project(entity, project).runs
+    inserted = told["name"] not in runs
+    run = runs.setdefault(told["name"], FakeRun(told["name"]))
+    run.fields |= {key: value for key, value in told.items() if value is not None}
+    bucket = {
+        "id": run.name, "name": run.name, "displayName": run.fields.get("displayName"), "description": None,
+        "config": run.fields.get("config"), "sweepName": None, "historyLineCount": 0,
+        "project": {"id": project, "name": project, "entity": {"id": entity, "name": entity}},
+    }  # fmt: skip
+    return {"upsertBucket": {"bucket": bucket, "inserted": inserted}}
+
+
+@_to("RunResumeStatus")
+def _resume(world, told, base):
+    entity, project = told.get("entity") or ENTITY, told["project"]
+    run = world.project(entity, project).runs.get(told["name"])
+    bucket = None
+    if run is not None:
+        history = run.lines("wandb-history.jsonl")
+        bucket = {
+            "id": run.name, "name": run.name, "displayName": run.fields.get("displayName"),
+            "summaryMetrics": summary_of(run), "logLineCount": 0, "historyLineCount": len(history), "eventsLineCount": 0,
+            "historyTail": json.dumps(history[-1:]), "eventsTail": "[]", "config": run.fields.get("config") or "{}",
+            "tags": run.fields.get("tags") or [], "notes": None, "wandbConfig": '{"t":1}',
+        }  # fmt: skip
+    return {
+        "model": {"id": project, "name": project, "entity": {"id": entity, "name": entity}, "bucket": bucket}
+    }
+
+
+@_to("CreateRunFiles")
+def _run_files(world, told, base):
+    files = [
+        {"name": name, "uploadUrl": f"{base}/storage/runs/{told['run']}/{name}"} for name in told["files"]
+    ]
+    return {"createRunFiles": {"runID": told["run"], "uploadHeaders": [], "files": files}}
+
+
+@_to("MarkRunFilesUploaded")
+def _uploaded(world, told, base):
+    return {"markRunFilesUploaded": {"success": True}}
+
+
+@_to("CreateArtifact")
+def _create(world, told, base):
+    told = told.get("input") or told
+    home = (told.get("entityName") or ENTITY, told["projectName"])
+    project = world.project(*home)
+    made = world.create(told, project)
+    world.homes[made.id] = home
+    versions = project.collections.get(made.name, [])
+    latest = {"id": versions[-1].id} if versions else None
+    sequence = {"id": f"sequence-{made.name}", "latestArtifact": latest}
+    return {
+        "createArtifact": {"artifact": {"id": made.id, "state": made.state, "artifactSequence": sequence}}
+    }
+
+
+@_to("CreateArtifactManifest", "UpdateArtifactManifest")
+def _manifest(world, told, base):
+    id = told.get("artifactID") or told["artifactManifestID"]
+    path = world.artifacts[id].manifest = f"manifests/{id}.json"
+    file = {"id": path, "uploadUrl": f"{base}/storage/{path}", "uploadHeaders": []}
+    found = {"artifactManifest": {"id": id, "file": file}}
+    return {"createArtifactManifest": found, "updateArtifactManifest": found}
+
+
+@_to("CreateArtifactFiles")
+def _files(world, told, base):
+    edges = []
+    for file in told["input"]["artifactFiles"]:
+        artifact = world.artifacts[file["artifactID"]]
+        path = artifact.files[file["name"]] = f"artifacts/{artifact.id}/{file['name']}"
+        node = {
+            "storagePath": path, "uploadUrl": f"{base}/storage/{path}", "uploadHeaders": [],
+            "uploadMultipartUrls": None, "artifact": {"id": artifact.id},
+        }  # fmt: skip
+        edges.append({"node": node})
+    return {"createArtifactFiles": {"files": {"edges": edges}}}
+
+
+@_to("CommitArtifact")
+def _commit(world, told, base):
+    artifact = world.artifacts[told["artifactID"]]
+    if artifact.state != "COMMITTED":
+        world.commit(artifact, world.project(*world.homes[artifact.id]))
+    return {"commitArtifact": {"artifact": {"id": artifact.id, "digest": artifact.digest}}}
+
+
+@_to("ClientIDMapping")
+def _mapping(world, told, base):
+    id = world.clients.get(told["clientID"])
+    return {"clientIDMapping": {"serverID": id} if id else None}
+
+
+@_to("UseArtifact")
+def _use(world, told, base):
+    told = told.get("input") or told
+    artifact = world.artifacts[told["artifactID"]]
+    artifact.used_by.append(told["runName"])
+    return {"useArtifact": {"artifact": told_artifact(world, artifact)}}
+
+
+@_to("AddAliases")
+def _add_aliases(world, told, base):
+    told = told["input"]
+    artifact = world.artifacts[told["artifactID"]]
+    project = world.project(*world.homes[artifact.id])
+    for entry in told["aliases"]:
+        project.aliases[artifact.name, entry["alias"]] = artifact.id
+    return {"result": {"success": True}}
+
+
+@_to("UpdateArtifact")
+def _update(world, told, base):
+    artifact = world.artifacts[(told.get("input") or told)["artifactID"]]
+    return {"result": {"artifact": told_artifact(world, artifact)}}
+
+
+@_to("ProjectInternalId")
+def _internal_id(world, told, base):
+    return {"project": {"internalId": "1"}}
+
+
+@_to("Run", "QueryRunInfo")
+def _run(world, told, base):
+    found = project_of(world, told).runs.get(told.get("name") or told.get("run"))
+    return {"project": {"run": None if found is None else told_run(found)}}
+
+
+@_to("Runs")
+def _runs(world, told, base):
+    project = project_of(world, told)
+    edges = [{"node": told_run(run), "cursor": run.name} for run in project.runs.values()]
+    page = {"endCursor": None, "hasNextPage": False}
+    return {
+        "project": {
+            "internalId": "1", "runCount": len(edges), "readOnly": False,
+            "runs": {"totalCount": len(edges), "edges": edges, "pageInfo": page},
+        }
+    }  # fmt: skip
+
+
+@_to("RunFullHistory")
+def _history(world, told, base):
+    run = project_of(world, told).runs[told["name"]]
+    return {"project": {"run": {"history": run.lines("wandb-history.jsonl"), "events": []}}}
+
+
+@_to("RunOutputArtifacts")
+def _outputs(world, told, base):
+    return _of_run(world, lambda artifact: artifact.created_by == told["run"])
+
+
+@_to("RunInputArtifacts")
+def _inputs(world, told, base):
+    return _of_run(world, lambda artifact: told["run"] in artifact.used_by)
+
+
+def _of_run(world: World, chosen: Callable[[FakeArtifact], bool]) -> dict:
+    found = [a for a in world.artifacts.values() if a.state == "COMMITTED" and chosen(a)]
+    edges = [{"node": told_artifact(world, a)} for a in found]
+    return {"project": {"run": {"artifacts": connection(edges)}}}
+
+
+@_to("ArtifactMembershipByName")
+def _by_name(world, told, base):
+    project = project_of(world, told)
+    artifact = project.find(told["name"])
+    if artifact is None:
+        return {"project": {"artifactCollectionMembership": None}}
+    membership = {
+        "__typename": "ArtifactCollectionMembership", "id": f"membership-{artifact.id}",
+        "versionIndex": artifact.version, "createdAt": CREATED, "aliases": told_aliases(world, artifact),
+        "artifactCollection": told_collection(world, artifact), "artifact": told_artifact(world, artifact),
+    }  # fmt: skip
+    return {"project": {"artifactCollectionMembership": membership}}
+
+
+@_to("ArtifactByID")
+def _by_id(world, told, base):
+    return {"artifact": told_artifact(world, world.artifacts[told["id"]])}
+
+
+@_to("ArtifactUsedBy")
+def _used_by(world, told, base):
+    artifact = world.artifacts[told["id"]]
+    nodes = [{"node": told_run_info(world, artifact, name)} for name in artifact.used_by]
+    return {"artifact": {"usedBy": {"edges": nodes}}}
+
+
+@_to("ArtifactCreatedBy")
+def _created_by(world, told, base):
+    artifact = world.artifacts[told["id"]]
+    return {"artifact": {"createdBy": told_run_info(world, artifact, artifact.created_by)}}
+
+
+@_to("FetchArtifactManifest", "ArtifactManifest")
+def _fetch_manifest(world, told, base):
+    artifact = world.artifacts[told.get("id") or told["artifact_id"]]
+    return {"artifact": {"currentManifest": {"file": {"directUrl": f"{base}/storage/{artifact.manifest}"}}}}
+
+
+@_to("ArtifactType")
+def _type_of(world, told, base):
+    artifact = project_of(world, told).find(told["name"])
+    return {"project": {"artifact": {"artifactType": {"name": artifact.type}} if artifact else None}}
+
+
+@_to("GetArtifactMembershipFileUrls")
+def _file_urls(world, told, base):
+    artifact = project_of(world, told).find(f"{told['collection']}:{told['alias']}")
+    edges = [
+        {"node": {"__typename": "File", "name": name, "directUrl": f"{base}/storage/{path}"}}
+        for name, path in artifact.files.items()
+    ]
+    membership = {"files": connection(edges)}
+    return {
+        "project": {
+            "artifactCollection": {"__typename": "ArtifactSequence", "artifactMembership": membership}
+        }
+    }
+
+
+@_to("ProjectArtifactTypes")
+def _types(world, told, base):
+    found = sorted({v[0].type for v in project_of(world, told).collections.values()})
+    edges = [{"node": {"__typename": "ArtifactType", "id": t, "name": t, "description": None, "createdAt": CREATED}} for t in found]  # fmt: skip
+    return {"project": {"artifactTypes": connection(edges)}}
+
+
+@_to("ProjectArtifactType")
+def _type(world, told, base):
+    name = told.get("artifactType") or told.get("artifactTypeName") or told.get("type")
+    node = {"__typename": "ArtifactType", "id": name, "name": name, "description": None, "createdAt": CREATED}
+    return {"project": {"artifactType": node}}
+
+
+@_to("ArtifactTypeArtifactCollections")
+def _collections(world, told, base):
+    wanted = told.get("artifactType") or told.get("type")
+    found = [v[0] for v in project_of(world, told).collections.values() if v[0].type == wanted]
+    edges = [{"node": told_collection(world, artifact, whole=True)} for artifact in found]
+    return {"project": {"artifactType": {"artifactCollections": connection(edges)}}}
+
+
+@_to("ProjectArtifacts")
+def _project_artifacts(world, told, base):
+    versions = reversed(project_of(world, told).collections.get(told["collection"], []))
+    edges = [{"version": f"v{a.version}", "node": told_artifact(world, a)} for a in versions]
+    collection = {"__typename": "ArtifactSequence", "artifacts": connection(edges)}
+    return {"project": {"artifactType": {"artifactCollection": collection}}}
