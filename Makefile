@@ -41,8 +41,9 @@ quickstart: $(READY) ## Train the demo family, scan the whole vocabulary, compar
 	$(BIN)/pessimal experiment=quickstart/compare
 	$(BIN)/pessimal experiment=quickstart/report
 
+# Files side by side, each on one thread: the models are tiny, and two threads of one get in each other's way.
 test: $(READY) ## Run the test suite
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 check: quickstart ## Run the quickstart, then look whether its results are what was planted
 	$(BIN)/python -m pytest -m quickstart

@@ -4,6 +4,7 @@ Knows names of figures and tables. Does not know what they show, nor HTML.
 """
 
 import json
+import math
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -87,7 +88,11 @@ class Contents:
         document = {
             "version": __version__,
             "sections": [asdict(section) for section in self.sections],
-            "summary": self.summary,
+            # What is not a number is no JSON.
+            "summary": {
+                name: None if isinstance(value, float) and not math.isfinite(value) else value
+                for name, value in self.summary.items()
+            },
         }
         (folder / CONTENTS).write_text(json.dumps(document, indent=2, ensure_ascii=False))
 
