@@ -123,7 +123,7 @@ def test_page_is_one_file_with_every_figure(registry, tables):
     sections = json.loads((tables.parent / "contents.json").read_text())["sections"]
     entries = [entry for section in sections for entry in section["entries"]]
     assert html.count("<figcaption>") == len(entries) >= 3 * 5
-    assert html.count("data:image/png;base64,") == sum(entry["figure"] is not None for entry in entries)
+    assert html.count("data:image/webp;base64,") == sum(entry["figure"] is not None for entry in entries)
     assert len(list((tables.parent / "figures").glob("*.png"))) == len(
         {e["figure"] for e in entries} - {None}
     )

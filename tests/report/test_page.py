@@ -40,7 +40,7 @@ def html(tmp_path):
 
 
 def test_hostile_strings_are_text(html):
-    body = re.sub(r'src="data:image/png;base64,[^"]*"', "", html)
+    body = re.sub(r'src="data:image/webp;base64,[^"]*"', "", html)
     assert "<script" not in body.replace("&lt;script", "")
     assert "onerror=alert(1)>" not in body
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in body
@@ -58,7 +58,7 @@ def test_nothing_is_fetched_and_nothing_can_run(html):
 
 
 def test_figures_are_inside_with_their_sentence(html):
-    assert html.count("data:image/png;base64,") == 1
+    assert html.count("data:image/webp;base64,") == 1
     assert "<figcaption>n = 7 tokens</figcaption>" in html
 
 

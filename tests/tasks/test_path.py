@@ -96,7 +96,7 @@ def test_scan_compare_report(command, tiny_checkpoint, twin, tmp_path):
     code, out, err = command("report")
     assert code == 0, err
     html = Path(out.strip()).read_text()
-    assert html.count("data:image/png;base64,") >= 9
+    assert html.count("data:image/webp;base64,") >= 9
     assert "tiny-twin" in html
 
 

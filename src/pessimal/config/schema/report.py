@@ -17,6 +17,6 @@ class ReportConfig(TaskConfig):
     """References such as comparison/quickstart, comparison/quickstart:v0, search-result/NAME, study/NAME or explanation/NAME; the newest
     comparison where empty."""
     explorer: bool = True
-    """Carry every token's rewards and ranks, to be searched on the page: 0.4 MB a model and prompt at 128,000 tokens."""
+    """Carry every token's rewards and ranks, to be searched on the page: 0.5 MB a model and prompt at 128,000 tokens."""
     explorer_prompts: list[str] = field(default_factory=list)
     """Prompts in the explorer; those that the most models were asked where empty."""

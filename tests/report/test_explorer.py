@@ -1,0 +1,305 @@
+"""The explorer's data say what the score tables say: exact ranks, rewards to the decimals that are told."""
+
+import base64
+import json
+import re
+import shutil
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+from pessimal.config.schema import ReportConfig
+from pessimal.errors import InputError, WorkError
+from pessimal.report.contents import Contents, Entry
+from pessimal.report.explorer import chosen_prompts, explorer
+from pessimal.report.packing import decimals, packed
+from pessimal.report.page import Comparison, page
+from pessimal.report.scripts import library, own_script, policy
+from pessimal.tables import ScoreTable, write_score_table
+from pessimal.tables.score_table import ScoreIdentity
+from pessimal.tasks import report_task
+from pessimal.tracking.registry import Registry
+
+HOSTILE = [
+    "</script><script>alert(1)</script>", "<!--", '"><img src=x onerror=alert(1)>', "&lt;", "\x00", "\\ud83d", "\u202e",
+    "", "=cmd()", "{{ 7*7 }}", "😀", "null",
+]  # fmt: skip
+
+
+def table(texts, rewards, *, model="lab/reward", prompt="best", **changed) -> ScoreTable:
+    identity = {"candidates": "vocabulary", "candidates_digest": "d", "mode": "ids", "source": "scan"}
+    identity |= {"prompt_text": f"What is the {prompt} thing?"} | changed
+    rows = pd.DataFrame(
+        {
+            "candidate_id": np.arange(len(texts), dtype=np.int32),
+            "token": texts,
+            "text": texts,
+            "kind": ["special", *["normal"] * (len(texts) - 1)],
+            "survives": pd.array([None, False, *[True] * (len(texts) - 2)], dtype="boolean"),
+            "reward": np.asarray(rewards, dtype=float),
+            "certified": [i % 2 == 0 for i in range(len(texts))],
+        }
+    )
+    return ScoreTable(ScoreIdentity(model=model, prompt=prompt, **identity), rows)
+
+
+def unpacked(data, n: int) -> dict:
+    """What `packed` says it writes, read by its description alone, a bit at a time."""
+    raw = zlib.decompress(base64.b64decode(data.text))
+    bits = "".join(f"{byte:08b}"[::-1] for byte in raw[: -(-n * data.bits // 8)])
+    order = [int(bits[i * data.bits : (i + 1) * data.bits][::-1], 2) for i in range(n)]
+    at, steps = -(-n * data.bits // 8), []
+    while len(steps) < n:
+        number, shift = 0, 0
+        while True:
+            number |= (raw[at] & 127) << shift
+            shift, at = shift + 7, at + 1
+            if not raw[at - 1] & 128:
+                break
+        steps.append(number)
+    first = -(steps[0] + 1) // 2 if steps[0] % 2 else steps[0] // 2
+    rounded = first - np.r_[0, np.cumsum(steps[1:])]
+    size = -(-n // 8)
+    sets = [raw[at + i * size : at + (i + 1) * size] for i in range(4)]
+    assert at + 4 * size == len(raw)
+    flags = [[bool(own[i >> 3] >> (i & 7) & 1) for i in range(n)] for own in sets]
+    return {"order": order, "rewards": rounded / 10.0**data.decimals, "flags": flags}
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 300, 3000])
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 250.0, -40.0])
+def test_packed_rewards_have_the_order_and_the_values_of_the_table(n, scale):
+    drawn = np.random.default_rng(n)
+    rewards = drawn.normal(loc=3, size=n) * scale
+    rewards[n // 2 :] = np.round(rewards[n // 2 :], 1)  # many ties
+    flags = drawn.random((3, n)) < 0.5
+    data = packed(rewards, certified=flags[0], survives=flags[1], survival_known=flags[2])
+    read = unpacked(data, n)
+    assert sorted(read["order"]) == list(range(n))
+    falling = rewards[read["order"]]
+    assert (np.diff(falling) <= 0).all()
+    assert read["flags"][0] == [False, *(falling[1:] == falling[:-1])]
+    assert np.abs(read["rewards"] - falling).max() <= 0.5000001 * 10.0**-data.decimals
+    assert [np.array(own).tolist() for own in read["flags"][1:]] == flags.tolist()
+
+
+def test_rewards_closer_than_the_rounding_are_told_apart_by_rank_and_are_no_tie():
+    rewards = np.array([1.0, 1.0 + 1e-12, -5.0, 1.0])
+    read = unpacked(
+        packed(rewards, **dict.fromkeys(("certified", "survives", "survival_known"), rewards > 0)), 4
+    )
+    assert read["order"] == [1, 0, 3, 2]
+    assert read["flags"][0] == [False, False, True, False]
+    assert read["rewards"][0] == read["rewards"][1]
+
+
+@pytest.mark.parametrize(
+    ("rewards", "expected"),
+    [([-1.0, 1.0], 4), ([-100.0, 100.0], 2), ([-1e9, 1e9], 0), ([1e-30, 2e-30], 12), ([0.0, 0.0], 4), ([1e14, 1e14 + 1], 1)],
+)  # fmt: skip
+def test_decimals_follow_the_spread_and_stay_exact(rewards, expected):
+    rewards = np.array(rewards)
+    assert decimals(rewards) == expected
+    assert np.abs(rewards * 10.0**expected).max() <= 2**50
+
+
+def test_vocabularies_are_apart_and_the_one_with_most_tables_is_first():
+    small, large = ["a", "b", "c"], ["a", "b", "c", "d"]
+    made = explorer(
+        [
+            table(small, [1, 2, 3], model="x/one"),
+            table(large, [1, 2, 3, 4], model="x/two"),
+            table(large, [1, 2, 3, 5], model="x/three"),
+        ]
+    )
+    first, second = made.index["vocabularies"]
+    assert [column["model"] for column in first["columns"]] == ["x/two", "x/three"]
+    assert (first["rows"], second["rows"]) == (4, 3)
+    texts = json.loads(zlib.decompress(base64.b64decode(made.chunks[first["chunk"]])))["texts"]
+    assert texts == large
+    assert made.index["models"] == {"x/one": "one", "x/two": "two", "x/three": "three"}
+
+
+def test_items_without_a_vocabulary_entry_and_kinds_of_another_version_are_carried():
+    items = table(["peace", "war", ""], [1, 2, 3], candidates="items")
+    items.rows["token"] = pd.array([None, None, None], dtype="str")
+    items.rows["kind"] = ["item", "item", "of the future"]
+    made = explorer([items])
+    document = json.loads(zlib.decompress(base64.b64decode(made.chunks[0])))
+    assert document["tokens"] == [0, 0, 0]
+    assert [made.index["kinds"][int(code)] for code in document["kinds"]] == ["item", "item", "unknown"]
+
+
+def test_tables_whose_tokens_differ_are_not_put_side_by_side_though_their_digest_is_the_same():
+    made = explorer([table(["a", "b", "c"], [1, 2, 3]), table(["a", "b", "x"], [1, 2, 3], prompt="worst")])
+    assert len(made.index["vocabularies"]) == 2
+
+
+def test_scans_of_one_model_in_other_ways_are_told_apart():
+    texts, rewards = ["a", "b", "c"], [1, 2, 3]
+    made = explorer(
+        [
+            table(texts, rewards),
+            table(texts, rewards, dtype="bfloat16"),
+            table(texts, rewards, mode="text"),
+            table(texts, rewards, score="log_probability"),
+            table(texts, rewards, revision="another"),
+        ]
+    )
+    (vocabulary,) = made.index["vocabularies"]
+    variants = [column["variant"] for column in vocabulary["columns"]]
+    assert variants == ["", "bfloat16", "text", "log probability", "(2)"]
+
+
+def test_prompts_that_most_models_were_asked_are_shown_and_others_on_demand():
+    texts, rewards = ["a", "b", "c"], [1, 2, 3]
+    identities = [
+        table(texts, rewards, model=model, prompt=prompt).identity
+        for model, prompt in [("x", "rare"), ("x", "best"), ("y", "best"), ("x", "worst"), ("y", "worst")]
+    ]
+    assert chosen_prompts(identities) == ["best", "worst"]
+    assert chosen_prompts(identities, wanted=["rare"]) == ["rare"]
+    with pytest.raises(InputError, match=r"explorer_prompts=\['typo'\].*best, rare, worst"):
+        chosen_prompts(identities, wanted=["typo"])
+
+
+@pytest.fixture
+def folder(tmp_path):
+    contents = Contents()
+    contents.add_table("provenance", pd.DataFrame({"model": ["a", "b"], "developer": ["<b>", None]}))
+    where = {"prompt": "best", "candidates": "vocabulary"}
+    pairs = {"model_a": ["a"], "model_b": ["b"], "n": [3], "kendall": [0.5], "low": [0.25], "high": [np.nan]}
+    contents.add_table("agreement", pd.DataFrame(pairs), **where)
+    contents.add_table("mds", pd.DataFrame({"model": ["a", "b"], "x": [0, 1], "y": [0, 0]}), **where)
+    contents.figures |= {"best-agreement": Figure(figsize=(1, 1)), "best-map": Figure(figsize=(1, 1))}
+    section = contents.section("best", "")
+    section.entries.append(
+        Entry("Agreement", "n = 3", figure="best-agreement", table="agreement", where=where)
+    )
+    section.entries.append(Entry("Map", "n = 3", figure="best-map"))
+    home = tmp_path / "comparison"
+    home.mkdir()
+    contents.write(home)
+    return home
+
+
+def block(html: str, id: str) -> dict:
+    return json.loads(re.search(rf'<script type="application/json" id="{id}">(.*?)</script>', html)[1])
+
+
+def test_hostile_tokens_prompts_and_models_are_no_markup(folder):
+    tables = [
+        table(HOSTILE, range(12), model=name, prompt=name, prompt_text=name) for name in HOSTILE if name
+    ]
+    html = page([Comparison("comparison/x:v0", folder, "2026")], title="t", explorer=explorer(tables))
+    assert len(re.findall(r"<script>", html)) == 1
+    assert "alert(1)" not in html.replace(own_script().text, "").replace(
+        "\\u003c/script\\u003e\\u003cscript\\u003ealert(1)", ""
+    ).replace("onerror=alert(1)\\u003e", "")
+    assert "<!--" not in html
+    assert set(block(html, "explorer-index")["prompts"]) == {name for name in HOSTILE if name}
+
+
+def test_charts_carry_the_tables_numbers(folder):
+    html = page([Comparison("comparison/x:v0", folder, "2026")], title="t")
+    agreement, places = block(html, "charts")
+    assert agreement["models"] == ["a", "b"]
+    assert agreement["columns"] == ["a", "b", "kendall", "n", "low", "high"]
+    assert agreement["pairs"] == [[0, 1, 0.5, 3, 0.25, None]]
+    assert (places["models"], places["x"], places["y"]) == (["a", "b"], [0.0, 1.0], [0.0, 0.0])
+    assert places["described"] == {"developer": ["<b>", None]}
+    assert 'data-chart="0"' in html
+    assert 'data-chart="1"' in html
+
+
+def test_only_our_scripts_may_run_and_nothing_may_be_fetched(folder):
+    html = page([Comparison("comparison/x:v0", folder, "2026")], title="t")
+    allowed = re.search(r'Content-Security-Policy" content="([^"]*)"', html)[1]
+    assert allowed == policy([own_script(), *library()])
+    assert allowed.startswith("default-src 'none'; img-src data:;")
+    assert re.fullmatch(r"(script-src)( 'sha256-[A-Za-z0-9+/]{43}=')+", allowed.split("; ")[-1])
+    assert "unsafe-eval" not in allowed
+    assert "unsafe" not in allowed.split("; ")[-1]
+
+
+def test_a_script_that_would_end_its_own_element_is_refused(monkeypatch):
+    from pessimal.report import scripts
+
+    with pytest.raises(WorkError, match="</script"):
+        scripts._script("'</SCRIPT >'")
+
+
+def test_bokehs_licence_travels_with_it():
+    assert all(
+        "Redistribution and use in source and binary forms" in script.text[:3000] for script in library()
+    )
+
+
+@pytest.fixture
+def registry(tmp_path, folder):
+    """Score tables and the comparison made from them, as `compare` publishes them."""
+    registry = Registry(tmp_path / "registry")
+    inputs = []
+    for model, prompt in [("x", "best"), ("y", "best"), ("x", "rare")]:
+        made = table(["a", "b", "c"], [1, 2, 3], model=model, prompt=prompt)
+        _, manifest = registry.publish(
+            "score-table",
+            made.name,
+            lambda place, made=made: write_score_table(made, place / "scores.parquet"),
+        )
+        inputs.append(manifest.reference)
+    inputs.append("score-table/gone:v0")
+
+    def fill(place):
+        for file in folder.rglob("*"):
+            if file.is_file():
+                (place / file.relative_to(folder)).parent.mkdir(parents=True, exist_ok=True)
+                (place / file.relative_to(folder)).write_bytes(file.read_bytes())
+
+    registry.publish("comparison", "c", fill, inputs=inputs)
+    return registry
+
+
+def report(registry, capsys, **changed) -> str:
+    config = ReportConfig(task="report", progress=False, **changed)
+    config.paths.registry = str(registry.root)
+    config.paths.root = config.paths.wandb = str(registry.root.parent / "runs")
+    config.tracking.mode = type(config.tracking.mode).off
+    report_task.run(config)
+    return Path(capsys.readouterr().out.strip()).read_text(encoding="utf-8")
+
+
+def test_report_finds_the_score_tables_and_says_what_it_left_out(registry, capsys):
+    html = report(registry, capsys)
+    (vocabulary,) = block(html, "explorer-index")["vocabularies"]
+    assert [(c["model"], c["prompt"]) for c in vocabulary["columns"]] == [("x", "best"), ("y", "best")]
+    assert "Not here: 1 of the 4 score tables" in html
+    assert "score-table/gone:v0" in html
+    assert "Not in it: 1 prompt that fewer models were asked: rare" in html
+    chosen = block(report(registry, capsys, explorer_prompts=["rare"]), "explorer-index")
+    assert [c["prompt"] for c in chosen["vocabularies"][0]["columns"]] == ["rare"]
+
+
+def test_report_says_so_where_every_score_table_is_gone(registry, capsys):
+    shutil.rmtree(registry.root / "score-table")
+    html = report(registry, capsys)
+    assert "Not here: 4 of the 4 score tables" in html
+    assert 'id="explorer-index"' not in html
+
+
+def test_report_without_the_explorer_has_none(registry, capsys):
+    html = report(registry, capsys, explorer=False)
+    assert 'id="explorer-index"' not in html
+    assert 'id="explorer"' not in html
+
+
+def test_a_changed_score_table_is_refused(registry, capsys):
+    file = next(registry.root.glob("score-table/y--best/v0/scores.parquet"))
+    made = table(["a", "b", "c"], [3, 2, 1], model="y")
+    write_score_table(made, file)
+    with pytest.raises(InputError, match=r"scores\.parquet is missing or differs"):
+        report(registry, capsys)
