@@ -77,6 +77,10 @@ def composition_message(error: Exception) -> str | None:
     """What Hydra or OmegaConf has to say about a wrong configuration; None where the error is none of theirs."""
     if isinstance(error, ValueError) and "Config group override must be a string or a list" in str(error):
         return "a group of options was set to null; a list empties it (identity=[]), and ~GROUP leaves it out (~lexicons)"
+    if isinstance(error, ValueError) and "Config group override deletion value must be a string" in str(
+        error
+    ):
+        return "~ leaves a group of options out, and takes the name of an option or nothing: ~lexicons"
     if not isinstance(error, HydraException | OmegaConfBaseException):
         return None
     if isinstance(error, OverrideParseException):
@@ -156,6 +160,8 @@ def _writable(name: str, folder: str) -> None:
         raise ConfigError(
             f"{name}={folder!r} cannot be written to: {error.strerror}; give another folder"
         ) from error
+    except (RuntimeError, ValueError) as error:  # ~ of a user there is not; what no name of a folder can hold
+        raise ConfigError(f"{name}={folder!r} is no folder: {error}; give another") from error
     if not os.access(Path(folder).expanduser(), os.W_OK):
         raise ConfigError(f"{name}={folder!r} is not writable; give another folder")
 

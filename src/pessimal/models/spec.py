@@ -102,6 +102,10 @@ class ModelSpec:
                 f"model.trust_remote_code=true runs the repository's Python code; pin it with a full commit hash: "
                 f"model.revision=<40 hexadecimal digits> (got {self.revision!r})"
             )
+        if self.name is None and self.recipe is not None:
+            raise ConfigError(
+                "model.name is null, and a member of the demo family has no path to be named after: type model.name=NAME"
+            )
         if self.name is None:
             self.name = (
                 Path(self.path).expanduser().resolve().name if self.local else self.path.split("/")[-1]
@@ -110,7 +114,10 @@ class ModelSpec:
     @property
     def local(self) -> bool:
         """Whether `path` is a folder on this machine."""
-        return self.path is not None and Path(self.path).expanduser().is_dir()
+        try:
+            return self.path is not None and Path(self.path).expanduser().is_dir()
+        except (OSError, RuntimeError):  # too long a name, or ~ of a user there is not
+            return False
 
     def check_gives_rewards(self) -> None:
         """ConfigError, with the command to type, where the model is asked for log-probabilities."""

@@ -19,7 +19,7 @@ from pessimal.search.filter import Filter
 
 log = logging.getLogger(__name__)
 
-_ID = re.compile(r"id:(\d+)")
+_ID = re.compile(r"id:(\d{1,18})")  # Python refuses to read one of thousands of digits
 _HOW_TO_WRITE = (
     "Write one token a line: as it is decoded (love stands for 'love' and for ' love', a line that begins with a space "
     "for that alone), as the vocabulary writes it (Ġlove, ##ing), or as its id (id:1234)"

@@ -18,6 +18,7 @@ WORD_COLUMNS = ("word", "token_decoded")
 LIWC_LAYOUT = (
     "a LIWC file has a line `%`, lines `number TAB category`, a line `%`, and lines `word TAB number …`"
 )
+_NUMBER = re.compile(r"\d{1,9}")  # Python refuses to read one of thousands of digits
 _NUMBERS_LAST = re.compile(r"(.*?\S)\s+(\d+(?:\s+\d+)*)")
 
 
@@ -78,7 +79,7 @@ def _read_liwc(path: Path) -> pd.DataFrame:
         if not numbers:
             raise InputError(f"{path}, line {place}: {line.strip()!r} has no category number; {LIWC_LAYOUT}")
         for number in numbers:
-            if not number.isdecimal() or int(number) not in names:
+            if not _NUMBER.fullmatch(number) or int(number) not in names:
                 raise InputError(
                     f"{path}, line {place}: {number!r} of {word!r} is no category number of the header, which has "
                     f"{', '.join(map(str, names))}"
@@ -97,7 +98,7 @@ def _liwc_header(path: Path, lines: list[str], *, begin: int) -> dict[int, str]:
         if not name.strip():  # some copies have spaces for the TAB
             number, _, name = line.strip().partition(" ")
         number, name = number.strip(), name.strip()
-        if not number.isdecimal() or not name:
+        if not _NUMBER.fullmatch(number) or not name:
             raise InputError(
                 f"{path}, line {place}: {line.strip()!r} is no number and category; {LIWC_LAYOUT}"
             )

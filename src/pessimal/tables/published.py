@@ -57,16 +57,20 @@ def read_factorial54(
     """
     try:
         table = pd.read_parquet(path)
-    except (OSError, pa.ArrowInvalid) as error:
+    except (OSError, pa.ArrowException, UnicodeError) as error:
         raise InputError(f"{path} cannot be read as a parquet file: {error}") from error
     _require(path, table, ["response"])
+    try:
+        texts = table["response"].astype(str)
+    except UnicodeError as error:  # a column of bytes
+        raise InputError(f"{path}, column 'response', is not UTF-8 text: {error}") from error
     words, _, owner = path.stem.rpartition("_rewards_")
     model = next((known for known in models if known.replace("/", "_") == owner), owner or path.stem)
     rows = pd.DataFrame(
         {
             "candidate_id": np.arange(len(table), dtype=np.int32),
             "token": None,
-            "text": table["response"].astype(str),
+            "text": texts,
             "kind": "item",
         }
     )

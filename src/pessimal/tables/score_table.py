@@ -201,18 +201,23 @@ def read_score_table(path: Path) -> ScoreTable:
     file = _file_at(path)
     try:
         table = pq.read_table(file)
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowException, OSError) as error:
         raise _unreadable(file, error) from error
     document = _document(file, table.schema)
-    rows = table.to_pandas()
-    rows["survives"] = rows["survives"].astype("boolean")
-    rows["kind"] = rows["kind"].astype(str)
-    return ScoreTable(
-        identity=ScoreIdentity(**document["identity"]),
-        rows=rows,
-        description=ModelDescription(**document["description"]),
-        measured=document["measured"],
-    )
+    try:
+        rows = table.to_pandas()
+        rows["survives"] = rows["survives"].astype("boolean")
+        rows["kind"] = rows["kind"].astype(str)
+        return ScoreTable(
+            identity=ScoreIdentity(**document["identity"]),
+            rows=rows,
+            description=ModelDescription(**document["description"]),
+            measured=document["measured"],
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _damaged(file, error) from error
+    except TableError as error:
+        raise TableError(f"{file}: {error}") from error
 
 
 def read_identity(path: Path) -> ScoreIdentity:
@@ -220,9 +225,13 @@ def read_identity(path: Path) -> ScoreIdentity:
     file = _file_at(path)
     try:
         schema = pq.read_schema(file)
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowException, OSError) as error:
         raise _unreadable(file, error) from error
-    return ScoreIdentity(**_document(file, schema)["identity"])
+    document = _document(file, schema)
+    try:
+        return ScoreIdentity(**document["identity"])
+    except (KeyError, TypeError) as error:
+        raise _damaged(file, error) from error
 
 
 def items_digest(rows: pd.DataFrame) -> str:
@@ -243,6 +252,12 @@ def _unreadable(file: Path, error: Exception) -> TableError:
     return TableError(f"{file} cannot be read as parquet ({error}); scan or import it again")
 
 
+def _damaged(file: Path, error: Exception) -> TableError:
+    return TableError(
+        f"{file} is not what a score table is ({type(error).__name__}: {error}); scan or import it again"
+    )
+
+
 def _document(file: Path, schema: pa.Schema) -> dict:
     """What a file says of itself beside its rows."""
     document = (schema.metadata or {}).get(METADATA_KEY)
@@ -251,9 +266,11 @@ def _document(file: Path, schema: pa.Schema) -> dict:
             f"{file} is a parquet file but not a score table. To turn published scores into one: "
             "pessimal import format=eloeverything|factorial54|vocabulary path=FILE"
         )
-    document = json.loads(document)
-    if document["format"] != FORMAT:
-        raise TableError(
-            f"{file} has format {document['format']}; this version of pessimal reads {FORMAT}: scan again"
-        )
+    try:
+        document = json.loads(document)
+        found = document["format"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise _damaged(file, error) from error
+    if found != FORMAT:
+        raise TableError(f"{file} has format {found}; this version of pessimal reads {FORMAT}: scan again")
     return document

@@ -34,7 +34,7 @@ def read_line_without_checksum(line: str) -> tuple[str, dict] | None:
     try:
         fields = json.loads(line)
         return fields.pop(PATH), fields
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 

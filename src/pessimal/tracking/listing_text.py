@@ -38,14 +38,15 @@ def as_csv(manifests: Sequence[Manifest]) -> str:
     found = [figures(m.summary) for m in manifests]
     names = sorted({name for one in found for name in one})
     file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
+    # Lines that end in a line feed alone would leave a carriage return in a cell unquoted: the row would be torn in two.
+    writer = csv.writer(file, lineterminator="\r\n")
     header = ["type", "name", "version", "created", "run_id", "key", "config_hash", "inputs"]
     writer.writerow([*header, *(cell(f"summary.{name}") for name in names)])
     for manifest, one in zip(manifests, found, strict=True):
         fixed = [getattr(manifest, name) for name in header[:-1]]
         values = [" ".join(manifest.inputs), *(one.get(name) for name in names)]
         writer.writerow([cell(json.dumps(v) if isinstance(v, list) else v) for v in [*fixed, *values]])
-    return file.getvalue().rstrip("\n")
+    return file.getvalue().rstrip("\r\n")
 
 
 def record(manifest: Manifest) -> dict[str, Any]:

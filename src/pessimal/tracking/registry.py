@@ -269,7 +269,7 @@ def read_manifest(folder: Path) -> Manifest:
     try:
         manifest = Manifest(**json.loads((folder / MANIFEST).read_text()))
         home = (manifest.type, manifest.name, f"v{manifest.version}")
-    except (OSError, ValueError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(
             f"{folder / MANIFEST} cannot be read as a manifest ({error}); type: pessimal runs verify"
         ) from error

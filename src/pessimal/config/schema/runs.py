@@ -147,7 +147,7 @@ def runs_overrides(words: Sequence[str], overrides: Sequence[str], options: Sequ
         guess = (
             f" Did you mean {close[0]!r}?"
             if close
-            else f" To list what is named so: pessimal runs 'name={action}*'"
+            else f" To list what is named so: pessimal runs 'name={action}*'" * bool(_NAME.fullmatch(action))
         )
         raise ConfigError(f"after runs comes show NAME, diff A B or verify [NAME], not {action!r}.{guess}")
     if wrong := [name for name in names if not _NAME.fullmatch(name)]:

@@ -14,8 +14,12 @@ def at_least(minimum: int, **values: int) -> None:
 
 
 def existing_file(name: str, path: str) -> Path:
-    file = Path(path).expanduser()
-    if not file.is_file():
+    try:
+        file = Path(path).expanduser()
+        there = file.is_file()
+    except (OSError, RuntimeError) as error:  # too long a name, or ~ of a user there is not
+        raise InputError(f"{name}={path!r}: there is no such file ({error})") from error
+    if not there:
         raise InputError(f"{name}={path!r}: there is no such file (looked in {file.absolute().parent})")
     return file
 
@@ -29,8 +33,11 @@ def matching(name: str, given: Any) -> list[str]:
         )
     found = []
     for pattern in patterns:
-        expanded = str(Path(pattern).expanduser())
-        matches = [expanded] if Path(expanded).exists() else sorted(glob.glob(expanded))
+        try:
+            expanded = str(Path(pattern).expanduser())
+            matches = [expanded] if Path(expanded).exists() else sorted(glob.glob(expanded))
+        except (OSError, RuntimeError, ValueError) as error:  # as above, or what no name of a file can hold
+            raise InputError(f"{name}={pattern!r}: no such file ({error})") from error
         if not matches:
             raise InputError(
                 f"{name}={pattern!r}: no such file (looked in {Path(expanded).absolute().parent})"

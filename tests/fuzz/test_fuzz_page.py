@@ -1,0 +1,129 @@
+"""The page has the same tags and attributes whatever the texts in it say."""
+
+import re
+import shutil
+from html.parser import HTMLParser
+
+import pandas as pd
+import pytest
+from fuzzing import HOSTILE, cases, hostile
+from hypothesis import example
+from hypothesis import strategies as st
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+
+from pessimal.contrast.comparison import Comparison, Turn
+from pessimal.report.contents import Contents, Entry
+from pessimal.report.edits import as_text, from_json, to_json, views
+from pessimal.report.page import Comparison as Part
+from pessimal.report.page import page
+from pessimal.tables.kinds import storable
+
+texts = hostile.map(lambda text: text[:400]).filter(bool)
+
+
+class Skeleton(HTMLParser):
+    """Every tag with the names of its attributes, and those values that could act."""
+
+    def __init__(self, html: str):
+        super().__init__(convert_charrefs=True)
+        self.tags: list[tuple] = []
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag, attributes):
+        acting = {name: value for name, value in attributes if name in ("src", "http-equiv", "rel")}
+        self.tags.append((tag, tuple(sorted(name for name, _ in attributes)), *sorted(acting.items())))
+        for name, value in attributes:
+            assert not name.startswith("on"), f"{tag} has {name}={value!r}"
+            if name in ("href", "src", "action"):
+                assert re.match("#|data:image/|$", value or ""), f"{tag} leads to {value!r}"
+
+    def handle_endtag(self, tag):
+        self.tags.append(("/" + tag,))
+
+    def handle_comment(self, data):
+        raise AssertionError(f"a comment: {data!r}")
+
+
+def built(folder, words: list[str]) -> str:
+    """A page on which the words stand in every place that takes a text."""
+    first, second, third = words
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    contents = Contents()
+    contents.add_table("provenance", pd.DataFrame({"model": words, "n": range(3)}))
+    section = contents.section(storable(first), storable(second))
+    contents.add_table("numbers", pd.DataFrame({"text": words, "reward": [0.5, -1.0, 2.0], "prompt": "a"}))
+    section.entries.append(Entry(storable(third), storable(first), table="numbers", where={"prompt": "a"}))
+    contents.write(folder)
+    return page([Part(storable(second), folder, storable(third))], title=storable(first))
+
+
+@pytest.fixture(scope="module")
+def harmless(folder):
+    return built(folder / "harmless", ["one", "two", "three"])
+
+
+@cases(120, words=st.lists(texts, min_size=3, max_size=3))
+@example(words=["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "</details></table>"])
+@example(words=["<!--", "]]>", "</title><style>"])
+def test_a_page_of_hostile_texts_has_the_tags_of_a_harmless_one(folder, harmless, words):
+    words = [storable(word) for word in words]
+    html = built(folder / "page", words)
+    html.encode()
+    assert Skeleton(html).tags == Skeleton(harmless).tags
+
+
+ENVIRONMENT = Environment(
+    loader=PackageLoader("pessimal.report", "."),
+    autoescape=select_autoescape(default_for_string=True, default=True),
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+VIEW = ENVIRONMENT.from_string(
+    '{% from "edits.html.jinja" import comparison_view %}{{ comparison_view(view) }}'
+)
+
+
+def seen(text: str, ahead: str):
+    """A view in which the text stands wherever one can."""
+    comparison = Comparison(text, (Turn("assistant", text), Turn("user", text)), (text, text + " other"))
+    row = {
+        "model": text, "comparison": text, "response": 0, "side": "chosen", "attribute": text, "direction": "worse",
+        "seed": 0, "perturber": text, "note": text, "status": "changed", "original": text, "edited": ahead + text,
+        "reward": 3.0, "margin": 2.0, "new_margin": -0.5, "change_in_sd": -1.0, "outcome": "CF",
+    }  # fmt: skip
+    # As objects: pandas' own strings can hold no half character.
+    table = pd.DataFrame({name: pd.Series([value], dtype=object) for name, value in row.items()})
+    (view,) = views(table, {text: comparison})
+    return view
+
+
+@cases(300, text=texts)
+@example(text="\ud83d</ins><script>")
+def test_a_view_of_hostile_texts_has_only_tags_of_its_own(text):
+    view = seen(text, "new ")
+    html = VIEW.render(view=view)
+    html.encode()
+    tags = {tag for tag, *_ in Skeleton(html).tags}
+    own = {tag for tag, *_ in Skeleton(VIEW.render(view=seen("plain words", "new "))).tags}
+    assert tags <= own | {"del", "/del"}, "blanks that run into one another are both taken out and put in"
+    assert from_json(to_json([view])) == [view]
+    assert not any(ord(character) < 32 and character != "\n" for character in as_text(view))
+
+
+def test_every_hostile_text_is_in_the_page_as_text(tmp_path):
+    shown = [text for text in HOSTILE if text.isascii() and text.isprintable() and 0 < len(text) < 60]
+
+    class Words(HTMLParser):
+        def __init__(self):
+            super().__init__(convert_charrefs=True)
+            self.words = ""
+
+        def handle_data(self, data):
+            self.words += data
+
+    reader = Words()
+    reader.feed(built(tmp_path / "page", [*shown[:2], "<b>last</b>"]))
+    assert "<b>last</b>" in reader.words

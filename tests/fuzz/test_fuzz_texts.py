@@ -1,0 +1,160 @@
+"""No text leaves as anything but text: in figures, terminals, spreadsheets, folder names and edits."""
+
+import csv
+import io
+import json
+import re
+import unicodedata
+
+from fuzzing import HOSTILE, cases, hostile, values
+from hypothesis import example
+from hypothesis import strategies as st
+
+from pessimal.contrast.distances import pieces, syntactic, tokens
+from pessimal.contrast.hunks import apply, hunks_between
+from pessimal.figures.words import literal, short_names
+from pessimal.report.differences import GONE, NEW, SAME, condensed, diff, is_readable, readable
+from pessimal.tables.kinds import storable, token_kind
+from pessimal.tracking.listing_text import as_csv, as_json, as_table
+from pessimal.tracking.plain_text import cell, columns, shown, visible, width_of
+from pessimal.tracking.registry import Manifest, safe_name
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+"""What a spreadsheet would run, or take for another cell's beginning (OWASP, CSV injection)."""
+UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+
+
+@cases(800, text=hostile, limit=st.sampled_from([8, 24, 60, 10_000]))
+def test_everything_in_a_literal_can_be_seen(text, limit):
+    drawn = literal(text, limit=limit)
+    assert 0 < len(drawn) <= max(limit, 1)
+    assert not UNSEEN & {unicodedata.category(character) for character in drawn}
+    assert not any(character.isspace() and character != " " for character in drawn)
+    assert drawn == drawn.strip(" "), "blanks at the ends have a sign"
+
+
+@cases(500, text=hostile, other=hostile)
+def test_uncut_literals_tell_texts_apart(text, other):
+    signs = re.compile("[␣∅◌]")  # drawn in place of something; a text may hold them too
+    if text != other and not signs.search(text + other):
+        assert literal(text, limit=10**6) != literal(other, limit=10**6)
+        assert len(set(short_names([text, other]).values())) == 2
+
+
+@cases(700, text=hostile)
+def test_pieces_join_to_the_text(text):
+    assert "".join(pieces(text)) == text
+    assert "".join(tokens(text)) == "".join(piece for piece in pieces(text) if not piece.isspace())
+    assert syntactic(text, text) == 0
+
+
+@cases(500, original=hostile, edited=hostile)
+@example(original="a \ud83d b", edited="a \ude00 b")
+def test_the_parts_of_an_edit_make_both_texts_again(original, edited):
+    hunks = hunks_between(original, edited)
+    assert apply(original, hunks) == edited
+    assert apply(original, hunks, ()) == original
+    parts = diff(original, edited)
+    # Half characters on either side of a cut are spelled out alone, but are one whole character in the text.
+    assert _plain("".join(part.text for part in parts if part.kind in (SAME, GONE))) == _plain(
+        readable(original)
+    )
+    assert _plain("".join(part.text for part in parts if part.kind in (SAME, NEW))) == _plain(
+        readable(edited)
+    )
+    assert all(is_readable(part.text) and is_readable(part.visible) for part in (*parts, *condensed(parts)))
+
+
+def _plain(text: str) -> str:
+    """Without joiners, which stay or are spelled out by what stands beside them."""
+    return re.sub("[\u200c\u200d]|⟨U\\+200[CD]⟩", "", text)
+
+
+@cases(500, text=hostile)
+def test_what_a_file_stores_is_utf8_and_other_texts_stay_as_they_are(text):
+    stored = storable(text)
+    assert stored.encode().decode() == stored
+    assert storable(stored) == stored
+    if not any(unicodedata.category(character) == "Cs" for character in text):
+        assert stored == text
+    assert token_kind(text, text) in ("normal", "byte", "unused")
+
+
+@cases(700, names=st.lists(hostile, min_size=2, max_size=2, unique=True))
+def test_names_are_safe_for_folders_and_stay_apart(names):
+    safe = [safe_name(name) for name in names]
+    for one in safe:
+        assert re.fullmatch(r"[A-Za-z0-9._-]+", one)
+        assert one not in (".", "..")
+        assert not one.startswith((".", "-."))
+    folded = [name.replace("/", "_").replace(" ", "_") for name in names]
+    if folded[0] != folded[1]:  # slashes and spaces alone are allowed to coincide
+        assert safe[0] != safe[1]
+
+
+def test_no_two_hostile_names_are_one():
+    folded = {text.replace("/", "_").replace(" ", "_") for text in HOSTILE}
+    assert len({safe_name(text) for text in folded}) == len(folded)
+
+
+@cases(600, value=st.one_of(hostile, values))
+def test_a_terminal_gets_one_line_without_control_characters(value):
+    for text in (visible(str(value)), shown(value)):
+        assert not any(unicodedata.category(character)[0] == "C" for character in text)
+        assert len(text.splitlines()) <= 1
+    line = columns(["name"], [[value]], width=30)
+    assert all(width_of(part) <= 30 for part in line.split("\n"))
+    assert line.count("\n") == 1
+
+
+figures = st.dictionaries(
+    hostile, st.one_of(st.integers(), st.floats(), st.booleans(), st.none(), hostile), max_size=3
+)
+manifests = st.lists(
+    st.builds(
+        Manifest, type=st.sampled_from(["score-table", "thing"]), name=hostile, version=st.integers(0, 3),
+        files=st.just({}), key=st.one_of(st.none(), hostile), inputs=st.lists(hostile, max_size=2),
+        run_id=st.one_of(st.none(), hostile), created=hostile, summary=figures,
+    ),
+    min_size=1, max_size=3,
+)  # fmt: skip
+
+
+@cases(700, found=manifests)
+def test_a_spreadsheet_runs_nothing_of_an_exported_list(found):
+    text = as_csv(found)
+    rows = list(csv.reader(io.StringIO(text, newline="")))
+    assert {len(row) for row in rows} == {len(rows[0])}
+    assert len(rows) == 1 + len(found)
+    numbers = re.compile(r"[+-]?(\d+(\.\d+)?([eE][+-]?\d+)?|inf)")
+    for entry in (one for row in rows for one in row):
+        assert not entry.startswith(FORMULA) or numbers.fullmatch(entry), entry
+    for row, manifest in zip(rows[1:], found, strict=True):
+        told = storable(manifest.name)
+        assert row[1] in (told, "'" + told), "the same text comes back"
+    text.encode()
+
+
+def test_a_carriage_return_stays_in_its_cell():
+    text = as_csv([Manifest("thing", "a\r=cmd()", 0, {})])
+    assert list(csv.reader(io.StringIO(text, newline="")))[1][1] == "a\r=cmd()"
+
+
+@cases(400, value=values)
+def test_a_cell_comes_back_from_a_file_of_cells(value):
+    file = io.StringIO(newline="")
+    csv.writer(file).writerow([cell(value), "end"])
+    ((first, last),) = csv.reader(io.StringIO(file.getvalue(), newline=""))
+    assert last == "end"
+    assert first == ("" if cell(value) is None else str(cell(value)))
+
+
+@cases(200, found=manifests)
+def test_a_list_is_ascii_json_and_one_line_an_artifact(found):
+    as_json([vars(manifest) for manifest in found]).encode("ascii")
+    json.loads(as_json([vars(manifest) for manifest in found]), parse_constant=_no_number)
+    assert len(as_table(found, width=None).split("\n")) == 1 + len(found)
+
+
+def _no_number(name: str):
+    raise AssertionError(f"{name} is no JSON")
