@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from pessimal.contrast.comparison import Comparison, Turn
-from pessimal.contrast.preferences import Which, preference_pairs, write_preferences
+from pessimal.contrast.preferences import Which, as_lines, preference_pairs
 from pessimal.contrast.sources import read_jsonl
 from pessimal.errors import ConfigError, TableError
 
@@ -151,7 +151,7 @@ def test_tables_that_do_not_fit_are_refused():
 def test_what_is_written_is_read_again(tmp_path):
     rows = table(outcome(), outcome(**REJECTED), outcome(attribute="coherence", edited="?"))
     pairs = preference_pairs(rows, COMPARISONS).pairs
-    write_preferences(pairs, tmp_path / "pairs.jsonl")
+    (tmp_path / "pairs.jsonl").write_text(as_lines(pairs), encoding="ascii", newline="\n")
     found = read_jsonl(tmp_path / "pairs.jsonl")
     assert [one.responses for one in found] == [
         ("long answer", "long, er, answer"),
@@ -176,13 +176,13 @@ def test_hostile_texts_survive_the_file(tmp_path):
     ]
     rows = table(*(outcome(edited=text, seed=seed) for seed, text in enumerate(texts)))
     path = tmp_path / "pairs.jsonl"
-    write_preferences(preference_pairs(rows, COMPARISONS).pairs, path)
+    path.write_text(as_lines(preference_pairs(rows, COMPARISONS).pairs), encoding="ascii", newline="\n")
     content = path.read_bytes()
     assert content.isascii()
     assert len(content.splitlines()) == len(texts)
     assert [one.responses[1] for one in read_jsonl(path)] == texts
     half = table(outcome()).astype(object)  # a pandas column of texts cannot hold half a character
     half.loc[0, "edited"] = "\ud800 half"
-    write_preferences(preference_pairs(half, COMPARISONS).pairs, path)
+    path.write_text(as_lines(preference_pairs(half, COMPARISONS).pairs), encoding="ascii", newline="\n")
     assert json.loads(path.read_text())["rejected"][0]["content"] == "\ud800 half"
     assert read_jsonl(path)[0].responses[1] == "\\ud800 half"

@@ -6,6 +6,9 @@ Knows its name, its meaning and which end of it is the better one. Does not know
 from dataclasses import dataclass
 from enum import Enum
 
+PLACEBO = "placebo"
+"""The attribute of edits that keep the meaning: neither text is the better one."""
+
 
 class Direction(Enum):
     """What a perturbation is to make of a response."""

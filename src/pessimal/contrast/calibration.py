@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
+from pessimal.contrast.attribute import PLACEBO
 from pessimal.contrast.metrics import check_resampling, draws, percentiles, places
-from pessimal.contrast.outcomes import COUNTERFACTUAL, PLACEBO, as_table, check_outcomes, groups
+from pessimal.contrast.outcomes import COUNTERFACTUAL, as_table, check_outcomes, groups
 from pessimal.contrast.sensitivity import USED, sums, valid_rows
 from pessimal.contrast.slopes import drawn_slopes
 from pessimal.errors import TableError

@@ -57,7 +57,7 @@ def levenshtein(a: Sequence[str], b: Sequence[str]) -> int:
     """How many items must be put in, taken out or replaced to turn one sequence into the other."""
     from rapidfuzz.distance import Levenshtein
 
-    return Levenshtein.distance(*_numbered(a, b))
+    return Levenshtein.distance(*numbered(a, b))
 
 
 def semantic(pairs: Sequence[tuple[str, str]]) -> np.ndarray:
@@ -96,7 +96,7 @@ def locality(original: str, edited: str, spans: Sequence[Span] | None) -> float:
     from rapidfuzz.distance import Levenshtein
 
     places = [match.span() for match in _PIECE.finditer(original) if not match.group().isspace()]
-    edits = Levenshtein.editops(*_numbered(tokens(original), tokens(edited)))
+    edits = Levenshtein.editops(*numbered(tokens(original), tokens(edited)))
     inside = []
     for edit in edits:
         at = edit.src_pos
@@ -110,7 +110,7 @@ def locality(original: str, edited: str, spans: Sequence[Span] | None) -> float:
     return float(np.mean(inside)) if inside else float("nan")
 
 
-def _numbered(*texts: Sequence[str]) -> list[list[int]]:
+def numbered(*texts: Sequence[str]) -> list[list[int]]:
     """Tokens as numbers: rapidfuzz tells other things apart by Python's hash, which can coincide."""
     numbers: dict[str, int] = {}
     return [[numbers.setdefault(token, len(numbers)) for token in text] for text in texts]

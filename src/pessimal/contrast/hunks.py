@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 from rapidfuzz.distance import Levenshtein
 
+from pessimal.contrast.distances import numbered
+
 # Scripts that write no spaces are cut into characters, as otherwise a whole clause would be one token.
 _UNSPACED = "\u0e00-\u0eff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 # Accents, vowel signs and joiners stay with what they stand on.
@@ -50,8 +52,7 @@ def hunks_between(original: str, edited: str) -> tuple[Hunk, ...]:
     their `tokens` add up to the token distance of the two texts.
     """
     before, after = tokens_of(original), tokens_of(edited)
-    numbers = {token: number for number, token in enumerate(dict.fromkeys(before + after))}
-    steps = Levenshtein.opcodes([numbers[token] for token in before], [numbers[token] for token in after])
+    steps = Levenshtein.opcodes(*numbered(before, after))
     starts = [0]
     for token in before:
         starts.append(starts[-1] + len(token))

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
+from pessimal.contrast.attribute import PLACEBO
 from pessimal.contrast.outcomes import (
     CHOSEN,
     COUNTERFACTUAL,
     KEY,
-    PLACEBO,
     REJECTED,
     SEMIFACTUAL,
     as_table,

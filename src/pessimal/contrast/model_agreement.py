@@ -10,8 +10,9 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
+from pessimal.contrast.attribute import PLACEBO
 from pessimal.contrast.metrics import check_resampling, draws, percentiles
-from pessimal.contrast.outcomes import PLACEBO, as_table, check_outcomes, groups
+from pessimal.contrast.outcomes import as_table, check_outcomes, groups
 from pessimal.contrast.sensitivity import USED, Sums, sums
 
 RETURNED = ["perturber", "model_a", "model_b", "measure", "tau", "low", "high", "attributes", "comparisons"]

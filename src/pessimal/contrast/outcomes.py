@@ -18,8 +18,6 @@ from pessimal.contrast.comparison import Comparison
 from pessimal.contrast.perturbation import Perturbation, Request, Status
 from pessimal.errors import ConfigError, TableError
 
-PLACEBO = "placebo"
-"""The attribute of edits that keep the meaning; they stand in the same table as all others."""
 CHOSEN, REJECTED = "chosen", "rejected"
 COUNTERFACTUAL, SEMIFACTUAL, TIE = "CF", "SF", "tie"
 WANTED = {CHOSEN: Direction.worse, REJECTED: Direction.better}

@@ -7,16 +7,13 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
 
 import pandas as pd
 
-from pessimal.contrast.attribute import Direction
+from pessimal.contrast.attribute import PLACEBO, Direction
 from pessimal.contrast.comparison import Comparison
 from pessimal.errors import ConfigError, TableError
 
-PLACEBO = "placebo"
-"""The attribute of edits that keep meaning: neither of their two texts is the better one, so they make no pairs."""
 _COLUMNS = (
     *("model", "comparison", "response", "side", "attribute", "direction", "seed", "perturber", "original"),
     *("edited", "reward", "new_reward", "margin", "new_margin", "outcome", "complied"),
@@ -110,10 +107,9 @@ def preference_pairs(
     return Preferences(tuple(pairs.values()), not_complied=not_complied, duplicates=duplicates)
 
 
-def write_preferences(pairs: Iterable[Mapping], path: Path) -> None:
+def as_lines(pairs: Iterable[Mapping]) -> str:
     """One pair a line, in ASCII: whatever a text holds (U+2028, null bytes, lone surrogates) is escaped, as JSON has it."""
-    lines = [json.dumps(pair, allow_nan=False) + "\n" for pair in pairs]
-    path.write_text("".join(lines), encoding="ascii", newline="\n")
+    return "".join(json.dumps(pair, allow_nan=False) + "\n" for pair in pairs)
 
 
 def _model(outcomes: pd.DataFrame, model: str | None) -> str | None:

@@ -6,8 +6,9 @@ Knows the table of outcomes. Does not know texts beyond their keys. Rankings res
 import numpy as np
 import pandas as pd
 
+from pessimal.contrast.attribute import PLACEBO
 from pessimal.contrast.model_agreement import no_tau, shared_attributes, tau_b
-from pessimal.contrast.outcomes import CHOSEN, PLACEBO, check_outcomes
+from pessimal.contrast.outcomes import CHOSEN, check_outcomes
 from pessimal.contrast.sensitivity import USED, sums, valid_rows
 from pessimal.errors import ConfigError, TableError
 

@@ -13,11 +13,11 @@ import pandas as pd
 from scipy.stats import false_discovery_control, rankdata
 
 from pessimal.analysis.sign_flip import sign_flip
+from pessimal.contrast.attribute import PLACEBO
 from pessimal.contrast.metrics import check_resampling, draws, places, ratio_interval, replicated
 from pessimal.contrast.outcomes import (
     COUNTERFACTUAL,
     KEY,
-    PLACEBO,
     TIE,
     as_table,
     check_outcomes,

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from pessimal.contrast.attribute import PLACEBO
 from pessimal.errors import TableError
 from pessimal.figures import style
 from pessimal.figures.style import (
@@ -29,7 +30,6 @@ KINDS = {
     "CF": "counterfactual: an edit that flips the preference",
     "SF": "semifactual: an edit that leaves the preference as it was",
 }
-PLACEBO = "placebo"
 _REQUEST = ["comparison", "response", "attribute", "direction", "seed", "perturber"]
 """What names a perturbation, whichever model looks at it."""
 

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, to_rgb
 from matplotlib.figure import Figure
 
+from pessimal.contrast.attribute import PLACEBO
 from pessimal.errors import TableError
 from pessimal.figures import style
 from pessimal.figures.style import (
@@ -25,7 +26,6 @@ from pessimal.figures.style import (
 )
 from pessimal.figures.words import literal, short_names
 
-PLACEBO = "placebo"
 RATE, CHANGE, SLOPE = "flip_rate", "change", "slope"
 MEASURES = {
     RATE: "preference flip rate",

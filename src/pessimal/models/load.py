@@ -230,24 +230,3 @@ def _remote_hint(spec: ModelSpec, folder: Path) -> str:
         " The folder brings Python code of its own, which is not run unless asked for: model.trust_remote_code=true "
         "(for a Hub repository with model.revision=<full commit>)"
     )
-
-
-def hub_snapshot(spec: ModelSpec) -> Path:
-    """The local copy of a Hub repository at the spec's revision; ModelError where it cannot be fetched."""
-    from huggingface_hub import snapshot_download
-
-    try:
-        return Path(
-            snapshot_download(
-                spec.path,
-                revision=spec.revision,
-                allow_patterns=["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja", "*.py"],
-            )
-        )
-    except Exception as error:
-        reason = str(error).strip().splitlines()
-        raise ModelError(
-            f"the Hub repository {spec.path!r} (revision {spec.revision or 'default'}) cannot be fetched: "
-            f"{type(error).__name__}: {reason[0] if reason else 'no reason given'}. Check the name, your connection "
-            "and `hf auth login`; or give a local folder: model=auto model.path=DIR"
-        ) from error

@@ -6,6 +6,7 @@ Knows two texts. Does not know what the edit was for.
 import unicodedata
 from dataclasses import dataclass
 
+from pessimal.contrast.distances import numbered
 from pessimal.contrast.distances import pieces as words
 
 SAME, GONE, NEW, LEFT_OUT = "same", "gone", "new", "left out"
@@ -46,10 +47,8 @@ def diff(original: str, edited: str) -> tuple[Piece, ...]:
     from rapidfuzz.distance import Levenshtein
 
     before, after = words(original), words(edited)
-    numbers: dict[str, int] = {}  # rapidfuzz would tell words apart by Python's hash
-    numbered = [[numbers.setdefault(word, len(numbers)) for word in text] for text in (before, after)]
     runs: list[tuple[str, str, str]] = []  # kind, before, after
-    for tag, *ends in Levenshtein.opcodes(*numbered):
+    for tag, *ends in Levenshtein.opcodes(*numbered(before, after)):
         texts = "".join(before[ends[0] : ends[1]]), "".join(after[ends[2] : ends[3]])
         kind = SAME if tag == "equal" else NEW
         while kind == NEW and runs and (runs[-1][0] == NEW or (len(runs) > 1 and _is_slight(runs[-1][1]))):

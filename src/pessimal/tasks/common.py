@@ -13,6 +13,7 @@ from enum import Enum
 from pathlib import Path
 
 from pessimal.config.schema import TaskConfig, TrackingMode, demo_recipe
+from pessimal.models.hub import FILES, snapshot
 from pessimal.models.spec import ModelSpec
 from pessimal.tables import ScoreTable, write_score_table
 from pessimal.tracking.mirror import Mirror, open_mirror
@@ -27,9 +28,7 @@ def fetch(spec: ModelSpec, *, cache: str, progress: bool) -> Path:
         return obtain_demo(spec, cache=cache, progress=progress)
     if spec.local:
         return Path(spec.path).expanduser().resolve()
-    from pessimal.models.load import hub_snapshot
-
-    return hub_snapshot(spec)
+    return snapshot(spec.path, spec.revision, files=(*FILES, "*.py"), local="model=auto model.path=DIR")
 
 
 def obtain_demo(spec: ModelSpec, *, cache: str, progress: bool, again: bool = False) -> Path:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from pessimal.contrast.attribute import Amount, Attribute, Direction
+from pessimal.contrast.attribute import PLACEBO, Amount, Attribute, Direction
 from pessimal.contrast.comparison import Comparison
 from pessimal.contrast.distances import locality, semantic, syntactic
 from pessimal.contrast.grow import Grown, Semifactual, grow
@@ -18,7 +18,6 @@ from pessimal.contrast.judge import RuleJudge
 from pessimal.contrast.outcomes import (
     CHOSEN,
     COUNTERFACTUAL,
-    PLACEBO,
     SEMIFACTUAL,
     Outcomes,
     outcomes,

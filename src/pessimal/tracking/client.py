@@ -71,7 +71,7 @@ def within(seconds: float, call: Callable[[], T], *, what: str) -> T:
 
 
 def clean(value: Any) -> Any:
-    """`value` as JSON that the client and a server take: half surrogates written out as \\udXXX (the client refuses an
+    """`value` as JSON that the client and a server take: half surrogates written out as \\ud800 (the client refuses an
     artifact whose metadata has one), numbers that are none as null, unknown objects as text."""
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode()

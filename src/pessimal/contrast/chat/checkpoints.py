@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pessimal.errors import ConfigError, ModelError
 from pessimal.models.digests import missing_shards
+from pessimal.models.hub import snapshot
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+|[A-Za-z0-9][\w.-]*")
 
@@ -35,7 +36,7 @@ def folder_of(model: str, revision: str | None) -> Path:
     """The files on this machine, fetched from the Hub where they are not; ModelError where they cannot be had."""
     folder = Path(model).expanduser()
     if not folder.is_dir():
-        folder = _fetch(model, revision)
+        folder = snapshot(model, revision, local="perturber.model=DIR")
     if not (folder / "config.json").is_file():
         raise ModelError(
             f"{folder} holds no config.json; give the folder that `save_pretrained` wrote: perturber.model=DIR"
@@ -47,18 +48,3 @@ def folder_of(model: str, revision: str | None) -> Path:
             f"{folder} lacks {', '.join(missing[:5])}, weights that its index names: copy it again"
         )
     return folder
-
-
-def _fetch(model: str, revision: str | None) -> Path:
-    from huggingface_hub import snapshot_download
-
-    patterns = ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja"]
-    try:
-        return Path(snapshot_download(model, revision=revision, allow_patterns=patterns))
-    except Exception as error:
-        reason = str(error).strip().splitlines()
-        raise ModelError(
-            f"the Hub repository {model!r} (revision {revision or 'default'}) cannot be fetched: {type(error).__name__}: "
-            f"{reason[0] if reason else 'no reason given'}. Check the name, your connection and `hf auth login`; or give a "
-            "local folder: perturber.model=DIR"
-        ) from error

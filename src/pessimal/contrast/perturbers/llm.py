@@ -8,10 +8,10 @@ which response a reward model prefers.
 import math
 from collections.abc import Sequence
 
-from pessimal.contrast.attribute import Attribute
+from pessimal.contrast.attribute import PLACEBO, Attribute
 from pessimal.contrast.chat.asking import Asking
 from pessimal.contrast.chat.plan import Plan, Planned
-from pessimal.contrast.chat.prompts import OVERALL, PLACEBO, identify, prompts_digest, rewrite
+from pessimal.contrast.chat.prompts import OVERALL, identify, prompts_digest, rewrite
 from pessimal.contrast.chat.question import Answer, Came, Question, digest_of, sendable
 from pessimal.contrast.chat.words import Found, find
 from pessimal.contrast.perturbation import Perturbation, Request, Status

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 import pandas as pd
 
 from pessimal.config.schema import ExplainConfig
-from pessimal.contrast.attribute import Attribute
+from pessimal.contrast.attribute import PLACEBO, Attribute
 from pessimal.contrast.comparison import Comparison
 from pessimal.contrast.metrics import metrics
-from pessimal.contrast.outcomes import PLACEBO
-from pessimal.contrast.preferences import Which, preference_pairs
+from pessimal.contrast.preferences import Which, as_lines, preference_pairs
 from pessimal.contrast.representatives import representative
 from pessimal.contrast.sensitivity import sensitivity
 from pessimal.contrast.slopes import slopes
@@ -193,7 +192,7 @@ def _export(contents: Contents, found: Explained) -> None:
         complied_only=False,
         model=found.model,
     ).pairs
-    contents.files[PREFERENCES] = "".join(json.dumps(pair, allow_nan=False) + "\n" for pair in pairs)
+    contents.files[PREFERENCES] = as_lines(pairs)
 
 
 def _summary(

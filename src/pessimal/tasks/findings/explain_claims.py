@@ -8,7 +8,8 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from pessimal.contrast.outcomes import PLACEBO, TIE
+from pessimal.contrast.attribute import PLACEBO
+from pessimal.contrast.outcomes import TIE
 from pessimal.figures.words import significant
 
 LEADERS = 3

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from pessimal.contrast.attribute import Attribute
+from pessimal.contrast.attribute import PLACEBO, Attribute
 from pessimal.contrast.compliance import compliance, flip_rates, off_target
 from pessimal.contrast.distances import syntactic
 from pessimal.contrast.embedding import embed
 from pessimal.contrast.metrics import Pairwise
-from pessimal.contrast.outcomes import COUNTERFACTUAL, PLACEBO, SEMIFACTUAL
+from pessimal.contrast.outcomes import COUNTERFACTUAL, SEMIFACTUAL
 from pessimal.figures import contrast_metrics
 from pessimal.figures import off_target as off_target_figure
 from pessimal.report.contents import Contents, Entry, Section

@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 
 from pessimal.config.schema import CompareConfig
+from pessimal.contrast.attribute import PLACEBO
 from pessimal.contrast.comparison import Comparison
 from pessimal.contrast.compliance import PERTURBATION, flip_rates
 from pessimal.contrast.metrics import metrics
 from pessimal.contrast.model_agreement import model_agreement
-from pessimal.contrast.outcomes import PLACEBO
 from pessimal.contrast.representatives import contested
 from pessimal.contrast.sensitivity import sensitivity
 from pessimal.contrast.slopes import slopes
