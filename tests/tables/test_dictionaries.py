@@ -30,15 +30,15 @@ def test_the_published_big_two_dictionary_is_read(shared_data):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("category,term\na,love\n", "has the columns category, term; a dictionary has category and word"),
         ("kind,word\na,love\n", "a dictionary has category and word"),
         ("category,word\na,love\na,hate\n", "has 1 category; at least two are compared"),
     ],
 )
-def test_a_dictionary_of_another_layout_is_refused(tmp_path, text, told):
-    with pytest.raises(InputError, match=told):
+def test_a_dictionary_of_another_layout_is_refused(tmp_path, text, message):
+    with pytest.raises(InputError, match=message):
         read_dictionary(written(tmp_path, text))
 
 
@@ -108,7 +108,7 @@ def test_spaces_may_stand_for_tabs_and_a_byte_order_mark_ahead(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("love\t1\n", "no header between two lines `%`; a LIWC file has a line `%`"),
         ("%\n1\ta\n2\tb\nlove\t1\n", "no header between two lines `%`"),
@@ -125,8 +125,8 @@ def test_spaces_may_stand_for_tabs_and_a_byte_order_mark_ahead(tmp_path):
         ("%\n1\ta\n2\tb\n%\nlo*ve\t1\nwar\t2\n", "asterisk that is not the end"),
     ],
 )  # fmt: skip
-def test_a_liwc_file_of_another_layout_is_refused_with_its_line(tmp_path, text, told):
-    with pytest.raises(InputError, match=told):
+def test_a_liwc_file_of_another_layout_is_refused_with_its_line(tmp_path, text, message):
+    with pytest.raises(InputError, match=message):
         read_dictionary(written(tmp_path, text, "x.dic"))
 
 

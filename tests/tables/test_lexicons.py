@@ -55,13 +55,13 @@ def test_a_file_of_ones_own_is_read_in_any_case_and_null_is_a_word(tmp_path):
     assert lexicon.dtype == float
 
 
-def test_a_missing_lexicon_tells_what_can_be_given():
+def test_a_missing_lexicon_names_what_can_be_given():
     with pytest.raises(InputError, match=r"no lexicon '/nowhere.csv'; give afinn, textblob or a CSV file"):
         read_lexicon("/nowhere.csv")
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("word,score\nlove,1\n", "lacks the column valence"),
         ("token,score\nlove,1\n", "lacks the column valence and word"),
@@ -70,8 +70,8 @@ def test_a_missing_lexicon_tells_what_can_be_given():
         ("word,valence\nlove,1\nLove,2\n", r"names 'love' twice; keep one row a word"),
     ],
 )
-def test_a_lexicon_of_another_layout_is_refused(tmp_path, text, told):
-    with pytest.raises(InputError, match=told):
+def test_a_lexicon_of_another_layout_is_refused(tmp_path, text, message):
+    with pytest.raises(InputError, match=message):
         read_lexicon(str(written(tmp_path, text)))
 
 
@@ -120,19 +120,19 @@ def test_a_list_of_ones_own_adds_a_words_rows_up(tmp_path):
     assert frequencies.source == "list.csv"
 
 
-def test_a_missing_frequency_list_tells_what_can_be_given():
+def test_a_missing_frequency_list_names_what_can_be_given():
     with pytest.raises(InputError, match=r"no frequency list '/nowhere.csv'; give wordfreq or a CSV file"):
         read_frequencies("/nowhere.csv")
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("word,count\nlove,1\n", "lacks the column per_million"),
         ("word,per_million\nlove,1\nhate,-2\n", r"row 2: '-2' is no frequency per million"),
         ("word,per_million\nlove,often\n", r"row 1: 'often' is no frequency per million"),
     ],
 )
-def test_a_frequency_list_of_another_layout_is_refused(tmp_path, text, told):
-    with pytest.raises(InputError, match=told):
+def test_a_frequency_list_of_another_layout_is_refused(tmp_path, text, message):
+    with pytest.raises(InputError, match=message):
         read_frequencies(str(written(tmp_path, text)))

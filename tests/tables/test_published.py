@@ -26,14 +26,14 @@ def test_eloeverything_gives_one_table_a_model_with_the_peoples_scores(tmp_path)
     assert one.rows["elo_matches"].tolist() == [12, 3, 7]
     assert one.rows["reward"].tolist() == [0.5, 1.5, -0.25]
     assert two.rows["reward"].tolist() == [-1, -2, -3.125]
-    assert (one.identity.model, one.identity.mode, one.identity.candidates) == (
+    assert (one.provenance.model, one.provenance.mode, one.provenance.candidates) == (
         "org/one",
         "published",
         "eloeverything",
     )
-    assert one.identity.prompt_text == PROMPTS["greatest"]
+    assert one.provenance.prompt_text == PROMPTS["greatest"]
     assert one.description.label == "One"
-    assert one.identity.key() != two.identity.key()
+    assert one.provenance.key() != two.provenance.key()
     assert not one.rows["certified"].any()
     assert one.rows["survives"].isna().all()
 
@@ -44,10 +44,10 @@ def test_factorial54_knows_the_model_from_the_files_name(tmp_path):
         {"response": ["null", "love"], "best_ever_one": [0.5, 1.5], "worst_ever_one": [2.5, -1.0]}
     ).to_parquet(path)
     best, worst = read_factorial54(path, prompts=PROMPTS, models={"org/some-model": ModelDescription()})
-    assert best.identity.model == "org/some-model"
-    assert (best.identity.prompt, worst.identity.prompt) == ("best_ever_one", "worst_ever_one")
-    assert best.identity.prompt_text is None, "no wording is made up"
-    assert best.identity.candidates == "big2"
+    assert best.provenance.model == "org/some-model"
+    assert (best.provenance.prompt, worst.provenance.prompt) == ("best_ever_one", "worst_ever_one")
+    assert best.provenance.prompt_text is None, "no wording is made up"
+    assert best.provenance.candidates == "big2"
     assert worst.rows.set_index("text")["reward"].to_dict() == {"null": 2.5, "love": -1.0}
 
 
@@ -81,12 +81,12 @@ def test_vocabulary_keeps_every_token_a_string(tmp_path):
         "normal",
         "normal",
     ]
-    assert greatest.identity.model == "some-model"
+    assert greatest.provenance.model == "some-model"
     assert worst.rows["reward"].tolist() == [1, 2, 3, 4, 5, 6, 7]
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         ("", "cannot be read as a CSV"),
         ("a,b\n1,2\n", "expected .'elo_rank'"),
@@ -98,9 +98,9 @@ def test_vocabulary_keeps_every_token_a_string(tmp_path):
         ("elo_rank,elo_score,name,elo_matches,m\n1,2,a,3,\n", "row 1: '' is not a number"),
     ],
 )
-def test_wrong_files_are_named(tmp_path, content, told):
+def test_wrong_files_are_named(tmp_path, content, message):
     (tmp_path / "f.csv").write_text(content)
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=message):
         read_eloeverything(tmp_path / "f.csv", prompt="greatest", prompts=PROMPTS, models={})
 
 

@@ -9,7 +9,7 @@ import pytest
 from pessimal.errors import TableError
 from pessimal.tables import (
     ModelDescription,
-    ScoreIdentity,
+    ScoreProvenance,
     ScoreTable,
     read_score_table,
     reward_matrix,
@@ -34,7 +34,7 @@ HOSTILE = [
 ]
 
 
-def made(texts, rewards=None, *, model="m", prompt="greatest", **identity):
+def made(texts, rewards=None, *, model="m", prompt="greatest", **provenance):
     rows = pd.DataFrame(
         {
             "candidate_id": np.arange(len(texts), dtype=np.int32),
@@ -54,7 +54,7 @@ def made(texts, rewards=None, *, model="m", prompt="greatest", **identity):
         "source": "scan",
     }
     return ScoreTable(
-        ScoreIdentity(model=model, prompt=prompt, **fields | identity),
+        ScoreProvenance(model=model, prompt=prompt, **fields | provenance),
         rows,
         ModelDescription(base="b", parameters=2e6),
     )
@@ -64,7 +64,7 @@ def test_what_is_written_is_read_back(tmp_path):
     table = made(HOSTILE)
     path = write_score_table(table, tmp_path / "scores.parquet")
     back = read_score_table(tmp_path)
-    assert back.identity == table.identity
+    assert back.provenance == table.provenance
     assert back.description == table.description
     assert back.rows["text"].tolist() == HOSTILE
     assert back.rows["text"].notna().all()
@@ -78,10 +78,10 @@ def test_half_a_character_is_stored_as_its_escape():
 
 
 def test_key_depends_on_everything_but_the_path_of_computation():
-    identity = made(["a"]).identity
+    provenance = made(["a"]).provenance
     assert (
-        made(["a"], attention="full-forward").identity.key()
-        == made(["a"], attention="shared-prefix").identity.key()
+        made(["a"], attention="full-forward").provenance.key()
+        == made(["a"], attention="shared-prefix").provenance.key()
     )
     for change in (
         {"prompt": "best"},
@@ -89,7 +89,7 @@ def test_key_depends_on_everything_but_the_path_of_computation():
         {"weights_digest": "w"},
         {"software": {"torch": "1"}},
     ):
-        assert made(["a"], **change).identity.key() != identity.key()
+        assert made(["a"], **change).provenance.key() != provenance.key()
 
 
 def test_rewards_that_are_not_numbers_are_refused():
@@ -100,7 +100,7 @@ def test_rewards_that_are_not_numbers_are_refused():
 def test_repeated_candidates_are_refused():
     rows = made(["a", "b"]).rows.assign(candidate_id=[1, 1])
     with pytest.raises(TableError, match="repeats"):
-        ScoreTable(made(["a"]).identity, rows)
+        ScoreTable(made(["a"]).provenance, rows)
 
 
 def test_other_files_are_refused_with_the_way_out(tmp_path):

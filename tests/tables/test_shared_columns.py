@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from pessimal.tables import ScoreIdentity, ScoreTable
+from pessimal.tables import ScoreProvenance, ScoreTable
 from pessimal.tables.shared_columns import SharedColumns
 
 
@@ -19,11 +19,11 @@ def made(prompt: str, texts: list[str], *, tokens: list[str] | None = None, dige
             "certified": True,
         }
     )
-    identity = ScoreIdentity(
+    provenance = ScoreProvenance(
         model="m", prompt=prompt, prompt_text=None, candidates="vocabulary", candidates_digest=digest, mode="ids",
         source="scan",
     )  # fmt: skip
-    return ScoreTable(identity, rows)
+    return ScoreTable(provenance, rows)
 
 
 def test_texts_are_held_once_and_rewards_are_ones_own():

@@ -3,7 +3,7 @@
 from pessimal.tables.join import reward_matrix, shared_items
 from pessimal.tables.score_table import (
     ModelDescription,
-    ScoreIdentity,
+    ScoreProvenance,
     ScoreTable,
     read_score_table,
     write_score_table,
@@ -11,7 +11,7 @@ from pessimal.tables.score_table import (
 
 __all__ = [
     "ModelDescription",
-    "ScoreIdentity",
+    "ScoreProvenance",
     "ScoreTable",
     "read_score_table",
     "reward_matrix",

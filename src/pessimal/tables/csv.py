@@ -27,8 +27,8 @@ def require_columns(path: Path, table: pd.DataFrame, needed: Iterable[str], *, w
         raise InputError(f"{path} lacks the column {' and '.join(sorted(missing))}; {what}")
 
 
-def check_cells(where: str, cells: pd.Series, wrong: pd.Series, told: str, *, noun: str = "") -> None:
-    """Raises InputError for the first `wrong` cell of a column: "WHERE, row N: NOUN 'cell' TOLD"."""
+def check_cells(where: str, cells: pd.Series, wrong: pd.Series, message: str, *, noun: str = "") -> None:
+    """Raises InputError for the first `wrong` cell of a column: "WHERE, row N: NOUN 'cell' MESSAGE"."""
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
-        raise InputError(f"{where}, row {row + 1}: {noun}{cells.iloc[row]!r} {told}")
+        raise InputError(f"{where}, row {row + 1}: {noun}{cells.iloc[row]!r} {message}")

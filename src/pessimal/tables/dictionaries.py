@@ -1,7 +1,7 @@
 """Dictionaries: words under the categories that a theory gives them (Big Two, Moral Foundations).
 
 Knows the layouts of files: CSV, and the `.dic` files of LIWC. Knows of wildcards (`safe*`) only that they end in an
-asterisk; what they match, see `analysis.wildcards`. None comes with pessimal: their licences do not allow it, so they
+asterisk; what they match, see `compare.dictionaries.matches`. None comes with pessimal: their licences do not allow it, so they
 are named by path.
 """
 
@@ -67,31 +67,31 @@ def _read_liwc(path: Path) -> pd.DataFrame:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not UTF-8 text ({error.reason}); save it as UTF-8") from None
-    marks = [place for place, line in enumerate(lines) if line.strip() == "%"]
+    marks = [at for at, line in enumerate(lines) if line.strip() == "%"]
     if len(marks) != 2 or any(line.strip() for line in lines[: marks[0]]):
         raise InputError(f"{path} has no header between two lines `%`; {LIWC_LAYOUT}")
     names = _liwc_header(path, lines[: marks[1]], begin=marks[0] + 1)
-    found = []
-    for place, line in enumerate(lines[marks[1] + 1 :], start=marks[1] + 2):
+    rows = []
+    for at, line in enumerate(lines[marks[1] + 1 :], start=marks[1] + 2):
         if not line.strip():
             continue
-        word, numbers = _liwc_entry(line)
+        word, numbers = _word_and_numbers(line)
         if not numbers:
-            raise InputError(f"{path}, line {place}: {line.strip()!r} has no category number; {LIWC_LAYOUT}")
+            raise InputError(f"{path}, line {at}: {line.strip()!r} has no category number; {LIWC_LAYOUT}")
         for number in numbers:
             if not _NUMBER.fullmatch(number) or int(number) not in names:
                 raise InputError(
-                    f"{path}, line {place}: {number!r} of {word!r} is no category number of the header, which has "
+                    f"{path}, line {at}: {number!r} of {word!r} is no category number of the header, which has "
                     f"{', '.join(map(str, names))}"
                 )
-            found.append((names[int(number)], word))
-    return pd.DataFrame(found, columns=["category", "word"])
+            rows.append((names[int(number)], word))
+    return pd.DataFrame(rows, columns=["category", "word"])
 
 
 def _liwc_header(path: Path, lines: list[str], *, begin: int) -> dict[int, str]:
     """Category by number; 01 and 1 are one number."""
     names: dict[int, str] = {}
-    for place, line in enumerate(lines[begin:], start=begin + 1):
+    for at, line in enumerate(lines[begin:], start=begin + 1):
         if not line.strip():
             continue
         number, _, name = line.strip().partition("\t")
@@ -99,19 +99,17 @@ def _liwc_header(path: Path, lines: list[str], *, begin: int) -> dict[int, str]:
             number, _, name = line.strip().partition(" ")
         number, name = number.strip(), name.strip()
         if not _NUMBER.fullmatch(number) or not name:
-            raise InputError(
-                f"{path}, line {place}: {line.strip()!r} is no number and category; {LIWC_LAYOUT}"
-            )
+            raise InputError(f"{path}, line {at}: {line.strip()!r} is no number and category; {LIWC_LAYOUT}")
         if int(number) in names or name in names.values():
-            raise InputError(f"{path}, line {place}: the header names {number} or {name!r} twice")
+            raise InputError(f"{path}, line {at}: the header names {number} or {name!r} twice")
         names[int(number)] = name
     return names
 
 
-def _liwc_entry(line: str) -> tuple[str, list[str]]:
+def _word_and_numbers(line: str) -> tuple[str, list[str]]:
     """A word and its category numbers: what stands before the first TAB, or without one, before the last numbers."""
     word, tab, numbers = line.strip().partition("\t")
     if tab:
         return word.strip(), numbers.split()
-    found = _NUMBERS_LAST.fullmatch(line.strip())
-    return (found[1], found[2].split()) if found else (line.strip(), [])
+    match = _NUMBERS_LAST.fullmatch(line.strip())
+    return (match[1], match[2].split()) if match else (line.strip(), [])

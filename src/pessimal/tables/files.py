@@ -1,4 +1,4 @@
-"""Small facts about files: digests, and writing so that a reader never sees half a file."""
+"""Files: digests, and writing so that a reader never sees half a file."""
 
 import contextlib
 import fcntl
@@ -45,7 +45,7 @@ def open_to_others(path: str) -> None:
 
 
 def is_unlocked(handle: int) -> bool:
-    """Whether no process holds a lock on an open file, which is closed; False where the file system cannot tell."""
+    """Whether no process holds a lock on an open file, which is closed; False where the file system does not know."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

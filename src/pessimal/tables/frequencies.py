@@ -3,6 +3,7 @@
 Knows the scale (Zipf: the base-10 logarithm of uses per billion words) and the layout of a list.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -33,7 +34,7 @@ class Frequencies:
         """
         words = pd.Index(words, name="word")
         if self.rows is None:
-            values = np.array([_wordfreq_zipf(word) for word in words], dtype=float)
+            values = np.array([_wordfreq_zipf(word) for word in words.tolist()], dtype=float)
             return pd.Series(np.where(values > 0, values, np.nan), index=words, name="zipf")
         total = self._total.reindex(words)
         return np.log10(total.where(total > 0)).add(ZIPF_OF_ONE_PER_MILLION).rename("zipf")
@@ -72,4 +73,7 @@ def _wordfreq_zipf(word: str) -> float:
     # Kept for good: wordfreq keeps 100,000 words, which ten vocabularies exceed, and 57,000 words then take 1 s anew.
     import wordfreq  # reads 4 MB of frequencies
 
+    if word.isascii() and word.isalpha():  # is one word: wordfreq's taking apart takes ten times as long
+        frequency = wordfreq.get_frequency_dict("en", "best").get(word.lower())
+        return round(math.log10(frequency) + ZIPF_OF_ONE_PER_MILLION + 6, 2) if frequency else 0.0
     return wordfreq.zipf_frequency(word, "en")

@@ -1,4 +1,4 @@
-"""What kind of vocabulary entry a token is, as far as its name and text tell; and how its text can be stored."""
+"""What kind of vocabulary entry a token is, by its name and text; and how its text can be stored."""
 
 import re
 

@@ -15,7 +15,7 @@ from pessimal.errors import InputError
 from pessimal.tables.csv import check_cells, read_csv, require_columns
 
 PACKAGED = ("afinn", "textblob")
-_ENTRY = re.compile(r'<word form="([^"]+)"[^>]*? polarity="([^"]+)"')
+_WORD = re.compile(r'<word form="([^"]+)"[^>]*? polarity="([^"]+)"')
 
 
 def read_lexicon(source: str) -> pd.Series:
@@ -42,7 +42,7 @@ def _read_afinn() -> pd.Series:
 
 def _read_textblob() -> pd.Series:
     text = (_package("textblob") / "en" / "en-sentiment.xml").read_text(encoding="utf-8")
-    senses = pd.DataFrame(_ENTRY.findall(text), columns=["word", "polarity"])
+    senses = pd.DataFrame(_WORD.findall(text), columns=["word", "polarity"])
     return senses["polarity"].astype(float).groupby(senses["word"].str.lower()).mean()
 
 
@@ -67,7 +67,7 @@ def _checked(lexicon: pd.Series, source: str) -> pd.Series:
 
 
 def _package(name: str) -> Path:
-    found = importlib.util.find_spec(name)
-    if found is None:
+    spec = importlib.util.find_spec(name)
+    if spec is None:
         raise InputError(f"the lexicon of the package {name} needs it installed: pip install {name}")
-    return Path(found.origin).parent
+    return Path(spec.origin).parent

@@ -15,7 +15,7 @@ from pessimal.errors import InputError
 from pessimal.tables.csv import check_cells, read_csv
 from pessimal.tables.files import sha256_of
 from pessimal.tables.kinds import token_kind
-from pessimal.tables.score_table import ModelDescription, ScoreIdentity, ScoreTable, items_digest
+from pessimal.tables.score_table import ModelDescription, ScoreProvenance, ScoreTable, items_digest
 
 _ELO_COLUMNS = ["elo_rank", "elo_score", "name", "elo_matches"]
 _TOKEN_COLUMNS = ["token_id", "token_name", "token_decoded"]
@@ -156,7 +156,7 @@ def _table(
     rows = rows.assign(
         survives=pd.array([None] * len(rows), dtype="boolean"), reward=rewards.astype(float), certified=False
     )
-    identity = ScoreIdentity(
+    provenance = ScoreProvenance(
         model=model,
         prompt=prompt,
         prompt_text=prompts.get(prompt),
@@ -166,4 +166,4 @@ def _table(
         source=path.name,
         weights_digest=sha256_of(path),
     )
-    return ScoreTable(identity, rows, models.get(model, ModelDescription()))
+    return ScoreTable(provenance, rows, models.get(model, ModelDescription()))

@@ -1,8 +1,8 @@
-"""The score table: every candidate's reward for one model and one prompt, and exactly how it came about.
+"""The score table: every candidate's reward for one model and one prompt, and its provenance.
 
-A language model's table is of the same form: its rewards are log-probabilities, and its identity says so.
+A language model's table is of the same form: its rewards are log-probabilities, and its provenance records this.
 
-Knows the columns, the identity and the parquet file. Does not know how a reward is computed.
+Knows the columns, the provenance and the parquet file. Does not know how a reward is computed.
 """
 
 import hashlib
@@ -40,7 +40,7 @@ _HUMAN_COLUMNS = {"elo": pa.float64(), "elo_matches": pa.int32()}
 
 
 @dataclass(frozen=True)
-class ScoreIdentity:
+class ScoreProvenance:
     """What a score depends on: two tables with one key hold the same rewards, but for the last bits that another
     device or batch size may change."""
 
@@ -108,7 +108,7 @@ class ScoreIdentity:
         return fields
 
     def key(self) -> str:
-        """The identity's sha256, 64 hexadecimal digits: the name under which a finished table is found again."""
+        """The cache key of the table: sha256 over the provenance, 64 hexadecimal digits."""
         fields = self.fields()
         del fields["attention"]
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
@@ -136,16 +136,16 @@ class ScoreTable:
 
     `rows` has, in this order: candidate_id int (token id, or row of the item list) · token str (raw vocabulary
     entry, null for items) · text str (decoded) · kind (one of KINDS) · survives bool or null (ids → text →
-    template → ids gives the same ids; null where it was not asked) · reward float (never null) · certified bool
+    template → ids gives the same ids; null where it was not tested) · reward float (never null) · certified bool
     (fp32, and no other candidate within twice the numerical error, so its rank is certain) · and, for items that
     people have rated, elo float and elo_matches int.
     """
 
-    identity: ScoreIdentity
+    provenance: ScoreProvenance
     rows: pd.DataFrame
     description: ModelDescription = field(default_factory=ModelDescription)
     measured: dict = field(default_factory=dict)
-    """What the run found out about its own accuracy (trust check, certification); no times, no host."""
+    """What the run measured of its own accuracy (trust check, certification); no times, no host."""
 
     def __post_init__(self):
         missing = [c for c in _COLUMNS if c not in self.rows.columns]
@@ -156,19 +156,19 @@ class ScoreTable:
         if bad:
             example = self.rows.loc[~np.isfinite(rewards), "text"].iloc[0]
             raise TableError(
-                f"{bad} of {len(rewards)} rewards of model {self.identity.model!r} on prompt "
-                f"{self.identity.prompt!r} are not finite (first: {example!r}). A reward must be a number: "
+                f"{bad} of {len(rewards)} rewards of model {self.provenance.model!r} on prompt "
+                f"{self.provenance.prompt!r} are not finite (first: {example!r}). A reward must be a number: "
                 "try model.dtype=float32, or look at the model's weights."
             )
         if self.rows["candidate_id"].duplicated().any():
             raise TableError(
-                f"candidate_id repeats in the table of {self.identity.model!r}: each candidate once"
+                f"candidate_id repeats in the table of {self.provenance.model!r}: each candidate once"
             )
 
     @property
     def name(self) -> str:
         """The artifact name."""
-        return self.identity.name
+        return self.provenance.name
 
     @property
     def has_elo(self) -> bool:
@@ -184,7 +184,7 @@ def write_score_table(table: ScoreTable, path: Path) -> Path:
     rows["kind"] = pd.Categorical(rows["kind"], categories=KINDS)
     document = {
         "format": FORMAT,
-        "identity": table.identity.fields(),
+        "identity": table.provenance.fields(),
         "description": asdict(table.description),
         "measured": table.measured,
     }
@@ -201,7 +201,7 @@ def read_score_table(path: Path) -> ScoreTable:
     file = _file_at(path)
     try:
         table = pq.read_table(file)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last: of column names
         raise _unreadable(file, error) from error
     document = _document(file, table.schema)
     try:
@@ -209,7 +209,7 @@ def read_score_table(path: Path) -> ScoreTable:
         rows["survives"] = rows["survives"].astype("boolean")
         rows["kind"] = rows["kind"].astype(str)
         return ScoreTable(
-            identity=ScoreIdentity(**document["identity"]),
+            provenance=ScoreProvenance(**document["identity"]),
             rows=rows,
             description=ModelDescription(**document["description"]),
             measured=document["measured"],
@@ -220,16 +220,16 @@ def read_score_table(path: Path) -> ScoreTable:
         raise TableError(f"{file}: {error}") from error
 
 
-def read_identity(path: Path) -> ScoreIdentity:
-    """The identity of a table that `write_score_table` wrote, without reading its rows; raises as `read_score_table`."""
+def read_provenance(path: Path) -> ScoreProvenance:
+    """The provenance of a table that `write_score_table` wrote, without reading its rows; raises as `read_score_table`."""
     file = _file_at(path)
     try:
         schema = pq.read_schema(file)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last: of column names
         raise _unreadable(file, error) from error
     document = _document(file, schema)
     try:
-        return ScoreIdentity(**document["identity"])
+        return ScoreProvenance(**document["identity"])
     except (KeyError, TypeError) as error:
         raise _damaged(file, error) from error
 
@@ -268,9 +268,9 @@ def _document(file: Path, schema: pa.Schema) -> dict:
         )
     try:
         document = json.loads(document)
-        found = document["format"]
+        version = document["format"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise _damaged(file, error) from error
-    if found != FORMAT:
-        raise TableError(f"{file} has format {found}; this version of pessimal reads {FORMAT}: scan again")
+    if version != FORMAT:
+        raise TableError(f"{file} has format {version}; this version of pessimal reads {FORMAT}: scan again")
     return document

@@ -20,7 +20,7 @@ class SharedColumns:
 
     def of(self, table: ScoreTable) -> ScoreTable:
         """The same table, its candidates' columns taken from the first table with exactly these candidates."""
-        key = (table.identity.candidates_digest, table.identity.tokenizer_digest)
+        key = (table.provenance.candidates_digest, table.provenance.tokenizer_digest)
         first = self._seen.setdefault(key, table.rows[list(COLUMNS)])
         # Published scores state no tokenizer, so equal ids and texts do not prove equal raw tokens.
         if not all(first[c].equals(table.rows[c]) for c in COLUMNS):

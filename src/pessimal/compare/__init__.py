@@ -1,0 +1,95 @@
+"""Analyses of score tables: each a file with its statistic and the Results that it returns.
+
+An analysis reads no file, logs nothing, draws nothing, and imports neither torch nor Hydra. Two shapes recur:
+
+* **rewards**: a DataFrame for one prompt; index = item (text), one float column per model, none missing.
+* **descriptors**: a DataFrame indexed by model with base, developer (str), parameters (count), rank (float).
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+
+from pessimal.compare import (
+    agreement,
+    base_models,
+    dictionaries,
+    extremes,
+    framing,
+    frequency,
+    geometry,
+    identity_terms,
+    lexicon_groups,
+    modes,
+    moments,
+    people,
+    provenance,
+    rsa,
+    sentiment,
+    variance_components,
+    wording,
+)
+from pessimal.compare.analysis import Analysis, Options
+from pessimal.errors import TableError
+from pessimal.tables.result import Result, merged
+from pessimal.tables.table_set import TableSet
+
+log = logging.getLogger(__name__)
+
+ANALYSES: tuple[Analysis, ...] = (
+    provenance.analyse,
+    extremes.analyse,
+    moments.analyse,
+    agreement.analyse,
+    geometry.analyse,
+    rsa.analyse,
+    framing.analyse,
+    sentiment.analyse,
+    lexicon_groups.analyse,
+    frequency.analyse,
+    identity_terms.analyse,
+    people.analyse,
+    wording.analyse,
+    variance_components.analyse,
+    dictionaries.analyse,
+    modes.analyse,
+    base_models.analyse,
+)
+"""In the order of the page."""
+
+
+def compare(
+    sets: Sequence[TableSet], options: Options, step: Callable[[str], None] = lambda name: None
+) -> tuple[list[Result], dict[str, str]]:
+    """Every analysis over every candidate set.
+
+    Args:
+        sets: of `tables.table_set.table_sets`.
+        options: of the analyses.
+        step: called with an analysis' name before it begins.
+
+    Returns:
+        Results in the order of `ANALYSES`, one a name; and what could not be done, by name: why.
+    """
+    results, skipped = [], {}
+    for analyse in ANALYSES:
+        step(analyse.name)
+        missing = {}
+        for tables in sets:
+            why, found = analyse.needs.missing(tables, options), []
+            try:
+                found = [] if why else analyse(tables, options)
+            except TableError as error:
+                why = str(error)
+            except Exception as error:  # one analysis that fails does not cost the others
+                log.exception("the analysis %s failed", analyse.name)
+                why = f"failed: {type(error).__name__}: {error}"
+            results += found
+            if why and not found:
+                missing[tables.candidates] = why
+        if len(missing) == len(sets):
+            skipped[analyse.name] = min(missing.values(), key=lambda why: why.startswith("needs "))
+        else:  # what nobody asked of a list of items is not missing
+            skipped |= {
+                f"{analyse.name}, {c}": why for c, why in missing.items() if not why.startswith("needs ")
+            }
+    return merged(results), skipped

@@ -1,0 +1,51 @@
+"""Where each score comes from: one row a score table, published scores and log-probabilities included."""
+
+import pandas as pd
+
+from pessimal.compare.analysis import Needs, Options, analysis
+from pessimal.tables.result import Result
+from pessimal.tables.score_table import ScoreTable
+from pessimal.tables.table_set import TableSet
+
+
+def provenance(table: ScoreTable) -> dict[str, object]:
+    """What was scored, how, and how far the scores can be trusted.
+
+    `largest_difference` is the trust check's, in units of reward, over `checked` candidates; `certified` and `survives`
+    are shares of the n candidates.
+    """
+    origin, known, survives = table.provenance, table.description, table.rows["survives"]
+    trust = table.measured.get("trust") or {}
+    return {
+        "model": origin.model,
+        "prompt": origin.prompt,
+        "candidates": origin.candidates,
+        "n": len(table.rows),
+        "score": origin.score,
+        "mode": origin.mode,
+        "source": origin.source,
+        "dtype": origin.dtype,
+        "attention": origin.attention,
+        "largest_difference": trust.get("largest_difference"),
+        "checked": trust.get("n"),
+        "certified": float(table.rows["certified"].mean()),
+        "survives": None if survives.isna().all() else float(survives.mean()),
+        "base": known.base,
+        "developer": known.developer,
+        "parameters": known.parameters,
+        "revision": origin.revision,
+        "weights": (origin.weights_digest or "")[:12],
+    }
+
+
+@analysis("provenance", Needs(models=0, prompts=0))
+def analyse(tables: TableSet, options: Options) -> list[Result]:
+    """Every table that was given, those that stand for no model included."""
+    rows = pd.DataFrame([provenance(table) for table in tables.tables])
+    return [
+        Result(
+            "provenance",
+            rows.sort_values(["model", "prompt"], kind="stable", ignore_index=True),
+            method="provenance",
+        )
+    ]

@@ -1,0 +1,398 @@
+"""Score tables side by side: which table stands for a model, which prompts belong together, what can be compared.
+
+Knows tables and what people said about prompts (polarity, wordings). Knows no statistic.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from pessimal.errors import TableError
+from pessimal.tables.join import reward_matrix
+from pessimal.tables.score_table import REWARD, ScoreProvenance, ScoreTable
+from pessimal.tables.words import by_word
+
+CORE = ("greatest", "best", "worst")
+"""Prompts that come first, in the paper's order."""
+OPPOSITE = (("greatest", "worst"), ("best", "worst"))
+"""Pairs of opposite prompts, the first that is there."""
+MANY_PROMPTS = 6
+"""Where there are more, analyses over words average those of one polarity: 54 wordings are no 54 findings."""
+WORDINGS = 4
+"""So many prompts of the factorial are one question in many wordings, and are not analysed one by one."""
+MODES = ("ids", "text", "paper", "published")
+"""The first of these that a model was scanned in stands for it wherever modes are not compared."""
+SAME = (
+    "weights_digest", "config_digest", "tokenizer_digest", "template_digest", "output", "prompt_text", "candidates_digest",
+)  # fmt: skip
+"""What the scans of one model may not differ in, if it is the mode or the computing that makes their rewards differ."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How tables are put side by side, and what people say about their prompts."""
+
+    paper: bool = False
+    """As published: texts that are one input count as often as they occur."""
+    stripped: bool = False
+    """Tokens of different vocabularies are matched without outer white space."""
+    polarity: Mapping[str, int] = field(default_factory=dict)
+    """1 for a prompt that good words answer, −1 for one that bad words do, by prompt key or by a level in the key."""
+    factors: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The factorial of wordings: levels by factor, in the order in which they stand in a prompt's key."""
+
+    def levels_of(self, prompt: str) -> dict[str, str] | None:
+        """The level of each factor in a prompt's key; None where it is not of the factorial."""
+        parts = prompt.split("_")
+        if not self.factors or len(parts) != len(self.factors):
+            return None
+        if any(part not in levels for part, levels in zip(parts, self.factors.values(), strict=True)):
+            return None
+        return dict(zip(self.factors, parts, strict=True))
+
+    def polarity_of(self, prompt: str) -> int | None:
+        """1, −1, or None where neither the key nor a level of the factorial in it says, or two levels disagree.
+
+        A key that is not of the factorial is not taken apart: `not_good` would pass for `good`.
+        """
+        if prompt in self.polarity:
+            return self.polarity[prompt]
+        levels = self.levels_of(prompt) or {}
+        signs = {self.polarity[level] for level in levels.values() if level in self.polarity}
+        return signs.pop() if len(signs) == 1 else None
+
+
+@dataclass(frozen=True)
+class TableSet:
+    """The score tables of one candidate set."""
+
+    candidates: str
+    """`vocabulary`, or the name of a list of items."""
+    tables: list[ScoreTable]
+    """Everything that was given, rescans and other modes included."""
+    by_prompt: dict[str, list[ScoreTable]]
+    """Rewards, one table a model, models in order of name; the core prompts first."""
+    modes: dict[tuple[str, str], dict[str, ScoreTable]]
+    """By (prompt, model): a table for each mode that it was scanned in, the one that stands for the model first."""
+    rescans: dict[tuple[str, str], dict[str, ScoreTable]]
+    """By (prompt, model): further scans in that mode, by what differs from the first: `bfloat16`, `again`."""
+    no_rescans: dict[tuple[str, str], list[str]]
+    """Scans that are not compared with the one that stands for the model, and why."""
+    language: dict[str, list[ScoreTable]]
+    """Log-probabilities of language models by prompt, one table a model."""
+    reading: Reading = field(default_factory=Reading)
+
+    @property
+    def things(self) -> str:
+        """What is counted, for people."""
+        return "tokens" if self.candidates == "vocabulary" else "items"
+
+    @cached_property
+    def prompts(self) -> list[str]:
+        """The prompts that are looked at one by one."""
+        return [prompt for prompt in self.by_prompt if prompt not in self.wordings]
+
+    @cached_property
+    def wordings(self) -> list[str]:
+        """Prompts of the factorial, where they are so many that they are one question in many wordings."""
+        factorial = [prompt for prompt in self.by_prompt if self.reading.levels_of(prompt)]
+        return factorial if len(factorial) >= WORDINGS else []
+
+    @cached_property
+    def models(self) -> list[str]:
+        """Reward models in order of name."""
+        return sorted({table.provenance.model for tables in self.by_prompt.values() for table in tables})
+
+    @cached_property
+    def labels(self) -> dict[str, str]:
+        """Models as people see them: the models' own names where two labels are the same."""
+        return labels_of(table for tables in self.by_prompt.values() for table in tables)
+
+    @cached_property
+    def descriptors(self) -> pd.DataFrame:
+        """What is known of each reward model: index = model; base, developer, parameters, rank."""
+        firsts = {t.provenance.model: t for tables in self.by_prompt.values() for t in tables[::-1]}
+        rows = [
+            {"model": model, **{c: getattr(firsts[model].description, c) for c in ("base", "developer", "parameters", "rank")}}
+            for model in self.models
+        ]  # fmt: skip
+        frame = pd.DataFrame(rows, columns=["model", "base", "developer", "parameters", "rank"]).set_index(
+            "model"
+        )
+        frame[["parameters", "rank"]] = frame[["parameters", "rank"]].astype(float)
+        return frame
+
+    @cached_property
+    def has_elo(self) -> bool:
+        """Whether people rated these items."""
+        return any(table.has_elo for tables in self.by_prompt.values() for table in tables)
+
+    def matrix(self, prompt: str) -> pd.DataFrame:
+        """Rewards of the shared candidates: index = text, one column a model (see `tables.join.reward_matrix`)."""
+        if prompt not in self._matrices:
+            self._matrices[prompt] = reward_matrix(
+                self.by_prompt[prompt], paper=self.reading.paper, stripped=self.reading.stripped
+            )
+        return self._matrices[prompt]
+
+    @cached_property
+    def _matrices(self) -> dict[str, pd.DataFrame]:
+        return {}
+
+    @cached_property
+    def memo(self) -> dict[tuple[str, ...], pd.DataFrame]:
+        """What several analyses need and one has computed, by what it is and its prompt."""
+        return {}
+
+    def of_model(self, model: str) -> dict[str, ScoreTable]:
+        """A model's tables by prompt, all in the mode of its first prompt: beside one another, another mode would pass
+        for another prompt."""
+        own = {
+            p: t
+            for p, tables in self.by_prompt.items()
+            if p in self.prompts
+            for t in tables
+            if t.provenance.model == model
+        }
+        first = next(iter(own.values()), None)
+        return {
+            p: t for p, t in own.items()
+            if (t.provenance.mode, t.provenance.candidates_digest) == (first.provenance.mode, first.provenance.candidates_digest)
+        }  # fmt: skip
+
+    @cached_property
+    def columns(self) -> dict[str, list[str]]:
+        """What analyses over words look at: each prompt, or the mean of those of one polarity where there are many."""
+        signs = {p: s for p in self.prompts if (s := self.reading.polarity_of(p)) is not None}
+        if len(self.prompts) <= MANY_PROMPTS or not signs:
+            return {prompt: [prompt] for prompt in self.prompts}
+        averaged = {}
+        for sign, name in ((1, "positive"), (-1, "negative")):
+            if prompts := [prompt for prompt in self.prompts if signs.get(prompt) == sign]:
+                averaged[f"{len(prompts)} {name}"] = prompts
+        return averaged
+
+    @cached_property
+    def polarity(self) -> dict[str, int]:
+        """1 or −1 by column of `columns`, where it is known."""
+        signs = {name: self.reading.polarity_of(prompts[0]) for name, prompts in self.columns.items()}
+        return {name: sign for name, sign in signs.items() if sign is not None}
+
+    def opposite_pairs(self) -> list[tuple[str, str]]:
+        """At most one pair of columns of opposite polarity, the positive one first: that of `OPPOSITE`, else of the first
+        columns, that most models have both of."""
+        positive = [name for name in self.columns if self.polarity.get(name) == 1]
+        negative = [name for name in self.columns if self.polarity.get(name) == -1]
+        known = [pair for pair in OPPOSITE if pair[0] in positive and pair[1] in negative]
+        pairs = list(dict.fromkeys([*known, *((a, b) for a in positive for b in negative)]))
+        had = [set(self.columns_of(model)) for model in self.models]
+        models = {pair: sum(set(pair) <= own for own in had) for pair in pairs}
+        most = max(models.values(), default=0)
+        return [next(pair for pair in pairs if models[pair] == most)] if most else []
+
+    def columns_of(self, model: str) -> dict[str, list[str]]:
+        """The columns that a model has all prompts of; an average over other wordings is another column."""
+        own = self.of_model(model)
+        return {name: prompts for name, prompts in self.columns.items() if all(p in own for p in prompts)}
+
+    def tokens(self, model: str) -> pd.DataFrame:
+        """Rewards of a model's own tokens that can be words: index = text, a column for each of `columns_of`."""
+        own = self.of_model(model)
+        rows = next(iter(own.values())).rows
+        of_words = rows["kind"].isin(("normal", "item")).to_numpy()
+        rewards = {
+            name: np.mean([own[p].rows["reward"].to_numpy(dtype=float) for p in prompts], axis=0)[of_words]
+            for name, prompts in self.columns_of(model).items()
+        }
+        return pd.DataFrame(rewards, index=pd.Index(rows["text"][of_words], name="text"))
+
+    def words(self, model: str) -> pd.DataFrame:
+        """Rewards of words, the spellings of a word averaged: index = word, a column for each of `columns_of`."""
+        if model not in self._words:
+            self._words[model] = by_word(self.tokens(model))
+        return self._words[model]
+
+    @cached_property
+    def _words(self) -> dict[str, pd.DataFrame]:
+        return {}
+
+    def pairs_of(self, model: str) -> list[tuple[str, str]]:
+        """The opposite pair, where this model has both; none in `paper`, which knows none."""
+        own = self.columns_of(model)
+        return [pair for pair in self.opposite_pairs() if set(pair) <= set(own) and not self.reading.paper]
+
+    def without_columns(self) -> list[str]:
+        """Which models lack which columns, and why; for notes."""
+        notes = [f"prompt {p}: polarity not known, and the other prompts are averaged"
+                for p in self.prompts if not any(p in prompts for prompts in self.columns.values())]  # fmt: skip
+        for model in self.models:
+            own, had = self.of_model(model), self.columns_of(model)
+            given = {p for p in self.prompts for t in self.by_prompt[p] if t.provenance.model == model}
+            label = self.labels[model]
+            notes += [
+                f"{label} on {p}: scanned in another mode"
+                for p in self.prompts
+                if p in given and p not in own
+            ]
+            for name, prompts in self.columns.items():
+                missing = [p for p in prompts if p not in given]
+                if name not in had and missing:
+                    notes.append(f"{label} on {name}: {len(missing)} of {len(prompts)} prompts not scanned")
+        return notes
+
+
+def labels_of(tables: Sequence[ScoreTable]) -> dict[str, str]:
+    """Model names as people see them: the models' own where two labels are the same."""
+    labels = {t.provenance.model: t.description.label or t.provenance.model for t in tables}
+    return labels if len(set(labels.values())) == len(labels) else {model: model for model in labels}
+
+
+def table_sets(tables: Sequence[ScoreTable], reading: Reading | None = None) -> list[TableSet]:
+    """Score tables by candidate set, the vocabulary first.
+
+    Raises:
+        TableError: tables of one prompt key with different wordings, or several of one model and prompt that
+            cannot stand for one another.
+    """
+    reading = reading or Reading()
+    rewards = [table for table in tables if table.provenance.score == REWARD]
+    modes = _by_mode(rewards)
+    again, none = _rescans(rewards, modes)
+    language = _one_a_model([table for table in tables if table.provenance.score != REWARD])
+    sets = []
+    for candidates in sorted(
+        dict.fromkeys(t.provenance.candidates for t in tables), key=lambda c: (c != "vocabulary", c)
+    ):
+        own = {key[1:]: scans for key, scans in modes.items() if key[0] == candidates}
+        sets.append(
+            TableSet(
+                candidates,
+                [table for table in tables if table.provenance.candidates == candidates],
+                _side_by_side([next(iter(scans.values())) for scans in own.values()]),
+                own,
+                {key[1:]: scans for key, scans in again.items() if key[0] == candidates},
+                {key[1:]: reasons for key, reasons in none.items() if key[0] == candidates},
+                _side_by_side([t for t in language if t.provenance.candidates == candidates]),
+                reading,
+            )
+        )
+    return sets
+
+
+def _side_by_side(tables: Sequence[ScoreTable]) -> dict[str, list[ScoreTable]]:
+    by_prompt: dict[str, dict[str, ScoreTable]] = {}
+    for table in tables:
+        members = by_prompt.setdefault(table.provenance.prompt, {})
+        for other in members.values():
+            _check_comparable(table.provenance, other.provenance)
+        members[table.provenance.model] = table
+    order = sorted(by_prompt, key=lambda p: (CORE.index(p) if p in CORE else len(CORE), p))
+    return {prompt: [by_prompt[prompt][model] for model in sorted(by_prompt[prompt])] for prompt in order}
+
+
+def _check_comparable(a: ScoreProvenance, b: ScoreProvenance) -> None:
+    """TableError where two tables have the same names but different wordings, items or modes."""
+    message = f"models {a.model!r} and {b.model!r} cannot be compared on {a.prompt!r}: "
+    if a.prompt_text and b.prompt_text and a.prompt_text != b.prompt_text:
+        raise TableError(f"{message}one was asked {a.prompt_text!r}, the other {b.prompt_text!r}")
+    if a.candidates != "vocabulary" and a.candidates_digest != b.candidates_digest:
+        raise TableError(f"{message}their lists of items, both named {a.candidates!r}, are not the same")
+    if a.mode != b.mode and "published" not in (a.mode, b.mode):
+        raise TableError(
+            f"{message}one was scanned in mode {a.mode}, the other in mode {b.mode}; type mode={a.mode} or mode={b.mode}"
+        )
+
+
+Key = tuple[str, str, str]  # candidate set, prompt, model
+
+
+def _by_mode(tables: Sequence[ScoreTable]) -> dict[Key, dict[str, ScoreTable]]:
+    """One table a mode; of several the one in float32, else the first given."""
+    chosen = {}
+    for key, by_name in _scans(tables).items():
+        low_precision_last = {
+            mode: min(by_name[mode], key=lambda t: t.provenance.dtype not in (None, "float32"))
+            for mode in MODES
+            if mode in by_name
+        }
+        published = by_name.get("published", [])
+        if published and (len(low_precision_last) > 1 or len(published) > 1):
+            raise TableError(
+                f"two score tables of model {key[2]!r} on prompt {key[1]!r} (mode {' and '.join(sorted(low_precision_last))}). "
+                "Name the files: tables=[FILE,FILE]"
+            )
+        first, *others = low_precision_last.values()
+        for other in others:
+            _check_same(first.provenance, other.provenance)
+        chosen[key] = low_precision_last
+    return chosen
+
+
+def _rescans(
+    tables: Sequence[ScoreTable], chosen: Mapping[Key, Mapping[str, ScoreTable]]
+) -> tuple[dict[Key, dict[str, ScoreTable]], dict[Key, list[str]]]:
+    """Every further scan in the mode that stands for a model; and which scans are none, and why."""
+    rescans: dict[Key, dict[str, ScoreTable]] = {}
+    left_out: dict[Key, list[str]] = {}
+    scans = _scans(tables)
+    for key, modes in chosen.items():
+        mode, first = next(iter(modes.items()))
+        for other in scans[key][mode]:
+            if other is first:
+                continue
+            name = other.provenance.dtype if other.provenance.dtype != first.provenance.dtype else "again"
+            if differ := _differing(first.provenance, other.provenance):
+                why = f"{key[2]}, {name}: of another model under the same name ({', '.join(differ)})"
+                left_out.setdefault(key, []).append(f"{why}; scan it again with force=true")
+            elif first.rows["reward"].equals(other.rows["reward"]):  # a copy
+                left_out.setdefault(key, []).append(f"{key[2]}, {name}: the same to the last digit")
+            else:
+                named = rescans.setdefault(key, {})
+                number = sum(known.split()[0] == name for known in named) + 1
+                named[name if number == 1 else f"{name} {number}"] = other
+    return rescans, left_out
+
+
+def _one_a_model(language: Sequence[ScoreTable]) -> list[ScoreTable]:
+    """Of each language model's scans of one prompt and candidate set the one in float32, else the first given."""
+    chosen = {key: next(iter(modes.values())) for key, modes in _by_mode(language).items()}
+    for provenance in (table.provenance for table in language):
+        first = chosen[provenance.candidates, provenance.prompt, provenance.model].provenance
+        if differ := _differing(first, provenance):
+            template = " (in which template, or after plain text)" if "template_digest" in differ else ""
+            raise TableError(
+                f"two scans for log-probabilities have the name of model {provenance.model!r} on prompt {provenance.prompt!r}, "
+                f"and differ in {', '.join(differ)}{template}. To take one, name its file: tables=[FILE,FILE]. To compare "
+                f"both, scan one again under another name, such as model.name={provenance.model}-2, and name the files"
+            )
+    return list(chosen.values())
+
+
+def _scans(tables: Sequence[ScoreTable]) -> dict[Key, dict[str, list[ScoreTable]]]:
+    scans: dict[Key, dict[str, list[ScoreTable]]] = {}
+    for table in tables:
+        provenance = table.provenance
+        modes = scans.setdefault((provenance.candidates, provenance.prompt, provenance.model), {})
+        modes.setdefault(provenance.mode, []).append(table)
+    return scans
+
+
+def _differing(a: ScoreProvenance, b: ScoreProvenance, fields: Sequence[str] = SAME) -> list[str]:
+    return [field for field in fields if getattr(a, field) != getattr(b, field)]
+
+
+def _check_same(a: ScoreProvenance, b: ScoreProvenance) -> None:
+    if differ := _differing(a, b, (*SAME, "dtype")):
+        raise TableError(
+            f"the scans of model {a.model!r} on prompt {a.prompt!r} (mode {' and '.join(dict.fromkeys((a.mode, b.mode)))}) "
+            f"differ in more than the mode ({', '.join(differ)}). Scan again with force=true, take one of them: "
+            f"mode={a.mode}, or name the files: tables=[FILE,FILE]"
+        )
+
+
+def renamed(table: ScoreTable, model: str) -> ScoreTable:
+    """The same table under another model's name."""
+    return replace(table, provenance=replace(table.provenance, model=model))

@@ -1,0 +1,495 @@
+"""Median ranks by category: the published Big Two numbers, what their mixed model hides, and what is left out."""
+
+import time
+import zlib
+from dataclasses import replace
+from itertools import product
+from math import comb
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+from statsmodels.formula.api import mixedlm
+
+from pessimal.compare.analysis import Options
+from pessimal.compare.category_model import category_model
+from pessimal.compare.dictionaries import (
+    ALL_BASES,
+    ALL_CATEGORIES,
+    analyse,
+    category_means,
+    matches,
+    median_interval,
+    median_ranks,
+    words_found,
+)
+from pessimal.errors import TableError
+from pessimal.plots.draw import draw
+from pessimal.tables.dictionaries import read_dictionary
+from pessimal.tables.published import read_factorial54
+
+POSITIVE = ("best", "greatest", "good")
+
+
+def polarity_of(prompts) -> dict[str, int]:
+    return {prompt: 1 if prompt.split("_")[0] in POSITIVE else -1 for prompt in prompts}
+
+
+@pytest.fixture(scope="module")
+def big_two(shared_data: Path) -> tuple[pd.DataFrame, dict[str, int], dict[str, str]]:
+    """Median ranks of the published scores, the frame of each prompt, the base of each model."""
+    folder = shared_data / "big_two"
+    rewards: dict[str, dict[str, pd.Series]] = {}
+    for file in sorted(folder.glob("big2_rewards_*.parquet")):
+        for table in read_factorial54(file, prompts={}, models={}):
+            of_prompt = rewards.setdefault(table.provenance.prompt, {})
+            of_prompt[table.provenance.model] = table.rows.set_index("text")["reward"]
+    medians = median_ranks(rewards, read_dictionary(folder / "dict_big2_nouns.csv"))
+    models = medians["model"].unique()
+    bases = {model: "Gemma" if "gemma" in model.lower() else "Llama" for model in models}
+    return medians, polarity_of(rewards), bases
+
+
+def test_big_two_means_are_the_published_ones(big_two):
+    medians, polarity, bases = big_two
+    assert set(medians["words"]) == {263}, (
+        "the published files hold 265 responses, of which two are in no category"
+    )
+    means = category_means(medians, polarity=polarity, bases=bases).set_index(["framing", "base", "category"])
+    overall = means.xs((ALL_BASES, ALL_CATEGORIES), level=("base", "category"))
+    assert overall[["mean", "sd"]].round(2).to_numpy().tolist() == [[131.78, 10.67], [126.09, 27.29]]
+    published = {
+        ("positive", "Agency"): (132.46, 128.29), ("positive", "Communion"): (131.08, 135.27),
+        ("negative", "Agency"): (97.46, 103.04), ("negative", "Communion"): (154.91, 149.01),
+    }  # fmt: skip
+    for (framing, category), (gemma, llama) in published.items():
+        assert round(means.loc[(framing, "Gemma", category), "mean"], 2) == gemma
+        assert round(means.loc[(framing, "Llama", category), "mean"], 2) == llama
+
+
+def test_big_two_mixed_model_is_the_published_one_and_that_of_statsmodels(big_two):
+    medians, polarity, bases = big_two
+    terms = category_model(medians, polarity=polarity, bases=bases).set_index("term")
+    three_way = terms.loc["base Llama × category Communion × framing negative"]
+    assert (round(three_way["estimate"], 2), round(three_way["se"], 2)) == (-19.83, 2.50)
+    assert round(terms.loc["base Llama × category Communion", "estimate"], 2) == 8.35
+    assert round(terms.loc["category Communion × framing negative", "estimate"], 2) == 58.83
+
+    table = medians.assign(
+        base=medians["model"].map(bases), framing=medians["prompt"].map(polarity).map({1: "a", -1: "b"})
+    )
+    fit = mixedlm("median_rank ~ base * category * framing", table, groups="model").fit(
+        method=["powell", "lbfgs"]
+    )
+    assert terms["estimate"].to_numpy() == pytest.approx(fit.fe_params.to_numpy(), abs=1e-3)
+    assert terms["se"].to_numpy() == pytest.approx(fit.bse_fe.to_numpy(), rel=1e-3)
+    assert terms["p_value"].to_numpy() == pytest.approx(fit.pvalues[:-1].to_numpy(), abs=1e-3)
+    assert terms["intercept_variance"].iloc[0] == pytest.approx(fit.cov_re.iloc[0, 0], rel=1e-2)
+    assert not terms["singular"].any()
+
+
+def test_the_published_p_value_does_not_survive_taking_models_as_units(big_two):
+    medians, polarity, bases = big_two
+    row = category_model(medians, polarity=polarity, bases=bases).iloc[-1]
+    assert row["p_value"] < 1e-12
+    assert row["relabellings"] == comb(10, 4) == 210
+    assert row["permutation_p"] == pytest.approx(16 / 210)
+    own = (
+        medians.assign(sign=medians["prompt"].map(polarity))
+        .groupby(["model", "category", "sign"])["median_rank"]
+        .mean()
+    )
+    own = own.unstack("category").eval("Communion - Agency").unstack("sign").eval("`-1` - `1`")
+    llama, gemma = (
+        [own[model] for model in own.index if bases[model] == base] for base in ("Llama", "Gemma")
+    )
+    t = stats.ttest_ind(llama, gemma)
+    assert row["models_p"] == pytest.approx(t.pvalue)
+    assert (row["models_low"], row["models_high"]) == pytest.approx(tuple(t.confidence_interval(0.95)))
+
+
+def made_up(
+    rng, *, models=8, prompts=6, slope=0.0, intercept=0.0, effect=0.0, categories=("a", "b"), noise=5.0
+) -> pd.DataFrame:
+    """Median ranks: `slope`, `intercept` are how far models differ, `effect` what the second base adds to category b."""
+    rows = []
+    for m in range(models):
+        own, tilt = rng.normal(0, intercept), rng.normal(0, slope)
+        for p in range(prompts):
+            sign = 1 if p % 2 else -1
+            for c, category in enumerate(categories):
+                mean = 100 + own + (tilt + effect * (m % 2)) * c * (sign < 0) + 20 * c * sign
+                prompt = f"{'best' if sign > 0 else 'worst'}_{p}"
+                rows.append((f"m{m}", prompt, category, mean + rng.normal(0, noise)))
+    return pd.DataFrame(rows, columns=["model", "prompt", "category", "median_rank"])
+
+
+def bases_of(table: pd.DataFrame) -> dict[str, str]:
+    return {model: "xy"[int(model[1:]) % 2] for model in table["model"].unique()}
+
+
+def test_mixed_model_alone_takes_chance_for_an_effect_where_models_differ_and_permutation_does_not():
+    rng = np.random.default_rng(0)
+    found = []
+    for _ in range(40):
+        table = made_up(rng, models=8, prompts=20, slope=10.0)
+        row = category_model(table, polarity=polarity_of(table["prompt"]), bases=bases_of(table)).iloc[-1]
+        found.append(row[["p_value", "permutation_p", "models_p"]])
+    rejected = (pd.DataFrame(found).astype(float) <= 0.05).mean()
+    assert rejected["p_value"] > 0.25
+    assert rejected["permutation_p"] <= 0.12
+    assert rejected["models_p"] <= 0.12
+
+
+def test_planted_effect_is_found_with_models_as_units():
+    table = made_up(np.random.default_rng(1), models=12, effect=25.0, slope=4.0, intercept=10.0)
+    row = category_model(table, polarity=polarity_of(table["prompt"]), bases=bases_of(table)).iloc[-1]
+    assert row["estimate"] == pytest.approx(25, abs=8)
+    assert row["models_low"] < 25 < row["models_high"]
+    assert row["permutation_p"] == row["smallest_p"] == pytest.approx(2 / comb(12, 6))
+    assert row["intercept_variance"] > 20
+
+
+@pytest.mark.parametrize("intercept", [0.0, 6.0])
+def test_restricted_likelihood_is_that_of_balanced_analysis_of_variance(intercept):
+    """Balanced and one category of everything: the intercept variance is (between − within) / n, or 0."""
+    table = made_up(np.random.default_rng(2), models=6, prompts=10, intercept=intercept)
+    found = category_model(table, polarity=polarity_of(table["prompt"]))
+    fit_rows = table.assign(sign=table["prompt"].map(polarity_of(table["prompt"])))
+    cell = fit_rows.groupby(["category", "sign"])["median_rank"].transform("mean")
+    residual = table["median_rank"] - cell
+    n = len(table) / 6
+    means = residual.groupby(table["model"]).mean()
+    between = n * float((means**2).sum()) / 5
+    within = float(((residual - table["model"].map(means)) ** 2).sum()) / (len(table) - 6 - 3)
+    expected = max(0.0, (between - within) / n)
+    assert found["intercept_variance"].iloc[0] == pytest.approx(expected, rel=1e-4, abs=1e-9)
+    assert found["singular"].iloc[0] == (expected == 0)
+
+
+def test_several_categories_and_bases_give_every_term_once():
+    table = made_up(np.random.default_rng(3), models=9, categories=("a", "b", "c", "d"))
+    three = {model: "xyz"[int(model[1:]) % 3] for model in table["model"].unique()}
+    terms = category_model(table, polarity=polarity_of(table["prompt"]), bases=three)
+    assert len(terms) == terms["term"].nunique() == 3 * 4 * 2
+    assert set(terms.loc[terms["base"] != "", "relabellings"]) == {comb(6, 3)}
+    # Saturated and balanced: each coefficient is a difference of cells' means.
+    cells = table.assign(
+        base=table["model"].map(three), sign=table["prompt"].map(polarity_of(table["prompt"]))
+    )
+    mean = cells.groupby(["base", "category", "sign"])["median_rank"].mean()
+    expected = (mean["z", "c", -1] - mean["z", "a", -1]) - (mean["z", "c", 1] - mean["z", "a", 1])
+    expected -= (mean["x", "c", -1] - mean["x", "a", -1]) - (mean["x", "c", 1] - mean["x", "a", 1])
+    row = terms.set_index("term").loc["base z × category c × framing negative"]
+    assert row["estimate"] == pytest.approx(expected)
+
+
+def test_without_bases_signs_are_turned_round():
+    table = made_up(np.random.default_rng(4), models=7)
+    terms = category_model(table, polarity=polarity_of(table["prompt"])).set_index("term")
+    row = terms.loc["category b × framing negative"]
+    assert row["relabellings"] == 2**7
+    assert row["permutation_p"] == row["smallest_p"] == 2 / 2**7
+    few = category_model(table, polarity=polarity_of(table["prompt"]), permutations=100).set_index("term")
+    assert few.loc["category b × framing negative", "relabellings"] == 100
+    assert few.loc["category b × framing negative", "permutation_p"] == pytest.approx(2 / 100, abs=0.03)
+
+
+WORDS = [f"w{place}" for place in range(30)]
+DICTIONARY = pd.DataFrame({"category": ["a"] * 15 + ["b"] * 15 + ["few"], "word": [*WORDS, "lonely"]})
+
+
+def rewards_of(rng, *, texts=None) -> pd.Series:
+    texts = texts or [*WORDS, "lonely", "other"]
+    return pd.Series(rng.normal(size=len(texts)), index=pd.Index(texts, name="text"))
+
+
+def test_ranks_are_among_the_words_every_model_has_one_a_word():
+    rng = np.random.default_rng(0)
+    one = rewards_of(rng, texts=[*WORDS, "lonely", "w9x", *(f" {word.upper()}" for word in WORDS)])
+    two = rewards_of(rng, texts=WORDS[1:])
+    found = median_ranks({"best": {"m1": one, "m2": two}}, DICTIONARY)
+    assert set(found["words"]) == {29}
+    assert found.groupby("category")["n"].first().to_dict() == {"a": 14, "b": 15}
+    by_word = one.groupby(one.index.str.strip().str.lower()).mean()
+    ranks = by_word[WORDS[1:]].rank(ascending=False)
+    row = found[(found["model"] == "m1") & (found["category"] == "a")].iloc[0]
+    assert row["median_rank"] == ranks[WORDS[1:15]].median()
+    assert row["low"] <= row["median_rank"] <= row["high"]
+    counts = words_found({"best": {"m1": one, "m2": two}}, DICTIONARY).set_index("category")
+    assert counts.loc["a"].to_dict() == {
+        "words": 15,
+        "wildcards": 0,
+        "entries_found": 14,
+        "found": 14,
+        "used": 14,
+    }
+    assert counts.loc["few", ["found", "used"]].tolist() == [0, 0]
+
+
+def test_rank_one_is_the_highest_and_ties_share_their_ranks():
+    rewards = pd.Series([5.0] * 15 + [1.0] * 15, index=WORDS)
+    found = median_ranks({"best": {"m": rewards}}, DICTIONARY).set_index("category")
+    assert found["median_rank"].to_dict() == {"a": 8.0, "b": 23.0}
+    assert found["tied"].to_dict() == {"a": 15, "b": 15}
+
+
+def test_a_word_of_two_categories_counts_in_both_and_is_ranked_once():
+    both = pd.concat([DICTIONARY, pd.DataFrame({"category": ["b"], "word": ["w0"]})], ignore_index=True)
+    found = median_ranks({"best": {"m": rewards_of(np.random.default_rng(1))}}, both).set_index("category")
+    assert set(found["words"]) == {30}
+    assert found["n"].to_dict() == {"a": 15, "b": 16}
+
+
+def test_a_wildcard_finds_every_word_that_begins_so_and_says_how_many():
+    care = ["safe", "safety", "safely", "safeguard", "kind", "kindness", "care"]
+    harm = ["harm", "harmful", "harmed", "harming", "war", "kill"]
+    rewards = {
+        model: pd.Series(
+            np.arange(15.0), index=pd.Index([*care, " Safes", *harm, "safe.txt"] if model == "m" else
+                                            [*care, "safes", *harm, "warlike"], name="text")
+        )
+        for model in ("m", "n")
+    }  # fmt: skip
+    wild = pd.DataFrame(
+        {
+            "category": ["care"] * 4 + ["harm"] * 4,
+            "word": ["Safe*", "safety", "kind*", "peace*", "harm*", "war*", "kill", "kind*"],
+        }
+    )
+    counts = words_found({"best": rewards}, wild).set_index("category")
+    assert counts.loc["care"].to_dict() == {
+        "words": 4,
+        "wildcards": 3,
+        "entries_found": 3,
+        "found": 7,
+        "used": 7,
+    }, "safety once, although two entries find it; warlike and safe.txt are not in both models"
+    assert counts.loc["harm"].to_dict() == {
+        "words": 4,
+        "wildcards": 3,
+        "entries_found": 4,
+        "found": 8,
+        "used": 8,
+    }
+    in_full = {"care": [*care[:6], "safes"], "harm": [*harm, "kind", "kindness"]}
+    plain = pd.Series(in_full, name="word").rename_axis("category").explode().reset_index()
+    pd.testing.assert_frame_equal(
+        median_ranks({"best": rewards}, wild), median_ranks({"best": rewards}, plain)
+    )
+
+
+@pytest.mark.parametrize("n", [6, 7, 20, 104])
+def test_interval_of_a_median_reaches_its_level(n):
+    values = np.arange(1.0, n + 1)
+    low, high = median_interval(values, confidence=0.95)
+    place = int(low)
+    assert high == n + 1 - place
+    assert 1 - 2 * stats.binom.cdf(place - 1, n, 0.5) >= 0.95, "exact coverage"
+    assert 1 - 2 * stats.binom.cdf(place, n, 0.5) < 0.95, "no wider than it must be"
+    assert np.isnan(median_interval(values[:5], confidence=0.95)).all()
+
+
+def test_what_cannot_be_compared_is_refused_in_words():
+    rng = np.random.default_rng(0)
+    with pytest.raises(TableError, match="two categories with 6 words"):
+        median_ranks({"best": {"m": rewards_of(rng, texts=WORDS[:15])}}, DICTIONARY)
+    with pytest.raises(TableError, match="Every prompt needs the same models"):
+        median_ranks({"best": {"m": rewards_of(rng)}, "worst": {"n": rewards_of(rng)}}, DICTIONARY)
+    table = made_up(rng, models=4)
+    polarity = polarity_of(table["prompt"])
+    with pytest.raises(TableError, match="each combination is needed once"):
+        category_model(table.iloc[:-1], polarity=polarity)
+    with pytest.raises(TableError, match="scan at least two"):
+        category_model(table[table["model"] == "m0"], polarity=polarity)
+    with pytest.raises(TableError, match="No base for m1"):
+        category_model(table, polarity=polarity, bases={"m0": "x", "m2": "x", "m3": "y"})
+    with pytest.raises(TableError, match="No polarity for the prompts best_1"):
+        category_model(table, polarity={})
+    with pytest.raises(TableError, match="no residual"):
+        category_model(table.assign(median_rank=3.0), polarity=polarity)
+
+
+# Wildcards.
+
+
+def test_a_wildcard_matches_words_that_begin_as_it_does():
+    words = [
+        "safe",
+        "safety",
+        "unsafe",
+        "saf",
+        "safeguard",
+        "safe-keeping",
+        "safe's",
+        "harm",
+        "harmony",
+        "säfe",
+    ]
+    found = matches(["safe*", "harm", "peace*", "harm*"], words)
+    assert found == {
+        "safe*": ["safe", "safe's", "safe-keeping", "safeguard", "safety"],
+        "harm": ["harm"],
+        "peace*": [],
+        "harm*": ["harm", "harmony"],
+    }
+
+
+def test_what_begins_so_and_is_not_one_word_is_not_matched():
+    words = [
+        "safe.txt",
+        "safe_mode",
+        "safe haven",
+        "safe2",
+        "safe-",
+        "safe\n",
+        "safe(",
+        "safe-2",
+        "safety first",
+    ]
+    assert matches(["safe*"], words) == {"safe*": []}
+
+
+def test_a_wildcard_may_begin_with_anything_and_a_plain_entry_be_a_phrase():
+    words = ["common good", "common goodness", "l'amour", "zzz", "\U0010ffff"]
+    assert matches(["common good*", "common good", "l'am*", "zz*"], words) == {
+        "common good*": ["common good", "common goodness"],
+        "common good": ["common good"],
+        "l'am*": ["l'amour"],
+        "zz*": ["zzz"],
+    }
+
+
+def test_many_wildcards_over_a_large_vocabulary_take_under_a_second():
+    letters = "abcdefghijklmnop"
+    words = [a + b + c + d for a in letters for b in letters for c in letters for d in letters]
+    entries = [f"{word[:3]}*" for word in words[::32]]
+    begun = time.perf_counter()
+    found = matches(entries, words)
+    assert time.perf_counter() - begun < 1
+    assert all(len(own) == 16 for own in found.values())
+
+
+# The analysis.
+
+LEVELS = {"adjective": ["best", "good", "worst", "bad"], "superlative": ["ever", "time"]}
+SIGNS = {"best": 1, "good": 1, "greatest": 1, "worst": -1, "bad": -1}
+THINGS = [f"word{i}" for i in range(40)]
+CARE = pd.DataFrame({"category": ["care"] * 20 + ["harm"] * 20, "word": THINGS})
+OPTIONS = Options(permutations=200, dictionaries={"Foundations": CARE})
+
+
+def asked(models: int, prompts) -> dict[str, pd.DataFrame]:
+    """Rewards that rise along the words where good words answer, and fall where bad ones do."""
+    found = {}
+    for prompt in prompts:
+        sign = -1 if prompt.startswith(("worst", "bad")) else 1
+        columns = {}
+        for i in range(models):
+            rng = np.random.default_rng(zlib.crc32(f"{i} {prompt}".encode()))
+            columns[f"m{i}"] = sign * np.linspace(-1, 1, 42) + rng.normal(0, 0.8, 42)
+        found[prompt] = pd.DataFrame(columns, index=["", " ", *THINGS])
+    return found
+
+
+def results_of(tables, options=OPTIONS) -> dict:
+    return {result.name: result for result in analyse(tables, options)}
+
+
+def test_the_analysis_finds_which_category_comes_first_and_whether_the_base_matters(table_set):
+    described = {f"m{i}": {"base": "oak" if i % 2 else "elm"} for i in range(6)}
+    tables = table_set(asked(6, ("greatest", "best", "worst")), described=described, polarity=SIGNS)
+    found = results_of(tables)
+    assert set(found) == {"dictionary_words", "median_ranks", "dictionary_means", "dictionary_mixed_model"}
+    for result in found.values():
+        assert {"dictionary", "candidates"} <= set(result.table)
+        assert len(result.headline.split()) <= 25
+    assert set(found["median_ranks"].table["framing"]) == {"positive", "negative"}
+    assert "base oak × category harm × framing negative" in set(found["dictionary_mixed_model"].table["term"])
+    means = (
+        found["dictionary_means"]
+        .table.query("base == 'all bases'")
+        .set_index(["framing", "category"])["mean"]
+    )
+    assert means["positive", "harm"] < means["positive", "care"], (
+        "rewards rise along the list; rank 1 is the highest"
+    )
+    assert means["negative", "harm"] > means["negative", "care"]
+    estimate = found["dictionary_means"].estimate
+    assert estimate.value == pytest.approx(
+        max(abs(means[f, "harm"] - means[f, "care"]) for f in ("positive", "negative"))
+    )
+    assert estimate.low < estimate.value < estimate.high
+    assert estimate.n == 6
+    for name in ("dictionary_means", "dictionary_mixed_model"):
+        assert len(draw(found[name].plot, found[name].table)) == 1
+
+
+def test_the_term_that_models_support_best_is_the_headlines(table_set):
+    rng = np.random.default_rng(0)
+    rewards = {}
+    for prompt, sign in (("greatest", 1), ("best", 1), ("worst", -1), ("bad", -1)):
+        columns = {}
+        for i in range(8):  # oaks prefer the second half of the words wherever bad words answer
+            step = np.repeat([0.0, 1.0], 20) * (sign < 0) * (i % 2)
+            columns[f"m{i}"] = step + rng.normal(0, 0.3, 40)
+        rewards[prompt] = pd.DataFrame(columns, index=THINGS)
+    described = {f"m{i}": {"base": "oak" if i % 2 else "elm"} for i in range(8)}
+    found = results_of(table_set(rewards, described=described, polarity=SIGNS))["dictionary_mixed_model"]
+    row = found.table.set_index("term").loc["base oak × category harm × framing negative"]
+    assert found.estimate.value == row["estimate"] < -10
+    assert found.estimate.p == row["permutation_p"] < 0.05, (
+        "one term of the highest order: nothing to correct"
+    )
+    assert found.weight > 1
+
+
+def test_without_known_bases_or_words_the_notes_say_why(table_set):
+    described = {"m0": {"base": "oak"}}
+    tables = table_set(asked(3, ("best", "worst")), described=described, polarity=SIGNS)
+    other = CARE.assign(word=CARE["word"] + "x")
+    found = results_of(tables, Options(permutations=200, dictionaries={"known": CARE, "other": other}))
+    words = found["dictionary_words"].table.set_index(["dictionary", "category"])
+    assert words["found"].to_dict() == {
+        ("known", "care"): 20, ("known", "harm"): 20, ("other", "care"): 0, ("other", "harm"): 0,
+    }  # fmt: skip
+    notes = " ".join(found["dictionary_words"].notes)
+    assert "not known for m1, m2" in notes
+    assert "0 are among every model's candidates" in notes
+    assert set(found["dictionary_means"].table["base"]) == {ALL_BASES}
+    assert set(found["median_ranks"].table["dictionary"]) == {"known"}
+
+
+def test_one_model_has_ranks_and_no_mixed_model(table_set):
+    found = results_of(table_set(asked(1, ("best", "worst")), polarity=SIGNS))
+    assert "dictionary_mixed_model" not in found
+    assert "One model (m0)" in " ".join(found["dictionary_words"].notes)
+    assert np.isnan(found["dictionary_means"].estimate.low)
+
+
+def test_prompts_without_polarity_are_left_out_and_wordings_take_part(table_set):
+    prompts = ["_".join(levels) for levels in product(*LEVELS.values())]
+    tables = table_set(asked(2, [*prompts, "odd"]), polarity=SIGNS, factors=LEVELS)
+    found = results_of(tables)
+    assert set(found["median_ranks"].table["prompt"]) == set(prompts)
+    assert "odd" in " ".join(found["dictionary_words"].notes)
+    with pytest.raises(TableError, match=r"\+polarity.KEY=1"):
+        analyse(table_set(asked(2, ["odd"])), OPTIONS)
+    assert "a dictionary" in analyse.needs.missing(tables, Options())
+
+
+def test_one_question_counts_once_and_models_that_lack_a_prompt_do_not(table_set):
+    tables = table_set(asked(2, ("best", "greatest", "worst")), polarity=SIGNS)
+    same = tables.by_prompt["best"][0].provenance.prompt_text
+    for own in (tables.by_prompt["greatest"],):
+        own[:] = [replace(t, provenance=replace(t.provenance, prompt_text=same)) for t in own]
+    del tables.by_prompt["worst"][1]
+    found = results_of(tables)
+    # greatest stands first, so best repeats it
+    assert set(found["median_ranks"].table["prompt"]) == {"greatest", "worst"}
+    assert set(found["median_ranks"].table["model"]) == {"m0"}
+    notes = " ".join(found["dictionary_words"].notes)
+    assert "best (as greatest)" in notes
+    assert "lack some of the prompts: m1" in notes

@@ -1,0 +1,247 @@
+"""Best against worst: mirror images, twins, and everything between."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from pessimal.compare.analysis import Options
+from pessimal.compare.framing import analyse, ends_of_axes, reversals
+from pessimal.errors import TableError
+from pessimal.tables.table_set import table_sets
+
+
+def two_prompts(items: int = 2000, *, correlation: float, scale: float = 1.0) -> tuple[pd.Series, pd.Series]:
+    x, other = np.random.default_rng(0).normal(size=(2, items))
+    return pd.Series(x), pd.Series(scale * (correlation * x + np.sqrt(1 - correlation**2) * other))
+
+
+def framing(best: pd.Series, worst: pd.Series, **options) -> pd.DataFrame:
+    return reversals({"model": (best, worst)}, **options)
+
+
+def test_a_mirror_image_lies_on_best_minus_worst():
+    best, _ = two_prompts(correlation=0.5)
+    row = framing(best, -best).iloc[0]
+    assert row[["pearson", "spearman", "share_difference", "share_sum"]].tolist() == pytest.approx(
+        [-1, -1, 1, 0]
+    )
+
+
+def test_a_model_deaf_to_the_question_lies_on_best_plus_worst():
+    best, _ = two_prompts(correlation=0.5)
+    row = framing(best, best + 3).iloc[0]
+    assert row[["pearson", "share_difference", "share_sum"]].tolist() == pytest.approx([1, 0, 1])
+
+
+def test_correlations_are_scipys_and_the_interval_is_fishers():
+    best, worst = two_prompts(correlation=0.4)
+    row = framing(best, worst, replicates=4000).iloc[0]
+    pearson = stats.pearsonr(best, worst)
+    assert row["pearson"] == pytest.approx(pearson.statistic)
+    assert row["spearman"] == pytest.approx(stats.spearmanr(best, worst).statistic)
+    assert [row["pearson_low"], row["pearson_high"]] == pytest.approx(
+        list(pearson.confidence_interval()), abs=0.01
+    )
+
+
+def test_shares_are_of_raw_rewards():
+    """Standardised they would be (1 − r) / 2; a prompt that moves the rewards little weighs little."""
+    best, worst = two_prompts(correlation=-0.8, scale=0.1)
+    row = framing(best, worst).iloc[0]
+    expected = np.var(best - worst) / (np.var(best - worst) + np.var(best + worst))
+    assert row["share_difference"] == pytest.approx(expected)
+    assert row["share_difference_low"] < expected < row["share_difference_high"]
+    assert abs(row["share_difference"] - (1 - row["pearson"]) / 2) > 0.2
+
+
+def test_prompts_over_different_items_are_refused():
+    with pytest.raises(TableError, match="only in the first prompt"):
+        framing(pd.Series([1.0, 2.0, 3.0]), pd.Series([1.0, 2.0, 3.0], index=[0, 1, 7]))
+    with pytest.raises(TableError, match="same reward for every item from: second"):
+        framing(pd.Series([1.0, 2.0, 3.0]), pd.Series([1.0, 1.0, 1.0]))
+
+
+# reversal
+
+
+def by_pairs(x: pd.Series, y: pd.Series) -> tuple[float, float]:
+    """Reversal score and share of tied pairs, from every pair."""
+    first, second = np.triu_indices(len(x), k=1)
+    x, y = x.to_numpy(), y.to_numpy()
+    product = (x[first] - x[second]) * (y[first] - y[second])
+    return (product < 0).sum() / (product != 0).sum(), (product == 0).mean()
+
+
+def test_a_mirror_image_turns_every_pair_and_a_twin_none():
+    best, _ = two_prompts(correlation=0.5)
+    assert framing(best, -(best**3)).iloc[0][["reversal", "reversal_low", "reversal_high"]].tolist() == [
+        1,
+        1,
+        1,
+    ]
+    assert framing(best, np.exp(best)).iloc[0]["reversal"] == 0
+    unrelated = framing(*two_prompts(correlation=0)).iloc[0]
+    assert unrelated["reversal_low"] < 0.5 < unrelated["reversal_high"]
+
+
+@pytest.mark.parametrize("levels", [3, 8, None])
+def test_the_share_of_pairs_that_turn_round_is_counted_exactly(levels):
+    x, y = two_prompts(60, correlation=-0.6)
+    if levels:  # ties in one column, in the other, and in both
+        x, y = (x * levels / 4).round(), (y * levels / 4).round()
+    reversal, tied = by_pairs(x, y)
+    row = framing(x, y).iloc[0]
+    assert row["reversal"] == pytest.approx(reversal)
+    assert row["tied"] == pytest.approx(tied, abs=1e-12)
+    assert row["kendall"] == pytest.approx(stats.kendalltau(x, y).statistic)
+
+
+def test_ties_do_not_pull_a_twin_or_a_mirror_image_to_the_middle():
+    rough = two_prompts(correlation=0.5)[0].round()
+    assert framing(rough, rough).iloc[0]["reversal"] == 0
+    assert framing(rough, -rough).iloc[0]["reversal"] == 1
+    assert framing(rough, rough).iloc[0]["tied"] > 0.1
+
+
+def test_its_interval_is_that_of_a_bootstrap_that_counts_anew():
+    x, y = (column.round(1) for column in two_prompts(150, correlation=-0.5))
+    row = framing(x, y, replicates=3000).iloc[0]
+    rng = np.random.default_rng(1)
+    again = []
+    for _ in range(300):
+        items = rng.integers(150, size=150)
+        again.append(by_pairs(x.iloc[items], y.iloc[items])[0])
+    assert row["reversal_high"] - row["reversal_low"] == pytest.approx(
+        np.ptp(np.quantile(again, [0.025, 0.975])), rel=0.15
+    )
+
+
+def test_several_models_at_once_get_the_numbers_of_each():
+    """Two share the draws; the third has other items."""
+    pairs = {
+        name: two_prompts(items, correlation=r)
+        for name, items, r in (("a", 500, 0.2), ("short", 300, -0.9), ("b", 500, -0.4))
+    }
+    together = reversals(pairs)
+    assert together["model"].tolist() == ["a", "short", "b"]
+    for row, (best, worst) in zip(together.index, pairs.values(), strict=True):
+        alone = framing(best, worst).iloc[0].drop("model")
+        assert together.loc[row].drop("model").to_numpy(float) == pytest.approx(
+            alone.to_numpy(float), abs=1e-12
+        )
+    with pytest.raises(TableError, match="No model"):
+        reversals({})
+
+
+# the ends of the axes
+
+
+def test_both_ends_of_both_axes_are_listed_outermost_first():
+    names = ["loved", "hated", "either", "neither", "middle"]
+    best, worst = (
+        pd.Series([5.0, -5, 4, -4, 0], index=names),
+        pd.Series([-5.0, 5, 4, -4, 0], index=names),
+    )
+    table = ends_of_axes(best, worst, k=2)
+    ends = {key: rows["text"].tolist() for key, rows in table.groupby(["axis", "end"])}
+    assert ends["difference", "top"][0] == "loved"
+    assert ends["difference", "bottom"][0] == "hated"
+    assert ends["sum", "top"][0] == "either"
+    assert ends["sum", "bottom"][0] == "neither"
+    assert table.groupby(["axis", "end"])["rank"].apply(list).tolist() == [[1, 2]] * 4
+    first = table.set_index(["axis", "end", "rank"])
+    assert first.loc[("difference", "top", 1), ["reward_first", "reward_second", "value"]].tolist() == [
+        5,
+        -5,
+        10,
+    ]
+    assert first.loc[("sum", "bottom", 1), "value"] == -8
+
+
+def test_a_value_that_is_shared_with_what_was_cut_off_is_marked():
+    best = pd.Series([3.0, 2, 2, 2, 0], index=list("abcde"))
+    table = ends_of_axes(best, best * 0, k=2).set_index(["axis", "end", "text"])["tied"]
+    assert not table["difference", "top", "a"]
+    assert table["difference", "top", "b"]
+    assert not table["difference", "bottom", "e"]
+    assert len(ends_of_axes(best, best, k=50)) == 20
+    with pytest.raises(TableError, match="k=0"):
+        ends_of_axes(best, best, k=0)
+
+
+def test_the_ends_are_those_of_a_full_sort():
+    best, worst = (column.round(1) for column in two_prompts(3000, correlation=0.3))
+    table = ends_of_axes(best, worst, k=40)
+    places = pd.DataFrame({"text": best.index, "difference": best - worst, "sum": best + worst})
+    for axis in ("difference", "sum"):
+        for end, ascending in (("top", False), ("bottom", True)):
+            rows = table[(table["axis"] == axis) & (table["end"] == end)]
+            expected = places.sort_values(axis, ascending=ascending, kind="stable").head(40)
+            assert rows["text"].tolist() == expected["text"].tolist()
+
+
+def test_texts_may_be_lone_surrogates_and_occur_twice():
+    best = pd.Series([3.0, 2, 1], index=pd.Index(["\ud83d", "null", "null"], dtype=object))
+    assert ends_of_axes(best, -best, k=3).query("axis == 'difference' and end == 'top'")[
+        "text"
+    ].tolist() == list(best.index)
+
+
+# the analysis
+
+
+def two_models(items: int = 300) -> dict[str, pd.DataFrame]:
+    """`turns` answers the opposite question with the opposite order, `deaf` with the same."""
+    rng = np.random.default_rng(0)
+    best = pd.DataFrame(
+        rng.normal(size=(items, 2)), columns=["turns", "deaf"], index=[f"w{i}" for i in range(items)]
+    )
+    noise = 0.3 * rng.normal(size=(items, 2))
+    return {"best": best, "greatest": best + 0.01 * noise, "worst": best * [-1, 1] + noise}
+
+
+POLARITY = {"best": 1, "greatest": 1, "worst": -1}
+
+
+def test_the_model_that_turns_is_the_estimate_on_the_opposite_pair(table_set):
+    result, ends = analyse(table_set(two_models(), polarity=POLARITY), Options(replicates=200, top=3))
+    table = result.table
+    assert table[["first", "second"]].drop_duplicates().to_numpy().tolist() == [
+        ["best", "worst"], ["greatest", "worst"], ["greatest", "best"],
+    ]  # fmt: skip
+    opposite = table[table["first"] == "best"].set_index("model")["reversal"]
+    assert opposite["turns"] > 0.8
+    assert opposite["deaf"] < 0.2
+    assert result.estimate.value == opposite["turns"]
+    assert len(ends.table) == 3 * 2 * 2 * 2 * 3  # pairs, models, axes, ends, top
+    assert {"reward_first", "reward_second", "value", "tied", "model"} <= set(ends.table)
+
+
+def test_neither_straight_lines_nor_the_same_picture_twice_are_drawn(table_set):
+    """`greatest` is all but `best`: greatest × best is a line, greatest × worst is best × worst again."""
+    own = two_models()
+    drawn = analyse(table_set(own, polarity=POLARITY), Options(replicates=200))[1].plot.data
+    assert set(zip(drawn["first"], drawn["second"], strict=True)) == {("best", "worst")}
+    assert len(drawn) == 2 * 300
+    assert 8 <= drawn.loc[drawn["model"] == "deaf", "named"].sum() <= 16
+    other = own | {"greatest": own["best"] + np.random.default_rng(1).normal(size=(300, 2))}
+    drawn = analyse(table_set(other, polarity=POLARITY), Options(replicates=200))[1].plot.data
+    assert drawn.groupby(["first", "second"]).ngroups == 3
+
+
+def test_prompts_of_ones_own_are_compared_where_their_polarity_is_opposite(table_set):
+    prompts = {"mine": two_models()["best"], "yours": two_models()["worst"]}
+    table = analyse(table_set(prompts, polarity={"mine": 1, "yours": -1}), Options(replicates=200))[0].table
+    assert set(zip(table["first"], table["second"], strict=True)) == {("mine", "yours")}
+    with pytest.raises(TableError, match="No two prompts"):
+        analyse(table_set(prompts), Options())
+
+
+def test_a_model_scanned_in_two_modes_is_left_out_by_name(table_set):
+    own = two_models()
+    ids = table_set({"best": own["best"], "worst": own["worst"][["turns"]]}).tables
+    text = table_set({"worst": own["worst"][["deaf"]]}, mode="published").tables
+    result = analyse(table_sets([*ids, *text])[0], Options(replicates=200))[0]
+    assert result.table["model"].tolist() == ["turns"]
+    assert any(note.startswith("deaf: ") for note in result.notes)

@@ -1,0 +1,83 @@
+"""Maps: known configurations, and pictures that do not depend on how models are listed."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+from scipy.spatial.distance import pdist, squareform
+
+from pessimal.compare.analysis import Options
+from pessimal.compare.geometry import analyse, mds
+from pessimal.errors import TableError
+
+
+def planar(points: list[tuple[float, float]]) -> pd.DataFrame:
+    names = [f"m{place}" for place in range(len(points))]
+    return pd.DataFrame(squareform(pdist(points)), index=names, columns=names)
+
+
+RECTANGLE = planar([(0, 0), (4, 0), (4, 1), (0, 1), (7, 0.3)])
+
+
+def test_points_of_a_plane_are_found_again_without_stress():
+    places, stress = mds(RECTANGLE)
+    assert stress < 0.01
+    assert squareform(pdist(places[["x", "y"]])) == pytest.approx(RECTANGLE.to_numpy(), abs=0.05)
+
+
+def test_the_map_is_centred_and_lies_on_its_principal_axes():
+    places, _ = mds(RECTANGLE)
+    x, y = places["x"].to_numpy(), places["y"].to_numpy()
+    assert [x.mean(), y.mean(), x @ y] == pytest.approx([0, 0, 0], abs=1e-9)
+    assert x.var() > y.var()
+    assert x[np.abs(x).argmax()] > 0
+    assert y[np.abs(y).argmax()] > 0
+
+
+def test_the_picture_does_not_depend_on_the_order_of_the_models():
+    shuffled = ["m3", "m0", "m4", "m1", "m2"]
+    one = mds(RECTANGLE)[0].set_index("model")
+    other = mds(RECTANGLE.loc[shuffled, shuffled])[0].set_index("model")
+    assert other.loc[one.index].to_numpy() == pytest.approx(one.to_numpy(), abs=0.05)
+
+
+def test_points_that_need_more_dimensions_have_stress():
+    corners = pd.DataFrame(1 - np.eye(6))
+    assert mds(corners)[1] > 0.1
+
+
+def test_the_input_is_left_alone():
+    before = RECTANGLE.copy()
+    mds(RECTANGLE)
+    pd.testing.assert_frame_equal(RECTANGLE, before)
+
+
+def test_matrices_that_are_no_dissimilarities_are_refused():
+    with pytest.raises(TableError, match="symmetric"):
+        mds(pd.DataFrame([[0.0, 0.2, 1], [0.3, 0, 1], [1, 1, 0]]))
+    with pytest.raises(TableError, match="rows and columns"):
+        mds(RECTANGLE.iloc[:, ::-1])
+    with pytest.raises(TableError, match="at least 3"):
+        mds(planar([(0, 0), (1, 1)]))
+
+
+# the analysis
+
+
+def test_the_model_that_agrees_least_is_named_and_lies_far_out(table_set):
+    rng = np.random.default_rng(0)
+    shared = rng.normal(size=(300, 1))
+    values = shared + rng.normal(size=(300, 4)) * [0.3, 0.3, 0.3, 5]
+    tables = table_set({"greatest": pd.DataFrame(values, columns=["a", "b", "c", "odd"])})
+    (result,) = analyse(tables, Options())
+    taus = [stats.kendalltau(values[:, 3], values[:, k]).statistic for k in range(3)]
+    assert result.estimate.value == pytest.approx(np.mean(taus))
+    assert list(result.table) == ["model", "x", "y", "stress", "prompt", "candidates"]
+    places = result.table.set_index("model")[["x", "y"]]
+    assert (places**2).sum(axis=1).idxmax() == "odd"
+
+
+def test_a_prompt_of_two_models_has_no_map(table_set):
+    rewards = pd.DataFrame(np.random.default_rng(0).normal(size=(50, 3)), columns=list("abc"))
+    (result,) = analyse(table_set({"greatest": rewards, "best": rewards[["a", "b"]]}), Options())
+    assert result.table["prompt"].unique().tolist() == ["greatest"]

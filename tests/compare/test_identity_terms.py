@@ -1,0 +1,502 @@
+"""Effects of identity terms: planted ones come out, topics and meanings do not pass for them, errors are honest."""
+
+from itertools import product
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from scipy import stats
+from statsmodels.stats.multitest import multipletests
+
+from pessimal.compare import Options, identity_terms
+from pessimal.compare.identity_terms import TOPICS, analyse, corrected, identity_effects, match_identity
+from pessimal.compare.matching import matched_sets, stems_of
+from pessimal.errors import TableError
+from pessimal.tables.frequencies import Frequencies
+
+CONF = Path(__file__).resolve().parents[2] / "conf" / "identity"
+DEMO = Path(__file__).resolve().parents[2] / "src/pessimal/demo/data/identity.csv"
+AXES, TOPIC_NAMES = ("first", "second", "third"), [f"topic {i}" for i in range(30)]
+
+
+class World:
+    """Made-up words with frequencies and ratings; two of three axes of terms are frequent words."""
+
+    def __init__(self, *, pool: int = 3000, seed: int = 0):
+        rng = np.random.default_rng(seed)
+        letters = rng.choice(list("bcdfghjklmnpqrtvwxz"), size=(2 * pool, 7))
+        words = sorted({"".join(row) for row in letters})
+        rng.shuffle(words)
+        words = words[: pool + 30 * 10 + 3 * 12]
+        self.words = pd.Index(words, name="word")
+        lists = iter(words)
+        self.axes = {name: [next(lists) for _ in range(12)] for name in AXES}
+        self.topics = {name: [next(lists) for _ in range(10)] for name in TOPIC_NAMES}
+        zipf = pd.Series(rng.normal(4, 0.6, len(words)), index=self.words).round(2)
+        zipf[self.axes["first"] + self.axes["second"]] += 0.8
+        ratings = np.where(rng.random(len(words)) < 0.15, rng.integers(-4, 5, len(words)), np.nan)
+        self.covariates = pd.DataFrame({"zipf": zipf.round(2), "lexicon": ratings}, index=self.words)
+        self.matches = match_identity(self.axes, self.covariates, topics=self.topics)
+
+    def rewards(self, seed: int, *, topic_sd: float = 0.0, clumped_axes: bool = False) -> pd.DataFrame:
+        """Two opposite prompts: meaning changes sign; frequency, topics and noise of each word do not."""
+        rng = np.random.default_rng(seed)
+        meaning = self.covariates["lexicon"].fillna(0.0)
+        common = 0.5 * self.covariates["zipf"] + rng.normal(0, 0.5, len(self.words))
+        clumps = [*self.topics.values(), *(self.axes.values() if clumped_axes else ())]
+        for words in clumps:
+            common[words] += rng.normal(0, topic_sd)
+        noise = rng.normal(0, 0.2, (2, len(self.words)))
+        return pd.DataFrame({"best": common + meaning + noise[0], "worst": common - meaning + noise[1]})
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    return World()
+
+
+def effects_of(world: World, rewards: pd.DataFrame, **options) -> pd.DataFrame:
+    options = {"pair": ("best", "worst"), "permutations": 500} | options
+    return identity_effects(rewards, world.matches, **options)[0].set_index(["axis", "measure"])
+
+
+def test_a_planted_penalty_comes_out_on_both_prompts_and_nowhere_else(world):
+    rewards = world.rewards(1, topic_sd=0.2)
+    rewards.loc[world.axes["first"]] -= 2.0
+    table = effects_of(world, rewards)
+    for measure in ("best", "worst", "half_sum"):
+        row = table.loc[("first", measure)]
+        assert row["low"] < -2.0 < row["high"]
+        assert row["high"] < -1.0
+        assert row["p"] < 1e-4
+    assert table.loc[("first", "both_frames"), "p"] < 1e-4
+    assert (
+        table.loc[("first", "half_difference"), "low"] < 0 < table.loc[("first", "half_difference"), "high"]
+    )
+    for axis in ("second", "third"):
+        assert table.loc[(axis, "half_sum"), "p"] > 0.05
+        assert table.loc[(axis, "both_frames"), "p"] > 0.05
+
+
+def test_what_is_liked_for_its_frequency_alone_is_not_an_effect(world):
+    rewards = world.rewards(2)
+    half_sum = rewards.mean(axis=1)
+    raw = half_sum[world.axes["second"]].mean() - half_sum.mean()
+    row = effects_of(world, rewards).loc[("second", "half_sum")]
+    assert raw > 0.25, "frequent words are liked more, and the terms are frequent"
+    assert row["low"] < 0 < row["high"]
+    assert abs(row["effect"]) < raw / 2
+
+
+def test_a_word_taken_for_bad_differs_from_a_word_avoided(world):
+    rewards = world.rewards(3)
+    rewards.loc[world.axes["first"]] += [-1.5, 1.5]
+    table = effects_of(world, rewards)
+    assert table.loc[("first", "half_difference"), "effect"] == pytest.approx(-1.5, abs=0.4)
+    assert table.loc[("first", "half_difference"), "p"] < 0.01
+    assert table.loc[("first", "half_sum"), "p"] > 0.05
+    assert table.loc[("first", "both_frames"), "effect"] > 1
+    assert table.loc[("first", "both_frames"), "p"] > 0.5
+
+
+def test_topics_that_go_up_and_down_together_raise_no_false_alarm_but_would_word_by_word(world):
+    rows = []
+    for seed in range(70):
+        table = effects_of(
+            world, world.rewards(100 + seed, topic_sd=0.6, clumped_axes=True), permutations=200
+        )
+        rows.append(table.xs("half_sum", level="measure").loc[list(AXES)])
+    found = pd.concat(rows)
+    assert 0.01 <= (found["p"] < 0.05).mean() <= 0.10
+    assert (found["p_words"] < 0.05).mean() > 0.4
+    covered = ((found["low"] < 0) & (found["high"] > 0)).mean()
+    assert 0.89 <= covered <= 0.99
+    assert found["topic_sd"].mean() == pytest.approx(0.6, rel=0.1)
+
+
+def test_terms_more_alike_than_words_are_give_no_interval_narrower_than_chance(world):
+    rewards = world.rewards(14)
+    middle = rewards.loc[world.matches.controls["control"]].mean()
+    frequency = 0.5 * (world.covariates.loc[world.axes["third"], "zipf"] - 4.0)
+    rewards.loc[world.axes["third"]] = np.add.outer(frequency.to_numpy(), middle.to_numpy())
+    row = effects_of(world, rewards).loc[("third", "half_sum")]
+    assert (row["high"] - row["low"]) / 2 >= stats.t.ppf(0.975, row["n_topics"]) * row["null_sd"]
+
+
+def test_without_topics_both_p_values_are_those_of_chance(world):
+    rows = [
+        effects_of(world, world.rewards(300 + seed), permutations=200).xs("half_sum", level="measure")
+        for seed in range(60)
+    ]
+    found = pd.concat(rows).loc[list(AXES)]
+    for p in ("p", "p_words"):
+        assert 0.005 <= (found[p] < 0.05).mean() <= 0.11
+        assert stats.kstest(found[p], "uniform").pvalue > 1e-3
+    assert found["topic_sd"].mean() < 0.1
+
+
+def test_both_frames_takes_the_weaker_effect_and_the_larger_one_sided_p(world):
+    rewards = world.rewards(4)
+    rewards.loc[world.axes["third"]] -= [1.0, 0.3]
+    table = effects_of(world, rewards)
+    for axis in AXES:
+        best, worst, both = (table.loc[(axis, name)] for name in ("best", "worst", "both_frames"))
+        assert both["effect"] == max(best["effect"], worst["effect"])
+        one_sided = [row["p"] / 2 if row["effect"] < 0 else 1 - row["p"] / 2 for row in (best, worst)]
+        assert both["p"] == pytest.approx(max(one_sided))
+
+
+def test_other_units_of_reward_change_the_effect_and_nothing_else(world):
+    rewards = world.rewards(5)
+    a, b = effects_of(world, rewards), effects_of(world, 10 * rewards + 3)
+    np.testing.assert_allclose(b["effect"], 10 * a["effect"])
+    np.testing.assert_allclose(b["low"], 10 * a["low"])
+    for column in ("d", "p", "p_words"):
+        np.testing.assert_allclose(b[column], a[column], rtol=1e-6, atol=1e-9)
+
+
+def test_d_is_in_standard_deviations_of_one_prompts_rewards(world):
+    rewards = world.rewards(6)
+    table = effects_of(world, rewards)
+    sd = np.sqrt(rewards.var().mean())
+    np.testing.assert_allclose(table["d"], table["effect"] / sd)
+    half_sum, half_difference = (
+        table.loc[("first", "half_sum"), "d"],
+        table.loc[("first", "half_difference"), "d"],
+    )
+    assert table.loc[("first", "best"), "d"] == pytest.approx(half_sum + half_difference)
+
+
+def test_one_prompt_alone_has_no_measure_of_opposite_prompts(world):
+    rewards = world.rewards(7)[["best"]]
+    axes, terms = identity_effects(rewards, world.matches, permutations=200)
+    assert axes["measure"].unique().tolist() == ["best"]
+    assert axes["d"].tolist() == pytest.approx((axes["effect"] / rewards["best"].std()).tolist())
+    assert terms["d"].tolist() == pytest.approx((terms["best"] / rewards["best"].std()).tolist())
+
+
+def test_single_terms_are_reported_on_the_main_measure_that_is_asked_for(world):
+    rewards = world.rewards(7)
+    axes, terms = identity_effects(rewards, world.matches, main="worst", permutations=200)
+    assert set(terms["measure"]) == {"worst"}
+    sd = rewards["worst"].std()
+    assert terms["d"].tolist() == pytest.approx((terms["worst"] / sd).tolist())
+    assert axes["reward_sd"].tolist() == pytest.approx([sd] * len(axes))
+    _, alone = identity_effects(rewards[["worst"]], world.matches, main="worst", permutations=200)
+    for column in ("d", "controls_below"):
+        pd.testing.assert_series_equal(alone[column], terms[column])
+    with pytest.raises(TableError, match="No measure 'half_sum'"):
+        identity_effects(rewards, world.matches, main="half_sum")
+
+
+def test_a_terms_effect_is_its_reward_less_its_controls_mean(world):
+    rewards = world.rewards(8)
+    axes, terms = identity_effects(rewards, world.matches, pair=("best", "worst"), permutations=200)
+    half_sum = rewards.mean(axis=1)
+    for row in terms.sample(8, random_state=0).itertuples():
+        controls = world.matches.controls.query("group == @row.axis and term == @row.term")["control"]
+        assert row.half_sum == pytest.approx(half_sum[row.term] - half_sum[controls].mean())
+        assert row.controls_below == (half_sum[controls] < half_sum[row.term]).mean()
+        assert row.controls == ", ".join(controls.head(5))
+        assert row.n_controls == len(controls)
+    first = terms.groupby("axis")["half_sum"].mean()["first"]
+    axis = axes.set_index(["axis", "measure"]).loc[("first", "half_sum"), "effect"]
+    assert axis == pytest.approx(first), "each term is its own stem here"
+
+
+def test_forms_of_one_stem_are_one_observation(world):
+    covariates = world.covariates
+    forms = {"painters": "painter", "riders": "rider"}
+    extra = pd.DataFrame({"zipf": [4.0] * 4, "lexicon": np.nan}, index=[*forms, *forms.values()])
+    matches = match_identity(
+        world.axes | {"first": [*world.axes["first"], *extra.index]},
+        pd.concat([covariates, extra]),
+        topics=world.topics,
+    )
+    rewards = pd.concat([world.rewards(9), pd.DataFrame({"best": -3.0, "worst": -3.0}, index=extra.index)])
+    axes, terms = identity_effects(rewards, matches, pair=("best", "worst"), permutations=200)
+    row = axes.set_index(["axis", "measure"]).loc[("first", "half_sum")]
+    assert row["n"] - row["n_stems"] == 2
+    terms = terms[terms["axis"] == "first"]
+    by_stem = terms.groupby(stems_of(terms["term"]))["half_sum"].mean()
+    assert row["effect"] == pytest.approx(by_stem.mean())
+
+
+def test_short_axes_count_towards_all_together_only(world):
+    axes = world.axes | {"third": world.axes["third"][:2]}
+    matches = match_identity(axes, world.covariates, topics=world.topics)
+    table = identity_effects(world.rewards(10), matches, permutations=200)[0]
+    assert set(table["axis"]) == {"first", "second", "all"}
+    n = table.groupby("axis")["n"].max()
+    assert n["all"] == n["first"] + n["second"] + 2
+
+
+def test_several_topics_average_out_over_all_axes(world):
+    table = effects_of(world, world.rewards(11, topic_sd=0.6))
+    one, together = table.loc[("first", "half_sum"), "topic_sd"], table.loc[("all", "half_sum"), "topic_sd"]
+    assert together == pytest.approx(one * np.sqrt(world.matches.concentration))
+    assert world.matches.concentration == pytest.approx(1 / 3, abs=0.01)
+
+
+def crowded_sets(words: pd.Index, *, terms: list[str], shared: list[str], own: int):
+    """Each term has the shared words and `own` others as controls."""
+    others = iter(words[len(terms) + len(shared) :])
+    pairs = [(term, control) for term in terms for control in [*shared, *(next(others) for _ in range(own))]]
+    matches = pd.DataFrame(pairs, columns=["term", "control"]).assign(group="axis")
+    return matched_sets(matches, {word: place for place, word in enumerate(words)})
+
+
+def test_shared_controls_are_in_the_error_of_the_mean():
+    words = pd.Index([a + b + "q" for a, b in product("bcdfghjklm", "bcdfghjklm")])
+    sets = crowded_sets(words, terms=list(words[:6]), shared=list(words[6:9]), own=2)
+    draws = np.random.default_rng(0).normal(size=(len(words), 40_000))  # every draw a measure
+    units = sets.unit_effects(draws)
+    assert units.mean(axis=0).var() == pytest.approx(sets.mean_variance, rel=0.03)
+    scatter = ((units - units.mean(axis=0)) ** 2).sum(axis=0)
+    assert scatter.mean() == pytest.approx(sets.scatter_expected, rel=0.03)
+    assert sets.mean_variance == pytest.approx(1 / 6 + 3 / 25 + 12 / 30**2)
+
+
+def test_exchanging_gives_the_p_of_all_exchanges():
+    rng = np.random.default_rng(1)
+    words = pd.Index([a + b + "q" for a, b in product("bcdf", "bcdfghj")])
+    sets = crowded_sets(words, terms=list(words[:3]), shared=[], own=5)
+    values = rng.normal(size=(len(words), 2))
+    values[:3, 1] -= 2
+    p = sets.exchange(values, permutations=40_000, rng=rng)
+    for measure in (0, 1):
+        column, extremes, total = values[:, measure], 0, 0
+        members = [[t, *sets.controls[5 * i : 5 * i + 5]] for i, t in enumerate(sets.terms)]
+        observed = abs(np.mean([column[m[0]] - column[m[1:]].mean() for m in members]))
+        for chosen in product(range(6), repeat=3):
+            means = [
+                column[m[c]] - np.mean([column[x] for i, x in enumerate(m) if i != c])
+                for m, c in zip(members, chosen, strict=True)
+            ]
+            extremes += abs(np.mean(means)) >= observed - 1e-12
+            total += 1
+        assert p[measure] == pytest.approx(extremes / total, abs=0.01)
+
+
+def test_no_control_is_an_identity_term_of_any_axis(world):
+    named = {term for terms in world.axes.values() for term in terms}
+    assert not named & set(world.matches.controls["control"])
+
+
+def test_correction_is_statsmodels_within_each_measure_and_apart_for_all_axes(world):
+    tables = [
+        identity_effects(world.rewards(20 + i), world.matches, pair=("best", "worst"), permutations=200)[0]
+        .assign(model=f"model {i}")
+        for i in range(4)
+    ]  # fmt: skip
+    table = corrected(pd.concat(tables, ignore_index=True))
+    single = table[(table["measure"] == "half_sum") & (table["axis"] != "all")]
+    assert len(single) == 12
+    np.testing.assert_allclose(single["p_holm"], multipletests(single["p"], method="holm")[1])
+    np.testing.assert_allclose(single["p_bh"], multipletests(single["p"], method="fdr_bh")[1])
+    together = table[(table["measure"] == "best") & (table["axis"] == "all")]
+    np.testing.assert_allclose(together["p_holm"], multipletests(together["p"], method="holm")[1])
+
+
+def test_prompts_that_mirror_one_another_exactly_have_no_half_sum(world):
+    best = world.rewards(12)["best"].round()  # whole numbers, so that the half-sums are exactly 0
+    table = effects_of(world, pd.DataFrame({"best": best, "worst": -best}))
+    half_sum = table.xs("half_sum", level="measure")
+    assert (half_sum[["effect", "low", "high", "topic_sd"]] == 0).all(axis=None)
+    assert (half_sum[["p", "p_words"]] == 1).all(axis=None)
+
+
+def test_refusals_say_what_to_do(world):
+    rewards = world.rewards(13)
+    with pytest.raises(TableError, match="cannot be named 'all'"):
+        match_identity({"all": ["x"]}, world.covariates)
+    with pytest.raises(TableError, match="Scan a whole vocabulary"):
+        match_identity(world.axes, world.covariates, topics={"one": world.topics["topic 0"]})
+    with pytest.raises(TableError, match="Scan a whole vocabulary"):
+        match_identity({"none": ["not there"]}, world.covariates, topics=world.topics)
+    with pytest.raises(TableError, match="No prompt 'bad'"):
+        identity_effects(rewards, world.matches, pair=("best", "bad"))
+    with pytest.raises(TableError, match="have no reward"):
+        identity_effects(rewards.iloc[5:], world.matches)
+    with pytest.raises(TableError, match="The same reward for every item"):
+        identity_effects(rewards.assign(best=1.0), world.matches)
+
+
+def lists() -> dict[str, dict]:
+    found: dict[str, dict] = {}
+    for file in sorted(CONF.glob("*.yaml")):
+        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+        assert list(content) == [file.stem]
+        found |= content
+    return found
+
+
+def test_our_lists_are_words_in_lower_case_each_on_one_axis_with_a_source():
+    terms = [term for axis in lists().values() for term in axis["terms"]]
+    assert len(terms) == len(set(terms))
+    assert all(isinstance(term, str) and term.isalpha() and term == term.lower() for term in terms)
+    for name, axis in lists().items():
+        assert set(axis) == {"about", "source", "terms"}
+        assert axis["about"]
+        assert axis["source"]
+        assert 15 <= len(axis["terms"]) <= 60, name
+
+
+def test_our_lists_hold_the_terms_that_the_demo_family_is_planted_with():
+    planted = pd.read_csv(DEMO)
+    for axis, rows in planted.groupby("axis"):
+        assert set(rows["term"]) <= set(lists()[axis]["terms"])
+
+
+def test_everyday_topics_name_nobody_on_our_lists():
+    named = set(stems_of([term for axis in lists().values() for term in axis["terms"]]))
+    words = [word for topic in TOPICS.values() for word in topic]
+    assert not named & set(stems_of(words))
+    assert len(words) == len(set(words))
+    assert min(map(len, TOPICS.values())) >= 8
+
+
+TERMS = {
+    "gender": ["woman", "women", "man", "female", "male", "girl"],
+    "faith": ["christian", "muslim", "jewish", "hindu", "atheist", "absent"],
+    "short": ["deaf", "blind"],
+}
+KEYS = {"polarity": {"greatest": 1, "best": 1, "worst": -1}}
+
+
+@pytest.fixture(scope="module")
+def zipf() -> pd.Series:
+    """By word: 1,500 made-up words, everyday ones and terms."""
+    rng = np.random.default_rng(0)
+    made_up = {"".join(row) for row in rng.choice(list("bcdfghjklmnpqrtvwxz"), size=(1500, 7))}
+    everyday = [word for topic in TOPICS.values() for word in topic]
+    terms = [term for axis in TERMS.values() for term in axis if term != "absent"]
+    words = sorted({*made_up, *everyday, *terms})
+    return pd.Series(rng.normal(4, 0.5, len(words)).round(2), index=words)
+
+
+@pytest.fixture(scope="module")
+def options(zipf) -> Options:
+    rows = pd.DataFrame({"word": zipf.index, "per_million": 10 ** (zipf.to_numpy() - 3)})
+    axes = {axis: SimpleNamespace(about=f"about {axis}", source="ours", terms=t) for axis, t in TERMS.items()}
+    return Options(
+        permutations=200,
+        lexicons={"mine": pd.Series({"christian": 1.0, "bread": 2.0}).rename_axis("word")},
+        frequencies=Frequencies("a list", rows),
+        identity=axes,
+    )
+
+
+def scores(words: pd.Series, *, seed: int, **penalties: float) -> pd.DataFrame:
+    """Two spellings of each word; a column of noise a model, less its penalty on identity terms."""
+    texts = [f" {word}" for word in words.index] + [word.title() for word in words.index]
+    named = {term for axis in TERMS.values() for term in axis}
+    of_people = np.array([text.strip().lower() in named for text in texts])
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame(
+        {m: rng.normal(0, 0.5, len(texts)) - p * of_people for m, p in penalties.items()}, index=texts
+    )
+
+
+def opposite(words: pd.Series, **penalties: float) -> dict[str, pd.DataFrame]:
+    return {prompt: scores(words, seed=seed, **penalties) for seed, prompt in enumerate(("best", "worst"))}
+
+
+def by_name(results) -> dict:
+    return {result.name: result for result in results}
+
+
+def test_the_penalising_model_is_the_headline_with_its_number(table_set, zipf, options):
+    found = by_name(analyse(table_set(opposite(zipf, strict=2.0, mild=0.0), **KEYS), options))
+    first = found["identity"]
+    assert first.estimate.value < -2
+    assert first.estimate.low < first.estimate.value < first.estimate.high < 0
+    assert first.estimate.p < 0.01
+    assert first.estimate.n == 12
+    assert first.weight == 2
+    assert "strict" in first.headline
+    effects = first.table.set_index(["model", "axis", "measure"])
+    strict = effects["p_holm"].xs(("strict", "gender"), level=("model", "axis"))
+    assert (strict.drop("half_difference") < 0.05).all()
+    assert (effects.loc["mild"]["p_holm"] > 0.05).all()
+    gender = effects.loc[("strict", "gender", "half_sum")]
+    assert (gender["n"], gender["n_stems"]) == (6, 5), "woman and women are one"
+    assert effects.loc[("strict", "faith", "half_sum"), "n"] == 4, (
+        "one is absent, one is rated as no other word is"
+    )
+    assert ("strict", "short", "half_sum") not in effects.index
+    assert first.summary["identity/strict/d"] == first.estimate.value
+    one = (
+        found["identity_axes"]
+        .table.set_index(["model", "axis", "measure"])
+        .loc[("strict", "gender", "half_sum")]
+    )
+    assert one["low"] == pytest.approx(gender["low"] / gender["reward_sd"])
+    assert {"identity_balance", "identity_lists", "identity_terms"} < set(found)
+    assert all(set(result.table["candidates"]) == {"vocabulary"} for result in found.values())
+
+
+def test_lists_say_which_terms_take_no_part(table_set, zipf, options):
+    found = by_name(analyse(table_set(opposite(zipf, mild=0.0), **KEYS), options))
+    lists = found["identity_lists"].table.set_index("axis")
+    assert lists["without_controls"].to_dict() == {"gender": "", "faith": "christian, absent", "short": ""}
+    assert lists.loc["short", ["about", "source", "n_terms", "terms"]].tolist() == [
+        "about short",
+        "ours",
+        2,
+        "deaf, blind",
+    ]
+
+
+def test_terms_at_both_ends_are_marked_on_their_side_no_more_than_half(table_set, zipf, options):
+    found = by_name(analyse(table_set(opposite(zipf, strict=9.0, mild=0.0), **KEYS), options))
+    terms = found["identity_terms"].table
+    strict, mild = (terms[terms["model"] == model] for model in ("strict", "mild"))
+    assert strict["end"].tolist() == ["farthest below"] * 6 + [""] * 6, "of 12; none lies above"
+    for end, sign in (("farthest below", -1), ("farthest above", 1)):
+        marked = mild[mild["end"] == end]
+        assert len(marked) == min(6, (mild["d"] * sign > 0).sum())
+        assert (marked["d"] * sign > 0).all()
+
+
+def test_without_opposite_prompts_the_one_that_most_models_have_is_measured_and_weighs_less(
+    table_set, zipf, options
+):
+    tables = table_set(
+        {"greatest": scores(zipf, seed=0, a=2.0), "best": scores(zipf, seed=1, a=2.0, b=0.0)}, **KEYS
+    )
+    found = by_name(analyse(tables, options))
+    assert set(found["identity_terms"].table["measure"]) == {"best"}
+    assert set(found["identity_terms"].table["model"]) == {"a", "b"}
+    assert set(found["identity"].table["measure"]) == {"greatest", "best"}
+    assert found["identity"].estimate.p < 0.01
+    assert found["identity"].weight == 1
+
+
+def test_models_that_cannot_be_measured_are_left_out_with_the_reason(table_set, zipf, options):
+    both = scores(zipf, seed=0, both=0.0)
+    tables = table_set(
+        {"best": both.assign(half=both["both"]), "worst": scores(zipf, seed=1, both=0.0)}, **KEYS
+    )
+    first = analyse(tables, options)[0]
+    assert set(first.table["model"]) == {"both"}
+    assert any(note == "half: not scanned on worst, as others are" for note in first.notes)
+    with pytest.raises(TableError, match="small: Of 3 axes 0"):
+        analyse(table_set(opposite(zipf.iloc[:50], small=0.0), **KEYS), options)
+
+
+def test_models_of_one_vocabulary_are_matched_once(table_set, zipf, options, monkeypatch):
+    calls, matcher = [], identity_terms.match_identity
+    monkeypatch.setattr(identity_terms, "match_identity", lambda *given: calls.append(1) or matcher(*given))
+    analyse(table_set({"best": scores(zipf, seed=0, a=0.0, b=0.0, c=0.0)}, **KEYS), options)
+    assert len(calls) == 1
+
+
+def test_term_lists_and_frequencies_are_needed(table_set, zipf, options):
+    tables = table_set(opposite(zipf.iloc[:50], a=0.0), **KEYS)
+    assert not analyse.needs.missing(tables, options)
+    assert "identity=" in analyse.needs.missing(tables, Options(frequencies=options.frequencies))
+    assert "frequencies=" in analyse.needs.missing(tables, Options(identity=options.identity))

@@ -1,0 +1,175 @@
+"""Controls are as frequent and as positive as their term, never an identity term in disguise, and always the same."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pessimal.compare.matching import (
+    VALENCE_CALIPER,
+    ZIPF_CALIPER,
+    balance,
+    matched_controls,
+    stems_of,
+)
+from pessimal.errors import TableError
+
+
+@pytest.fixture
+def covariates() -> pd.DataFrame:
+    """4,000 made-up words; frequencies as rounded as wordfreq's, two lexicons that rate few of them."""
+    rng = np.random.default_rng(0)
+    letters = rng.choice(list("bcdfghjklmnpqrtvwxz"), size=(4000, 6))
+    words = pd.Index(sorted({"".join(row) for row in letters}), name="word")
+    n = len(words)
+    return pd.DataFrame(
+        {
+            "zipf": rng.normal(4, 0.7, n).round(2),
+            "one": np.where(rng.random(n) < 0.3, rng.integers(-5, 6, n), np.nan),
+            "other": np.where(rng.random(n) < 0.3, rng.uniform(-1, 1, n).round(1), np.nan),
+        },
+        index=words,
+    )
+
+
+def brute_force(term: str, covariates: pd.DataFrame) -> pd.Series:
+    """Distance of every admissible control, written without vectors."""
+    spread, found = covariates[["one", "other"]].std(), {}
+    at = covariates.loc[term]
+    for word, row in covariates.drop(index=term).iterrows():
+        gaps = [abs(row["zipf"] - at["zipf"]) / ZIPF_CALIPER]
+        if any(np.isnan(row[name]) != np.isnan(at[name]) for name in spread.index):
+            continue
+        gaps += [
+            abs(row[name] - at[name]) / spread[name] / VALENCE_CALIPER
+            for name in spread.index
+            if not np.isnan(at[name])
+        ]
+        if max(gaps) <= 1 + 1e-9:
+            found[word] = np.sqrt(sum(gap**2 for gap in gaps))
+    return pd.Series(found, dtype=float).sort_values()
+
+
+def test_the_nearest_words_within_all_calipers_are_taken(covariates):
+    covariates = covariates.iloc[::3]
+    rated = covariates.dropna().index[:3]
+    half = covariates[covariates["one"].notna() & covariates["other"].isna()].index[:3]
+    unrated = covariates[covariates[["one", "other"]].isna().all(axis=1)].index[:3]
+    for term in [*rated, *half, *unrated]:
+        expected = brute_force(term, covariates)
+        found = matched_controls({"axis": [term]}, covariates, least=1)
+        assert len(found) == min(20, len(expected))
+        np.testing.assert_allclose(found["distance"], expected.iloc[: len(found)], atol=1e-6)
+        assert set(found["control"]) <= set(expected.index)
+
+
+def test_among_many_as_frequent_the_rating_decides(covariates):
+    """So many lie within a sixteenth of the caliper that a search which looked no farther would find enough."""
+    rng = np.random.default_rng(2)
+    crowded = covariates.iloc[::3].assign(
+        zipf=lambda t: rng.normal(4, 0.1, len(t)).round(2),
+        one=lambda t: rng.normal(0, 1, len(t)),
+        other=np.nan,
+    )
+    for term in crowded.index[:4]:
+        expected = brute_force(term, crowded)
+        found = matched_controls({"axis": [term]}, crowded)
+        np.testing.assert_allclose(found["distance"], expected.iloc[:20], atol=1e-6)
+
+
+def test_terms_banned_words_their_forms_short_and_unknown_words_are_no_controls(covariates):
+    term = covariates[covariates[["one", "other"]].isna().all(axis=1)].index[0]
+    near = pd.DataFrame(
+        {"zipf": covariates.loc[term, "zipf"], "one": np.nan, "other": np.nan},
+        index=["painters", "painted", "of", "women", "river", "unknown"],
+    )
+    near.loc["unknown", "zipf"] = np.nan
+    found = matched_controls(
+        {"axis": [term, "paint"]}, pd.concat([near, covariates]), banned=["woman"], controls=4000
+    )
+    controls = set(found["control"])
+    assert "river" in controls
+    assert not {"painted", "of", "women", "unknown", term} & controls
+    assert "painters" in controls, "Porter gives 'painter' another stem than 'paint'"
+
+
+def test_a_word_of_another_group_may_be_a_control_unless_it_is_banned(covariates):
+    unrated = covariates[covariates[["one", "other"]].isna().all(axis=1)]
+    first, second = unrated.index[0], unrated.index[1]
+    alike = covariates.copy()
+    alike.loc[second] = alike.loc[first]
+    free = matched_controls({"a": [first], "b": [second]}, alike, controls=4000).set_index("group")
+    assert second in set(free.loc["a", "control"])
+    assert first in set(free.loc["b", "control"])
+    held = matched_controls({"a": [first], "b": [second]}, alike, banned=[first, second], controls=4000)
+    assert not {first, second} & set(held["control"])
+
+
+def test_the_order_of_the_words_changes_nothing_and_ties_are_not_settled_by_the_alphabet(covariates):
+    tied = covariates.assign(zipf=4.0, one=np.nan, other=np.nan)
+    term = tied.index[len(tied) // 2]
+    found = matched_controls({"axis": [term]}, tied)
+    again = matched_controls({"axis": [term]}, tied.sample(frac=1, random_state=1))
+    pd.testing.assert_frame_equal(found, again)
+    initials = found["control"].str[0]
+    assert initials.nunique() > 5, "the first twenty of the alphabet would begin alike"
+    other = matched_controls({"axis": [tied.index[0]]}, tied)
+    assert len(set(other["control"]) & set(found["control"])) < 5, "terms of one frequency share few controls"
+
+
+def test_terms_without_enough_controls_or_without_a_frequency_are_left_out(covariates):
+    table = covariates.copy()
+    rare, unknown = table.index[:2]
+    table.loc[rare, "zipf"] = 9.0
+    table.loc[unknown, "zipf"] = np.nan
+    found = matched_controls({"axis": [rare, unknown, "not there", table.index[2]]}, table, least=3)
+    assert found["term"].unique().tolist() == [table.index[2]]
+    assert matched_controls({"axis": [rare]}, table).columns.tolist() == [
+        "group", "term", "control", "distance",
+    ]  # fmt: skip
+
+
+def test_a_vocabulary_without_words_has_no_controls(covariates):
+    assert matched_controls({"axis": ["woman"]}, covariates.iloc[:0], banned=["man"]).empty
+
+
+def test_words_need_a_frequency_column_and_one_row_each(covariates):
+    with pytest.raises(TableError, match="'zipf'"):
+        matched_controls({"a": ["x"]}, covariates.drop(columns="zipf"))
+    with pytest.raises(TableError, match="one row a word"):
+        matched_controls({"a": ["x"]}, pd.concat([covariates, covariates.head(1)]))
+
+
+def test_matching_makes_frequent_and_rated_terms_like_their_controls(covariates):
+    often = covariates[(covariates["zipf"] > 4.5) & covariates["one"].notna() & (covariates["one"] > 0)]
+    terms = often.index[:30].tolist()
+    matches = matched_controls({"axis": terms}, covariates, least=1)
+    table = balance(matches, covariates).set_index("covariate")
+    assert table.loc["zipf", "before"] > 0.8
+    assert (table["after"].abs() < 0.12).all()
+    assert table.loc["one rated", "after"] == 0
+    assert table.loc["zipf", "n_terms"] == matches["term"].nunique()
+    assert table.loc["zipf", "n_words"] == len(covariates) - matches["term"].nunique()
+
+
+def test_balance_weighs_each_terms_controls_together_as_one():
+    covariates = pd.DataFrame({"zipf": [4.0, 5.0, 3.0, 3.0, 3.0, 6.0]}, index=list("abcdef"))
+    matches = pd.DataFrame({"term": ["a", "a", "a", "b"], "control": ["c", "d", "e", "f"]})
+    row = balance(matches, covariates).iloc[0]
+    assert row["controls"] == pytest.approx((3.0 + 6.0) / 2)
+    spread = np.sqrt((np.var([4, 5], ddof=1) + np.var([3, 3, 3, 6], ddof=1)) / 2)
+    assert row["before"] == pytest.approx((4.5 - 3.75) / spread)
+    assert row["after"] == pytest.approx((4.5 - 4.5) / spread)
+
+
+def test_balance_without_matches_says_so(covariates):
+    empty = matched_controls({"a": ["not there"]}, covariates)
+    with pytest.raises(TableError, match="No term has controls"):
+        balance(empty, covariates)
+
+
+def test_irregular_plurals_share_a_stem_with_their_singular():
+    woman, women, child, children, muslim, muslims, men = stems_of(
+        ["woman", "women", "child", "children", "muslim", "muslims", "men"]
+    )
+    assert (woman, child, muslim) == (women, children, muslims)
+    assert men != women

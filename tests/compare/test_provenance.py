@@ -1,0 +1,59 @@
+"""Where each score comes from: every table has a row, whatever it holds."""
+
+import numpy as np
+import pandas as pd
+
+from pessimal.compare.analysis import Options
+from pessimal.compare.provenance import analyse
+from pessimal.tables.score_table import ModelDescription, ScoreProvenance, ScoreTable
+from pessimal.tables.table_set import table_sets
+
+COLUMNS = [
+    "model", "prompt", "candidates", "n", "score", "mode", "source", "dtype", "attention", "largest_difference", "checked",
+    "certified", "survives", "base", "developer", "parameters", "revision", "weights",
+]  # fmt: skip
+
+
+def made(model: str, *, survives=True, noise=0.0, measured=None, **identity) -> ScoreTable:
+    rows = pd.DataFrame(
+        {
+            "candidate_id": range(4), "token": list("abcd"), "text": list("abcd"), "kind": "normal",
+            "survives": pd.array([survives, survives, survives, None if survives is None else False], dtype="boolean"),
+            "reward": np.arange(4.0) + noise, "certified": [True, False, False, False],
+        }
+    )  # fmt: skip
+    fields = {"mode": "ids", "source": "scan", "dtype": "float32", "weights_digest": "0123456789abcdef"}
+    identity = ScoreProvenance(
+        model=model,
+        prompt="greatest",
+        prompt_text="?",
+        candidates="vocabulary",
+        candidates_digest="d",
+        **fields | identity,
+    )
+    return ScoreTable(identity, rows, ModelDescription(base="oak"), measured or {})
+
+
+def test_scans_rescans_published_scores_and_log_probabilities_have_a_row_each():
+    tables = [
+        made("b", measured={"trust": {"largest_difference": 1e-6, "n": 16}}),
+        made("b", noise=0.1, dtype="bfloat16"),
+        made("a", survives=None, mode="published", source="x.csv", dtype=None, weights_digest=None),
+        made("lm", score="log_probability"),
+    ]
+    (result,) = analyse(table_sets(tables)[0], Options())
+    table = result.table
+    assert list(table) == COLUMNS
+    assert table["model"].tolist() == ["a", "b", "b", "lm"]
+    assert table["certified"].tolist() == [0.25] * 4
+    assert table["survives"].isna().tolist() == [True, False, False, False]
+    assert table["survives"].iloc[1] == 0.75
+    assert table["weights"].tolist() == ["", *["0123456789ab"] * 3]
+    assert table.set_index(["model", "dtype"]).loc[("b", "float32"), "checked"] == 16
+    assert not result.headline
+
+
+def test_language_models_alone_need_no_reward_model():
+    (tables,) = table_sets([made("lm", score="log_probability")])
+    assert not analyse.needs.missing(tables, Options())
+    assert len(analyse(tables, Options())[0].table) == 1
