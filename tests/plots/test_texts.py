@@ -2,7 +2,7 @@
 
 import pytest
 
-from pessimal.figures.words import literal, short_names, significant
+from pessimal.texts import literal, short_names, significant
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,293 @@
+"""The one look that all figures share: type, colours, marks, and how wide a journal's page is.
+
+Knows matplotlib; knows nothing of what is drawn. No figure has a title: the page and captions give it.
+"""
+
+import colorsys
+import functools
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+import pandas as pd
+from matplotlib import font_manager, rc_context
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+
+from pessimal.errors import TableError
+from pessimal.texts import literal, short_names
+
+COLUMN_WIDTH, PAGE_WIDTH = 5.6, 7.2  # inches: one panel, and a journal's page
+INK, GREY, FAINT, RULE, PAPER = "#222222", "#555555", "#8a8a8a", "#e2e2e2", "#ffffff"
+VARIABLES = {INK: "--ink", GREY: "--grey", FAINT: "--faint", RULE: "--rule", PAPER: "--paper"}
+"""Colours that a page may replace in the SVG, and the CSS variables by which it does."""
+ON_DARK, ON_LIGHT = "#fdfdfd", "#1c1c1c"
+"""Text on coloured cells: the cell stays as it is on a dark page, and so must its text."""
+# Okabe & Ito 2008, distinct with any colour vision. Their black is ink, which a dark page turns white; in place of
+# their yellow, which no line can have on white, stands Tol's olive.
+OKABE_ITO = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", INK, "#999933")
+BLUE, VERMILION = OKABE_ITO[:2]
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")
+MODEL_COLUMNS = ("model", "model_a", "model_b")
+LEVEL = 0.05
+"""Of a test: marks whose corrected p is above it are hollow."""
+LINE, PANEL_GAP = 0.145, 0.28
+"""Inches: a line of small text, and the space between two panels."""
+
+# DejaVu comes with matplotlib, so every machine lays figures out alike; it has no Chinese, Japanese, Korean or emoji.
+# Tokens are full of them: the PNG takes what the machine has, the SVG leaves it to the browser.
+_WIDER = ("Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans", "Noto Sans Symbols", "Noto Emoji")
+_INSTALLED = {font.name for font in font_manager.fontManager.ttflist}
+FONTS = (
+    "'Helvetica Neue', Arial, 'Liberation Sans', 'DejaVu Sans', 'Noto Sans', 'Noto Sans CJK SC', sans-serif"
+)
+"""In the SVG. No wider than DejaVu, by which room was made."""
+SIZE = 7.0  # points
+STYLE = {
+    "font.family": ["DejaVu Sans", *(name for name in _WIDER if name in _INSTALLED), "sans-serif"],
+    "font.size": SIZE,
+    "axes.labelsize": SIZE,
+    "axes.titlesize": SIZE,
+    "axes.titlecolor": GREY,
+    "axes.titlelocation": "left",
+    "xtick.labelsize": SIZE,
+    "ytick.labelsize": SIZE,
+    "legend.fontsize": SIZE,
+    "legend.title_fontsize": SIZE,
+    "legend.frameon": False,
+    "legend.borderaxespad": 0.2,
+    "legend.columnspacing": 1.4,
+    "legend.handletextpad": 0.4,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "axes.edgecolor": INK,
+    "axes.linewidth": 0.6,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.minor.width": 0.4,
+    "ytick.minor.width": 0.4,
+    "xtick.major.size": 2.5,
+    "ytick.major.size": 2.5,
+    "xtick.minor.size": 1.5,
+    "ytick.minor.size": 1.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "figure.facecolor": PAPER,
+    "axes.facecolor": "none",
+    "figure.dpi": 100,
+    "savefig.dpi": 200,
+    "svg.fonttype": "none",
+    "text.parse_math": False,  # a token with two dollar signs is not a formula
+    "axes.formatter.use_mathtext": False,
+    "axes.formatter.useoffset": False,
+    "axes.unicode_minus": True,
+}
+
+
+@contextmanager
+def styled(**more: object) -> Iterator[None]:
+    """Draw under the shared style, without one warning for each character that no installed font has."""
+    with rc_context({**STYLE, **more}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        yield
+
+
+def frame(
+    count: int,
+    *,
+    height: float,
+    left: float,
+    right: float = 0.12,
+    below: float = 0.4,
+    width: float | None = None,
+    columns: int = 3,
+    headed: bool = False,
+    handles: Sequence[Artist] = (),
+) -> tuple[Figure, list[Axes]]:
+    """A figure of so many panels on one scale, laid out in inches: everything has its place before it is drawn.
+
+    Args:
+        count: of panels; `columns` side by side at most, four in two rows.
+        height: of a panel.
+        left, right: of the panels: room for names of rows, and of lines.
+        below: each row of panels: room for ticks and label.
+        width: of the whole figure.
+        headed: whether panels have a subheading.
+        handles: of a legend over everything.
+    """
+    across = count if count <= columns else 2 if count == 4 else columns
+    down = -(-count // across)
+    width = width or (COLUMN_WIDTH if across == 1 else PAGE_WIDTH)
+    lines, per_line = _lines_of(handles, width - 0.1)
+    top = lines * LINE + 0.05 + (0.0 if headed else 0.1) * bool(lines)
+    head = 0.2 if headed else 0.0
+    total = top + down * (head + height + below)
+    gap = PANEL_GAP
+    own = (width - left - right - (across - 1) * gap) / across
+    figure = Figure(figsize=(width, total))
+    FigureCanvasAgg(figure)
+    panels: list[Axes] = []
+    for place in range(count):
+        row, column = divmod(place, across)
+        bottom = total - top - (row + 1) * (head + height + below) + below
+        box = ((left + column * (own + gap)) / width, bottom / total, own / width, height / total)
+        first = panels[0] if panels else None
+        axes = figure.add_axes(box, sharex=first, sharey=first)
+        axes.tick_params(labelleft=column == 0)
+        panels.append(axes)
+    if handles:
+        figure.legend(handles=handles, loc="upper left", bbox_to_anchor=(0.05 / width, 1), ncols=per_line)
+    return figure, panels
+
+
+def _lines_of(handles: Sequence[Artist], width: float) -> tuple[int, int]:
+    """How many lines a legend takes in so many inches, and how many entries stand on one."""
+    widths = [inches([handle.get_label()]) + 0.46 for handle in handles]
+    for lines in range(1, len(handles) + 1):  # entries run down the columns
+        across = -(-len(handles) // lines)
+        if sum(max(widths[place : place + lines]) for place in range(0, len(widths), lines)) <= width:
+            return lines, across
+    return len(handles), 1
+
+
+def is_first(axes: Axes) -> bool:
+    """Whether the panel stands at the left."""
+    return bool(axes.yaxis.get_tick_params()["labelleft"])
+
+
+def label_below(figure: Figure, panels: Sequence[Axes], text: str) -> None:
+    """One label for the x axes of all panels, centred below them."""
+    if text:
+        boxes = [axes.get_position() for axes in panels]
+        middle = (min(box.x0 for box in boxes) + max(box.x1 for box in boxes)) / 2
+        figure.text(middle, 0.05 / figure.get_figheight(), text, ha="center", va="bottom")
+
+
+def inches(texts: Iterable[str], *, size: float = SIZE, weight: str = "normal") -> float:
+    """The width of the widest text."""
+    return max((_width(text, size, weight) for text in texts), default=0.0)
+
+
+@functools.lru_cache(maxsize=4096)
+def _width(text: str, size: float, weight: str) -> float:
+    font = font_manager.FontProperties(family=STYLE["font.family"], size=size, weight=weight)
+    return _RULER.get_text_width_height_descent(text, font, False)[0] / 72 if text else 0.0
+
+
+_RULER = RendererAgg(1, 1, 72)
+
+
+def colours(categories: Iterable[object], known: Mapping[object, str] | None = None) -> dict[object, str]:
+    """A colour for each category: the known ones where all of them are known, else in order of first appearance.
+
+    No two are the same: from the ninth on, hues around the circle, light and dark by turns.
+    """
+    distinct = list(dict.fromkeys(categories))
+    if known and all(category in known for category in distinct):
+        return {category: known[category] for category in distinct}
+    return {category: _colour(place) for place, category in enumerate(distinct)}
+
+
+def _colour(place: int) -> str:
+    if place < len(OKABE_ITO):
+        return OKABE_ITO[place]
+    turn = place - len(OKABE_ITO)
+    rgb = colorsys.hls_to_rgb(
+        turn * 0.618034 % 1, (0.62, 0.38, 0.5)[turn % 3], (0.45, 0.6, 0.8)[turn // 3 % 3]
+    )
+    return "#" + "".join(f"{round(255 * part):02x}" for part in rgb)
+
+
+def markers(categories: Iterable[object]) -> dict[object, str]:
+    """A mark for each category, in order of first appearance; they repeat from the eleventh on."""
+    return {category: MARKERS[i % len(MARKERS)] for i, category in enumerate(dict.fromkeys(categories))}
+
+
+def distinct(table: pd.DataFrame, column: str | None) -> list:
+    """The values of a column in order of first appearance; [None] where no column was named."""
+    if column is None:
+        return [None]
+    needed(table, column)
+    return list(dict.fromkeys(table[column]))
+
+
+def rows_with(table: pd.DataFrame, column: str | None, value: object) -> pd.DataFrame:
+    """The rows with this value; all of them where no column was named."""
+    return table if column is None else table[table[column] == value]
+
+
+def needed(table: pd.DataFrame, *columns: str) -> None:
+    """Raise where the declaration names a column that the table lacks."""
+    if missing := [column for column in columns if column not in table]:
+        raise TableError(
+            f"A figure needs the column {missing[0]!r}; the table has {', '.join(map(str, table.columns))}."
+        )
+
+
+def shown_names(values: Sequence[object], column: str | None = None, *, limit: int = 30) -> dict[object, str]:
+    """What stands for each value: models without their organisation, everything literal, as short as `limit` where no
+    two look alike by it."""
+    texts = {value: str(value) for value in values}
+    shorten = short_names if column in MODEL_COLUMNS else _literals
+    for longer in range(limit, limit + 60, 5):
+        short = shorten(texts.values(), limit=longer)
+        if (
+            len(set(short.values())) == len(set(texts.values()))
+            and max(map(len, short.values()), default=0) <= longer
+        ):
+            break
+    return {value: short[text] for value, text in texts.items()}
+
+
+def _literals(texts: Iterable[str], *, limit: int) -> dict[str, str]:
+    return {text: literal(text, limit=limit) for text in texts}
+
+
+def subheading(axes: Axes, text: object, *, limit: int = 40) -> None:
+    """What one panel shows, in small grey type over it; nothing for None."""
+    if text is not None:
+        axes.set_title(literal(str(text), limit=limit))
+
+
+def name_rows(axes: Axes, names: Sequence[str]) -> None:
+    """Rows from the top, named on the left: no line or ticks there, and every second one shaded."""
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    if len(names) > 2:
+        for row in range(1, len(names), 2):
+            axes.axhspan(row - 0.5, row + 0.5, color=FAINT, alpha=0.09, lw=0, zorder=0)
+
+
+def few_ticks(axis: Axis, *, most: int = 6) -> None:
+    """Round numbers, not too many for a narrow panel."""
+    axis.set_major_locator(MaxNLocator(most, steps=[1, 2, 5, 10]))
+
+
+def log_ticks(axis: Axis) -> None:
+    """Powers of ten written out: matplotlib's own labels are formulas, which no figure of ours parses."""
+    axis.set_major_locator(LogLocator(numticks=7))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def tip(artist: Artist, text: str) -> None:
+    """What the SVG says when the pointer rests on this mark; the artist stands in its figure already."""
+    tips = artist.get_figure(root=True).__dict__.setdefault("tips", {})
+    artist.set_gid(f"tip{len(tips)}")
+    tips[artist.get_gid()] = text
+
+
+def number(value: float) -> str:
+    """A number for a tip: three significant digits and a true minus."""
+    if not np.isfinite(value):
+        return "–"
+    return (f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}").replace("-", "−")

@@ -1,0 +1,130 @@
+"""Matplotlib's SVG made small, and fit to stand beside others in a page: its colours, ids and tooltips.
+
+Knows SVG; knows nothing of what is drawn.
+"""
+
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping
+from hashlib import sha256
+
+from pessimal.plots.style import FONTS, INK, SIZE, VARIABLES
+
+_SVG = "{http://www.w3.org/2000/svg}"
+_LINK = "{http://www.w3.org/1999/xlink}href"
+_LONG = re.compile(r"-?\d*\.\d{3,}(?:e-?\d+)?")
+_NUMBERS = ("d", "x", "y", "points", "width", "height")
+_COMMANDS = re.compile(r"\s*([A-Za-z])\s*")
+_SPACES = re.compile(r"\s+")
+_MARKED = re.compile(r"url\(#([^)]+)\)")
+_SIZE = f"{SIZE:g}px"
+
+
+def finished(svg: str, *, stem: str, tips: Mapping[str, str] = {}) -> str:
+    """The figure as it is published.
+
+    Ink, greys and paper become CSS variables (`var(--ink, #222222)`, see `style.VARIABLES`) beside the plain colour, so
+    that a page replaces them and any other viewer draws it. Ids are the stem's own. Text stays text. What carries no
+    meaning goes: metadata, the style sheet (it would rule the page), groups around one thing, digits below 1/100 point.
+
+    Args:
+        svg: as matplotlib wrote it.
+        stem: of the file; figures of one page differ in it.
+        tips: what the pointer reads, by id of the group.
+    """
+    ET.register_namespace("", _SVG[1:-1])
+    root = ET.fromstring(svg)
+    for part in root.findall(f"{_SVG}metadata"):
+        root.remove(part)
+    referred = {found for node in root.iter() for found in _references(node)}
+    prefix = "f" + sha256(stem.encode()).hexdigest()[:8]
+    for node in root.iter():
+        _rewrite(node, prefix, referred, tips)
+    _flatten(root)
+    for name, value in {"font-family": FONTS, "font-size": _SIZE, "stroke-linejoin": "round", "role": "img",
+                        "fill": INK, "style": f"fill:var({VARIABLES[INK]},{INK})"}.items():  # fmt: skip
+        root.set(name, value)
+    root.attrib.pop("version", None)
+    return ET.tostring(root, encoding="unicode") + "\n"
+
+
+def _references(node: ET.Element) -> list[str]:
+    """Ids that an element refers to."""
+    found = [match for value in node.attrib.values() for match in _MARKED.findall(value)]
+    link = node.get(_LINK, "")
+    return [*found, link[1:]] if link.startswith("#") else found
+
+
+def _rewrite(node: ET.Element, prefix: str, referred: set[str], tips: Mapping[str, str]) -> None:
+    """One element's ids, colours, numbers and tooltip."""
+    own = node.attrib.pop("id", None)
+    if own in tips:
+        title = ET.Element(f"{_SVG}title")
+        title.text = tips[own]
+        node.insert(0, title)
+        node.set("class", "tip")
+    elif own in referred:
+        node.set("id", f"{prefix}{own}")
+    link = node.attrib.pop(_LINK, None)
+    if link is not None:
+        node.set("href", f"#{prefix}{link[1:]}" if link.startswith("#") else link)
+    if node.get("transform", "").startswith("rotate(-0 "):
+        del node.attrib["transform"]
+    for name in _NUMBERS:
+        if name in node.attrib:
+            value = _LONG.sub(
+                lambda found: f"{float(found[0]):.2f}".rstrip("0").rstrip("."), node.attrib[name]
+            )
+            node.set(name, _SPACES.sub(" ", _COMMANDS.sub(r"\1", value) if name == "d" else value).strip())
+    for name, value in node.attrib.items():
+        if "url(#" in value:
+            node.set(name, _MARKED.sub(rf"url(#{prefix}\1)", value))
+    if "style" in node.attrib:
+        _restyle(node)
+
+
+def _restyle(node: ET.Element) -> None:
+    """Declarations as attributes; replaceable colours as both, so that viewers without variables draw them."""
+    declared = dict(part.split(":", 1) for part in node.attrib.pop("style").split(";") if ":" in part)
+    declared = {name.strip(): value.strip() for name, value in declared.items()}
+    declared.pop("font-family", None)
+    variables = []
+    for name, value in declared.items():
+        if variable := VARIABLES.get(value.lower()):
+            if (name, value) == ("fill", INK) and len(node) == 0 and node.tag == f"{_SVG}text":
+                continue  # the root's own
+            variables.append(f"{name}:var({variable},{value})")
+        if (name, value) not in (
+            ("font-size", _SIZE),
+            ("stroke-linejoin", "round"),
+            ("text-anchor", "start"),
+        ):
+            node.set(name, value)
+    if variables:
+        node.set("style", ";".join(variables))
+
+
+def _flatten(node: ET.Element) -> None:
+    """Take groups away that say nothing, comments and white space between elements; keep the order of drawing."""
+    kept: list[ET.Element] = []
+    for child in node:
+        if not isinstance(child.tag, str) or child.tag == f"{_SVG}style":
+            continue
+        _flatten(child)
+        child.tail = None
+        if child.tag in (f"{_SVG}g", f"{_SVG}defs") and len(child) == 0:
+            continue
+        if (
+            child.tag == f"{_SVG}path"
+            and child.get("fill") == "none"
+            and not child.get("stroke")
+            and "id" not in child.attrib
+        ):
+            continue  # the transparent ground of a figure or panel
+        if child.tag == f"{_SVG}g" and not child.attrib:
+            kept += list(child)
+        else:
+            kept.append(child)
+    node[:] = kept
+    if len(node) and not (node.text or "").strip():
+        node.text = None

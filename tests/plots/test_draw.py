@@ -1,0 +1,331 @@
+"""Figures of declarations: which files, in whose names, in what colours, and what hostile tokens cannot do."""
+
+import re
+import xml.etree.ElementTree as ET
+from contextlib import contextmanager
+from dataclasses import replace
+
+import matplotlib
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.text import Text
+
+from pessimal.errors import TableError
+from pessimal.plots import Forest, Heatmap, Lines, Scatter, TokenTable, Violin
+from pessimal.plots.draw import draw, save_figures
+from pessimal.plots.heatmap import similar_together
+from pessimal.plots.lines import apart
+from pessimal.plots.style import OKABE_ITO, colours
+from pessimal.tables.result import Result
+
+KINDS = ("forest", "heatmap", "scatter", "lines", "violin", "token_table")
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def texts(svg: str) -> list[str]:
+    """What a figure says, tooltips apart."""
+    return [node.text or "" for node in ET.fromstring(svg).iter(f"{SVG}text")]
+
+
+def tips(svg: str) -> list[str]:
+    return [node.text or "" for node in ET.fromstring(svg).iter(f"{SVG}title")]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("models", [1, 2, 15])
+def test_draws_for_one_and_for_many_models(kind, models, result, drawn):
+    saved = drawn(result(kind, models))
+    if kind == "heatmap" and models == 1:  # one model agrees with none
+        assert saved.tabs == {}
+        return
+    assert saved.tabs == {kind: {"greatest": f"{kind}--greatest", "worst": f"{kind}--worst"}}
+    assert [file.name for file in saved.folder.glob("*.png")] == [
+        f"{kind}--greatest.png"
+    ]  # the first tab's alone
+    for stem in saved.tabs[kind].values():
+        found = " ".join(texts(saved.svgs[stem]))
+        if kind != "lines":
+            assert all(f"model-{i}" in found for i in range(models))
+
+
+def test_nothing_lies_outside_the_figure(result, drawn):
+    """Names of whatever length have room."""
+    long = result("forest", 4)
+    table = long.table.assign(model=long.table["model"] + "-with-a-very-long-name-that-nobody-would-like")
+    svg = drawn(Result("forest", table, plot=long.plot)).svgs["forest--worst"]
+    root = ET.fromstring(svg)
+    width = float(root.get("viewBox").split()[2])
+    for node in root.iter(f"{SVG}text"):
+        if node.get("text-anchor") == "end":
+            assert 0.45 * 7 * len(node.text) < float(node.get("x")) < width
+
+
+def test_one_figure_has_the_name_alone(result, drawn):
+    one = result("forest", where={"prompt": "worst"})
+    assert drawn(one).tabs == {"forest": {"worst": "forest"}}
+
+
+def test_tabs_the_table_lacks_are_passed_over(result, drawn):
+    plain = result("forest", tabs=("lexicon",), where={"prompt": ["greatest"]})
+    assert drawn(plain).tabs == {"forest": {"": "forest"}}
+
+
+def test_tabs_of_several_columns_keep_their_order_and_get_safe_names(drawn):
+    table = pd.DataFrame(
+        [("worst", "a/b", 1.0), ("worst", "a:b", 2.0), ("../../etc", "a/b", 3.0)],
+        columns=["prompt", "model", "estimate"],
+    )
+    saved = drawn(Result("x", table, plot=Forest(tabs=("prompt", "model"), row="model")))
+    assert list(saved.tabs["x"]) == ["worst · a/b", "worst · a:b", "../../etc · a/b"]
+    stems = list(saved.tabs["x"].values())
+    assert len({stem.lower() for stem in stems}) == 3
+    assert all(re.fullmatch(r"x--[\w.-]+", stem) and ".." not in stem for stem in stems)
+    assert sorted(path.parent for path in saved.folder.rglob("*.svg")) == [saved.folder] * 3
+
+
+def test_candidate_sets_are_not_drawn_over_one_another(result, drawn):
+    first = result("heatmap")
+    table = pd.concat([first.table.assign(candidates=c) for c in ("vocabulary", "items")])
+    tabs = drawn(Result("heatmap", table, plot=first.plot)).tabs["heatmap"]
+    assert set(tabs) == {f"{p} · {c}" for p in ("greatest", "worst") for c in ("vocabulary", "items")}
+
+
+def test_labels_replace_names(result, drawn):
+    labels = {f"org/model-{i}": f"Model {'ABC'[i]}" for i in range(3)}
+    groups = pd.DataFrame({"developer": ["x", "y", "z"]}, index=list(labels))
+    results = [result(kind) for kind in KINDS if kind != "heatmap"]
+    heat = result("heatmap", groups=groups)
+    own = heat.table.head(2).assign(
+        model_a="org/model-0", model_b="org/model-0", prompt=["greatest", "worst"], estimate=0.987
+    )
+    results.append(replace(heat, table=pd.concat([heat.table, own])))
+    saved = drawn(*results, labels=labels)
+    for stem, svg in saved.svgs.items():
+        assert not re.search("org/model|model-", svg), stem
+        assert "Model B" in svg
+    assert ".99" in texts(saved.svgs["heatmap--worst"])
+
+
+def test_own_data_comes_before_the_table(result):
+    other = result("forest", 1).table.assign(model="the other one")
+    figures = draw(Forest(data=other), result("forest").table)
+    assert "the other one" in [label.get_text() for label in figures["worst"].axes[0].get_yticklabels()]
+
+
+def test_a_missing_column_is_named(result):
+    with pytest.raises(TableError, match="'reward'"):
+        draw(Forest(estimate="reward"), result("forest").table)
+
+
+def test_two_rows_for_one_cell_are_refused(result):
+    with pytest.raises(TableError, match="several rows"):
+        draw(Heatmap(tabs=(), symmetric=True), result("heatmap").table)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_hostile_tokens_stay_text(kind, hostile, drawn):
+    """Every SVG is well-formed, without scripts and handlers, and each token is shown."""
+    n = len(hostile)
+    table = pd.DataFrame(
+        {"text": hostile, "x": np.arange(n) % 5.0, "y": np.arange(n) / 3.0, "rank": range(1, n + 1)}
+    )
+    table = table.assign(prompt="greatest", estimate=1.0, density=1.0, reward=1.0, end="top")
+    plot = {
+        "forest": Forest(row="text", panel="prompt", low=None, high=None),
+        "heatmap": Heatmap(row="text", column="prompt"),
+        "scatter": Scatter(x="x", y="y", name="text", group="text", xlabel="$a$ <b>"),
+        "lines": Lines(x="text", y="y", group="text", marks=True, ends=True),
+        "violin": Violin(row="text"),
+        "token_table": TokenTable(column="prompt", shown=n),
+    }[kind]
+    if kind == "violin":
+        table = pd.concat([table.assign(x=x) for x in (0.0, 1.0)])
+    (svg,) = drawn(Result(kind, table, plot=plot)).svgs.values()
+    root = ET.fromstring(svg)
+    tags = {node.tag.removeprefix(SVG) for node in root.iter()}
+    assert tags <= {"svg", "g", "defs", "path", "use", "text", "tspan", "title", "clipPath", "rect", "image"}
+    assert not [name for node in root.iter() for name in node.attrib if name.startswith("on")]
+    shown = " ".join(texts(svg))
+    for seen in ("<script>alert(1)", "\\u202eabc", "␣freedom", "$x^2$", "\\x07", "#222222"):
+        assert seen in shown
+    assert "\u202e" not in svg
+
+
+def test_same_bytes_twice(result, tmp_path):
+    results = [result(kind) for kind in KINDS]
+    many = pd.DataFrame({"x": np.sin(np.arange(4000.0)), "y": np.arange(4000.0)})
+    results.append(Result("many", many, plot=Scatter(x="x", y="y")))
+    written, totals = [], []
+
+    @contextmanager
+    def begin(total):
+        totals.append(total)
+        yield written.append
+
+    for again in "ab":
+        save_figures(results, tmp_path / again, begin=begin)
+    assert totals == [2 * len(KINDS) + 1] * 2
+    assert len(written) == sum(totals)
+    first = sorted((tmp_path / "a").iterdir())
+    assert len(first) == 3 * len(KINDS) + 2  # a PNG of the first tab alone
+    for path in first:
+        assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes(), path.name
+
+
+def test_a_figure_that_cannot_be_drawn_does_not_cost_the_others(result, drawn, caplog):
+    wrong = Result("wrong", result("forest").table, plot=Forest(estimate="nobody"))
+    saved = drawn(wrong, result("violin"))
+    assert list(saved.tabs) == ["violin"]
+    assert "wrong" in caplog.text
+
+
+def strips(svg: str) -> dict[str, str]:
+    """Colour by developer, as the strips of a heat map show it."""
+    found = {}
+    for group in ET.fromstring(svg).iter(f"{SVG}g"):
+        title = group.find(f"{SVG}title")
+        if title is not None and "developer " in title.text:
+            found[title.text.split("developer ")[1]] = group.find(f"{SVG}path").get("fill")
+    return found
+
+
+def test_no_two_developers_share_a_colour(result, drawn):
+    """Figures of the page once had 64 colours, and two developers of the demo family the same one."""
+    names = ["alder", "birch", "cedar", "plain", *(f"lab {i}" for i in range(11))]
+    groups = pd.DataFrame({"base": ["bpe", "wordpiece", "spm"] * 5, "developer": names})
+    groups.index = [f"org/model-{i}" for i in range(15)]
+    svg = drawn(result("heatmap", 15, groups=groups)).svgs["heatmap--greatest"]
+    found = strips(svg)
+    assert set(found) == set(names)
+    assert len(set(found.values())) == len(names)
+    assert len(set(colours(range(60)).values())) == 60
+
+
+def test_a_developer_has_one_colour_in_all_figures(result, drawn):
+    groups = pd.DataFrame(
+        {"developer": ["alder", "birch", "cedar"]}, index=[f"org/model-{i}" for i in range(3)]
+    )
+    agreement = result("heatmap", groups=groups)
+    map_ = result("scatter", group="developer")
+    table = map_.table.join(groups, on="model").iloc[::-1]  # cedar comes first here
+    saved = drawn(agreement, Result("mds", table, plot=map_.plot))
+    known = strips(saved.svgs["heatmap--worst"])
+    assert known["cedar"] != OKABE_ITO[0]
+    for group in ET.fromstring(saved.svgs["mds--worst"]).iter(f"{SVG}g"):
+        title = group.find(f"{SVG}title")
+        if title is not None:
+            developer = ["alder", "birch", "cedar"][int(title.text.split(":")[0][-1])]
+            assert next(node.get("fill") for node in group.iter() if node.get("fill")) == known[developer]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_page_can_replace_ink_and_grounds(kind, result, drawn):
+    svg = drawn(result(kind)).svgs[f"{kind}--greatest"]
+    root = ET.fromstring(svg)
+    assert root.get("style") == "fill:var(--ink,#222222)"
+    assert root.get("fill") == "#222222"  # for viewers without variables
+    for node in root.iter():
+        for name in ("fill", "stroke"):
+            if node.get(name) in ("#222222", "#555555", "#8a8a8a", "#e2e2e2", "#ffffff"):
+                assert f"{name}:var(--" in node.get("style", ""), ET.tostring(node)
+    assert "--grey" in svg or "--faint" in svg or kind == "lines"
+    background = [
+        node for node in root.iter(f"{SVG}path") if node.get("fill") == "#ffffff" and node in list(root)[:3]
+    ]
+    assert not background
+
+
+def test_ids_are_unique_in_a_page_and_all_references_resolve(result, drawn):
+    svgs = drawn(result("lines"), result("forest"), result("scatter")).svgs
+    ids = [node.get("id") for svg in svgs.values() for node in ET.fromstring(svg).iter() if node.get("id")]
+    assert ids
+    assert len(ids) == len(set(ids))
+    for svg in svgs.values():
+        own = {node.get("id") for node in ET.fromstring(svg).iter()}
+        assert set(re.findall(r'(?:url\(|href=")#([\w]+)', svg)) <= own
+        assert not re.search("<style|<metadata", svg)  # a style sheet would rule the page
+
+
+def test_the_pointer_reads_names_and_numbers(result, drawn):
+    saved = drawn(result("forest"), result("heatmap"))
+    assert (
+        len([tip for tip in tips(saved.svgs["forest--worst"]) if re.match(r"model-\d: .* \[.*\], p = ", tip)])
+        == 3
+    )
+    assert sum("model-0 and model-1" in tip for tip in tips(saved.svgs["heatmap--worst"])) == 1
+
+
+def test_marks_without_significance_are_hollow(drawn):
+    table = pd.DataFrame({"model": ["yes", "no"], "estimate": [1.0, 1.0], "p": [0.01, 0.3]})
+    (svg,) = drawn(Result("x", table, plot=Forest(p="p"))).svgs.values()
+    faces = {}
+    for group in ET.fromstring(svg).iter(f"{SVG}g"):
+        if (title := group.find(f"{SVG}title")) is not None:
+            faces[title.text.split(":")[0]] = next(node.get("fill") for node in group.iter(f"{SVG}use"))
+    assert faces == {"yes": OKABE_ITO[0], "no": "#ffffff"}
+
+
+def test_many_points_become_a_picture_with_names_on_top(drawn):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"x": rng.normal(size=20_000), "y": rng.normal(size=20_000)})
+    table = table.assign(
+        text=[f"word {i}" for i in range(len(table))], named=table["x"] > table["x"].nlargest(4).min()
+    )
+    (svg,) = drawn(Result("x", table, plot=Scatter(x="x", y="y", name="text", named="named"))).svgs.values()
+    assert svg.count("<image") == 1
+    assert len(svg) < 120_000
+    assert {text for text in texts(svg) if text.startswith("word")} == set(table.loc[table["named"], "text"])
+
+
+def test_similar_names_stand_together():
+    names = ["a1", "b1", "a2", "b2", "c"]
+    values = pd.DataFrame(0.1, index=names, columns=names)
+    for one, other in (("a1", "a2"), ("b1", "b2")):
+        values.loc[one, other] = values.loc[other, one] = 0.9
+    values.loc["c", "a1"] = values.loc["a1", "c"] = np.nan
+    found = similar_together(values)
+    assert sorted(found) == sorted(names)
+    assert abs(found.index("a1") - found.index("a2")) == abs(found.index("b1") - found.index("b2")) == 1
+
+
+def test_labels_at_ends_of_lines_stand_apart_in_their_order():
+    heights = apart([0.5, 0.51, 0.52, 0.9], gap=0.1, low=0, high=1)
+    assert list(np.argsort(heights)) == [0, 1, 2, 3]
+    assert np.diff(np.sort(heights)).min() > 0.0999
+    assert heights[3] == pytest.approx(0.9)
+
+
+def test_labels_of_crowded_points_do_not_overlap():
+    places = np.random.default_rng(0).normal(scale=0.05, size=(12, 2))
+    table = pd.DataFrame(places, columns=["x", "y"]).assign(text=[f"a longer label {i}" for i in range(12)])
+    table = pd.concat([table, pd.DataFrame({"x": [-1.0, 1.0], "y": [-1.0, 1.0], "text": ["low", "high"]})])
+    axes = draw(Scatter(x="x", y="y", name="text"), table)[""].axes[0]
+    boxes = [Text.get_window_extent(text) for text in axes.texts]
+    frame = axes.get_window_extent()
+    assert sum(a.overlaps(b) for place, a in enumerate(boxes) for b in boxes[:place]) <= 2
+    assert all(frame.x0 - 1 <= box.x0 and box.x1 <= frame.x1 + 1 for box in boxes)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(0.999, ">.99"), (1.0, "1.00"), (-0.304, "−.30"), (-0.001, ".00"), (10.52, "10.5"), (1234.5, "1,234")],
+)
+def test_numbers_in_cells_are_short(value, shown, drawn):
+    table = pd.DataFrame({"model": ["a"], "prompt": ["p"], "estimate": [value]})
+    (svg,) = drawn(Result("x", table, plot=Heatmap(tabs=(), row="model", column="prompt"))).svgs.values()
+    assert shown in texts(svg)
+
+
+def test_declarations_import_no_matplotlib_and_figures_no_models(loaded_by):
+    assert loaded_by(["pessimal.plots", "pessimal.tables.result"], ["matplotlib", "torch"]) == "[]"
+    assert (
+        loaded_by(["pessimal.plots.draw"], ["torch", "hydra", "wandb", "transformers", "pessimal.compare"])
+        == "[]"
+    )
+
+
+def test_drawing_leaves_matplotlib_as_it_was(result, drawn):
+    before = dict(matplotlib.rcParams)
+    drawn(result("scatter"))
+    assert dict(matplotlib.rcParams) == before
