@@ -74,8 +74,8 @@ def refused(attempt: Callable[[], object], *, naming: str = "", kinds: type | tu
     try:
         return attempt(), False
     except kinds as error:
-        told = str(error).strip()
-        assert told, "an error without a message"
-        assert naming in told, f"{told!r} does not name {naming!r}"
-        assert "Traceback" not in told
+        message = str(error).strip()
+        assert message, "an error without a message"
+        assert naming in message, f"{message!r} does not name {naming!r}"
+        assert "Traceback" not in message
         return error, True

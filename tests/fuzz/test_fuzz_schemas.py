@@ -118,10 +118,10 @@ def composed(elsewhere):
             except UserError:
                 raise
             except Exception as error:
-                told = composition_message(error)
-                if told is None:
+                message = composition_message(error)
+                if message is None:
                     raise
-                raise UserError(told) from error
+                raise UserError(message) from error
 
         yield from_line
 

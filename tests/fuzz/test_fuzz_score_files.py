@@ -21,9 +21,9 @@ from pessimal.tables.kinds import storable
 from pessimal.tables.lexicons import read_lexicon
 from pessimal.tables.published import read_eloeverything, read_factorial54, read_vocabulary
 from pessimal.tables.score_table import (
-    ScoreIdentity,
+    ScoreProvenance,
     ScoreTable,
-    read_identity,
+    read_provenance,
     read_score_table,
     write_score_table,
 )
@@ -195,7 +195,7 @@ def test_a_parquet_file_is_read_or_refused_by_name(folder, frame, metadata, cuts
     if len(cuts) > 1:
         file.write_bytes(damaged(file.read_bytes(), cuts))
     for read in (
-        lambda path: read_factorial54(path, prompts={}, models={}), read_score_table, read_identity
+        lambda path: read_factorial54(path, prompts={}, models={}), read_score_table, read_provenance
     ):  # fmt: skip
         refused(lambda read=read: read(file), naming=file.name, kinds=(InputError, TableError))
 
@@ -215,10 +215,10 @@ def test_a_score_table_comes_back_whole_or_is_refused_by_name(folder, texts, cut
             "certified": False,
         }
     )
-    identity = ScoreIdentity(texts[0], texts[-1], texts[0], "vocabulary", "0", "ids", "scan")
-    write_score_table(ScoreTable(identity, rows), file)
+    provenance = ScoreProvenance(texts[0], texts[-1], texts[0], "vocabulary", "0", "ids", "scan")
+    write_score_table(ScoreTable(provenance, rows), file)
     back = read_score_table(file)
-    assert back.identity == identity == read_identity(file)
+    assert back.provenance == provenance == read_provenance(file)
     assert back.rows["text"].tolist() == back.rows["token"].tolist() == texts
     if cuts:
         file.write_bytes(damaged(file.read_bytes(), cuts))

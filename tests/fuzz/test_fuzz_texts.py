@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from pessimal.contrast.distances import pieces, syntactic, tokens
 from pessimal.contrast.hunks import apply, hunks_between
-from pessimal.figures.words import literal, short_names
 from pessimal.report.differences import GONE, NEW, SAME, condensed, diff, is_readable, readable
 from pessimal.tables.kinds import storable, token_kind
+from pessimal.texts import literal, short_names
 from pessimal.tracking.listing_text import as_csv, as_json, as_table
 from pessimal.tracking.plain_text import cell, columns, shown, visible, width_of
 from pessimal.tracking.registry import Manifest, safe_name
@@ -130,8 +130,8 @@ def test_a_spreadsheet_runs_nothing_of_an_exported_list(found):
     for entry in (one for row in rows for one in row):
         assert not entry.startswith(FORMULA) or numbers.fullmatch(entry), entry
     for row, manifest in zip(rows[1:], found, strict=True):
-        told = storable(manifest.name)
-        assert row[1] in (told, "'" + told), "the same text comes back"
+        text = storable(manifest.name)
+        assert row[1] in (text, "'" + text), "the same text comes back"
     text.encode()
 
 

@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from pessimal.contrast.comparison import Comparison, Turn
 from pessimal.errors import InputError, TableError
 from pessimal.report.differences import GONE, LEFT_OUT, NEW, SAME, Piece, condensed, diff, readable
-from pessimal.report.edits import as_text, from_json, to_json, views
+from pessimal.report.edits import from_json, to_json, views
 
 HOSTILE = [
     "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "</article></details>", "{{ 7*7 }}", "\x00\x1b[31m",
@@ -272,23 +272,6 @@ def test_no_text_leaves_its_place_in_the_page(text, render):
     assert "\x00" not in html
     assert "\u202e" not in html
     html.encode()
-
-
-@pytest.mark.parametrize("text", HOSTILE)
-def test_the_terminal_gets_two_lines_an_edit_and_no_control_characters(text):
-    lines = as_text(hostile_view(text)).split("\n")
-    assert len(lines) == 3 + 2 * 2
-    assert all(line.isprintable() for line in lines)
-    assert max(map(len, lines)) < 300
-
-
-def test_the_terminal_shows_the_edit_and_the_margins(view):
-    told = as_text(view)
-    assert "Drink [-water-]{+wine+} and rest." in told
-    assert (
-        "✗ flips (CF)  clarity: preferred response made worse  margin 2.00 → −0.500  (rules, seed 0)" in told
-    )
-    assert "nothing to change" in told
 
 
 def test_a_document_is_plain_json(view):

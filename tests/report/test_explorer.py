@@ -10,19 +10,19 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.figure import Figure
 
+from artifacts import write_artifact
 from pessimal.config.schema import ReportConfig
 from pessimal.errors import InputError, WorkError
-from pessimal.report.contents import Contents, Entry
 from pessimal.report.explorer import chosen_prompts, explorer
 from pessimal.report.packing import decimals, packed
-from pessimal.report.page import Comparison, page
+from pessimal.report.page import page
 from pessimal.report.scripts import library, own_script, policy
 from pessimal.tables import ScoreTable, write_score_table
-from pessimal.tables.score_table import ScoreIdentity
-from pessimal.tasks import report_task
+from pessimal.tables.result import Result
+from pessimal.tables.score_table import ScoreProvenance
 from pessimal.tracking.registry import Registry
+from pessimal.verbs import report as report_verb
 
 HOSTILE = [
     "</script><script>alert(1)</script>", "<!--", '"><img src=x onerror=alert(1)>', "&lt;", "\x00", "\\ud83d", "\u202e",
@@ -31,8 +31,8 @@ HOSTILE = [
 
 
 def table(texts, rewards, *, model="lab/reward", prompt="best", **changed) -> ScoreTable:
-    identity = {"candidates": "vocabulary", "candidates_digest": "d", "mode": "ids", "source": "scan"}
-    identity |= {"prompt_text": f"What is the {prompt} thing?"} | changed
+    provenance = {"candidates": "vocabulary", "candidates_digest": "d", "mode": "ids", "source": "scan"}
+    provenance |= {"prompt_text": f"What is the {prompt} thing?"} | changed
     rows = pd.DataFrame(
         {
             "candidate_id": np.arange(len(texts), dtype=np.int32),
@@ -44,7 +44,7 @@ def table(texts, rewards, *, model="lab/reward", prompt="best", **changed) -> Sc
             "certified": [i % 2 == 0 for i in range(len(texts))],
         }
     )
-    return ScoreTable(ScoreIdentity(model=model, prompt=prompt, **identity), rows)
+    return ScoreTable(ScoreProvenance(model=model, prompt=prompt, **provenance), rows)
 
 
 def unpacked(data, n: int) -> dict:
@@ -157,45 +157,32 @@ def test_scans_of_one_model_in_other_ways_are_told_apart():
 
 def test_prompts_that_most_models_were_asked_are_shown_and_others_on_demand():
     texts, rewards = ["a", "b", "c"], [1, 2, 3]
-    identities = [
-        table(texts, rewards, model=model, prompt=prompt).identity
+    provenances = [
+        table(texts, rewards, model=model, prompt=prompt).provenance
         for model, prompt in [("x", "rare"), ("x", "best"), ("y", "best"), ("x", "worst"), ("y", "worst")]
     ]
-    assert chosen_prompts(identities) == ["best", "worst"]
-    assert chosen_prompts(identities, wanted=["rare"]) == ["rare"]
+    assert chosen_prompts(provenances) == ["best", "worst"]
+    assert chosen_prompts(provenances, wanted=["rare"]) == ["rare"]
     with pytest.raises(InputError, match=r"explorer_prompts=\['typo'\].*best, rare, worst"):
-        chosen_prompts(identities, wanted=["typo"])
+        chosen_prompts(provenances, wanted=["typo"])
 
 
 @pytest.fixture
-def folder(tmp_path):
-    contents = Contents()
-    contents.add_table("provenance", pd.DataFrame({"model": ["a", "b"], "developer": ["<b>", None]}))
-    where = {"prompt": "best", "candidates": "vocabulary"}
-    pairs = {"model_a": ["a"], "model_b": ["b"], "n": [3], "kendall": [0.5], "low": [0.25], "high": [np.nan]}
-    contents.add_table("agreement", pd.DataFrame(pairs), **where)
-    contents.add_table("mds", pd.DataFrame({"model": ["a", "b"], "x": [0, 1], "y": [0, 0]}), **where)
-    contents.figures |= {"best-agreement": Figure(figsize=(1, 1)), "best-map": Figure(figsize=(1, 1))}
-    section = contents.section("best", "")
-    section.entries.append(
-        Entry("Agreement", "n = 3", figure="best-agreement", table="agreement", where=where)
-    )
-    section.entries.append(Entry("Map", "n = 3", figure="best-map"))
-    home = tmp_path / "comparison"
-    home.mkdir()
-    contents.write(home)
-    return home
+def artifact(tmp_path):
+    pairs = {"model_a": ["a"], "model_b": ["b"], "prompt": ["best"], "n": [3], "kendall": [0.5]}
+    result = Result("agreement", pd.DataFrame(pairs), headline="a and b agree.", method="agreement")
+    return write_artifact(tmp_path / "comparison", [result], labels={"a": "a", "b": "b"})
 
 
 def block(html: str, id: str) -> dict:
     return json.loads(re.search(rf'<script type="application/json" id="{id}">(.*?)</script>', html)[1])
 
 
-def test_hostile_tokens_prompts_and_models_are_no_markup(folder):
+def test_hostile_tokens_prompts_and_models_are_no_markup(artifact):
     tables = [
         table(HOSTILE, range(12), model=name, prompt=name, prompt_text=name) for name in HOSTILE if name
     ]
-    html = page([Comparison("comparison/x:v0", folder, "2026")], title="t", explorer=explorer(tables))
+    html = page([artifact], title="t", explorer=explorer(tables))
     assert len(re.findall(r"<script>", html)) == 1
     assert "alert(1)" not in html.replace(own_script().text, "").replace(
         "\\u003c/script\\u003e\\u003cscript\\u003ealert(1)", ""
@@ -204,20 +191,8 @@ def test_hostile_tokens_prompts_and_models_are_no_markup(folder):
     assert set(block(html, "explorer-index")["prompts"]) == {name for name in HOSTILE if name}
 
 
-def test_charts_carry_the_tables_numbers(folder):
-    html = page([Comparison("comparison/x:v0", folder, "2026")], title="t")
-    agreement, places = block(html, "charts")
-    assert agreement["models"] == ["a", "b"]
-    assert agreement["columns"] == ["a", "b", "kendall", "n", "low", "high"]
-    assert agreement["pairs"] == [[0, 1, 0.5, 3, 0.25, None]]
-    assert (places["models"], places["x"], places["y"]) == (["a", "b"], [0.0, 1.0], [0.0, 0.0])
-    assert places["described"] == {"developer": ["<b>", None]}
-    assert 'data-chart="0"' in html
-    assert 'data-chart="1"' in html
-
-
-def test_only_our_scripts_may_run_and_nothing_may_be_fetched(folder):
-    html = page([Comparison("comparison/x:v0", folder, "2026")], title="t")
+def test_only_our_scripts_may_run_and_nothing_may_be_fetched(artifact):
+    html = page([artifact], title="t", explorer=explorer([table(["a", "b"], [1, 2])]))
     allowed = re.search(r'Content-Security-Policy" content="([^"]*)"', html)[1]
     assert allowed == policy([own_script(), *library()])
     assert allowed.startswith("default-src 'none'; img-src data:;")
@@ -240,7 +215,7 @@ def test_bokehs_licence_travels_with_it():
 
 
 @pytest.fixture
-def registry(tmp_path, folder):
+def registry(tmp_path, artifact):
     """Score tables and the comparison made from them, as `compare` publishes them."""
     registry = Registry(tmp_path / "registry")
     inputs = []
@@ -255,10 +230,10 @@ def registry(tmp_path, folder):
     inputs.append("score-table/gone:v0")
 
     def fill(place):
-        for file in folder.rglob("*"):
+        for file in artifact.folder.rglob("*"):
             if file.is_file():
-                (place / file.relative_to(folder)).parent.mkdir(parents=True, exist_ok=True)
-                (place / file.relative_to(folder)).write_bytes(file.read_bytes())
+                (place / file.relative_to(artifact.folder)).parent.mkdir(parents=True, exist_ok=True)
+                (place / file.relative_to(artifact.folder)).write_bytes(file.read_bytes())
 
     registry.publish("comparison", "c", fill, inputs=inputs)
     return registry
@@ -269,7 +244,7 @@ def report(registry, capsys, **changed) -> str:
     config.paths.registry = str(registry.root)
     config.paths.root = config.paths.wandb = str(registry.root.parent / "runs")
     config.tracking.mode = type(config.tracking.mode).off
-    report_task.run(config)
+    report_verb.run(config)
     return Path(capsys.readouterr().out.strip()).read_text(encoding="utf-8")
 
 

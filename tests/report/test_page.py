@@ -1,13 +1,24 @@
-"""The page is one file, needs no network, and shows hostile tokens as text."""
+"""The page is one file that needs no network; it answers first, keeps colours and numbers, and shows hostile texts as text."""
 
 import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from itertools import pairwise
+from xml.etree import ElementTree
 
+import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.figure import Figure
 
-from pessimal.report.contents import Contents, Entry
-from pessimal.report.page import Comparison, page
+from artifacts import write_artifact
+from pessimal.contrast.comparison import Comparison, Turn
+from pessimal.errors import InputError
+from pessimal.plots import Forest, Heatmap, Scatter, TokenTable
+from pessimal.report.artifact import Artifact, method
+from pessimal.report.edits import to_json, views
+from pessimal.report.page import MAX_ROWS, MAX_TABS, page
+from pessimal.report.svg import drawing
+from pessimal.tables.result import Estimate, Result
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -18,52 +29,429 @@ HOSTILE = [
     "\x1b[31m",
     "null",
 ]
+MODELS = ["lab/alder", "lab/birch", "lab/cedar", "lab/plain"]
+LABELS = {model: model[4:] for model in MODELS}
+
+
+class Tree(HTMLParser):
+    """The page's elements by what encloses them: attributes, and the text inside."""
+
+    VOID = frozenset(("meta", "input", "br", "img", "link"))
+    OPEN = frozenset(("tr", "td"))
+
+    def __init__(self, html: str):
+        super().__init__(convert_charrefs=True)
+        self.elements: list[dict] = []
+        self.path: list[dict] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag, attributes):
+        while (
+            tag in self.OPEN
+            and self.path
+            and self.path[-1]["tag"] in ("td", tag)
+            and tag <= self.path[-1]["tag"]
+        ):
+            self.path.pop()
+        element = {"tag": tag, "text": "", "inside": list(self.path), **dict(attributes)}
+        self.elements.append(element)
+        if tag not in self.VOID:
+            self.path.append(element)
+
+    def handle_endtag(self, tag):
+        while self.path and self.path.pop()["tag"] != tag:
+            pass
+
+    def handle_data(self, data):
+        for element in self.path:
+            element["text"] += data
+
+    def all(self, tag: str, inside: str = "", **attributes) -> list[dict]:
+        """Elements of a tag and attributes, in an element of this class or id."""
+        return [
+            e for e in self.elements
+            if e["tag"] == tag and all(e.get(k.rstrip("_")) == v for k, v in attributes.items())
+            and (not inside or any(inside in (*(o.get("class") or "").split(), o.get("id")) for o in e["inside"]))
+        ]  # fmt: skip
+
+
+def forest(name: str, *, weight: float = 0, method: str = "", headline: str | None = None, **more) -> Result:
+    table = pd.DataFrame(
+        [
+            {
+                "model": model,
+                "prompt": prompt,
+                "estimate": 0.1 * i,
+                "low": 0.1 * i - 0.1,
+                "high": 0.1 * i + 0.1,
+            }
+            for i, model in enumerate(MODELS)
+            for prompt in ("greatest", "worst")
+        ]
+    )
+    headline = f"{name} is found." if headline is None else headline
+    return Result(name, table, headline=headline, plot=Forest(), weight=weight, method=method or name, **more)
 
 
 @pytest.fixture
-def html(tmp_path):
-    contents = Contents()
-    contents.add_table("provenance", pd.DataFrame({"model": HOSTILE, "n": range(7)}))
-    section = contents.section(HOSTILE[0], HOSTILE[1])
-    contents.add_table(
-        "numbers",
-        pd.DataFrame({"text": HOSTILE, "reward": [0.5, -1.25, 3, float("nan"), 1e-7, 12345.0, 2]}),
-        prompt="a",
-    )
-    contents.add_table("numbers", pd.DataFrame({"text": ["elsewhere"], "reward": [0.0]}), prompt="b")
-    contents.figures["one"] = Figure(figsize=(2, 2))
-    section.entries.append(
-        Entry(HOSTILE[4], "n = 7 tokens", figure="one", table="numbers", where={"prompt": "a"})
-    )
-    contents.write(tmp_path)
-    return page([Comparison("comparison/x:v0", tmp_path, "2026-01-01")], title=HOSTILE[2])
+def shown(tmp_path):
+    """The page's HTML of some results."""
+
+    def show(*results, name: str = "artifact", **more) -> str:
+        artifact = write_artifact(tmp_path / name, results, **{"labels": LABELS} | more)
+        return page([artifact], title="Page")
+
+    return show
 
 
-def test_hostile_strings_are_text(html):
-    body = re.sub(r'src="data:image/webp;base64,[^"]*"', "", html)
-    assert "<script" not in body.replace("&lt;script", "")
-    assert "onerror=alert(1)>" not in body
-    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in body
-    assert "{{ 7*7 }}" in body
-    assert "\x1b" not in body
-    assert "<title>&lt;/table&gt;</title>" in body
-    assert body.count("</table>") == 2, "the two tables of the page itself"
-
-
-def test_nothing_is_fetched_and_nothing_can_run(html):
-    assert "default-src 'none'" in html
-    assert not re.search(r"""(?:src|href)=["']?(?:https?:)?//""", html)
-    assert "<link" not in html
-    assert "url(" not in html
-
-
-def test_figures_are_inside_with_their_sentence(html):
-    assert html.count("data:image/webp;base64,") == 1
-    assert "<figcaption>n = 7 tokens</figcaption>" in html
-
-
-def test_only_the_entrys_own_rows_are_shown(html):
-    assert "elsewhere" not in html
+def test_hostile_strings_are_text(tmp_path):
+    rewards = [0.5, -1.25, 3, float("nan"), 1e-7, 12345.0, 2]
+    table = pd.DataFrame({"model": HOSTILE, "prompt": "a", "text": HOSTILE, "estimate": rewards})
+    result = Result(
+        "numbers", table, headline=HOSTILE[0], method=HOSTILE[1], notes=tuple(HOSTILE),
+        plot=Forest(low=None, high=None), estimate=Estimate(HOSTILE[0], 1.0, 3, HOSTILE[1]),
+    )  # fmt: skip
+    labels = dict.fromkeys(HOSTILE, HOSTILE[0])
+    artifact = write_artifact(tmp_path / "a", [result], labels=labels, skipped={HOSTILE[0]: HOSTILE[1]})
+    html = page([artifact], title=HOSTILE[2])
+    assert "<script" not in html
+    assert "<img" not in html
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
+    assert "{{ 7*7 }}" in html
+    assert "\x1b" not in html
+    assert "<title>&lt;/table&gt;</title>" in html
+    assert html.count("</table>") == 1, "the table of the page itself"
     assert "-1.25" in html
     assert "12,345" in html
     assert ">nan<" not in html
+
+
+def test_nothing_is_fetched_and_nothing_can_run(shown):
+    html = shown(forest("one"))
+    assert "default-src 'none'" in html
+    assert not re.search(r"""(?:src|href)=["']?(?:https?:)?//""", html)
+    assert "<link" not in html
+    assert not re.search(r"url\((?!#)", html)
+
+
+def test_a_figure_that_could_act_is_disarmed(tmp_path):
+    file = tmp_path / "figure.svg"
+    file.write_text(
+        '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" viewBox="0 0 10 5" onload="alert(1)">'
+        "<script>alert(1)</script><style>* { fill: url(http://a.b/c) }</style><foreignObject><p>x</p></foreignObject>"
+        '<clipPath id="c"><rect id="a" width="1" height="1" onclick="alert(1)" style="fill: url(http://a.b/c)"/></clipPath>'
+        '<use xlink:href="http://a.b/c#d"/><use xlink:href="#a" clip-path="url(#c)"/><a href="javascript:alert(1)"><text>y</text></a>'
+        '<image href="data:image/svg+xml;base64,AAAA"/><image href="data:image/png;base64,AAAA"/><text>&lt;b&gt;</text></svg>'
+    )
+    figure = drawing(file, "f1")
+    assert (figure.width, figure.box) == (10, "0 0 10 5")
+    tree = ElementTree.fromstring(str(figure.markup))
+    assert [node.tag for node in tree.iter()] == [
+        "g",
+        "clipPath",
+        "rect",
+        "use",
+        "use",
+        "image",
+        "image",
+        "text",
+    ]
+    values = {(node.tag, key): value for node in tree.iter() for key, value in node.attrib.items()}
+    assert values.pop(("image", "href")) == "data:image/png;base64,AAAA"
+    assert values[("use", "href")] == "#f1-a"
+    assert values[("use", "clip-path")] == "url(#f1-c)"
+    assert not any("alert" in value or "a.b" in value for value in values.values())
+    assert "&lt;b&gt;" in figure.markup
+    file.write_text("no figure")
+    with pytest.raises(InputError, match=r"figure\.svg is not an SVG"):
+        drawing(file, "f1")
+
+
+def test_every_id_is_there_once_and_every_reference_leads_somewhere(shown):
+    tree = Tree(shown(forest("one"), forest("two"), forest("one_again", method="one")))
+    ids = [e["id"] for e in tree.elements if e.get("id")]
+    assert len(ids) == len(set(ids))
+    led = {e["href"][1:] for e in tree.elements if (e.get("href") or "").startswith("#")}
+    led |= {e["for"] for e in tree.all("label")}
+    assert len(led) > 10
+    assert led <= set(ids)
+
+
+def test_findings_come_first_in_order_of_weight_each_with_its_number(shown):
+    strong = Estimate("slope", -0.42, 1234, "words", -0.5, -0.34, 0.0004)
+    tree = Tree(
+        shown(
+            forest("weak", weight=0.1),
+            forest("strong", weight=1.4, estimate=strong),
+            forest("mid", weight=0.5),
+        )
+    )
+    cards = tree.all("article", class_="finding")
+    assert [next(n for n in ("strong", "mid", "weak") if n in card["text"]) for card in cards] == [
+        "strong",
+        "mid",
+        "weak",
+    ]
+    assert "slope −0.42 [−0.50, −0.34]" in cards[0]["text"]
+    assert "n = 1,234 words, corrected p < .001" in cards[0]["text"].replace("\u00a0", " ")
+    assert [e["id"] for e in tree.all("section")] == ["findings", "weak", "strong", "mid", "provenance"]
+    assert [link["href"] for link in tree.all("a", "findings")] == ["#strong", "#mid", "#weak"]
+    assert len(tree.all("use", "finding")) >= 3, "a thumbnail each"
+
+
+def test_results_of_one_method_share_a_section_and_the_heaviest_shows_its_figure(shown):
+    html = shown(forest("first", method="m", weight=0.2), forest("second", method="m", weight=0.9), forest("rows", method="m", headline=""))  # fmt: skip
+    tree = Tree(html)
+    (section,) = tree.all("section", class_="question")
+    assert section["text"].index("second is found") < section["text"].index("first is found")
+    folded = [e for e in tree.all("figure") if any(o["tag"] == "details" for o in e["inside"])]
+    assert len(folded) == 2
+    assert [e["text"] for e in tree.all("caption")] == ["first", "second", "rows"]
+
+
+def test_prompts_are_tabs_and_the_headlines_own_is_open(shown):
+    tree = Tree(shown(forest("one", headline="On worst, one is found.")))
+    radios = tree.all("input", type="radio")
+    assert [e["text"] for e in tree.all("label")] == ["greatest", "worst"]
+    assert len({e["name"] for e in radios}) == 1
+    assert ["checked" in e for e in radios] == [False, True]
+
+
+def test_many_tabs_are_counted_and_long_tables_too(shown):
+    table = pd.DataFrame(
+        {"model": "lab/alder", "prompt": [f"p{i}" for i in range(MAX_TABS + 3)], "estimate": 1.0}
+    )
+    long = pd.DataFrame({"model": "lab/alder", "n": range(MAX_ROWS + 1234)})
+    html = shown(Result("many", table, headline="x", plot=Forest(low=None, high=None)), Result("long", long))
+    tree = Tree(html)
+    assert len(tree.all("label")) == MAX_TABS
+    assert "3 more are in the artifact" in html
+    assert len(tree.all("tr", "long")) == MAX_ROWS + 1
+    assert "1,234 more rows" in html
+
+
+def test_developers_keep_colours_of_their_own(shown):
+    """Figures once went through 64 colours, in which alder's and cedar's became one."""
+    pairs = [(a, b) for i, a in enumerate(MODELS) for b in MODELS[i + 1 :]]
+    table = pd.DataFrame(pairs, columns=["model_a", "model_b"]).assign(
+        prompt="greatest", kendall=np.linspace(0.1, 0.9, len(pairs))
+    )
+    groups = pd.DataFrame({"developer": list(LABELS.values())}, index=pd.Index(LABELS.values(), name="model"))
+    points = pd.DataFrame(
+        {"model": MODELS, "x": [0.0, 1, 2, 3], "y": [0.0, 1, 0, 1], "developer": list(LABELS.values())}
+    )
+    html = shown(
+        Result(
+            "agreement", table, headline="a", plot=Heatmap(value="kendall", symmetric=True, groups=groups)
+        ),
+        Result("mds", points, headline="b", plot=Scatter(x="x", y="y", name="model", group="developer")),
+    )
+    found = Tree(html)
+    for section in ("agreement", "mds"):
+        colours = {}
+        drawn = [e for e in found.elements if e["tag"] in ("text", "path", "use", "rect") and any(o.get("id") == section for o in e["inside"])]  # fmt: skip
+        for before, e in pairwise(drawn):
+            if e["tag"] == "text" and e["text"] in LABELS.values() and before.get("fill", "none") != "none":
+                colours[e["text"]] = before["fill"]  # a legend's sample stands before its name
+        assert set(colours) == set(LABELS.values()), section
+        assert len(set(colours.values())) == len(MODELS), (section, colours)
+
+
+def ends(certified: bool = True) -> Result:
+    rows = [
+        {"model": model, "prompt": prompt, "end": end, "rank": rank, "text": f"{end}{rank}-{model[4:]}-{prompt}",
+         "reward": 1.0 / rank, "certified": certified or rank > 1}
+        for model in MODELS for prompt in ("greatest", "worst") for end in ("top", "bottom") for rank in range(1, 13)
+    ]  # fmt: skip
+    return Result(
+        "extremes", pd.DataFrame(rows), headline="Ends differ.", plot=TokenTable(), method="extremes"
+    )
+
+
+def test_tokens_are_a_table_of_text(shown):
+    tree = Tree(shown(ends(certified=False)))
+    assert not [e for e in tree.elements if e["tag"] == "svg"]
+    first, second = (t for t in tree.all("table", class_="tokens"))
+    assert [e["text"] for e in tree.all("th", "extremes") if e.get("scope") == "col"][:4] == list(
+        LABELS.values()
+    )
+    assert "top1-alder-greatest" in first["text"]
+    assert "worst" not in first["text"]
+    assert "bottom1-birch-worst" in second["text"]
+    marked = [e["text"] for e in tree.all("td", "extremes") if "~" in e["text"]]
+    assert len(marked) == 16, "the first of each end, model and prompt"
+    assert all("1-" in text for text in marked)
+
+
+def test_tokens_of_several_candidate_sets_have_tabs_of_their_own(shown):
+    result = ends()
+    sets = [result.table.assign(candidates=c, text=c[0] + result.table["text"]) for c in ("tokens", "words")]
+    html = shown(replace(result, table=pd.concat(sets, ignore_index=True)))
+    tree = Tree(html)
+    assert [e["text"] for e in tree.all("label", "extremes")] == [
+        f"{prompt} · {c}" for c in ("tokens", "words") for prompt in ("greatest", "worst")
+    ]
+    first, _, second, _ = tree.all("table", "extremes", class_="tokens")
+    assert "ttop1-alder-greatest" in first["text"]
+    assert "wtop1-alder-greatest" in second["text"]
+    assert "wtop1" not in first["text"]
+
+
+def test_tokens_drawn_from_another_table_are_shown_from_it(shown):
+    """The table of the result has no ranks: what wordings and language models publish."""
+    own = pd.DataFrame({"model": MODELS, "frame": "positive", "wordings": 3, "token": "own"})
+    drawn = ends().table.rename(columns={"prompt": "frame"})
+    plot = TokenTable(data=drawn, tabs=("candidates", "frame"), shown=5)
+    tree = Tree(
+        shown(Result("paraphrase_tokens", own, headline="Wordings differ.", plot=plot, method="wording"))
+    )
+    assert [e["text"] for e in tree.all("label", "wording")] == ["greatest", "worst"]
+    first, second = tree.all("table", "wording", class_="tokens")
+    assert "top1-alder-greatest" in first["text"]
+    assert "top1-alder-worst" in second["text"]
+    (table,) = [e for e in tree.all("table", "wording") if e.get("class") != "tokens"]
+    assert "own" in table["text"], "the numbers are the result's"
+    card = tree.all("article", class_="card")[0]["text"]
+    assert "top3-alder-greatest" in card
+    assert "worst" not in card
+
+
+def test_an_explained_model_is_moved_by_its_corrected_sensitivities(shown):
+    table = pd.DataFrame(
+        {
+            "model": MODELS[0],
+            "attribute": ["clarity", "length", "tone", "placebo"],
+            "flip_rate": [0.3, 0.05, 0.6, 0.1],
+            "flip_low": 0.0,
+            "flip_high": 1.0,
+            "flip_q": [0.001, 0.2, 0.03, np.nan],
+            "change": [-9.0, 1.0, 1.0, 1.0],
+            "change_q": 0.001,
+        }
+    )
+    plot = Forest(row="attribute", estimate="flip_rate", low="flip_low", high="flip_high", p="flip_q", tabs=(), reference=0.1)  # fmt: skip
+    for declared in (plot, None):
+        tree = Tree(
+            shown(Result("sensitivity", table, headline="x", plot=declared), name=str(declared is None))
+        )
+        (card,) = tree.all("article", class_="card")
+        assert "sensitivity flip rate = 0.60 tone 2/3" in re.sub(r"\s+", " ", card["text"]).replace("+", "")
+
+
+def test_a_weight_that_is_no_number_counts_as_nothing(shown):
+    tree = Tree(shown(forest("odd", weight=float("nan")), forest("weak", weight=0.1)))
+    assert [link["href"] for link in tree.all("a", "finding")] == ["#weak", "#odd"]
+
+
+def test_a_models_card_says_what_it_wants_agrees_with_and_is_moved_by(shown):
+    pairs = pd.DataFrame(
+        [["lab/alder", "lab/birch", 0.9], ["lab/cedar", "lab/alder", 0.2], ["lab/alder", "lab/plain", 0.5], ["lab/birch", "lab/cedar", 0.1]],
+        columns=["model_a", "model_b", "kendall"],
+    ).assign(prompt="greatest")  # fmt: skip
+    slopes = pd.DataFrame(
+        {
+            "model": ["lab/alder"] * 3 + ["lab/birch"],
+            "prompt": ["greatest", "worst", "worst", "greatest"],
+            "words": ["rated", "unrated", "rated", "rated"],
+            "slope_sd": [0.4, -0.7, 3.0, 0.9],
+            "p_holm": [0.01, 0.02, 0.2, 0.06],
+        }
+    )
+    raw = slopes.rename(columns={"p_holm": "p"})
+    about = pd.DataFrame(
+        {"model": MODELS, "developer": "d", "base": "b", "parameters": 2.1e6, "certified": [0.9, 0.9, 0.0, 0.9], "dtype": ["float32", "bfloat16", "float32", "float32"]}
+    )  # fmt: skip
+    tree = Tree(
+        shown(
+            ends(), Result("agreement", pairs), Result("frequency", slopes), Result("uncorrected", raw), Result("provenance", about)
+        )
+    )  # fmt: skip
+    cards = {e["text"].split()[0]: re.sub(r"\s+", " ", e["text"]) for e in tree.all("article", class_="card")}
+    assert list(cards) == list(LABELS.values())
+    alder, birch = cards["alder"], cards["birch"]
+    assert "top1-alder-greatest" in alder
+    assert "bottom3-alder-greatest" in alder
+    assert "worst" not in alder.partition("Closest")[0]
+    assert re.search("Closest ?birch 0.90", alder)
+    assert re.search("Farthest ?cedar 0.20", alder)
+    assert "frequency −0.70 SD worst, unrated 2/3" in alder
+    assert "uncorrected" not in alder
+    assert "Moved by" not in birch
+    assert "d, b, 2.1M, 90% certified" in alder
+    assert "⚠" not in alder
+    assert "scored in bfloat16" in birch
+    assert "no rank is certified" in cards["cedar"]
+
+
+def test_figures_of_one_model_are_folded_in_its_card(shown):
+    table = pd.DataFrame(
+        [
+            {"model": m, "prompt": p, "x": i, "y": i * i}
+            for m in MODELS
+            for p in ("greatest", "worst")
+            for i in range(3)
+        ]
+    )
+    result = Result(
+        "framing_models", table, plot=Scatter(x="x", y="y", tabs=("prompt", "model")), method="framing"
+    )
+    tree = Tree(shown(ends(), result))
+    assert not tree.all("figure", "framing")
+    figures = tree.all("figure", "card")
+    assert len(figures) == len(MODELS)
+    assert all(any(o["tag"] == "details" for o in e["inside"]) for e in figures)
+    assert [e["text"] for e in tree.all("label", "card")] == ["greatest", "worst"] * len(MODELS)
+
+
+def test_the_text_of_a_method_is_folded_and_its_html_is_text(shown, tmp_path, monkeypatch):
+    (tmp_path / "methods").mkdir()
+    (tmp_path / "methods" / "odd.md").write_text(
+        "# Is it *odd*?\n\nIt is <b>bold</b>, **strong**. [x](javascript:alert(1))\n"
+    )
+    monkeypatch.setattr("pessimal.report.artifact.files", lambda package: tmp_path)
+    method.cache_clear()
+    tree = Tree(shown(forest("one", method="odd"), forest("two", method="../two")))
+    method.cache_clear()
+    heading = tree.all("h2", "odd")[0]["text"]
+    assert heading == "Is it *odd*?"
+    (text,) = tree.all("details", "odd", class_="method")
+    assert "It is <b>bold</b>, strong." in text["text"]
+    assert not [e for e in tree.elements if "javascript:" in (e.get("href") or "")]
+
+
+def test_what_was_left_out_is_said(shown):
+    html = shown(forest("one", notes=("rank: not known",)), skipped={"people": "needs an Elo"})
+    assert "rank: not known" in html
+    assert "Not computed: 1" in html
+    assert "people: needs an Elo" in html
+
+
+def test_comparisons_to_be_read_stand_in_the_section_of_their_result(shown):
+    row = {
+        "model": "m", "comparison": "first", "response": 0, "side": "chosen", "attribute": "clarity", "direction": "worse",
+        "seed": 0, "perturber": "rules", "note": "", "status": "changed", "original": "Drink water.", "edited": "Drink wine.",
+        "reward": 3.0, "margin": 2.0, "new_margin": -0.5, "change_in_sd": -1.0, "outcome": "CF",
+    }  # fmt: skip
+    comparison = Comparison("first", (Turn("user", "I feel sick."),), ("Drink water.", "Rest."))
+    text = to_json(views(pd.DataFrame([row]), {"first": comparison}))
+    tree = Tree(shown(forest("other"), forest("edits"), files={"views/edits.json": text}))
+    assert [e["text"] for e in tree.all("del", "edits")] == ["water"]
+    assert [e["text"] for e in tree.all("ins", "edits")] == ["wine"]
+    assert not tree.all("article", "other")
+
+
+def test_two_artifacts_stand_under_one_another_and_share_the_findings(tmp_path):
+    artifacts = [
+        write_artifact(tmp_path / name, [ends(), forest(name, weight=weight)], labels=LABELS, reference=f"comparison/{name}:v0")
+        for name, weight in (("one", 0.1), ("two", 0.9))
+    ]  # fmt: skip
+    tree = Tree(page(artifacts, title="Both"))
+    assert [link["href"] for link in tree.all("a", "finding")][:2] == ["#part1-two", "#part0-one"]
+    assert len(tree.all("article", class_="card")) == 2 * len(MODELS)
+    ids = [e["id"] for e in tree.elements if e.get("id")]
+    assert len(ids) == len(set(ids))
+
+
+def test_an_artifact_of_an_earlier_version_is_refused_with_the_way_out(tmp_path):
+    with pytest.raises(InputError, match=r"comparison/old:v3 has no results\.json.*Make it again"):
+        page([Artifact("comparison/old:v3", tmp_path, "2025")], title="t")

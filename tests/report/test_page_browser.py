@@ -1,19 +1,22 @@
 """The page in a real browser: it answers, it is quick, it can be used by keyboard and on a phone, and no token acts."""
 
 import os
+import re
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.figure import Figure
 
-from pessimal.report.contents import Contents, Entry
+from artifacts import write_artifact
+from pessimal.plots import Forest, Heatmap, Scatter, TokenTable
+from pessimal.report.artifact import Artifact
 from pessimal.report.explorer import explorer
-from pessimal.report.page import Comparison, page
+from pessimal.report.page import page
 from pessimal.tables import ScoreTable
-from pessimal.tables.score_table import ScoreIdentity
+from pessimal.tables.result import Estimate, Result
+from pessimal.tables.score_table import ScoreProvenance
 from pessimal.tables.shared_columns import SharedColumns
 
 playwright = pytest.importorskip(
@@ -44,9 +47,9 @@ def scores(texts, rewards, *, model, prompt, tokens=None) -> ScoreTable:
             "certified": [i % 5 != 0 for i in range(n)],
         }
     )
-    identity = {"candidates": "vocabulary", "candidates_digest": str(n), "mode": "ids", "source": "scan"}
+    provenance = {"candidates": "vocabulary", "candidates_digest": str(n), "mode": "ids", "source": "scan"}
     asked = f"What is the {prompt} thing?"
-    return ScoreTable(ScoreIdentity(model=model, prompt=prompt, prompt_text=asked, **identity), rows)
+    return ScoreTable(ScoreProvenance(model=model, prompt=prompt, prompt_text=asked, **provenance), rows)
 
 
 @pytest.fixture(scope="module")
@@ -79,40 +82,34 @@ def tables():
 
 
 def frame(tables, model: str, prompt: str) -> pd.DataFrame:
-    (found,) = [t for t in tables if (t.identity.model, t.identity.prompt) == (model, prompt)]
+    (found,) = [t for t in tables if (t.provenance.model, t.provenance.prompt) == (model, prompt)]
     return found.rows.assign(rank=found.rows["reward"].rank(method="min", ascending=False).astype(int))
 
 
 @pytest.fixture(scope="module")
 def file(tables, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("comparison")
-    contents = Contents()
-    contents.add_table("provenance", pd.DataFrame({"model": MODELS, "developer": ["a", "b", "<u>c"]}))
-    where = {"prompt": "best", "candidates": "vocabulary"}
-    pairs = pd.DataFrame(
-        {
-            "model_a": [MODELS[0], MODELS[0], MODELS[1]],
-            "model_b": [MODELS[1], MODELS[2], MODELS[2]],
-            "n": 2033,
-        }
+    pairs = [(a, b, prompt) for prompt in PROMPTS for i, a in enumerate(MODELS) for b in MODELS[i + 1 :]]
+    agreement = pd.DataFrame(pairs, columns=["model_a", "model_b", "prompt"]).assign(
+        n=2033, kendall=[0.812, 0.4, 0.3] * 3
     )
-    pairs = pairs.assign(
-        kendall=[0.812, 0.4, 0.3], low=[0.7, 0.3, 0.2], high=[0.9, 0.5, 0.4], spearman=[0.9, 0.5, 0.4]
+    result = Result(
+        "agreement",
+        agreement,
+        headline="On best, alder and birch agree most.",
+        plot=Heatmap(value="kendall", symmetric=True),
+        method="agreement",
     )
-    contents.add_table("agreement", pairs, **where)
-    contents.add_table(
-        "mds", pd.DataFrame({"model": MODELS, "x": [0.0, 1.0, -1.0], "y": [0.0, 0.5, -0.5]}), **where
+    about = Result("provenance", pd.DataFrame({"model": MODELS, "developer": ["a", "b", "<u>c"]}))
+    artifact = write_artifact(
+        tmp_path_factory.mktemp("one") / "comparison", [result, about], labels={m: m for m in MODELS}
     )
-    contents.figures |= {name: Figure(figsize=(4, 3)) for name in ("best-agreement", "best-map")}
-    section = contents.section("best", "")
-    section.entries.append(
-        Entry("Agreement", "n = 3", figure="best-agreement", table="agreement", where=where)
-    )
-    section.entries.append(Entry("Map", "n = 3", figure="best-map"))
-    contents.write(folder)
-    html = page([Comparison("comparison/x:v0", folder, "2026")], title="Browser", explorer=explorer(tables))
-    made = tmp_path_factory.mktemp("page") / "index.html"
-    made.write_text(html, encoding="utf-8")
+    return written(tmp_path_factory, artifact, title="Browser", explorer=explorer(tables))
+
+
+def written(factory, artifact: Artifact, **more) -> Path:
+    """The page in a file of its own."""
+    made = factory.mktemp("page") / "index.html"
+    made.write_text(page([artifact], **more), encoding="utf-8")
     return made
 
 
@@ -280,7 +277,7 @@ def test_a_pinned_token_is_shown_in_every_model_prompt_and_vocabulary(open_page,
         100 * (rank - 1) / 2032, abs=0.01
     )
     shown.locator(".grid .body .row").first.click()
-    shown.get_by_text("to pin it").wait_for()
+    shown.locator(".pin-panel").get_by_text("to pin it").wait_for()
 
 
 def test_no_token_model_or_prompt_acts_or_becomes_markup(open_page):
@@ -430,28 +427,6 @@ def place_of_pair(shown, across: str, up: str) -> tuple[float, float]:
     )
 
 
-def test_charts_of_models_answer_to_the_pointer(open_page):
-    shown = open_page()
-    heat, places = shown.locator("[data-chart='0']"), shown.locator("[data-chart='1']")
-    for chart in (heat, places):
-        chart.scroll_into_view_if_needed()
-        chart.locator("canvas").first.wait_for()
-    shown.wait_for_timeout(300)
-    drawn = "[...Bokeh.index.roots].map(view => view.model).filter(model => model.type === 'Figure')"
-    assert shown.evaluate(f"{drawn}.length") >= 2
-    heat.evaluate("box => box.scrollIntoView({ block: 'center' })")
-    at = place_of_pair(shown, "lab/alder", "lab/birch")
-    shown.mouse.move(*at)
-    tip = heat.locator(".tip")
-    tip.wait_for()
-    assert set(tip.inner_text().splitlines()[0].split(" × ")) == {"lab/alder", "lab/birch"}
-    assert "Kendall's τ 0.812 [0.700, 0.900]" in tip.inner_text()
-    assert "n = 2,033" in tip.inner_text()
-    corner = place_of_pair(shown, "lab/alder", "lab/alder")
-    shown.mouse.move(*corner)
-    tip.wait_for(state="hidden")
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_light_and_dark_are_readable(scatter, scheme):
     shown = scatter(color_scheme=scheme)
@@ -478,9 +453,8 @@ def test_a_phone_has_no_sideways_scroll_and_a_tap_pins(open_page):
     shown.get_by_label("Token", exact=True).fill("word0042")
     shown.locator(".grid .body .row").first.tap()
     shown.locator(".pin-panel tbody tr").first.wait_for()
-    for chart in (".scatter .plot", "[data-chart='0'] .plot", "[data-chart='1'] .plot"):
-        shown.locator(chart).scroll_into_view_if_needed()
-        shown.wait_for_selector(f"{chart} canvas")
+    shown.locator(".scatter .plot").scroll_into_view_if_needed()
+    shown.wait_for_selector(".scatter .plot canvas")
     assert shown.evaluate("document.documentElement.scrollWidth") == 400
 
 
@@ -498,20 +472,173 @@ def test_redrawing_the_scatter_leaves_nothing_behind(scatter):
         for scale in ("rank", "reward"):
             shown.get_by_label("Scale").select_option(scale)
             shown.wait_for_timeout(400)
-    assert shown.evaluate("Bokeh.documents.length") <= 3, (
-        "the scatter, and the charts of models if they came near"
-    )
+    assert shown.evaluate("Bokeh.documents.length") == 1
     assert shown.locator(".scatter .tip").count() == 1
+
+
+def open_panels(shown) -> list[str]:
+    """Names of the tabs whose panels can be seen."""
+    return shown.evaluate(
+        """() => [...document.querySelectorAll('.panel')].filter(panel => panel.checkVisibility({ visibilityProperty: true }))
+            .map(panel => panel.previousElementSibling.textContent)"""
+    )
+
+
+def drawn(shown, selector: str) -> bool:
+    """Whether an SVG on the screen has something in it."""
+    box = shown.locator(selector).first.evaluate(
+        "svg => { const { width, height } = svg.getBBox(); return [width, height]; }"
+    )
+    return min(box) > 10
+
+
+def test_prompts_are_tabs_that_arrow_keys_turn(open_page):
+    shown = open_page()
+    assert open_panels(shown) == ["best"]
+    shown.locator("#agreement input[type=radio]").first.focus()
+    shown.keyboard.press("ArrowRight")
+    assert open_panels(shown) == ["worst"]
+    assert shown.locator("#agreement .panel svg").nth(1).is_visible()
+    assert not shown.locator("#agreement .panel svg").first.is_visible()
+    assert drawn(shown, ".finding .thumb svg"), "a thumbnail stays when its figure is turned away"
+    hidden = shown.evaluate("document.querySelector('.panel').getBoundingClientRect().height")
+    assert hidden == 0
+
+
+@pytest.mark.parametrize("viewport", [{"width": 1400, "height": 900}, {"width": 400, "height": 850}])
+def test_the_contents_stay_in_view_and_lead_to_their_sections(open_page, viewport):
+    shown = open_page(viewport=viewport)
+    shown.locator("#provenance").scroll_into_view_if_needed()
+    links = shown.locator("nav a")
+    assert links.first.is_visible()
+    box = links.first.bounding_box()
+    assert 0 <= box["y"] < viewport["height"]
+    shown.locator("nav a[href='#agreement']").click()
+    shown.wait_for_function("Math.abs(document.querySelector('#agreement').getBoundingClientRect().top) < 80")
+    top = shown.locator("#agreement h2").bounding_box()["y"]
+    nav = shown.locator("nav").bounding_box()
+    assert viewport["width"] > 1000 or top >= nav["y"] + nav["height"] - 1, "the heading is not under the bar"
+
+
+def test_figures_take_the_pages_colours_in_the_dark(open_page):
+    def ink(scheme: str) -> float:
+        shown = open_page(color_scheme=scheme)
+        label = shown.locator("#agreement svg text", has_text="alder").first
+        return sum(map(int, re.findall(r"\d+", label.evaluate("e => getComputedStyle(e).fill"))[:3]))
+
+    assert ink("light") < 200
+    assert ink("dark") > 550
+
+
+FAMILY = [
+    f"lab/{maker}-{base}" for maker in ("alder", "birch", "cedar", "plain") for base in ("bpe", "wordpiece")
+]
+QUESTIONS = ("moments", "agreement", "geometry", "rsa", "framing", "sentiment", "lexicon_groups", "frequency", "identity_terms")  # fmt: skip
+REAL = ("rsa", "frequency", "identity_terms")
+CORE = ("greatest", "best", "worst")
+SENTENCE = "On greatest, 3 of 8 models do so and so by +0.42 of its unit ({})."
+
+
+def comparison_of_a_family(folder: Path) -> Artifact:
+    """What a quickstart comes to: eight models, three prompts, ten questions, of which three have an answer."""
+    number = np.random.default_rng(0)
+    rows = pd.DataFrame([(m, p) for p in CORE for m in FAMILY], columns=["model", "prompt"])
+    results = []
+    for name in QUESTIONS:
+        real = name in REAL
+        middle = number.normal(size=len(rows)) / 3
+        table = rows.assign(
+            estimate=middle, low=middle - 0.2, high=middle + 0.2, p_holm=0.001 if real else 0.9
+        )
+        estimate = Estimate(
+            "reward (SD) per unit of something", 0.42, 6963, "tokens", 0.3, 0.5, 0.001 if real else 0.9
+        )
+        sentence, weight = SENTENCE.format(name), 1.4 if real else 0.4
+        results.append(
+            Result(
+                name,
+                table,
+                headline=sentence,
+                plot=Forest(p="p_holm"),
+                method=name,
+                estimate=estimate,
+                weight=weight,
+            )
+        )
+    pairs = [(a, b, p) for p in CORE for i, a in enumerate(FAMILY) for b in FAMILY[i + 1 :]]
+    agreement = pd.DataFrame(pairs, columns=["model_a", "model_b", "prompt"])
+    agreement = agreement.assign(kendall=number.uniform(0.2, 0.9, size=len(pairs)))
+    results[1] = Result(
+        "agreement", agreement, headline=SENTENCE.format("agreement"), method="agreement", weight=0.4,
+        plot=Heatmap(value="kendall", symmetric=True, order=True), estimate=Estimate("τ, highest", 0.79, 6963),
+    )  # fmt: skip
+    ends = [
+        (m, p, end, rank, f" word{rank}{m[4:9]}", -float(rank), rank > 3)
+        for m in FAMILY for p in CORE for end in ("top", "bottom") for rank in range(1, 21)
+    ]  # fmt: skip
+    columns = ["model", "prompt", "end", "rank", "text", "reward", "certified"]
+    results.insert(0, Result("extremes", pd.DataFrame(ends, columns=columns), headline=SENTENCE.format("extremes"), plot=TokenTable(), method="extremes"))  # fmt: skip
+    points = pd.DataFrame([(m, p, x, x * x) for m in FAMILY for p in CORE[:2] for x in range(9)], columns=["model", "prompt", "x", "y"])  # fmt: skip
+    results.append(
+        Result(
+            "framing_models", points, plot=Scatter(x="x", y="y", tabs=("prompt", "model")), method="framing"
+        )
+    )
+    about = rows.assign(developer="maker", base="base", parameters=2e6, certified=0.9, dtype="float32")
+    return write_artifact(
+        folder / "comparison", [*results, Result("provenance", about)], labels={m: m[4:] for m in FAMILY}
+    )
+
+
+COUNT = """() => {
+    const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    let count = 0;
+    while (walk.nextNode()) {
+        const at = walk.currentNode.parentElement, folded = at.closest('details:not([open])');
+        if (at.closest('script, style, noscript, svg, option, .grid') || (folded && !at.closest('summary'))) continue;
+        if (at.checkVisibility({ visibilityProperty: true })) count += walk.currentNode.data.split(/\\s+/).filter(Boolean).length;
+    }
+    return count;
+}"""
+
+
+def test_a_familys_page_answers_on_its_first_screens_and_is_short(open_page, tmp_path_factory):
+    """The bars: real findings on two screens of 1400 × 900, 12 screens and 1,500 words in all, 25 screens of a phone."""
+    items = WORDS
+    tables = [
+        scores(items, np.arange(len(items), dtype=float), model=m, prompt=p) for m in FAMILY for p in CORE
+    ]
+    artifact = comparison_of_a_family(tmp_path_factory.mktemp("family"))
+    file = written(
+        tmp_path_factory, artifact, title="What these reward models want", explorer=explorer(tables)
+    )
+    shown = open_page(file, viewport={"width": 1400, "height": 900})
+    for name in REAL:
+        card = shown.locator(".finding", has=shown.locator(f"a[href='#{name.replace('_', '-')}']"))
+        box = card.bounding_box()
+        assert box["y"] + box["height"] < 1800, name
+        assert drawn(shown, f".finding:has(a[href='#{name.replace('_', '-')}']) .thumb svg")
+    cards = shown.locator(".card")
+    assert cards.count() == len(FAMILY)
+    assert cards.first.locator("svg").count() == 2, "its own figures"
+    assert not cards.first.locator("svg").first.is_visible(), "folded"
+    assert shown.evaluate("document.documentElement.scrollHeight") <= 12 * 900
+    assert shown.evaluate("document.documentElement.scrollWidth") == 1400
+    assert 500 < shown.evaluate(COUNT) <= 1500
+    phone = open_page(file, viewport={"width": 400, "height": 850}, is_mobile=True, has_touch=True)
+    assert phone.evaluate("document.documentElement.scrollHeight") <= 25 * 850
+    assert phone.evaluate("document.documentElement.scrollWidth") == 400
 
 
 def test_without_javascript_everything_else_is_there(open_page):
     shown = open_page(java_script_enabled=False, wait=False)
     shown.locator("noscript p").wait_for()
-    picture = shown.locator("figure img").first
-    picture.scroll_into_view_if_needed()
-    assert picture.is_visible()
-    shown.locator("summary").first.click()
-    assert shown.locator("details td").first.is_visible()
+    assert shown.locator("#agreement figure svg").first.is_visible()
+    assert drawn(shown, ".finding .thumb svg")
+    shown.locator("#agreement label", has_text="worst").click()
+    assert open_panels(shown) == ["worst"]
+    shown.get_by_text("Numbers").click()
+    assert shown.locator("#agreement details td").first.is_visible()
 
 
 def test_ten_models_of_128000_tokens_are_quick_and_small(open_page, tmp_path):
@@ -526,12 +653,10 @@ def test_ten_models_of_128000_tokens_are_quick_and_small(open_page, tmp_path):
         for prompt in ("greatest", "best", "worst"):
             rewards = (0.7 * common + 0.7 * drawn.normal(size=n)).astype(np.float32).astype(float)
             rows = base.rows.assign(reward=rewards, certified=drawn.random(n) > 0.1)
-            identity = ScoreIdentity(f"lab/m{model}", prompt, prompt, "vocabulary", "d", "ids", "scan")
-            tables.append(shared.of(ScoreTable(identity, rows)))
-    contents = Contents()
-    contents.add_table("provenance", pd.DataFrame({"model": ["m0"]}))
-    contents.write(tmp_path)
-    html = page([Comparison("comparison/x:v0", tmp_path, "2026")], title="t", explorer=explorer(tables))
+            provenance = ScoreProvenance(f"lab/m{model}", prompt, prompt, "vocabulary", "d", "ids", "scan")
+            tables.append(shared.of(ScoreTable(provenance, rows)))
+    artifact = write_artifact(tmp_path / "comparison", [])
+    html = page([artifact], title="t", explorer=explorer(tables))
     large = tmp_path / "index.html"
     large.write_text(html, encoding="utf-8")
     assert large.stat().st_size < 25e6

@@ -1,1 +1,1 @@
-"""What a comparison says, and the page that shows it."""
+"""The page that shows published results."""

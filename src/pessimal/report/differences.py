@@ -21,7 +21,7 @@ class Piece:
     """A stretch of a response before or after an edit."""
 
     kind: str
-    """same, gone (only before the edit), new (only after it), or left out (same, and only told of)."""
+    """same, gone (only before the edit), new (only after it), or left out (same, and only counted)."""
     text: str
 
     def __post_init__(self) -> None:
@@ -62,7 +62,7 @@ def diff(original: str, edited: str) -> tuple[Piece, ...]:
 
 
 def condensed(pieces: tuple[Piece, ...], *, context: int = CONTEXT) -> tuple[Piece, ...]:
-    """The pieces, with the inner part of long unchanged ones left out, and told of."""
+    """The pieces, with the inner part of long unchanged ones left out and counted."""
     shown: list[Piece] = []
     for place, piece in enumerate(pieces):
         head = 0 if place == 0 else _cut(piece.text, context)
@@ -70,8 +70,8 @@ def condensed(pieces: tuple[Piece, ...], *, context: int = CONTEXT) -> tuple[Pie
         if piece.kind != SAME or len(pieces) == 1 or tail - head < context // 2:
             shown.append(piece)
             continue
-        told = Piece(LEFT_OUT, f" [… {tail - head:,} characters unchanged …] ")
-        shown += [Piece(SAME, piece.text[:head]), told, Piece(SAME, piece.text[tail:])]
+        counted = Piece(LEFT_OUT, f" [… {tail - head:,} characters unchanged …] ")
+        shown += [Piece(SAME, piece.text[:head]), counted, Piece(SAME, piece.text[tail:])]
     return tuple(piece for piece in shown if piece.text)
 
 

@@ -15,8 +15,8 @@ import pandas as pd
 
 from pessimal.contrast.comparison import Comparison, Turn
 from pessimal.errors import InputError, TableError
-from pessimal.figures.words import literal, significant
-from pessimal.report.differences import GONE, LEFT_OUT, NEW, Piece, condensed, diff, is_readable, readable
+from pessimal.report.differences import LEFT_OUT, Piece, condensed, diff, is_readable, readable
+from pessimal.texts import significant
 
 KIND = "pessimal comparison views 1"
 OUTCOMES = {"CF": "✗ flips (CF)", "SF": "✓ holds (SF)", "tie": "≈ tie"}
@@ -176,29 +176,6 @@ def from_json(text: str) -> list[View]:
         raise InputError(f"This is not a file of {KIND!r}: {error}. Make the explanation again.") from None
 
 
-def as_text(view: View, *, width: int = 110) -> str:
-    """A view for the terminal: the comparison in three lines, then two lines a perturbation."""
-    lines = [
-        f"{literal(view.comparison, limit=60)}, {literal(view.model, limit=60)}: {literal(view.turns[-1].content, limit=width)}"
-    ]
-    for place in (0, 1):
-        mark = "preferred" if place == view.preferred and view.margin > 0 else ""
-        lines.append(
-            f"  {place + 1} {mark:9} {view.number(view.rewards[place]):>9}  {literal(view.responses[place], limit=width - 24)}"
-        )
-    for change in view.changes:
-        moved = ""
-        if change.margin is not None:
-            moved = f"  margin {view.number(view.margin)} → {view.number(change.margin)}"
-        lines.append(
-            f"  {literal(change.badge, limit=40):13} {literal(change.asked, limit=70)}{moved}  ({literal(change.perturber)}, seed {change.seed})"
-        )
-        near = condensed(change.pieces, context=24)
-        told = "".join(map(_marked, near)) or change.note
-        lines.append(f"      {literal(told, limit=width - 6)}")
-    return "\n".join(lines)
-
-
 def _view(model: str, comparison: Comparison, rows: pd.DataFrame) -> View:
     chosen = {
         int(row.response) if row.side == "chosen" else 1 - int(row.response) for row in rows.itertuples()
@@ -250,12 +227,6 @@ def _change(row: typing.Any) -> Change:
         change_in_sd=None if pd.isna(row.change_in_sd) else float(row.change_in_sd),
         outcome=None if pd.isna(row.outcome) else row.outcome,
     )
-
-
-def _marked(piece: Piece) -> str:
-    """A piece for a line of text, long changes without their inner part."""
-    text = piece.visible if len(piece.text) <= 44 else f"{piece.visible[:22]} … {piece.visible[-18:]}"
-    return {GONE: f"[-{text}-]", NEW: f"{{+{text}+}}", LEFT_OUT: "…"}.get(piece.kind, piece.text)
 
 
 def _typed(kind: typing.Any, value: typing.Any) -> typing.Any:

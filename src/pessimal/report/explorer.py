@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 
 from pessimal.errors import InputError
-from pessimal.figures.words import literal, short_names
 from pessimal.report.packing import packed, packed_document, plain
 from pessimal.tables import ScoreTable
-from pessimal.tables.score_table import KINDS, PLAIN_TEXT_ALL_THE_SAME, REWARD, ScoreIdentity
+from pessimal.tables.score_table import KINDS, PLAIN_TEXT_ALL_THE_SAME, REWARD, ScoreProvenance
 from pessimal.tables.shared_columns import COLUMNS
+from pessimal.texts import literal, short_names
 
 _KINDS = (*KINDS, "unknown")
 
@@ -27,18 +27,18 @@ class Explorer:
     """Vocabularies, their columns (model, prompt) and where each one's data is; JSON. Empty without tables."""
     chunks: list[str]
     """base64 of deflated bytes, referred to by number."""
-    told: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     """Sentences on what is not in it."""
 
 
-def chosen_prompts(identities: Sequence[ScoreIdentity], *, wanted: Sequence[str] = ()) -> list[str]:
+def chosen_prompts(provenances: Sequence[ScoreProvenance], *, wanted: Sequence[str] = ()) -> list[str]:
     """The prompts that go onto the page: those wanted; else those that the most models were asked, in order.
 
     Raises InputError where one is wanted that no table has.
     """
     models: dict[str, set[str]] = {}
-    for identity in identities:
-        models.setdefault(identity.prompt, set()).add(identity.model)
+    for provenance in provenances:
+        models.setdefault(provenance.prompt, set()).add(provenance.model)
     if unknown := [prompt for prompt in wanted if prompt not in models]:
         raise InputError(
             f"explorer_prompts={unknown}: no score table behind what is shown has it; there are: "
@@ -50,14 +50,14 @@ def chosen_prompts(identities: Sequence[ScoreIdentity], *, wanted: Sequence[str]
     return [prompt for prompt, asked in models.items() if len(asked) == most]
 
 
-def explorer(tables: Sequence[ScoreTable], *, told: Sequence[str] = ()) -> Explorer | None:
-    """Pack the tables, one vocabulary (or item list) under another; None where there is nothing to show or to tell.
+def explorer(tables: Sequence[ScoreTable], *, notes: Sequence[str] = ()) -> Explorer | None:
+    """Pack the tables, one vocabulary (or item list) under another; None where there is nothing to show or to say.
 
     Tables belong to one vocabulary where ids, raw tokens, texts and kinds are the same. The vocabulary of most tables
     comes first; models and prompts keep the order in which they come.
     """
     if not tables:
-        return Explorer({}, [], list(told)) if told else None
+        return Explorer({}, [], list(notes)) if notes else None
     chunks: list[str] = []
     vocabularies: list[tuple[list[ScoreTable], dict]] = []
     for table in tables:
@@ -70,18 +70,18 @@ def explorer(tables: Sequence[ScoreTable], *, told: Sequence[str] = ()) -> Explo
     _name([place for _, place in vocabularies])
     index = {
         "vocabularies": [place for _, place in vocabularies],
-        "prompts": {plain(t.identity.prompt): plain(t.identity.prompt_text) for t in tables},
+        "prompts": {plain(t.provenance.prompt): plain(t.provenance.prompt_text) for t in tables},
         "models": {
             plain(model): plain(short)
-            for model, short in short_names([table.identity.model for table in tables]).items()
+            for model, short in short_names([table.provenance.model for table in tables]).items()
         },
         "kinds": _KINDS,
     }
-    return Explorer(index, chunks, list(told))
+    return Explorer(index, chunks, list(notes))
 
 
 def _same_candidates(a: ScoreTable, b: ScoreTable) -> bool:
-    if (a.identity.candidates, len(a.rows)) != (b.identity.candidates, len(b.rows)):
+    if (a.provenance.candidates, len(a.rows)) != (b.provenance.candidates, len(b.rows)):
         return False
     return all(a.rows[c] is b.rows[c] or a.rows[c].equals(b.rows[c]) for c in COLUMNS)
 
@@ -109,7 +109,7 @@ def _vocabulary(table: ScoreTable, chunks: list[str]) -> dict:
         )
     )
     return {
-        "candidates": plain(table.identity.candidates),
+        "candidates": plain(table.provenance.candidates),
         "rows": len(rows),
         "chunk": len(chunks) - 1,
         "columns": [],
@@ -118,7 +118,7 @@ def _vocabulary(table: ScoreTable, chunks: list[str]) -> dict:
 
 def _column(table: ScoreTable, chunks: list[str]) -> dict:
     """One (model, prompt): where its rewards are, and how they are rounded."""
-    identity, rows = table.identity, table.rows
+    provenance, rows = table.provenance, table.rows
     survives = rows["survives"].astype("boolean")
     data = packed(
         rows["reward"].to_numpy(),
@@ -128,10 +128,10 @@ def _column(table: ScoreTable, chunks: list[str]) -> dict:
     )
     chunks.append(data.text)
     return {
-        "model": plain(identity.model),
-        "prompt": plain(identity.prompt),
-        "variant": _variant(identity),
-        "told_variant": _variant(identity),
+        "model": plain(provenance.model),
+        "prompt": plain(provenance.prompt),
+        "variant": _variant(provenance),
+        "plain_variant": _variant(provenance),
         "chunk": len(chunks) - 1,
         "decimals": data.decimals,
         "bits": data.bits,
@@ -140,21 +140,21 @@ def _column(table: ScoreTable, chunks: list[str]) -> dict:
     }
 
 
-def _variant(identity: ScoreIdentity) -> str:
+def _variant(provenance: ScoreProvenance) -> str:
     """What sets this scan of a model apart from its usual one: mode, precision, kind of score."""
     unusual = [
-        identity.mode if identity.mode not in ("ids", "published") else "",
-        identity.dtype if identity.dtype not in (None, "float32") else "",
-        "" if identity.score == REWARD else identity.score.replace("_", " "),
-        "without template" if identity.template_digest == PLAIN_TEXT_ALL_THE_SAME else "",
+        provenance.mode if provenance.mode not in ("ids", "published") else "",
+        provenance.dtype if provenance.dtype not in (None, "float32") else "",
+        "" if provenance.score == REWARD else provenance.score.replace("_", " "),
+        "without template" if provenance.template_digest == PLAIN_TEXT_ALL_THE_SAME else "",
     ]
     return ", ".join(plain(part) for part in unusual if part)
 
 
 def _set_apart(column: dict, others: list[dict]) -> dict:
     """The column, its variant numbered where another has the same model, prompt and variant."""
-    alike = [c for c in others if all(c[key] == column[key] for key in ("model", "prompt", "told_variant"))]
-    return column | {"variant": f"{column['told_variant']} ({len(alike) + 1})".strip()} if alike else column
+    alike = [c for c in others if all(c[key] == column[key] for key in ("model", "prompt", "plain_variant"))]
+    return column | {"variant": f"{column['plain_variant']} ({len(alike) + 1})".strip()} if alike else column
 
 
 def _name(vocabularies: list[dict]) -> None:

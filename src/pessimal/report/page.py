@@ -1,45 +1,94 @@
-"""The page: one self-contained HTML file over a published comparison.
+"""The page: one self-contained HTML file over published artifacts. Findings first, then models, then questions.
 
-Knows a comparison's folder and HTML. No network; figures are embedded; every string that came from a vocabulary or a
+Knows artifacts and HTML. No network: figures are vector drawings inside it. Every string that came from a vocabulary or a
 file is escaped, or carried as data that no browser takes for markup. Only our own scripts run, by their digests, and
-without them everything but the explorer and the charts is there.
+without them everything but the explorer is there.
 """
 
-import base64
-import io
+import itertools
 import json
+import math
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
-from PIL import Image
 
-from pessimal.figures.words import literal
-from pessimal.report.charts import chart_of
-from pessimal.report.contents import Entry, Section, read_sections
-from pessimal.report.edits import View, from_json
+from pessimal.plots import BETWEEN, tabs_of
+from pessimal.report.artifact import Artifact, Method, Shown, method
+from pessimal.report.cards import Card, cards, of_model
+from pessimal.report.differences import readable
+from pessimal.report.edits import View
 from pessimal.report.explorer import Explorer
 from pessimal.report.scripts import library, own_script, policy
+from pessimal.report.svg import Drawing, drawing
+from pessimal.texts import literal, significant
 
-# Long tables stay in the artifact; the page shows their beginning and says so.
 MAX_ROWS = 400
+"""Of a table: long ones stay in the artifact; the page shows their beginning and counts the rest."""
+MAX_TABS = 12
+"""Of a figure: further ones stay in the artifact and are counted."""
+FINDINGS = 9
+"""Cards; further headlines are listed below them."""
+RANKS = 5
+"""Of tokens at each end; the table below has all."""
+PROVENANCE = "provenance"
+
+
+class Tab(NamedTuple):
+    """One of a figure's tabs: a drawing, or tokens as text."""
+
+    label: str
+    content: Drawing | dict
+
+
+class Figure(NamedTuple):
+    """What stands beside a result."""
+
+    title: str
+    tabs: list[Tab]
+    open: int
+    """Which tab is shown first: the one that the title speaks of."""
+    left_out: int
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """A published comparison to be shown."""
+class Question:
+    """A section: the results of one method."""
 
-    reference: str
-    """`comparison/name:vN`."""
-    folder: Path
-    created: str
-    """UTC time of publishing."""
+    anchor: str
+    method: Method
+    results: list[Shown]
+    """Those with a headline, the heaviest first."""
+    figures: dict[str, Figure]
+    """By result, in the same order, then those of other results."""
+    tables: dict[str, dict]
+    notes: list[str]
+    views: list[View]
+    on_cards: bool
+    """Whether there are figures of single models."""
 
 
-def page(comparisons: list[Comparison], *, title: str, explorer: Explorer | None = None) -> str:
-    """The HTML of the page, UTF-8; with scripts where there is an explorer or a chart for them."""
+@dataclass(frozen=True)
+class Part:
+    """An artifact, arranged."""
+
+    artifact: Artifact
+    anchor: str
+    cards: list[tuple[Card, list[Figure]]]
+    questions: list[Question]
+    provenance: dict | None
+
+
+def page(artifacts: list[Artifact], *, title: str, explorer: Explorer | None = None) -> str:
+    """The HTML of the page, UTF-8; with scripts where there is an explorer for them.
+
+    Raises:
+        InputError: an artifact has no `results.json`, or a figure that is no SVG.
+    """
     environment = Environment(
         loader=PackageLoader("pessimal.report", "."),
         autoescape=select_autoescape(default_for_string=True, default=True),
@@ -47,98 +96,143 @@ def page(comparisons: list[Comparison], *, title: str, explorer: Explorer | None
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["cell"] = _cell
-    environment.filters["json"] = _json
-    charts: list[dict] = []
-    parts = [_part(comparison, number, charts) for number, comparison in enumerate(comparisons)]
-    scripts = [own_script(), *library()] if explorer or charts else []
+    filters = {"cell": _cell, "json": _json, "readable": readable, "number": number, "tail": tail}
+    environment.filters |= filters
+    anchors = [f"part{i}-" if len(artifacts) > 1 else "" for i in range(len(artifacts))]
+    parts = [_part(artifact, anchor) for artifact, anchor in zip(artifacts, anchors, strict=True)]
+    findings = sorted(
+        ((part, q, result) for part in parts for q in part.questions for result in q.results),
+        key=lambda found: -found[2].weight,
+    )
+    scripts = [own_script(), *library()] if explorer and explorer.index else []
     return environment.get_template("page.html.jinja").render(
-        title=title,
+        title=readable(title),
         parts=parts,
+        findings=findings[:FINDINGS],
+        further=findings[FINDINGS:],
         explorer=explorer,
-        charts=charts,
         policy=Markup(policy(scripts)),
         script=scripts[0] if scripts else None,
         library=scripts[1:],
     )
 
 
-def _part(comparison: Comparison, number: int, charts: list[dict]) -> dict:
-    sections, version = read_sections(comparison.folder)
-    provenance = pd.read_parquet(comparison.folder / "tables" / "provenance.parquet")
-    return {
-        "reference": comparison.reference,
-        "created": comparison.created,
-        "version": version,
-        "models": provenance["model"].nunique(),
-        "of_scans": "certified" in provenance,
-        "sections": [
-            _section(comparison.folder, section, f"part{number}-section{i}", charts)
-            for i, section in enumerate(sections)
-        ],
-        "provenance": _table(provenance),
+def _part(artifact: Artifact, anchor: str) -> Part:
+    ids = (f"{anchor}figure{number}" for number in itertools.count(1))
+    methods: dict[str, list[Shown]] = {}
+    for result in artifact.results:
+        if result.name != PROVENANCE:
+            methods.setdefault(result.method or result.name, []).append(result)
+    provenance = artifact.table(PROVENANCE)
+    questions = [_question(artifact, key, results, anchor, ids) for key, results in methods.items()]
+    return Part(
+        artifact,
+        anchor,
+        [(card, _of_card(artifact, card, ids)) for card in cards(artifact)],
+        questions,
+        _table(provenance) if len(provenance) else None,
+    )
+
+
+def _question(
+    artifact: Artifact, key: str, results: list[Shown], anchor: str, ids: Iterator[str]
+) -> Question:
+    ordered = sorted(results, key=lambda r: (not r.headline, -r.weight))
+    figures = {
+        r.name: _figure(artifact, r.headline or _plain(r.name), _contents(artifact, r), ids)
+        for r in ordered
+        if not r.by_model
     }
+    return Question(
+        anchor=anchor + re.sub("[^A-Za-z0-9]", "-", key),
+        method=method(key),
+        results=[r for r in ordered if r.headline],
+        figures={name: figure for name, figure in figures.items() if figure.tabs},
+        tables={r.name: _table(table) for r in results if len(table := artifact.table(r.name))},
+        notes=list(dict.fromkeys(note for r in results for note in r.notes)),
+        views=[view for r in results for view in artifact.views(r.name)],
+        on_cards=any(r.by_model for r in results),
+    )
 
 
-def _section(folder: Path, section: Section, anchor: str, charts: list[dict]) -> dict:
-    entries = [
-        _entry(folder, entry) | {"chart": _chart(folder, entry, section, charts)} for entry in section.entries
+def _of_card(artifact: Artifact, card: Card, ids: Iterator[str]) -> list[Figure]:
+    """The figures of one model."""
+    single = [(r, of_model(r, card.model, card.label)) for r in artifact.results if r.by_model]
+    return [_figure(artifact, _plain(result.name), stems, ids) for result, stems in single if stems]
+
+
+def _figure(artifact: Artifact, title: str, contents: Mapping[str, str | dict], ids: Iterator[str]) -> Figure:
+    """A figure of stems or tables of tokens by tab."""
+    kept = zip(_short(list(contents)), contents.values(), strict=True)
+    tabs = [
+        Tab(label, content if isinstance(content, dict) else drawing(artifact.figure(content), next(ids)))
+        for label, content in itertools.islice(kept, MAX_TABS)
     ]
-    return {"anchor": anchor, "title": section.title, "sentence": section.sentence, "entries": entries}
+    named = [tab for tab in tabs if tab.label and re.search(rf"\b{re.escape(tab.label)}\b", title)]
+    start = tabs.index(max(named, key=lambda tab: len(tab.label))) if named else 0
+    return Figure(title, tabs, start, len(contents) - len(tabs))
 
 
-def _chart(folder: Path, entry: Entry, section: Section, charts: list[dict]) -> int | None:
-    """The number under which an entry's chart is carried, if it has one."""
-    chart = chart_of(folder, entry, section.entries)
-    if chart is None:
-        return None
-    charts.append(chart)
-    return len(charts) - 1
+def _contents(artifact: Artifact, result: Shown) -> dict[str, str] | dict[str, dict]:
+    """What a result's tabs hold: stems of figures, or tables of tokens in their place."""
+    if result.plot.get("kind") != "TokenTable":
+        return result.figures
+    plot = result.plot
+    groups = tabs_of(plot["tabs"], artifact.rows(result), plot["value"])
+    return {tab: _tokens(artifact, plot, rows) for tab, rows in groups}
 
 
-def _entry(folder: Path, entry: Entry) -> dict:
-    image = table = None
-    if entry.figure:
-        image = (
-            "data:image/webp;base64,"
-            + base64.b64encode(_small(folder / "figures" / f"{entry.figure}.png")).decode()
-        )
-    if entry.table:
-        frame = pd.read_parquet(folder / "tables" / f"{entry.table}.parquet")
-        for column, value in entry.where.items():
-            frame = frame[frame[column] == value]
-        table = _table(frame.drop(columns=list(entry.where)))
+def _short(labels: list[str]) -> list[str]:
+    """Names of tabs without the parts that are the same in all."""
+    parts = [label.split(BETWEEN) for label in labels]
+    if len({len(own) for own in parts}) != 1:
+        return labels
+    differ = [i for i, column in enumerate(zip(*parts, strict=True)) if len(set(column)) > 1]
+    return [BETWEEN.join(own[i] for i in differ) for own in parts]
+
+
+def _tokens(artifact: Artifact, plot: dict, rows: pd.DataFrame) -> dict:
+    """A table of tokens: rows are ranks, columns models."""
+    end, rank, column = (plot[name] for name in ("end", "rank", "column"))
+    rows = rows[rows[rank] <= min(plot["shown"], RANKS)]
+    if column not in rows:
+        rows = rows.assign(**{column: ""})
+    if "certified" not in rows or not rows["certified"].any():  # a mark on every token says nothing
+        rows = rows.assign(certified=True)
+    shown = rows[[end, rank, column, plot["text"], plot["value"], "certified"]].to_numpy(dtype=object)
+    cells = {tuple(key): (literal(text), significant(value), bool(mark)) for *key, text, value, mark in shown}
+    columns = list(dict.fromkeys(rows[column]))
     return {
-        "title": entry.title,
-        "sentence": entry.sentence,
-        "image": image,
-        "table": table,
-        "figure": entry.figure,
-        "views": _views(folder / "views" / f"{entry.views}.json") if entry.views else [],
+        "columns": [literal(artifact.labels.get(name, name), limit=40) for name in columns],
+        "rows": [
+            (*place, [cells.get((*place, name), ("", "", True)) for name in columns])
+            for place in dict.fromkeys(key[:2] for key in cells)
+        ],
     }
 
 
-def _views(file: Path) -> list[View]:
-    return from_json(file.read_text(encoding="utf-8"))
+def number(estimate: dict) -> str:
+    """An estimate and its interval: `0.79 [0.79, 0.80]`."""
+    ends = [estimate["low"], estimate["high"]]
+    interval = "" if None in ends else f" [{_digits(ends[0])}, {_digits(ends[1])}]"
+    return f"{_digits(estimate['value'])}{interval}"
 
 
-def _small(file: Path) -> bytes:
-    """A figure as a lossless WebP of 64 colours, a sixth of the PNG's bytes; the artifact keeps that and the SVG.
-
-    No SVG, since its text would be set in whatever font the reader's machine puts in place of ours. Measured over
-    fifteen models: a PNG of 256 colours takes 1.7 times the bytes, lossy WebP 1.5 times.
-    """
-    sink = io.BytesIO()
-    with Image.open(file) as image:
-        few = image.convert("RGB").quantize(64, dither=Image.Dither.NONE)
-        few.convert("RGB").save(sink, "WEBP", lossless=True, quality=80, method=4)
-    return sink.getvalue()
+def tail(estimate: dict) -> str:
+    """On what an estimate rests: `n = 6,963 tokens, corrected p = .002`."""
+    p = estimate["p"]
+    text = f"n = {estimate['n']:,} {estimate['of']}"
+    if p is not None:
+        text += ", corrected p " + ("< .001" if p < 0.001 else f"= {p:.3f}".replace("0.", "."))
+    return re.sub(" ([=<]) ", "\u00a0\\1\u00a0", text)
 
 
-def _json(document: object) -> Markup:
-    """A document for a JSON data block: ASCII, and without the three characters that could end the block."""
-    text = json.dumps(document, separators=(",", ":"), allow_nan=False)
-    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
+def _digits(value: float | None) -> str:
+    """Two decimals, or three digits where those say nothing."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    plain = value == 0 or 0.005 <= abs(value) < 1000
+    return f"{value:.2f}".replace("-", "−") if plain else significant(value)
 
 
 def _table(frame: pd.DataFrame) -> dict:
@@ -162,3 +256,13 @@ def _cell(value: object) -> str:
     if isinstance(value, float) and not value.is_integer():
         return f"{value:.4g}"
     return f"{int(value):,}"
+
+
+def _json(document: object) -> Markup:
+    """A document for a JSON data block: ASCII, and without the three characters that could end the block."""
+    text = json.dumps(document, separators=(",", ":"), allow_nan=False)
+    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", " ").capitalize()

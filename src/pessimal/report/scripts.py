@@ -25,7 +25,6 @@ OURS = (
     "pinned",
     "library",
     "scatter",
-    "models",
     "explorer",
     "start",
 )

@@ -1,5 +1,5 @@
-// The charting library, made a script when a chart is first looked at; its digest is in the page's policy. And what all
-// charts share: colours, names that are safe to draw, a tip beside the pointer.
+// The charting library, made a script when a chart is first looked at; its digest is in the page's policy. And what a
+// chart needs: colours, names that are safe to draw, a tip beside the pointer.
 
 let arriving = null;
 
@@ -25,23 +25,6 @@ function colour(name) {
   const value = getComputedStyle(probe).color;
   probe.remove();
   return value;
-}
-
-/** For names beside points: on which side each may stand, so as not to leave the plot or lie on a neighbour's name. */
-function sides(x, y, narrow) {
-  const span = (values) => Math.max(...values) - Math.min(...values) || 1;
-  const [wide, high] = [span(x), span(y)],
-    end = Math.max(...x);
-  return x.map((own, i) => {
-    const beside = x.some(
-      (other, j) =>
-        j !== i &&
-        Math.abs(y[j] - y[i]) < high * 0.05 &&
-        (other > own || (other === own && j > i)) &&
-        other - own < wide * 0.2,
-    );
-    return beside || (narrow && own > end - wide * 0.2) ? 'right' : 'left';
-  });
 }
 
 /** Draws names beside points of a source with x, y, text and side. */

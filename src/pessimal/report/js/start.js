@@ -15,4 +15,3 @@ if (document.getElementById('explorer-index')) {
       throw error;
     });
 }
-if (document.getElementById('charts')) chartsOfModels();

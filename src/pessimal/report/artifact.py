@@ -1,0 +1,120 @@
+"""A published artifact as the page reads it: `results.json`, tables, figures, views, and the methods' texts.
+
+Knows files. Does not know HTML, but for that of the methods' Markdown.
+"""
+
+import json
+import re
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from importlib.resources import files
+from pathlib import Path
+
+import pandas as pd
+from markdown_it import MarkdownIt
+from markupsafe import Markup
+
+from pessimal.errors import InputError
+from pessimal.report.edits import View, from_json
+
+RESULTS = "results.json"
+KEY = re.compile(r"[A-Za-z0-9_-]{1,60}")
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A result, as `results.json` has it."""
+
+    name: str
+    headline: str = ""
+    weight: float = 0.0
+    method: str = ""
+    estimate: dict | None = None
+    plot: dict = field(default_factory=dict)
+    figures: dict[str, str] = field(default_factory=dict)
+    """Stems by tab."""
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def by_model(self) -> bool:
+        """Whether its figures stand on the models' cards."""
+        return "model" in self.plot.get("tabs", ())
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A comparison, search result, study or explanation to be shown."""
+
+    reference: str
+    """`comparison/name:vN`."""
+    folder: Path
+    created: str
+    """UTC time of publishing."""
+
+    @cached_property
+    def document(self) -> dict:
+        """`results.json`. Raises InputError where an earlier edition made the artifact."""
+        file = self.folder / RESULTS
+        if not file.is_file():
+            raise InputError(
+                f"{self.reference} has no {RESULTS}: an earlier version of pessimal made it. Make it again, with the "
+                "command that made it"
+            )
+        return json.loads(file.read_text(encoding="utf-8"))
+
+    @cached_property
+    def results(self) -> list[Shown]:
+        """In their own order."""
+        return [Shown(**{**each, "plot": each["plot"] or {}}) for each in self.document["results"]]
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Names of models as people see them."""
+        return self.document["labels"]
+
+    def table(self, name: str) -> pd.DataFrame:
+        """A result's table; empty where there is none of this name."""
+        if name not in self._tables:
+            file = self.folder / "tables" / f"{name}.parquet"
+            self._tables[name] = pd.read_parquet(file) if file.is_file() else pd.DataFrame()
+        return self._tables[name]
+
+    @cached_property
+    def _tables(self) -> dict[str, pd.DataFrame]:
+        return {}
+
+    def rows(self, result: Shown) -> pd.DataFrame:
+        """Those that a result's plot shows: of its own table, or of `shown/` where it draws another."""
+        other = self.folder / "shown" / f"{result.name}.parquet"
+        table = pd.read_parquet(other) if other.is_file() else self.table(result.name)
+        for column, wanted in result.plot.get("where", {}).items():
+            table = table[table[column].isin(wanted if isinstance(wanted, list) else [wanted])]
+        return table
+
+    def figure(self, stem: str) -> Path:
+        """The SVG of this stem."""
+        return self.folder / "figures" / f"{stem}.svg"
+
+    def views(self, name: str) -> list[View]:
+        """Comparisons to be read word by word, that belong to the result of this name."""
+        file = self.folder / "views" / f"{name}.json"
+        return from_json(file.read_text(encoding="utf-8")) if file.is_file() else []
+
+
+@dataclass(frozen=True)
+class Method:
+    """What a measure says and what it does not."""
+
+    title: str
+    text: Markup
+
+
+@cache
+def method(key: str) -> Method:
+    """The text `methods/KEY.md`; its key as a title where there is none."""
+    file = files("pessimal") / "methods" / f"{key}.md"
+    if not KEY.fullmatch(key) or not file.is_file():
+        return Method(key.replace("_", " ").capitalize(), Markup())
+    first, _, rest = file.read_text(encoding="utf-8").partition("\n")
+    markdown = MarkdownIt("commonmark", {"html": False}).enable("table").disable("image")
+    return Method(first.lstrip("# ").strip(), Markup(markdown.render(rest)))
