@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from pessimal.contrast.attribute import Attribute, Direction
-from pessimal.contrast.chat.asking import Asking
 from pessimal.contrast.chat.cache import Cache
+from pessimal.contrast.chat.client import Client
 from pessimal.contrast.chat.endpoint import Endpoint
 from pessimal.contrast.chat.endpoint_spec import EndpointSpec
-from pessimal.contrast.chat.tally import Tally
+from pessimal.contrast.chat.usage import Usage
 from pessimal.contrast.comparison import Comparison, Turn
 from pessimal.contrast.perturbation import Request
 
@@ -173,10 +173,10 @@ def chat(
     **options,
 ):
     """A chat with a scripted server; nobody waits for a retry."""
-    sleeps, tally = sleeps or Sleeps(), Tally()
+    sleeps, usage = sleeps or Sleeps(), Usage()
     spec = EndpointSpec(**{"model": "m", "base_url": url, "timeout": 5.0, **options})
-    endpoint = Endpoint(spec, api_key=key, tally=tally, clock=sleeps.clock, sleep=sleeps.sleep)
-    return Asking(endpoint, tally=tally, cache=Cache(folder) if folder else None, attempts=attempts)
+    endpoint = Endpoint(spec, api_key=key, usage=usage, clock=sleeps.clock, sleep=sleeps.sleep)
+    return Client(endpoint, usage=usage, cache=Cache(folder) if folder else None, attempts=attempts)
 
 
 def comparison(

@@ -193,11 +193,11 @@ def neighbours(blanks: list[int]) -> int:
     return sum(right - left == 1 for left, right in itertools.pairwise(blanks))
 
 
-def test_its_identity_is_its_weights_and_options(model):
-    own = BlankFilling(model).identity()
-    assert own == BlankFilling(model, device="cpu").identity()
+def test_its_provenance_is_its_weights_and_options(model):
+    own = BlankFilling(model).provenance()
+    assert own == BlankFilling(model, device="cpu").provenance()
     for options in ({"share": 0.2}, {"longest": 2}, {"temperature": 0.5}):
-        assert BlankFilling(model, **options).identity() != own
+        assert BlankFilling(model, **options).provenance() != own
 
 
 def test_without_a_model_it_says_what_to_type():

@@ -119,7 +119,7 @@ def test_a_plant_that_was_not_asked_about_has_no_auc_and_says_so():
     assert lonely.loc["m", "reason"] == "there is no other attribute"
 
 
-def test_recoverys_mistakes_are_told():
+def test_recoverys_mistakes_are_reported():
     table = planted({"a": 1.0, "b": 0.0})
     with pytest.raises(TableError, match="given were x, and the table has m"):
         recovery(table, {"x": "a"})
@@ -168,7 +168,7 @@ def test_a_placebo_that_moves_nothing_flips_nothing_and_should_not():
     assert row["within"]
 
 
-def test_ties_are_those_of_the_table_and_mistakes_are_told():
+def test_ties_are_those_of_the_table_and_mistakes_are_reported():
     table = placebo([[-1.05], [-3.0], [1.05]], np.ones(3), tie=0.1)
     row = placebo_null(table, {"m": 0.1}).iloc[0]
     assert row["counterfactuals"] == 1

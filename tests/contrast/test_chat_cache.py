@@ -30,7 +30,7 @@ def test_a_second_run_asks_nothing(tmp_path):
         again = chat(server.url, tmp_path)
         assert again.complete([question(str(n)) for n in range(5)]) == first
         assert len(server.requests) == 5
-    assert (again.tally.calls, again.tally.cached) == (0, 5)
+    assert (again.usage.calls, again.usage.cached) == (0, 5)
 
 
 def test_it_answers_without_a_server(tmp_path):
@@ -50,7 +50,7 @@ def test_refusals_and_replies_of_no_use_are_kept_and_counted_again(tmp_path):
         answers = again.complete([question("a"), question("b")])
         assert len(server.requests) == paid == 4  # one refusal, three attempts
     assert [answer.came for answer in answers] == [Came.refused, Came.malformed]
-    assert (again.tally.refusals, again.tally.failures, again.tally.malformed) == (1, 1, 3)
+    assert (again.usage.refusals, again.usage.failures, again.usage.malformed) == (1, 1, 3)
 
 
 def test_failures_are_never_kept(tmp_path):
@@ -67,17 +67,17 @@ def test_replies_are_kept_as_they_come_and_survive_a_kill(tmp_path):
     class Killed(BaseException):
         pass
 
-    asking = chat("http://127.0.0.1:9/v1", tmp_path)
+    client = chat("http://127.0.0.1:9/v1", tmp_path)
 
     def send(questions, keep):
         keep(1, Reply(text=WORD.content))
         raise Killed
 
-    asking.transport.send = send
+    client.transport.send = send
     with pytest.raises(Killed):
-        asking.complete([question("a"), question("b")])
-    assert asking.peek(question("a")) is None
-    assert asking.peek(question("b")).content == {"word": "peace"}
+        client.complete([question("a"), question("b")])
+    assert client.peek(question("a")) is None
+    assert client.peek(question("b")).content == {"word": "peace"}
 
 
 def test_the_order_of_keys_makes_no_difference(tmp_path):

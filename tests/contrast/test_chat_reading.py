@@ -6,7 +6,7 @@ from email.utils import formatdate
 import numpy as np
 import pytest
 
-from pessimal.contrast.chat.pace import backoff, retry_after
+from pessimal.contrast.chat.rate_limit import backoff, retry_after
 from pessimal.contrast.chat.schema import mismatch, parse
 from pessimal.contrast.chat.words import find
 
@@ -53,10 +53,10 @@ def test_an_object_is_found_in_a_code_fence():
         ("11", "no object"),
     ],
 )
-def test_what_is_of_another_shape_is_told_why(text, reason):
-    found, told = parse(text, REWRITTEN)
+def test_what_is_of_another_shape_gives_a_reason(text, reason):
+    found, why = parse(text, REWRITTEN)
     assert found is None
-    assert reason in told
+    assert reason in why
 
 
 def test_items_and_choices_are_checked():

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pessimal.contrast.sources import EMBEDDED, Found, embedded, usable
+from pessimal.contrast.sources import EMBEDDED, Loaded, embedded, usable
 
 ATTRIBUTES = {path.stem for path in (Path(__file__).parents[2] / "conf" / "contrast").glob("*.yaml")} - {
     "default"
@@ -28,7 +28,7 @@ def _by_preference(rows: list[dict]) -> list[tuple[str, str]]:
 def test_there_are_sixty_and_all_can_be_explained():
     comparisons = embedded()
     assert len(comparisons) == 60
-    assert usable(comparisons) == Found(tuple(comparisons))
+    assert usable(comparisons) == Loaded(tuple(comparisons))
     assert len({comparison.key for comparison in comparisons}) == 60
     assert len({comparison.prompt for comparison in comparisons}) == 60
     assert len({text for comparison in comparisons for text in comparison.responses}) == 120

@@ -72,7 +72,7 @@ def test_one_may_go_on_without_them(explain):
     assert (rows["status"] == "failed").sum() == 1
 
 
-def test_a_judge_is_asked_and_told_in_the_dry_run(explain):
+def test_a_judge_is_asked_and_counted_in_the_dry_run(explain):
     with serving(good) as server:
         options = ("judge=llm", "judge_model=j")
         code, out, err = explain(server.url, *options, "dry_run=true")

@@ -151,7 +151,7 @@ def test_syllables_of_plain_words():
 
 
 def test_the_pairs_are_at_least_eight_an_attribute_and_no_prototype():
-    from pessimal.contrast.detectors.poles import load_prototypes
+    from pessimal.contrast.detectors.embedding_axis import load_prototypes
 
     counts = {name: len(list(rows)) for name, rows in groupby(sorted(pair["attribute"] for pair in PAIRS))}
     assert min(counts.values()) >= 8
@@ -160,7 +160,7 @@ def test_the_pairs_are_at_least_eight_an_attribute_and_no_prototype():
     assert not written & {pair[side] for pair in PAIRS for side in ("more", "less")}
 
 
-def test_the_identity_names_what_decides():
-    identity = RuleJudge().identity()
-    assert json.loads(json.dumps(identity)) == identity
-    assert len(identity["detectors"]) == 64
+def test_the_provenance_names_what_decides():
+    provenance = RuleJudge().provenance()
+    assert json.loads(json.dumps(provenance)) == provenance
+    assert len(provenance["detectors"]) == 64

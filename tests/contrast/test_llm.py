@@ -65,12 +65,12 @@ def test_a_request_says_which_end_of_the_attribute_is_wanted_and_shows_the_words
     with serving(good) as server:
         perturber(server).perturb([request(VERBOSITY, better=True), request(CLARITY, better=False)])
     sent = {case(asked)["attribute"]: asked for asked in server.of_kind("rewrite")}
-    told = sent["verbosity"]["messages"][0]["content"]
-    assert "it has less of this attribute" in told
-    assert "it is better as a response overall" in told
-    told = sent["clarity"]["messages"][0]["content"]
-    assert "it has less of this attribute" in told
-    assert "it is worse as a response overall" in told
+    prompts_text = sent["verbosity"]["messages"][0]["content"]
+    assert "it has less of this attribute" in prompts_text
+    assert "it is better as a response overall" in prompts_text
+    prompts_text = sent["clarity"]["messages"][0]["content"]
+    assert "it has less of this attribute" in prompts_text
+    assert "it is worse as a response overall" in prompts_text
     material = case(sent["clarity"])
     assert material["words"] == ["Peace"]
     assert material["description"] == CLARITY.description
@@ -84,9 +84,12 @@ def test_control_arms_need_no_words_and_name_no_attribute():
     assert {each.status for each in made} == {Status.changed}
     assert {each.spans for each in made} == {None}
     assert all("attribute" not in case(asked) for asked in server.requests)
-    told = sorted(asked["messages"][0]["content"] for asked in server.requests)
-    assert "neither better nor worse" in told[0]
-    assert {"it is better as a response" in told[1], "it is better as a response" in told[2]} == {True, False}
+    prompts_text = sorted(asked["messages"][0]["content"] for asked in server.requests)
+    assert "neither better nor worse" in prompts_text[0]
+    assert {
+        "it is better as a response" in prompts_text[1],
+        "it is better as a response" in prompts_text[2],
+    } == {True, False}
 
 
 def test_words_that_do_not_occur_are_dropped_and_counted():
@@ -200,7 +203,7 @@ def test_after_a_stop_the_same_command_goes_on(tmp_path):
         llm = perturber(server, tmp_path)
         made = llm.perturb(everything)
     assert {each.status for each in made} == {Status.changed}
-    assert (llm.chat.tally.cached, llm.chat.tally.calls) == (11, 24 - 11)
+    assert (llm.chat.usage.cached, llm.chat.usage.calls) == (11, 24 - 11)
 
 
 class TestLocality:
@@ -284,10 +287,10 @@ def test_nothing_asked_gives_nothing():
     assert server.requests == []
 
 
-def test_its_identity_is_all_that_decides_its_texts():
+def test_its_provenance_is_all_that_decides_its_texts():
     with serving(good) as server:
-        own = perturber(server).identity()
-        assert own == perturber(server, key="sk-other", retries=9, concurrency=1).identity()
+        own = perturber(server).provenance()
+        assert own == perturber(server, key="sk-other", retries=9, concurrency=1).provenance()
         others = [
             perturber(server, min_locality=0.1),
             perturber(server, temperature=0.0),
@@ -296,7 +299,7 @@ def test_its_identity_is_all_that_decides_its_texts():
             perturber(server, attributes=(CLARITY,)),
             perturber(server, attributes=(CLARITY, Attribute("verbosity", "Otherwise described.", -1))),
         ]
-    assert all(other.identity() != own for other in others)
+    assert all(other.provenance() != own for other in others)
     assert len(json.loads(json.dumps(own))["prompts"]) == 64
 
 

@@ -1,4 +1,4 @@
-"""A dry run: what asking would take, and that it asks nothing."""
+"""A dry run: what client would take, and that it asks nothing."""
 
 import pytest
 from scripted_server import CLARITY, OVERALL, VERBOSITY, Says, chat, good, kind, request, serving

@@ -1,4 +1,4 @@
-"""The wire against a real OpenAI-compatible server: `transformers serve`, with tiny models on this machine."""
+"""The client against a real OpenAI-compatible server: `transformers serve`, with tiny models on this machine."""
 
 import contextlib
 import os
@@ -12,7 +12,7 @@ import urllib.request
 import pytest
 from scripted_server import CLARITY, OVERALL, request, scripted_model
 
-from pessimal.contrast.chat.connect import over_the_wire
+from pessimal.contrast.chat.connect import endpoint_client
 from pessimal.contrast.chat.endpoint_spec import EndpointSpec
 from pessimal.contrast.perturbation import Status
 from pessimal.contrast.perturbers.llm import Llm
@@ -58,7 +58,7 @@ def url(tmp_path_factory):
 
 def perturber(url: str, model: str, cache, **options) -> Llm:
     spec = EndpointSpec(model=model, base_url=url, retries=1, first_wait=0.1, timeout=60, **options)
-    chat = over_the_wire(spec, environment={}, cache=cache, attempts=2)
+    chat = endpoint_client(spec, environment={}, cache=cache, attempts=2)
     return Llm(chat, attributes=[CLARITY])
 
 
@@ -66,12 +66,12 @@ def test_a_rewritten_response_comes_back_whole_and_is_kept(url, models, tmp_path
     llm = perturber(url, models["scripted"], tmp_path)
     (made,) = llm.perturb([request(OVERALL)])
     assert (made.status, made.text) == (Status.changed, "Peace is a fine thing, <b>said</b> nobody.")
-    tally = llm.chat.tally
-    assert (tally.calls, tally.unmetered, tally.completion_tokens) == (1, 0, 2)
-    assert tally.prompt_tokens > 100
+    usage = llm.chat.usage
+    assert (usage.calls, usage.unmetered, usage.completion_tokens) == (1, 0, 2)
+    assert usage.prompt_tokens > 100
     again = perturber(url, models["scripted"], tmp_path)
     assert again.perturb([request(OVERALL)]) == [made]
-    assert again.chat.tally.calls == 0
+    assert again.chat.usage.calls == 0
 
 
 def test_an_object_of_another_shape_does_not_pass(url, models, tmp_path):
@@ -86,10 +86,10 @@ def test_gibberish_is_asked_for_again_and_fails_in_the_end(url, models, tmp_path
     (made,) = llm.perturb([request(OVERALL)])
     assert (made.status, made.text) == (Status.failed, None)
     assert "no JSON object" in made.note
-    tally = llm.chat.tally
-    assert (tally.calls, tally.malformed, tally.failures, tally.completion_tokens) == (2, 2, 1, 40)
+    usage = llm.chat.usage
+    assert (usage.calls, usage.malformed, usage.failures, usage.completion_tokens) == (2, 2, 1, 40)
 
 
-def test_an_address_without_v1_is_told(url, models, tmp_path):
+def test_an_address_without_v1_is_reported(url, models, tmp_path):
     with pytest.raises(ConfigError, match="/v1"):
         perturber(url.removesuffix("/v1"), models["scripted"], tmp_path).perturb([request(OVERALL)])

@@ -4,7 +4,7 @@ import pytest
 import torch
 from scripted_server import CLARITY, OVERALL, SYSTEMLESS, comparison, request, scripted_model
 
-from pessimal.contrast.chat.connect import on_this_machine
+from pessimal.contrast.chat.connect import local_client
 from pessimal.contrast.chat.on_machine import OnMachineSpec
 from pessimal.contrast.chat.question import Question
 from pessimal.contrast.perturbation import Status
@@ -31,7 +31,7 @@ def perturber(model, cache=None, **options) -> Local:
 
 def replies(model, seeds, **options) -> list[str]:
     """What is written with these seeds, as it is."""
-    chat = on_this_machine(OnMachineSpec(model, device="cpu", max_tokens=12, **options), cache=None)
+    chat = local_client(OnMachineSpec(model, device="cpu", max_tokens=12, **options), cache=None)
     written = {}
     questions = [Question(({"role": "user", "content": "Well?"},), SCHEMA, "x", seed) for seed in seeds]
     chat.transport.send(questions, lambda index, reply: written.update({index: reply}))
@@ -45,7 +45,7 @@ def test_it_rewrites_and_keeps_what_it_wrote(scripted, tmp_path):
     assert "1 calls" in first.summary()
     again = perturber(scripted, tmp_path)
     assert again.perturb([request(OVERALL)]) == [made]
-    assert again.chat.tally.calls == 0
+    assert again.chat.usage.calls == 0
     assert again.chat.transport._network is None  # not even loaded
 
 
@@ -54,14 +54,14 @@ def test_an_object_of_another_shape_fails_after_all_attempts(scripted):
     (made,) = llm.perturb([request(CLARITY)])
     assert made.status is Status.failed
     assert "lacks clarity" in made.note
-    assert llm.chat.tally.calls == 2
+    assert llm.chat.usage.calls == 2
 
 
 def test_gibberish_fails(random_model):
     llm = perturber(random_model, max_tokens=8)
     (made,) = llm.perturb([request(OVERALL)])
     assert made.status is Status.failed
-    assert (llm.chat.tally.malformed, llm.chat.tally.completion_tokens) == (2, 16)
+    assert (llm.chat.usage.malformed, llm.chat.usage.completion_tokens) == (2, 16)
 
 
 def test_a_seed_writes_the_same_whatever_else_is_asked_and_another_something_else(random_model):
@@ -78,7 +78,7 @@ def test_without_temperature_seeds_make_no_difference(random_model):
     assert len(set(replies(random_model, [0, 1, 2], temperature=0.0))) == 1
 
 
-def test_a_template_without_a_system_turn_is_told_in_the_users(tmp_path):
+def test_a_template_without_a_system_turn_puts_it_into_the_users(tmp_path):
     model = str(scripted_model(tmp_path / "m", SAYS, template=SYSTEMLESS))
     local = perturber(model)
     (made,) = local.perturb([request(OVERALL)])
@@ -104,20 +104,20 @@ def test_hostile_responses_are_data(scripted):
     assert {each.text for each in made} == {"Calm is a good thing."}
 
 
-def test_its_identity_is_its_weights_and_sampling(scripted, random_model):
-    own = perturber(scripted).identity()
+def test_its_provenance_is_its_weights_and_sampling(scripted, random_model):
+    own = perturber(scripted).provenance()
     assert own["perturber"] == "local"
-    assert own == perturber(scripted).identity()
+    assert own == perturber(scripted).provenance()
     for other in (
         perturber(random_model),
         perturber(scripted, temperature=0.5),
         perturber(scripted, max_tokens=5),
     ):
-        assert other.identity() != own
+        assert other.provenance() != own
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"model": None}, "perturber.model=Qwen"),
         ({"model": "no/such/thing"}, "org/name"),
@@ -126,8 +126,8 @@ def test_its_identity_is_its_weights_and_sampling(scripted, random_model):
         ({"model": "a/b", "max_tokens": 0}, "max_tokens"),
     ],
 )
-def test_impossible_options_are_refused(options, told):
-    with pytest.raises(ConfigError, match=told):
+def test_impossible_options_are_refused(options, message):
+    with pytest.raises(ConfigError, match=message):
         OnMachineSpec(**options)
 
 
@@ -153,7 +153,7 @@ def test_what_is_no_language_model_is_refused(tiny_checkpoint, scripted, tmp_pat
         perturber(str(base))
 
 
-def test_a_repository_that_cannot_be_fetched_is_told(monkeypatch):
+def test_a_repository_that_cannot_be_fetched_is_reported(monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(ModelError, match="cannot be fetched"):
         perturber("nobody/has-such-a-model")
@@ -164,7 +164,7 @@ def test_it_answers_questions_of_the_judge_too(tmp_path):
     from pessimal.contrast.chat.judge import LlmJudge, edited_first
 
     model = str(scripted_model(tmp_path / "m", '{"more": "A"}'))
-    chat = on_this_machine(OnMachineSpec(model, device="cpu"), cache=None)
+    chat = local_client(OnMachineSpec(model, device="cpu"), cache=None)
     items = [("Q", comparison().responses[0], f"edited {n}", CLARITY, Amount.more) for n in range(4)]
     assert LlmJudge(chat).judge(items) == [edited_first(*item[:4]) for item in items]
 

@@ -8,8 +8,8 @@ import pytest
 from scipy.stats import binomtest
 from test_outcomes import HOSTILE, made
 
+from pessimal.contrast.flip_rate import attribute_flip_rates
 from pessimal.contrast.metrics import draws, metrics, ratio_interval, replicated
-from pessimal.contrast.sensitivity import sensitivity
 from pessimal.contrast.shares import share_interval
 from pessimal.errors import TableError
 
@@ -196,7 +196,7 @@ def test_shares_have_the_interval_of_shares_comparisons_without_edits_left_out()
 def test_the_flip_rate_and_the_brittleness_of_one_attribute_have_the_same_interval():
     rows = flipping([(1, 3), (0, 3), (2, 3), (0, 3)]).assign(attribute="x", seed=[0, 1, 2] * 4)
     rate, brittle = (
-        sensitivity(rows, confidence=0.9).iloc[0],
+        attribute_flip_rates(rows, confidence=0.9).iloc[0],
         value(metrics(rows, confidence=0.9), "brittleness"),
     )
     assert (rate["flip_low"], rate["flip_high"]) == (brittle["low"], brittle["high"])
@@ -259,10 +259,10 @@ def test_a_table_that_was_written_and_read_again_gives_the_same(tmp_path):
     table.to_parquet(tmp_path / "outcomes.parquet")
     again = pd.read_parquet(tmp_path / "outcomes.parquet")
     pd.testing.assert_frame_equal(metrics(table), metrics(again), check_exact=True)
-    pd.testing.assert_frame_equal(sensitivity(table), sensitivity(again), check_exact=True)
+    pd.testing.assert_frame_equal(attribute_flip_rates(table), attribute_flip_rates(again), check_exact=True)
 
 
-def test_mistakes_are_told():
+def test_mistakes_are_reported():
     table = by_hand()
     with pytest.raises(TableError, match="lacks semantic"):
         metrics(table.drop(columns="semantic"))

@@ -9,8 +9,6 @@ import pytest
 from scipy import stats
 from test_outcomes import HOSTILE, made
 
-from pessimal.analysis import influence
-from pessimal.analysis.ranks import ranked
 from pessimal.contrast.metrics import draws
 from pessimal.contrast.model_agreement import model_agreement, tau_b
 from pessimal.errors import TableError
@@ -50,7 +48,6 @@ def test_many_taus_at_once_are_scipys_and_our_own(ties):
         x, y = x.round(), y.round()
     for tau, one, other in zip(tau_b(x, y), x, y, strict=True):
         assert tau == pytest.approx(stats.kendalltau(one, other).statistic, abs=1e-12)
-        assert tau == pytest.approx(influence.kendall(ranked(one), ranked(other)).estimate, abs=1e-12)
 
 
 def test_missing_values_are_left_out_and_a_constant_has_no_tau():
@@ -144,7 +141,7 @@ def test_a_pair_is_the_same_to_the_bit_in_any_company():
     pd.testing.assert_frame_equal(pair, whole, check_exact=True)
 
 
-def test_hostile_names_pass_and_mistakes_are_told():
+def test_hostile_names_pass_and_mistakes_are_reported():
     rows = [
         {"comparison": text, "attribute": name, "change": change, "model": model}
         for text in HOSTILE

@@ -137,13 +137,13 @@ def test_requests_name_both_sides_once_a_seed_and_skip_the_undecided():
     pairs = [comparison("even"), comparison("first"), comparison("second")]
     rewards = {"even": (1.0, 1.0), "first": (2.0, 1.0), "second": (0.0, 1.0)}
     asked = requests_for(pairs, rewards, [LENGTH, TONE], [0, 7], 0.0)
-    told = [(r.comparison.key, r.response, r.attribute.name, r.direction.value, r.seed) for r in asked]
+    seen = [(r.comparison.key, r.response, r.attribute.name, r.direction.value, r.seed) for r in asked]
     expected = [
         (key, response, name, direction, seed)
         for key, sides in (("first", ((0, "worse"), (1, "better"))), ("second", ((1, "worse"), (0, "better"))))
         for (response, direction), name, seed in itertools.product(sides, ("length", "tone"), (0, 7))
     ]  # fmt: skip
-    assert told == expected
+    assert seen == expected
 
 
 def test_perturbations_made_for_another_model_are_left_out_and_counted():
@@ -206,12 +206,12 @@ def test_rewards_in_single_precision_are_subtracted_in_double():
 
 
 def test_none_of_these_modules_loads_a_model_library(loaded_by):
-    names = ["outcomes", "metrics", "sensitivity", "model_agreement", "representatives", "calibration"]
+    names = ["outcomes", "metrics", "flip_rate", "model_agreement", "representatives", "calibration"]
     unwanted = ["torch", "transformers", "hydra", "wandb", "matplotlib"]
     assert loaded_by([f"pessimal.contrast.{name}" for name in names], unwanted) == "[]"
 
 
-def test_mistakes_are_told():
+def test_mistakes_are_reported():
     pair, rewards = comparison("k"), {"k": (1.0, 0.0)}
     request = requests_for([pair], rewards, [LENGTH], [0], 0.0)[0]
 

@@ -73,5 +73,5 @@ def test_a_share_that_is_none_is_refused(share):
         RandomEdits(share=share)
 
 
-def test_the_identity_names_the_share():
-    assert json.loads(json.dumps(RandomEdits(share=0.2).identity()))["share"] == 0.2
+def test_the_provenance_names_the_share():
+    assert json.loads(json.dumps(RandomEdits(share=0.2).provenance()))["share"] == 0.2

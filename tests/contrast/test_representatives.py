@@ -123,7 +123,7 @@ def test_hostile_keys_and_models_pass():
     assert contested(made(rows), "\ud800", "", perturber="rules")["comparison"].tolist() == sorted(HOSTILE)
 
 
-def test_mistakes_are_told():
+def test_mistakes_are_reported():
     table = made(local("k", TASTE))
     with pytest.raises(TableError, match="no row of the model x by the perturber rules; it has m by rules"):
         representative(table, "x", perturber="rules")

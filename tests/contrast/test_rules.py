@@ -8,7 +8,7 @@ from pessimal.contrast.attribute import Amount, Attribute, Direction
 from pessimal.contrast.comparison import Comparison, Turn
 from pessimal.contrast.perturbation import Request, Status
 from pessimal.contrast.perturbers.rules import Rules
-from pessimal.contrast.rules.repertoire import KNOWN, RULES
+from pessimal.contrast.rules.registry import KNOWN, RULES
 
 PROMPT = "How can I sleep better at night?"
 USUAL = (
@@ -177,6 +177,6 @@ def test_spaces_and_capitals_are_right_afterwards(name, amount, text):
         assert first.isupper()
 
 
-def test_the_identity_is_json_and_stays():
-    assert json.loads(json.dumps(Rules().identity())) == Rules().identity()
-    assert len(Rules().identity()["rules"]) == 64
+def test_the_provenance_is_json_and_stays():
+    assert json.loads(json.dumps(Rules().provenance())) == Rules().provenance()
+    assert len(Rules().provenance()["rules"]) == 64

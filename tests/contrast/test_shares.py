@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from pessimal.contrast.shares import share_interval, worth
+from pessimal.contrast.shares import n_eff, share_interval
 from pessimal.errors import TableError
 
 SIZES = np.array([8] * 8 + [7] * 4)
@@ -87,15 +87,15 @@ def test_more_units_that_repeat_the_same_buy_nothing_and_independent_ones_do():
     assert apart[1] - apart[0] < 0.6 * (once[1] - once[0])
 
 
-def test_units_that_even_each_other_out_are_worth_no_more_than_independent_ones():
+def test_units_that_even_each_other_out_count_no_more_than_independent_ones():
     hits, units = np.full(40, 2), np.full(40, 4)
-    assert worth(hits, units) == 160
+    assert n_eff(hits, units) == 160
     assert interval(hits, units) == pytest.approx(exact(80, 160))
 
 
-def test_clusters_that_hit_as_wholes_are_worth_one_unit_each():
+def test_clusters_that_hit_as_wholes_count_one_unit_each():
     hits, units = np.array([6] * 20 + [0] * 20), np.full(40, 6)
-    assert worth(hits, units) == pytest.approx(40, rel=0.03)
+    assert n_eff(hits, units) == pytest.approx(40, rel=0.03)
 
 
 def test_one_comparison_with_nearly_all_units_leaves_little_known():

@@ -255,7 +255,7 @@ def test_what_cannot_be_shrunk_is_refused():
         shrink([("same", "same")], Rewards(len))
     with pytest.raises(ValueError, match="not a number"):
         shrink([("a", "b")], lambda asked: [float("nan")])
-    with pytest.raises(ValueError, match="1 margins were asked for, 0 came"):
+    with pytest.raises(ValueError, match="1 margins were wanted, 0 came"):
         shrink([("a", "b")], lambda asked: [])
     assert shrink([], Rewards()) == []
 

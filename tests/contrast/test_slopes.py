@@ -1,4 +1,4 @@
-"""Slopes: attributes that edits move together are told apart, and errors are those of comparisons."""
+"""Slopes: attributes that edits move together are separated, and errors are those of comparisons."""
 
 import numpy as np
 import pandas as pd
@@ -31,19 +31,19 @@ def edits(n=40, *, truth, noise=0.1, seed=0, together=0.8):
                 }
             )
     table = pd.DataFrame(rows)
-    told = made(
+    rows = made(
         [
             {"comparison": r.comparison, "side": r.side, "attribute": r.attribute, "change": 0.0}
             for r in table.itertuples()
         ]
     )
-    told["change_in_sd"] = table["change_in_sd"].to_numpy()
+    rows["change_in_sd"] = table["change_in_sd"].to_numpy()
     for column in ("moved/a", "moved/b"):
-        told[column] = table[column].to_numpy()
-    return told
+        rows[column] = table[column].to_numpy()
+    return rows
 
 
-def test_attributes_that_move_together_are_told_apart():
+def test_attributes_that_move_together_are_separated():
     found = slopes(edits(truth=(0.9, 0.0))).set_index("attribute")
     assert found.loc["a", "slope"] == pytest.approx(0.9, abs=0.1)
     assert found.loc["b", "slope"] == pytest.approx(0.0, abs=0.1)

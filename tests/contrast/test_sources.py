@@ -284,7 +284,7 @@ def test_the_hub_is_asked_for_subset_split_and_revision(monkeypatch):
     assert [one.key for one in found.comparisons] == ["hh_rlhf-harmless-base-test-0"]
 
 
-def test_without_the_hub_the_way_round_is_told(monkeypatch):
+def test_without_the_hub_the_way_round_is_reported(monkeypatch):
     def load_dataset(name, **options):
         raise ConnectionError("no route to the Hub")
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pessimal.search.beam import affordable_width, beam, beam_cost
-from pessimal.search.ledger import Ledger
+from pessimal.search.evaluation_counter import EvaluationCounter
 
 
 def every(vocabulary: int) -> torch.Tensor:
@@ -44,7 +44,7 @@ def by_hand(objective, length, width, tokens, counts=lambda response: True):
 def test_levels_are_what_extending_by_hand_gives(width):
     allowed = every(15)
     allowed[[0, 9]] = False
-    levels = beam(Ledger(AnyLength(width, 15)), length=4, width=width, allowed=allowed)
+    levels = beam(EvaluationCounter(AnyLength(width, 15)), length=4, width=width, allowed=allowed)
     expected = by_hand(AnyLength(width, 15), 4, width, allowed.nonzero()[:, 0].tolist())
     assert [[tuple(row) for row in level.responses.tolist()] for level in levels] == expected
     assert [level.length for level in levels] == [1, 2, 3, 4]
@@ -58,14 +58,14 @@ def test_levels_are_what_extending_by_hand_gives(width):
 
 def test_as_wide_as_the_vocabulary_two_tokens_are_exact():
     objective = AnyLength(0, 12)
-    best = beam(Ledger(objective), length=2, width=12, allowed=every(12))[-1]
+    best = beam(EvaluationCounter(objective), length=2, width=12, allowed=every(12))[-1]
     whole = torch.tensor(list(itertools.product(range(12), repeat=2)))
     assert best.best_value == pytest.approx(float(objective.values(whole).max()))
 
 
 def test_continuations_of_a_winner_share_their_beginning_with_the_anchor():
     objective = AnyLength(0, 10)
-    beam(Ledger(objective), length=3, width=2, allowed=every(10))
+    beam(EvaluationCounter(objective), length=3, width=2, allowed=every(10))
     assert len(objective.seen) == 1 + 2 + 2
     for responses, anchor in zip(objective.seen, objective.anchors, strict=True):
         assert anchor.shape == responses[0].shape
@@ -75,23 +75,23 @@ def test_continuations_of_a_winner_share_their_beginning_with_the_anchor():
 
 def test_values_that_a_scan_has_given_cost_nothing():
     objective = AnyLength(0, 10)
-    alone, ledger = objective.alone.clone(), Ledger(objective)
+    alone, counter = objective.alone.clone(), EvaluationCounter(objective)
     alone[3] = -torch.inf  # as a scan says of tokens that are not allowed
     allowed = every(10)
     allowed[3] = False
-    given = beam(ledger, length=3, width=2, allowed=allowed, first_values=alone)
-    taken = beam(Ledger(objective), length=3, width=2, allowed=allowed)
+    given = beam(counter, length=3, width=2, allowed=allowed, first_values=alone)
+    taken = beam(EvaluationCounter(objective), length=3, width=2, allowed=allowed)
     assert [level.responses.tolist() for level in given] == [level.responses.tolist() for level in taken]
     assert given[0].evaluations == 0
-    assert ledger.spent == beam_cost(3, 2, 9, first_given=True) == sum(level.evaluations for level in given)
+    assert counter.used == beam_cost(3, 2, 9, first_given=True) == sum(level.evaluations for level in given)
 
 
 @pytest.mark.parametrize(("length", "width"), [(1, 4), (2, 3), (4, 3), (3, 100)])
 def test_cost_is_known_before_and_a_budget_of_just_that_is_enough(length, width):
-    ledger = Ledger(AnyLength(0, 10), budget=beam_cost(length, width, 10))
-    levels = beam(ledger, length=length, width=width, allowed=every(10))
+    counter = EvaluationCounter(AnyLength(0, 10), budget=beam_cost(length, width, 10))
+    levels = beam(counter, length=length, width=width, allowed=every(10))
     assert len(levels) == length
-    assert ledger.left == 0
+    assert counter.left == 0
 
 
 @pytest.mark.parametrize(("length", "budget"), [(2, 30), (4, 100), (4, 69), (3, 20), (5, 10**6)])
@@ -103,30 +103,32 @@ def test_affordable_width_is_the_widest_that_is_paid_for(length, budget):
 
 
 def test_a_level_that_cannot_be_paid_for_is_not_begun_and_that_is_said(caplog):
-    ledger = Ledger(AnyLength(0, 10), budget=49)
-    levels = beam(ledger, length=4, width=2, allowed=every(10))
+    counter = EvaluationCounter(AnyLength(0, 10), budget=49)
+    levels = beam(counter, length=4, width=2, allowed=every(10))
     assert [level.length for level in levels] == [1, 2]
-    assert ledger.spent == 30
+    assert counter.used == 30
     assert "ends at 2 of 4 tokens: the next level takes 20 evaluations, 19 are left" in caplog.text
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_winners_of_every_level_are_admissible(seed):
-    def admissible(responses):
+def test_winners_of_every_level_retokenize(seed):
+    def retokenizes(responses):
         return responses.sum(dim=1) % 4 != 1
 
-    levels = beam(Ledger(AnyLength(seed, 15)), length=3, width=4, allowed=every(15), admissible=admissible)
+    levels = beam(
+        EvaluationCounter(AnyLength(seed, 15)), length=3, width=4, allowed=every(15), retokenizes=retokenizes
+    )
     expected = by_hand(AnyLength(seed, 15), 3, 4, range(15), lambda response: sum(response) % 4 != 1)
     assert [[tuple(row) for row in level.responses.tolist()] for level in levels] == expected
 
 
 def test_where_nothing_longer_counts_the_beam_ends_and_says_so(caplog):
     levels = beam(
-        Ledger(AnyLength(0, 10)),
+        EvaluationCounter(AnyLength(0, 10)),
         length=3,
         width=2,
         allowed=every(10),
-        admissible=lambda responses: torch.full((len(responses),), responses.shape[1] < 2),
+        retokenizes=lambda responses: torch.full((len(responses),), responses.shape[1] < 2),
     )
     assert [level.length for level in levels] == [1]
     assert "ends at 1 of 3 tokens: no longer response counts" in caplog.text

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pessimal.search.certificate import certify
-from pessimal.search.ledger import Ledger
+from pessimal.search.evaluation_counter import EvaluationCounter
 from pessimal.search.polish import neighbour_values, polish
 
 
@@ -22,8 +22,8 @@ def second_best(objective):
 
 def test_margins_of_the_additive_optimum_are_those_of_its_weights(additive):
     objective = additive(0, 4, 50)
-    ledger = Ledger(objective)
-    certificate = certify(ledger, objective.best_response, allowed=every(50), noise=1e-6, digest="abc")
+    counter = EvaluationCounter(objective)
+    certificate = certify(counter, objective.best_response, allowed=every(50), noise=1e-6, digest="abc")
     tokens, margins = second_best(objective)
     assert certificate.verdict == "1-opt"
     assert [neighbour.position for neighbour in certificate.neighbours] == [0, 1, 2, 3]
@@ -33,7 +33,7 @@ def test_margins_of_the_additive_optimum_are_those_of_its_weights(additive):
         assert neighbour.value == pytest.approx(objective.best_value - neighbour.margin)
     assert certificate.smallest_margin == pytest.approx(min(margins))
     assert certificate.value == pytest.approx(objective.best_value)
-    assert certificate.evaluations == ledger.spent == 1 + 4 * 49
+    assert certificate.evaluations == counter.used == 1 + 4 * 49
     assert (certificate.allowed, certificate.allowed_digest, certificate.n_tied) == (50, "abc", 0)
     assert certificate.counts
 
@@ -41,7 +41,7 @@ def test_margins_of_the_additive_optimum_are_those_of_its_weights(additive):
 @pytest.mark.parametrize("seed", range(4))
 def test_what_polish_ends_with_is_1_opt_and_its_neighbours_are_not(quadratic, seed):
     objective = quadratic(seed, 3, 12)
-    found = polish(Ledger(objective), torch.zeros(3, dtype=torch.long), allowed=every(12))
+    found = polish(EvaluationCounter(objective), torch.zeros(3, dtype=torch.long), allowed=every(12))
     certificate = certify(
         objective, torch.tensor(found.response), allowed=every(12), noise=1e-9, digest="", sweeps=found.sweeps
     )
@@ -86,23 +86,23 @@ def test_tied_neighbours_are_named_all_of_them_not_the_best_of_a_position(additi
     assert {neighbour.token for neighbour in certificate.tied} <= set(twins)
 
 
-def test_only_admissible_neighbours_speak_against_a_response(additive):
+def test_only_retokenizing_neighbours_speak_against_a_response(additive):
     objective = additive(0, 2, 30)
     tokens, _ = second_best(objective)
     third = int(objective.weights[0].topk(3).indices[2])
     response = torch.tensor([tokens[0], int(objective.best_response[1])])
 
-    def admissible(responses):
+    def retokenizes(responses):
         return responses[:, 0] != objective.best_response[0]
 
     assert certify(objective, response, allowed=every(30), noise=1e-6, digest="").verdict == "not 1-opt"
     certificate = certify(
-        objective, response, allowed=every(30), admissible=admissible, noise=1e-6, digest=""
+        objective, response, allowed=every(30), retokenizes=retokenizes, noise=1e-6, digest=""
     )
     assert (certificate.verdict, certificate.neighbours[0].token) == ("1-opt", third)
 
 
-def test_ties_that_are_not_admissible_are_none(additive):
+def test_ties_that_do_not_retokenize_are_none(additive):
     objective = additive(0, 1, 30)
     best = int(objective.best_response[0])
     objective.weights[0, [(best + 1) % 30, (best + 2) % 30]] = objective.weights[0].max().clone()
@@ -110,7 +110,7 @@ def test_ties_that_are_not_admissible_are_none(additive):
         objective,
         torch.tensor([best]),
         allowed=every(30),
-        admissible=lambda responses: responses[:, 0] != (best + 1) % 30,
+        retokenizes=lambda responses: responses[:, 0] != (best + 1) % 30,
         noise=1e-6,
         digest="",
     )
@@ -121,14 +121,14 @@ def test_tokens_that_are_not_allowed_do_not_speak_against_it(additive):
     objective = additive(0, 2, 30)
     allowed = every(30)
     allowed[objective.best_response] = False
-    found = polish(Ledger(objective), allowed.nonzero()[:2, 0], allowed=allowed)
+    found = polish(EvaluationCounter(objective), allowed.nonzero()[:2, 0], allowed=allowed)
     response = torch.tensor(found.response)
     certificate = certify(objective, response, allowed=allowed, noise=1e-6, digest="")
     assert (certificate.verdict, certificate.allowed) == ("1-opt", int(allowed.sum()))
     assert certify(objective, response, allowed=every(30), noise=1e-6, digest="").verdict == "not 1-opt"
 
 
-def test_a_result_from_elsewhere_is_told_apart_where_it_does_not_count(additive):
+def test_a_result_from_elsewhere_is_marked_where_it_does_not_count(additive):
     objective = additive(0, 2, 30)
     allowed = every(30)
     allowed[objective.best_response[0]] = False
@@ -139,7 +139,7 @@ def test_a_result_from_elsewhere_is_told_apart_where_it_does_not_count(additive)
         objective,
         objective.best_response,
         allowed=every(30),
-        admissible=lambda responses: torch.zeros(len(responses), dtype=torch.bool),
+        retokenizes=lambda responses: torch.zeros(len(responses), dtype=torch.bool),
         noise=1e-6,
         digest="",
     )

@@ -105,7 +105,7 @@ class Count(pl.Callback):
 
 
 def test_every_number_is_the_models_own(alone, truth):
-    assert alone.path == "shared-prefix, anchored"
+    assert alone.path == "shared-prefix, common prefix"
     assert alone.pairs == alone.fresh_pairs == 1600
     assert alone.blocks == BLOCKS
     place = {token: i for i, token in enumerate(ALLOWED.tolist())}
@@ -193,9 +193,9 @@ def test_order_and_repetition_of_allowed_ids_do_not_matter(opened, alone, tmp_pa
 
 
 def test_batch_size_of_the_first_start_holds_for_those_that_give_none(opened, tmp_path, monkeypatch):
-    from pessimal.scoring import anchored
+    from pessimal.scoring import common_prefix
 
-    sizes, run = set(), anchored.rewards_in_memory
+    sizes, run = set(), common_prefix.rewards_in_memory
 
     def noted(engine, ids, *, shared):
         sizes.add(len(ids))
@@ -203,7 +203,7 @@ def test_batch_size_of_the_first_start_holds_for_those_that_give_none(opened, tm
 
     with pytest.raises(KilledError):
         search(opened, tmp_path, KillAfter(2))
-    monkeypatch.setattr(anchored, "rewards_in_memory", noted)
+    monkeypatch.setattr(common_prefix, "rewards_in_memory", noted)
     monkeypatch.setattr("pessimal.scoring.responses.SAMPLE", 4)
     assert search(opened, tmp_path, batch_size=None).batch_size == 32
     assert {8, 32} <= sizes, "40 second tokens in batches of 32"
@@ -254,7 +254,7 @@ def test_processes_that_do_not_see_one_folder_are_refused(tmp_path, seen, error)
         check_folder_is_shared(tmp_path, second)
 
 
-def test_progress_is_told_in_pairs_and_counts_what_was_done_before(opened, tmp_path, monkeypatch, caplog):
+def test_progress_is_reported_in_pairs_and_counts_what_was_done_before(opened, tmp_path, monkeypatch, caplog):
     with pytest.raises(KilledError):
         search(opened, tmp_path, KillAfter(3))
     caplog.clear()

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from pessimal.errors import ConfigError
+from pessimal.search.evaluation_counter import GRADIENT_COST, EvaluationCounter
 from pessimal.search.gcg import GCGOptions, gcg
-from pessimal.search.ledger import GRADIENT_COST, Ledger
 from pessimal.search.sampler import sample, top_tokens
 
 OPTIONS = GCGOptions(
@@ -23,9 +23,9 @@ def start_of(objective, seed=0):
     return torch.randint(objective.vocabulary, (objective.length,), generator=generator(1000 + seed))
 
 
-def run(objective, budget, *, seed=0, options=OPTIONS, ledger=None, start=None, allowed=None, **more):
+def run(objective, budget, *, seed=0, options=OPTIONS, counter=None, start=None, allowed=None, **more):
     return gcg(
-        ledger or Ledger(objective),
+        counter or EvaluationCounter(objective),
         start_of(objective, seed) if start is None else start,
         options,
         allowed=torch.ones(objective.vocabulary, dtype=torch.bool) if allowed is None else allowed,
@@ -82,20 +82,20 @@ def test_steps_are_those_of_the_plain_algorithm(quadratic):
 @pytest.mark.parametrize("budget", [1, 2, 4, 5, 100, 128 + 4, 1001])
 @pytest.mark.parametrize("buffer_size", [0, 4])
 def test_it_spends_its_budget_and_no_more(budget, buffer_size, quadratic):
-    objective, ledger = quadratic(0, 5, 300), Ledger(quadratic(0, 5, 300))
-    ledger.objective = objective
-    run(objective, budget, ledger=ledger, options=replace(OPTIONS, buffer_size=buffer_size))
-    assert ledger.spent == objective.rows + GRADIENT_COST * objective.gradients
-    assert budget - GRADIENT_COST <= ledger.spent <= budget, "less than a gradient and a candidate is left"
+    objective, counter = quadratic(0, 5, 300), EvaluationCounter(quadratic(0, 5, 300))
+    counter.objective = objective
+    run(objective, budget, counter=counter, options=replace(OPTIONS, buffer_size=buffer_size))
+    assert counter.used == objective.rows + GRADIENT_COST * objective.gradients
+    assert budget - GRADIENT_COST <= counter.used <= budget, "less than a gradient and a candidate is left"
 
 
-def test_it_spends_no_more_than_the_ledger_has_left(quadratic):
+def test_it_uses_no_more_than_is_left(quadratic):
     objective = quadratic(0, 4, 100)
-    ledger = Ledger(objective, budget=700)
-    run(objective, 500, ledger=ledger)
-    run(objective, 500, ledger=ledger, seed=1)
-    assert 0 <= ledger.left <= GRADIENT_COST
-    assert ledger.spent >= 690
+    counter = EvaluationCounter(objective, budget=700)
+    run(objective, 500, counter=counter)
+    run(objective, 500, counter=counter, seed=1)
+    assert 0 <= counter.left <= GRADIENT_COST
+    assert counter.used >= 690
 
 
 def test_a_budget_of_nothing_is_a_mistake(quadratic):
@@ -103,15 +103,15 @@ def test_a_budget_of_nothing_is_a_mistake(quadratic):
         run(quadratic(0, 4, 100), 0)
 
 
-def test_the_best_is_that_of_this_run_and_not_of_the_ledger(additive):
+def test_the_best_is_that_of_this_run_and_not_of_the_counter(additive):
     objective = additive(0, 4, 300)
-    ledger = Ledger(objective)
-    ledger.values(objective.best_response[None])
-    best = run(objective, 400, ledger=ledger)
+    counter = EvaluationCounter(objective)
+    counter.values(objective.best_response[None])
+    best = run(objective, 400, counter=counter)
     assert best.value < objective.best_value
     mine = torch.cat(objective.seen[1:])
     assert best.value == pytest.approx(float(objective._values(mine).max()))
-    assert best.evaluations <= ledger.spent
+    assert best.evaluations <= counter.used
 
 
 @pytest.mark.parametrize("buffer_size", [0, 1, 4])
@@ -122,19 +122,19 @@ def test_no_response_is_evaluated_twice(buffer_size, quadratic):
     assert len(rows.unique(dim=0)) == len(rows) > 5000
 
 
-def test_only_allowed_and_admissible_responses_are_evaluated(quadratic):
+def test_only_allowed_and_retokenizing_responses_are_evaluated(quadratic):
     objective, allowed = quadratic(0, 4, 60), torch.arange(60) % 2 == 0
-    ledger = Ledger(objective)
+    counter = EvaluationCounter(objective)
 
-    def admissible(rows):
+    def retokenizes(rows):
         return rows.sum(dim=1) % 4 == 0
 
     start = torch.tensor([0, 2, 4, 2])
-    best = run(objective, 2000, ledger=ledger, start=start, allowed=allowed, admissible=admissible)
-    assert ledger.spent >= 2000 - GRADIENT_COST
+    best = run(objective, 2000, counter=counter, start=start, allowed=allowed, retokenizes=retokenizes)
+    assert counter.used >= 2000 - GRADIENT_COST
     rows = evaluated(objective)
     assert allowed[rows].all()
-    assert admissible(rows).all()
+    assert retokenizes(rows).all()
     assert best.value > float(objective._values(start[None])[0])
 
 
@@ -150,12 +150,12 @@ def replaced(objective):
     return torch.cat([(rows != anchor).sum(dim=1) for rows, anchor in steps]).tolist()
 
 
-@pytest.mark.parametrize("spent_before", [0, 3000])
-def test_two_positions_are_replaced_and_one_in_the_end_of_this_run(spent_before, quadratic):
+@pytest.mark.parametrize("used_before", [0, 3000])
+def test_two_positions_are_replaced_and_one_in_the_end_of_this_run(used_before, quadratic):
     objective = quadratic(1, 6, 500)
-    ledger = Ledger(objective)
-    ledger.spent = spent_before
-    run(objective, 4000, ledger=ledger)
+    counter = EvaluationCounter(objective)
+    counter.used = used_before
+    run(objective, 4000, counter=counter)
     positions = replaced(objective)
     assert set(positions[:2900]) == {2}, "of 3,200, the gradients included"
     assert set(positions[3400:]) == {1}
@@ -254,9 +254,9 @@ def test_it_ends_with_its_start_where_nothing_else_is_allowed(quadratic):
     assert objective.rows == 1
 
 
-def test_it_ends_with_its_start_where_nothing_else_is_admissible(quadratic):
+def test_it_ends_with_its_start_where_nothing_else_retokenizes(quadratic):
     objective = quadratic(0, 3, 50)
-    best = run(objective, 1000, admissible=lambda rows: torch.zeros(len(rows), dtype=torch.bool))
+    best = run(objective, 1000, retokenizes=lambda rows: torch.zeros(len(rows), dtype=torch.bool))
     assert best.response == tuple(start_of(objective).tolist())
     assert objective.rows == 1
 
@@ -270,20 +270,20 @@ def test_the_same_seed_gives_the_same_search(quadratic):
     assert not torch.equal(evaluated(one)[: len(evaluated(other))], evaluated(other)[: len(evaluated(one))])
 
 
-def test_every_step_is_told(quadratic):
+def test_every_step_is_reported(quadratic):
     objective, steps = quadratic(0, 4, 100), []
-    ledger = Ledger(objective)
-    best = run(objective, 2000, ledger=ledger, on_step=steps.append)
+    counter = EvaluationCounter(objective)
+    best = run(objective, 2000, counter=counter, on_step=steps.append)
     assert [len(rows) for rows in objective.seen[1:]] == [step.candidates for step in steps]
     assert [step.best for step in steps] == sorted(step.best for step in steps)
     assert steps[-1].best == best.value
-    assert steps[-1].evaluations == ledger.spent
+    assert steps[-1].evaluations == counter.used
     assert [step.value for step in steps] == [
         float(objective._values(rows).max()) for rows in objective.seen[1:]
     ]
 
 
-def test_who_is_told_can_end_it(quadratic):
+def test_the_callback_can_end_it(quadratic):
     class PrunedError(Exception):
         pass
 

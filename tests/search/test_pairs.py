@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pessimal.errors import ConfigError
-from pessimal.search.ledger import BudgetSpentError, Ledger
+from pessimal.search.evaluation_counter import BudgetExceededError, EvaluationCounter
 from pessimal.search.pairs import pairs, pairs_cost
 
 
@@ -48,19 +48,19 @@ def sorted_pairs(table: torch.Tensor, keep: int) -> list[list[int]]:
 
 def test_with_all_tokens_it_is_brute_force():
     objective = Interacting(0, 30)
-    ledger = Ledger(objective)
-    found = pairs(ledger, m=30, allowed=every(30), keep=50)
+    counter = EvaluationCounter(objective)
+    found = pairs(counter, m=30, allowed=every(30), keep=50)
     assert found.top.tolist() == sorted_pairs(objective.table(), 50)
     assert found.best_value == pytest.approx(float(objective.table().max()))
     assert (found.label, found.complete, found.m) == ("exact", True, 30)
-    assert found.evaluations == ledger.spent == 900 == pairs_cost(30, 30)
+    assert found.evaluations == counter.used == 900 == pairs_cost(30, 30)
     assert found.best_response == tuple(found.top[0].tolist())
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_a_tenth_of_the_tokens_is_enough_for_the_best_of_all_pairs(seed):
     objective = Interacting(seed, 400, strength=0.3)
-    found = pairs(Ledger(objective), m=40, allowed=every(400))
+    found = pairs(EvaluationCounter(objective), m=40, allowed=every(400))
     assert found.best_value == pytest.approx(float(objective.table().max()))
     assert (found.label, found.m) == ("pruned", 40)
 
@@ -69,7 +69,7 @@ def test_tokens_rank_by_what_they_bring_in_pairs_not_alone():
     objective = Interacting(0, 400, strength=0.0)
     objective.second[:] = torch.arange(400) / 40
     objective.first[:] = -objective.second / 2  # alone, every token is worth nothing
-    found = pairs(Ledger(objective), m=20, allowed=every(400), keep=10**6)
+    found = pairs(EvaluationCounter(objective), m=20, allowed=every(400), keep=10**6)
     assert found.best_response == (0, 399)
     tried = {tuple(row) for row in found.top.tolist()}
     assert tried >= set(itertools.product(range(20), range(380, 400)))
@@ -80,7 +80,7 @@ def test_where_tokens_interact_strongly_the_pruned_best_may_be_missed_and_is_lab
     values = []
     for seed in range(10):
         objective = Interacting(seed, 400)
-        found = pairs(Ledger(objective), m=40, allowed=every(400))
+        found = pairs(EvaluationCounter(objective), m=40, allowed=every(400))
         assert found.label == "pruned"
         values.append((found.best_value, float(objective.table().max())))
     assert all(found <= best + 1e-9 for found, best in values)
@@ -105,13 +105,13 @@ def test_a_pair_of_tokens_that_are_worthless_alone_is_found_through_a_partner(tu
                 table[responses[:, 0], responses[:, 1]] if responses.shape[1] == 2 else alone[responses[:, 0]]
             )
 
-    found = pairs(Ledger(Given()), m=10, allowed=every(300))
+    found = pairs(EvaluationCounter(Given()), m=10, allowed=every(300))
     assert found.best_response == ((1, 0) if turned else (0, 1))
 
 
 def test_each_pair_counts_once_with_its_own_value():
     objective = Interacting(1, 100)
-    found = pairs(Ledger(objective), m=20, allowed=every(100), keep=10_000)
+    found = pairs(EvaluationCounter(objective), m=20, allowed=every(100), keep=10_000)
     rows = [tuple(row) for row in found.top.tolist()]
     assert len(set(rows)) == len(rows)
     torch.testing.assert_close(found.values, objective.values(found.top))
@@ -123,9 +123,12 @@ def test_each_pair_counts_once_with_its_own_value():
 
 def test_pairs_of_good_tokens_are_all_tried():
     objective = Interacting(2, 60, strength=0.0)  # without interaction, the tokens' own values rank the pairs
-    found = pairs(Ledger(objective), m=12, allowed=every(60), keep=144)
+    found = pairs(EvaluationCounter(objective), m=12, allowed=every(60), keep=144)
     firsts, seconds = (weights.topk(12).indices.tolist() for weights in (objective.first, objective.second))
-    tried = {tuple(row) for row in pairs(Ledger(objective), m=12, allowed=every(60), keep=9999).top.tolist()}
+    tried = {
+        tuple(row)
+        for row in pairs(EvaluationCounter(objective), m=12, allowed=every(60), keep=9999).top.tolist()
+    }
     assert set(itertools.product(firsts, seconds)) <= tried
     assert found.best_response == (firsts[0], seconds[0])
 
@@ -133,15 +136,15 @@ def test_pairs_of_good_tokens_are_all_tried():
 def test_values_that_a_scan_has_given_cost_nothing():
     objective = Interacting(3, 80)
     alone = objective.values(torch.arange(80)[:, None])
-    given = pairs(Ledger(objective), m=10, allowed=every(80), first_values=alone)
-    taken = pairs(Ledger(objective), m=10, allowed=every(80))
+    given = pairs(EvaluationCounter(objective), m=10, allowed=every(80), first_values=alone)
+    taken = pairs(EvaluationCounter(objective), m=10, allowed=every(80))
     assert given.top.tolist() == taken.top.tolist()
     assert given.evaluations == pairs_cost(10, 80, first_given=True) == taken.evaluations - 80
 
 
 def test_pairs_that_begin_alike_share_the_beginning():
     objective = Interacting(3, 80)
-    pairs(Ledger(objective), m=20, allowed=every(80))
+    pairs(EvaluationCounter(objective), m=20, allowed=every(80))
     shared = [call for call in zip(objective.anchors, objective.seen, strict=True) if call[0] is not None]
     assert len(shared) == 16 + 20
     assert all((responses[:, 0] == anchor[0]).all() for anchor, responses in shared)
@@ -152,7 +155,7 @@ def test_only_allowed_tokens_are_tried():
     allowed = every(60)
     allowed[::2] = False
     objective.first[0] = objective.second[0] = 100.0
-    found = pairs(Ledger(objective), m=30, allowed=allowed)
+    found = pairs(EvaluationCounter(objective), m=30, allowed=allowed)
     assert found.complete
     assert (found.top % 2 == 1).all()
     table = objective.table().masked_fill(~(allowed[:, None] & allowed[None]), -torch.inf)
@@ -160,17 +163,17 @@ def test_only_allowed_tokens_are_tried():
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_only_admissible_pairs_win_and_rank(seed):
+def test_only_retokenizing_pairs_win_and_rank(seed):
     objective = Interacting(seed, 300, strength=0.3)
 
-    survive = torch.rand(300, 300, generator=torch.Generator().manual_seed(seed)) < 0.5
+    counts = torch.rand(300, 300, generator=torch.Generator().manual_seed(seed)) < 0.5
 
-    def admissible(responses):
-        return survive[responses[:, 0], responses[:, -1]]
+    def retokenizes(responses):
+        return counts[responses[:, 0], responses[:, -1]]
 
-    found = pairs(Ledger(objective), m=60, allowed=every(300), admissible=admissible)
-    assert admissible(found.top).all()
-    best = objective.table().masked_fill(~survive, -torch.inf).max()
+    found = pairs(EvaluationCounter(objective), m=60, allowed=every(300), retokenizes=retokenizes)
+    assert retokenizes(found.top).all()
+    best = objective.table().masked_fill(~counts, -torch.inf).max()
     assert found.best_value == pytest.approx(float(best))
 
 
@@ -179,10 +182,10 @@ def test_tokens_that_no_text_gives_do_not_take_the_places_of_others():
     objective.first[:30] += 10
     objective.second[:30] += 10
 
-    def admissible(responses):
+    def retokenizes(responses):
         return (responses >= 30).all(dim=1)
 
-    found = pairs(Ledger(objective), m=20, allowed=every(100), admissible=admissible, keep=10**6)
+    found = pairs(EvaluationCounter(objective), m=20, allowed=every(100), retokenizes=retokenizes, keep=10**6)
     firsts, seconds = (
         (30 + weights[30:].topk(20).indices).tolist() for weights in (objective.first, objective.second)
     )
@@ -192,12 +195,12 @@ def test_tokens_that_no_text_gives_do_not_take_the_places_of_others():
 def test_pieces_that_count_only_together_are_found():
     objective = Interacting(0, 100)
 
-    def admissible(responses):
+    def retokenizes(responses):
         if responses.shape[1] == 1:
             return torch.zeros(len(responses), dtype=torch.bool)
         return responses[:, 0] > responses[:, 1]
 
-    found = pairs(Ledger(objective), m=20, allowed=every(100), admissible=admissible)
+    found = pairs(EvaluationCounter(objective), m=20, allowed=every(100), retokenizes=retokenizes)
     assert (found.top[:, 0] > found.top[:, 1]).all()
 
 
@@ -206,11 +209,11 @@ def test_where_no_pair_counts_it_is_said_what_to_type():
         return torch.zeros(len(responses), dtype=torch.bool)
 
     with pytest.raises(ConfigError, match="mode=ids"):
-        pairs(Ledger(Interacting(0, 50)), m=20, allowed=every(50), admissible=refuse)
+        pairs(EvaluationCounter(Interacting(0, 50)), m=20, allowed=every(50), retokenizes=refuse)
 
 
 def test_a_budget_that_does_not_pay_for_it_is_left_alone():
-    ledger = Ledger(Interacting(0, 50), budget=pairs_cost(20, 50) - 1)
-    with pytest.raises(BudgetSpentError):
-        pairs(ledger, m=20, allowed=every(50))
-    assert ledger.spent == 0
+    counter = EvaluationCounter(Interacting(0, 50), budget=pairs_cost(20, 50) - 1)
+    with pytest.raises(BudgetExceededError):
+        pairs(counter, m=20, allowed=every(50))
+    assert counter.used == 0

@@ -1,9 +1,9 @@
-"""Coordinate sweeps: they end where no single change is better, spend what they say, and take only what counts."""
+"""Coordinate sweeps: they end where no single change is better, count their evaluations, and take only what counts."""
 
 import pytest
 import torch
 
-from pessimal.search.ledger import Ledger
+from pessimal.search.evaluation_counter import EvaluationCounter
 from pessimal.search.polish import neighbour_values, polish
 
 
@@ -25,14 +25,14 @@ def value_of(objective, response) -> float:
 
 def test_additive_objective_is_solved_in_one_sweep_and_confirmed_in_the_next(additive):
     objective = additive(0, 4, 50)
-    ledger = Ledger(objective)
-    found = polish(ledger, torch.zeros(4, dtype=torch.long), allowed=every(50))
+    counter = EvaluationCounter(objective)
+    found = polish(counter, torch.zeros(4, dtype=torch.long), allowed=every(50))
     assert found.response == tuple(objective.best_response.tolist())
     assert found.value == pytest.approx(objective.best_value)
     assert found.converged
     # The last improvement is not looked at again: three positions confirm it, or all had been right before.
     assert found.positions == 4 + 3
-    assert found.evaluations == ledger.spent == objective.rows == 1 + found.positions * 49
+    assert found.evaluations == counter.used == objective.rows == 1 + found.positions * 49
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -40,7 +40,7 @@ def test_it_ends_where_no_single_change_is_better(quadratic, seed):
     objective = quadratic(seed, 4, 12)
     allowed = torch.rand(12, generator=torch.Generator().manual_seed(seed)) < 0.8
     allowed[0] = True
-    found = polish(Ledger(objective), torch.zeros(4, dtype=torch.long), allowed=allowed)
+    found = polish(EvaluationCounter(objective), torch.zeros(4, dtype=torch.long), allowed=allowed)
     assert found.converged
     assert found.value == pytest.approx(value_of(objective, found.response))
     assert allowed[list(found.response)].all()
@@ -54,14 +54,14 @@ def test_it_ends_where_no_single_change_is_better(quadratic, seed):
 def test_from_the_optimum_one_sweep_confirms(quadratic):
     objective = quadratic(3, 3, 15)
     best, value = objective.brute_force()
-    found = polish(Ledger(objective), best, allowed=every(15))
+    found = polish(EvaluationCounter(objective), best, allowed=every(15))
     assert (found.response, found.converged, found.sweeps) == (tuple(best.tolist()), True, 1.0)
     assert found.value == pytest.approx(value)
 
 
 def test_one_token_is_solved_by_one_look(additive):
     objective = additive(1, 1, 30)
-    found = polish(Ledger(objective), torch.tensor([4]), allowed=every(30))
+    found = polish(EvaluationCounter(objective), torch.tensor([4]), allowed=every(30))
     assert (found.response, found.positions, found.converged) == (
         tuple(objective.best_response.tolist()),
         1,
@@ -71,7 +71,9 @@ def test_one_token_is_solved_by_one_look(additive):
 
 def test_each_position_is_tried_behind_the_response_as_it_stands(quadratic):
     objective = quadratic(0, 3, 10)
-    polish(Ledger(objective), torch.zeros(3, dtype=torch.long), allowed=every(10), first_position=2)
+    polish(
+        EvaluationCounter(objective), torch.zeros(3, dtype=torch.long), allowed=every(10), first_position=2
+    )
     for position, responses, anchor in zip(
         [2, 0, 1, 2], objective.seen[1:], objective.anchors[1:], strict=False
     ):
@@ -83,10 +85,12 @@ def test_each_position_is_tried_behind_the_response_as_it_stands(quadratic):
 @pytest.mark.parametrize("budget", [1, 5, 30, 31, 77, 500])
 def test_the_budget_is_never_passed_and_an_unfinished_polish_says_so(quadratic, budget):
     objective = quadratic(4, 4, 30)
-    ledger = Ledger(objective, budget=budget)
-    whole = polish(Ledger(quadratic(4, 4, 30)), torch.zeros(4, dtype=torch.long), allowed=every(30))
-    found = polish(ledger, torch.zeros(4, dtype=torch.long), allowed=every(30))
-    assert found.evaluations == ledger.spent <= budget
+    counter = EvaluationCounter(objective, budget=budget)
+    whole = polish(
+        EvaluationCounter(quadratic(4, 4, 30)), torch.zeros(4, dtype=torch.long), allowed=every(30)
+    )
+    found = polish(counter, torch.zeros(4, dtype=torch.long), allowed=every(30))
+    assert found.evaluations == counter.used <= budget
     assert found.positions == min((budget - 1) // 29, whole.positions)
     assert found.converged == (budget >= whole.evaluations)
     assert found.value == pytest.approx(value_of(objective, found.response))
@@ -94,20 +98,26 @@ def test_the_budget_is_never_passed_and_an_unfinished_polish_says_so(quadratic, 
 
 def test_sweeps_can_be_limited(quadratic):
     found = polish(
-        Ledger(quadratic(0, 4, 12)), torch.zeros(4, dtype=torch.long), allowed=every(12), max_sweeps=1
+        EvaluationCounter(quadratic(0, 4, 12)),
+        torch.zeros(4, dtype=torch.long),
+        allowed=every(12),
+        max_sweeps=1,
     )
     assert (found.sweeps, found.converged) == (1.0, False)
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_only_admissible_responses_are_taken(quadratic, seed):
+def test_only_retokenizing_responses_are_taken(quadratic, seed):
     objective = quadratic(seed, 3, 14)
 
-    def admissible(responses):
+    def retokenizes(responses):
         return responses.sum(dim=1) % 3 == 0
 
     found = polish(
-        Ledger(objective), torch.zeros(3, dtype=torch.long), allowed=every(14), admissible=admissible
+        EvaluationCounter(objective),
+        torch.zeros(3, dtype=torch.long),
+        allowed=every(14),
+        retokenizes=retokenizes,
     )
     assert found.converged
     assert sum(found.response) % 3 == 0
@@ -118,18 +128,18 @@ def test_only_admissible_responses_are_taken(quadratic, seed):
     )
 
 
-def test_admissibility_is_asked_of_few(quadratic):
+def test_few_round_trips_are_checked(quadratic):
     asked = []
 
-    def admissible(responses):
+    def retokenizes(responses):
         asked.append(len(responses))
         return torch.ones(len(responses), dtype=torch.bool)
 
     found = polish(
-        Ledger(quadratic(0, 3, 500)),
+        EvaluationCounter(quadratic(0, 3, 500)),
         torch.zeros(3, dtype=torch.long),
         allowed=every(500),
-        admissible=admissible,
+        retokenizes=retokenizes,
     )
     assert sum(asked) <= 1 + 8 * found.positions < found.evaluations / 50
 
@@ -138,19 +148,22 @@ def test_a_start_that_does_not_count_gives_way_to_a_worse_response_that_does(add
     objective = additive(0, 2, 20)
     start = objective.best_response
     found = polish(
-        Ledger(objective), start, allowed=every(20), admissible=lambda responses: responses[:, 0] != start[0]
+        EvaluationCounter(objective),
+        start,
+        allowed=every(20),
+        retokenizes=lambda responses: responses[:, 0] != start[0],
     )
     second = objective.weights[0].topk(2).indices[1]
     assert found.response == (int(second), int(start[1]))
     assert found.value < objective.best_value
 
 
-def test_nothing_admissible_at_all(additive):
+def test_nothing_retokenizes_at_all(additive):
     found = polish(
-        Ledger(additive(0, 2, 20)),
+        EvaluationCounter(additive(0, 2, 20)),
         torch.tensor([0, 0]),
         allowed=every(20),
-        admissible=lambda responses: torch.zeros(len(responses), dtype=torch.bool),
+        retokenizes=lambda responses: torch.zeros(len(responses), dtype=torch.bool),
     )
     assert (found.value, found.converged) == (-torch.inf, False)
 
@@ -161,8 +174,12 @@ def test_smaller_improvements_than_the_tolerance_are_not_taken(additive):
     near = torch.stack(
         [(row - least).abs().argmin() for row, least in zip(objective.weights, short, strict=True)]
     )
-    assert polish(Ledger(objective), near, allowed=every(40), tolerance=1.0).response == tuple(near.tolist())
-    assert polish(Ledger(objective), near, allowed=every(40)).value == pytest.approx(objective.best_value)
+    assert polish(EvaluationCounter(objective), near, allowed=every(40), tolerance=1.0).response == tuple(
+        near.tolist()
+    )
+    assert polish(EvaluationCounter(objective), near, allowed=every(40)).value == pytest.approx(
+        objective.best_value
+    )
 
 
 class Noisy:
@@ -177,21 +194,23 @@ class Noisy:
 
 def test_last_bits_that_differ_between_batches_do_not_keep_it_going():
     start = torch.zeros(4, dtype=torch.long)
-    assert polish(Ledger(Noisy()), start, allowed=every(10), tolerance=2e-6).positions == 4
-    assert polish(Ledger(Noisy()), start, allowed=every(10)).converged  # the record rises, so it ends
+    assert polish(EvaluationCounter(Noisy()), start, allowed=every(10), tolerance=2e-6).positions == 4
+    assert polish(
+        EvaluationCounter(Noisy()), start, allowed=every(10)
+    ).converged  # the record rises, so it ends
 
 
 def test_a_start_of_other_tokens_is_refused(additive):
     allowed = every(10)
     allowed[3] = False
     with pytest.raises(ValueError, match="not allowed"):
-        polish(Ledger(additive(0, 2, 10)), torch.tensor([3, 0]), allowed=allowed)
+        polish(EvaluationCounter(additive(0, 2, 10)), torch.tensor([3, 0]), allowed=allowed)
 
 
 def test_one_allowed_token_leaves_nothing_to_change(additive):
     allowed = torch.zeros(10, dtype=torch.bool)
     allowed[3] = True
-    found = polish(Ledger(additive(0, 2, 10)), torch.tensor([3, 3]), allowed=allowed)
+    found = polish(EvaluationCounter(additive(0, 2, 10)), torch.tensor([3, 3]), allowed=allowed)
     assert (found.response, found.converged, found.evaluations) == ((3, 3), True, 1)
 
 
@@ -200,11 +219,11 @@ def test_neighbour_values_are_those_of_all_single_changes(quadratic):
     allowed = every(9)
     allowed[[2, 4]] = False
     response = [4, 1, 1]  # its first token is not allowed
-    ledger = Ledger(objective)
-    values = neighbour_values(ledger, torch.tensor(response), allowed)
+    counter = EvaluationCounter(objective)
+    values = neighbour_values(counter, torch.tensor(response), allowed)
     expected = torch.full((3, 9), -torch.inf, dtype=torch.float64)
     for position, token, other in changes(response, allowed):
         expected[position, token] = value_of(objective, other)
     expected[torch.arange(3), response] = value_of(objective, response)
     torch.testing.assert_close(values, expected)
-    assert ledger.spent == 1 + 7 + 6 + 6
+    assert counter.used == 1 + 7 + 6 + 6

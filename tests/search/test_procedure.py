@@ -1,10 +1,10 @@
-"""The whole procedure on toys with known optima: the first rungs of the verification ladder."""
+"""The whole procedure on toys with known optima: the first of the checks."""
 
 import pytest
 import torch
 
+from pessimal.search.evaluation_counter import Point
 from pessimal.search.gcg import GCGOptions
-from pessimal.search.ledger import Point
 from pessimal.search.procedure import SEARCH, Final, Plan, Problem, _by_turns, baselines, one_token, search
 from pessimal.search.stages import Stages
 
@@ -18,10 +18,10 @@ def plan(seed, **changes):
     return Plan(**(fields | changes))
 
 
-def problem(objective, allowed=None, admissible=None):
+def problem(objective, allowed=None, retokenizes=None):
     allowed = torch.ones(objective.vocabulary, dtype=torch.bool) if allowed is None else allowed
     single = objective.weights[0].masked_fill(~allowed, -torch.inf)
-    return Problem(objective.length, allowed, single, admissible, tolerance=1e-9)
+    return Problem(objective.length, allowed, single, retokenizes, tolerance=1e-9)
 
 
 def test_an_additive_reward_is_solved_from_ten_seeds_of_ten(additive):
@@ -57,13 +57,13 @@ def test_two_tokens_are_exact_where_all_are_among_the_best(quadratic):
         best = search(stages, problem(objective), plan(seed))[0]
         assert best.point.value == pytest.approx(objective.brute_force()[1])
         assert stages.done[0].name == "pairs"
-        assert stages.done[0].facts["label"] == "exact"
+        assert stages.done[0].details["label"] == "exact"
 
 
-def test_only_allowed_and_admissible_responses_are_found(quadratic):
+def test_only_allowed_and_retokenizing_responses_are_found(quadratic):
     objective = quadratic(0, 3, 20)
     allowed = torch.arange(20) % 2 == 0
-    even = problem(objective, allowed, admissible=lambda responses: responses.sum(dim=1) % 4 == 0)
+    even = problem(objective, allowed, retokenizes=lambda responses: responses.sum(dim=1) % 4 == 0)
     for final in search(Stages(objective), even, plan(0)):
         assert all(token % 2 == 0 for token in final.point.response)
         assert sum(final.point.response) % 4 == 0
@@ -97,7 +97,7 @@ def test_baselines_spend_the_budget_they_are_given_and_no_more(quadratic):
     assert [stage.name for stage in made] == ["random search", "coordinate ascent", "beam search"]
     assert all(stage.evaluations <= 700 for stage in made)
     assert made[0].evaluations == made[1].evaluations == 700
-    assert stages.spent(phases=SEARCH) == 0
+    assert stages.evaluations(phases=SEARCH) == 0
 
 
 def test_one_token_is_found_by_gradients_where_they_are_exact(additive):

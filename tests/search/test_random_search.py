@@ -3,20 +3,20 @@
 import pytest
 import torch
 
-from pessimal.search.ledger import Ledger
+from pessimal.search.evaluation_counter import EvaluationCounter
 from pessimal.search.random_search import random_search
 
 
-def run(objective, budget, *, seed=0, allowed=None, admissible=None):
-    ledger = Ledger(objective, budget=budget)
+def run(objective, budget, *, seed=0, allowed=None, retokenizes=None):
+    counter = EvaluationCounter(objective, budget=budget)
     random_search(
-        ledger,
+        counter,
         length=objective.length,
         allowed=torch.ones(objective.vocabulary, dtype=torch.bool) if allowed is None else allowed,
         generator=torch.Generator().manual_seed(seed),
-        admissible=admissible,
+        retokenizes=retokenizes,
     )
-    return ledger
+    return counter
 
 
 def evaluated(objective):
@@ -24,7 +24,7 @@ def evaluated(objective):
 
 
 @pytest.mark.parametrize("budget", [1, 100, 1000, 1777])
-def test_the_budget_is_spent_to_the_last_evaluation(budget, additive):
+def test_the_budget_is_used_to_the_last_evaluation(budget, additive):
     objective = additive(0, 4, 50)
     assert run(objective, budget).left == 0
     assert objective.rows == budget
@@ -33,24 +33,24 @@ def test_the_budget_is_spent_to_the_last_evaluation(budget, additive):
 
 def test_no_response_is_evaluated_twice_and_all_of_a_small_space_are(quadratic):
     objective = quadratic(0, 3, 6)
-    ledger = run(objective, 10_000)
+    counter = run(objective, 10_000)
     rows = evaluated(objective)
     assert len(rows) == len(set(rows)) == 6**3
-    assert ledger.best.value == pytest.approx(objective.brute_force()[1])
+    assert counter.best.value == pytest.approx(objective.brute_force()[1])
 
 
-def test_only_allowed_and_admissible_responses_are_evaluated(additive):
+def test_only_allowed_and_retokenizing_responses_are_evaluated(additive):
     objective, allowed = additive(0, 3, 40), torch.arange(40) % 2 == 0
-    run(objective, 600, allowed=allowed, admissible=lambda rows: rows.sum(dim=1) % 4 == 0)
+    run(objective, 600, allowed=allowed, retokenizes=lambda rows: rows.sum(dim=1) % 4 == 0)
     rows = torch.tensor(evaluated(objective))
     assert len(rows) == 600
     assert allowed[rows].all()
     assert (rows.sum(dim=1) % 4 == 0).all()
 
 
-def test_it_ends_where_nothing_is_admissible(additive):
-    none = run(additive(0, 3, 40), 600, admissible=lambda rows: rows[:, 0] < 0)
-    assert none.spent == 0
+def test_it_ends_where_nothing_retokenizes(additive):
+    none = run(additive(0, 3, 40), 600, retokenizes=lambda rows: rows[:, 0] < 0)
+    assert none.used == 0
 
 
 def test_the_same_seed_gives_the_same_search(quadratic):

@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from pessimal.search.ledger import BudgetSpentError, Ledger, Point
+from pessimal.search.evaluation_counter import BudgetExceededError, EvaluationCounter, Point
 from pessimal.search.stages import Stages, joined
 
 
@@ -26,32 +26,32 @@ class Sum:
 def asks(*totals):
     """Work that evaluates one response of each total."""
 
-    def work(ledger):
+    def work(counter):
         for total in totals:
-            ledger.values(torch.tensor([[total]]))
-        return [ledger.best], {"asked": len(totals)}
+            counter.values(torch.tensor([[total]]))
+        return [counter.best], {"asked": len(totals)}
 
     return work
 
 
-def test_a_ledger_counts_rows_and_three_for_a_gradient_and_never_exceeds_its_budget():
-    ledger = Ledger(Sum(), budget=8)
-    ledger.values(torch.tensor([[1], [5], [2]]))
-    ledger.gradient(torch.tensor([1]))
-    assert (ledger.spent, ledger.left) == (6, 2)
-    with pytest.raises(BudgetSpentError):
-        ledger.gradient(torch.tensor([1]))
-    with pytest.raises(BudgetSpentError):
-        ledger.values(torch.zeros(3, 1, dtype=torch.long))
-    assert ledger.spent == 6
-    assert ledger.best == Point(3, 5.0, (5,))
+def test_the_counter_counts_rows_and_three_for_a_gradient_and_never_exceeds_its_budget():
+    counter = EvaluationCounter(Sum(), budget=8)
+    counter.values(torch.tensor([[1], [5], [2]]))
+    counter.gradient(torch.tensor([1]))
+    assert (counter.used, counter.left) == (6, 2)
+    with pytest.raises(BudgetExceededError):
+        counter.gradient(torch.tensor([1]))
+    with pytest.raises(BudgetExceededError):
+        counter.values(torch.zeros(3, 1, dtype=torch.long))
+    assert counter.used == 6
+    assert counter.best == Point(3, 5.0, (5,))
 
 
 def test_the_curve_holds_only_improvements():
-    ledger = Ledger(Sum())
+    counter = EvaluationCounter(Sum())
     for total in (3, 1, 7, 7, 9):
-        ledger.values(torch.tensor([[total]]))
-    assert [(p.evaluations, p.value) for p in ledger.curve] == [(1, 3.0), (3, 7.0), (5, 9.0)]
+        counter.values(torch.tensor([[total]]))
+    assert [(p.evaluations, p.value) for p in counter.curve] == [(1, 3.0), (3, 7.0), (5, 9.0)]
 
 
 def test_a_finished_stage_is_read_back_and_not_run_again(tmp_path):
@@ -61,7 +61,7 @@ def test_a_finished_stage_is_read_back_and_not_run_again(tmp_path):
     again = Stages(objective, tmp_path).run("restart 0", "gradient", lambda _: pytest.fail("run again"))
     assert again == made
     assert objective.rows == 0
-    assert again.facts == {"asked": 2}
+    assert again.details == {"asked": 2}
     assert again.best == Point(2, 6.0, (6,))
 
 
@@ -82,7 +82,7 @@ def test_a_torn_file_is_made_again(tmp_path):
 
 def test_each_stage_has_the_budget_it_is_given():
     stages = Stages(Sum())
-    with pytest.raises(BudgetSpentError):
+    with pytest.raises(BudgetExceededError):
         stages.run("restart 0", "gradient", asks(1, 2, 3), budget=2)
 
 
@@ -93,4 +93,4 @@ def test_joined_curves_count_all_evaluations_and_only_rise():
     stages.run("c", "baseline", asks(100))
     curve = joined([stage for stage in stages.done if stage.phase != "baseline"])
     assert [(p.evaluations, p.value) for p in curve] == [(1, 3.0), (2, 5.0), (5, 8.0)]
-    assert stages.spent(phases=("start", "gradient")) == 5
+    assert stages.evaluations(phases=("start", "gradient")) == 5

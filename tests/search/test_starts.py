@@ -61,21 +61,21 @@ def test_the_same_seed_gives_the_same_starts():
     assert one != other
 
 
-def test_every_start_is_admissible():
+def test_every_start_retokenizes():
     def even(responses):
         return responses.sum(dim=1) % 2 == 0
 
-    found = begun(8, winners=WINNERS, best_token=41, admissible=even)
+    found = begun(8, winners=WINNERS, best_token=41, retokenizes=even)
     assert labels(found) == ["beam"] * 3 + ["random"] * 5  # 41 three times is odd
     assert even(torch.stack([start for _, start in found])).all()
     assert [start.tolist() for _, start in found[:3]] == [[1, 2, 3], [7, 8, 9], [2, 2, 2]]
 
 
-def test_rare_admissible_responses_are_found():
+def test_rare_retokenizing_responses_are_found():
     def rare(responses):
         return (responses[:, 0] == 7) & (responses[:, 1] < 1)  # one of 3,600
 
-    assert rare(torch.stack([start for _, start in begun(3, admissible=rare)])).all()
+    assert rare(torch.stack([start for _, start in begun(3, retokenizes=rare)])).all()
 
 
 def test_fewer_starts_where_there_are_no_more_and_that_is_said(caplog):
@@ -85,9 +85,9 @@ def test_fewer_starts_where_there_are_no_more_and_that_is_said(caplog):
     assert "only 1 of 8" in caplog.text
 
 
-def test_no_admissible_start_is_a_mistake_that_can_be_mended():
+def test_no_retokenizing_start_is_a_mistake_that_can_be_mended():
     with pytest.raises(ConfigError, match="mode=ids"):
-        begun(2, best_token=3, admissible=lambda responses: torch.zeros(len(responses), dtype=torch.bool))
+        begun(2, best_token=3, retokenizes=lambda responses: torch.zeros(len(responses), dtype=torch.bool))
 
 
 def test_no_allowed_token_is_a_mistake_that_can_be_mended():

@@ -51,7 +51,7 @@ def test_the_bits_of_a_hash_are_as_good_as_random():
     assert abs(bits.mean(axis=0) - 0.5).max() < 5 * 0.5 / 20_000**0.5
 
 
-def test_unseen_are_given_once_and_only_where_they_are_admissible():
+def test_unseen_are_given_once_and_only_where_they_retokenize():
     visited = Visited()
     drawn = torch.tensor([[1], [2], [1], [3], [4]])
     asked = []
@@ -60,9 +60,9 @@ def test_unseen_are_given_once_and_only_where_they_are_admissible():
         asked.extend(rows[:, 0].tolist())
         return rows[:, 0] % 2 == 1
 
-    assert unseen(drawn, visited, admissible=odd).tolist() == [[1], [3]]
-    assert len(unseen(drawn, visited, admissible=odd)) == 0
-    assert asked == [1, 2, 3, 4], "what is not admissible is not asked again either"
+    assert unseen(drawn, visited, retokenizes=odd).tolist() == [[1], [3]]
+    assert len(unseen(drawn, visited, retokenizes=odd)) == 0
+    assert asked == [1, 2, 3, 4], "what does not retokenize is not tried again either"
 
 
 def test_no_more_are_taken_than_are_wanted_and_the_others_stay_new():
@@ -72,5 +72,5 @@ def test_no_more_are_taken_than_are_wanted_and_the_others_stay_new():
 
 
 def test_one_that_is_wanted_is_looked_for_among_all():
-    found = unseen(torch.arange(10)[:, None], Visited(), admissible=lambda rows: rows[:, 0] == 8, most=1)
+    found = unseen(torch.arange(10)[:, None], Visited(), retokenizes=lambda rows: rows[:, 0] == 8, most=1)
     assert found.tolist() == [[8]]

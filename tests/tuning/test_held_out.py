@@ -8,11 +8,10 @@ import pytest
 from scipy import stats
 
 from pessimal.tuning.held_out import ALL, compare, differences
-from pessimal.tuning.study_contents import held_out_sentence
 from pessimal.tuning.trial import starts
 
 
-class Bench:
+class Context:
     def __init__(self, config, prompts):
         self.config, self.prompts = config, prompts
 
@@ -31,7 +30,7 @@ def fresh():
 
 
 def test_both_search_held_out_prompts_from_the_same_unseen_starts_at_one_budget(config):
-    table = compare(config, {"search.momentum": 0.2}, Bench)
+    table = compare(config, {"search.momentum": 0.2}, Context)
     assert list(table["prompt"].unique()) == ["noon", "night", "day"]
     assert len(table) == 3 * 4
     assert table["difference"].to_numpy() == pytest.approx(0.7)
@@ -45,13 +44,11 @@ def test_both_search_held_out_prompts_from_the_same_unseen_starts_at_one_budget(
 
 
 def test_defaults_that_were_best_are_not_run_twice(config):
-    table = compare(config, {"search.momentum": 0.9}, Bench)
+    table = compare(config, {"search.momentum": 0.9}, Context)
     assert len(CALLS) == 12
     assert (table["difference"] == 0).all()
-    told = held_out_sentence(differences(table))
-    assert told == (
-        "The tuned options and the defaults found equal values in all 12 searches on 3 held-out prompts: no difference."
-    )
+    overall = differences(table).iloc[-1]
+    assert (overall["difference"], overall["ties"], overall["starts"]) == (0, 12, 12)
 
 
 def rows(values: dict[str, list[float]]) -> pd.DataFrame:
@@ -86,33 +83,13 @@ def test_the_interval_holds_the_truth_as_often_as_it_says():
     assert 0.90 <= held / 200 <= 0.985
 
 
-@pytest.mark.parametrize(
-    ("shift", "told"),
-    [
-        (5.0, "The tuned options find more: tuned − defaults = +"),
-        (-5.0, "The tuned options find LESS: tuned − defaults = −"),
-        (0.0, "No difference that chance would not make"),
-    ],
-)
-def test_the_sentence_says_which_way_and_on_how_many(shift, told):
-    random = np.random.default_rng(5)
-    values = {name: list(shift + random.normal(size=4)) for name in "abcd"}
-    sentence = held_out_sentence(differences(rows(values)))
-    assert sentence.startswith(told)
-    assert "n = 4 held-out prompts, 4 starts each" in sentence
-    assert "sign-flip p = " in sentence
-    assert "2.00 tuned, 1.00 defaults" in sentence
-
-
 def test_one_prompt_speaks_of_itself_only():
     table = differences(rows({"a": [1.0, 2.0, 3.0]}))
     assert table.iloc[-1]["n"] == 3
-    assert "On one prompt, which says nothing of others" in held_out_sentence(table)
     single = differences(rows({"a": [1.0]}))
     assert np.isnan(single.iloc[-1]["low"])
-    assert "one start on one prompt" in held_out_sentence(single)
 
 
 def test_the_numbers_of_held_out_starts_are_the_configurations(config):
     tuning = replace(config.tuning, held_out=["noon"], held_out_seeds=7)
-    assert len(compare(replace(config, tuning=tuning), {"search.momentum": 0.2}, Bench)) == 7
+    assert len(compare(replace(config, tuning=tuning), {"search.momentum": 0.2}, Context)) == 7

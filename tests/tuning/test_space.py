@@ -39,7 +39,7 @@ def test_the_later_override_of_an_option_counts_and_a_single_value_takes_it_out(
 
 
 @pytest.mark.parametrize(
-    ("typed", "told"),
+    ("typed", "message"),
     [
         ("search.topk=choice(1,2)", "Did you mean 'search.top_k'?"),
         ("model=plain-bpe-0,plain-bpe-1", "model cannot be tuned"),
@@ -56,24 +56,24 @@ def test_the_later_override_of_an_option_counts_and_a_single_value_takes_it_out(
         ("search.top_k=64", "nothing to tune"),
     ],
 )
-def test_what_cannot_be_tuned_is_refused(parsed, typed, told):
+def test_what_cannot_be_tuned_is_refused(parsed, typed, message):
     with pytest.raises(ConfigError) as refused:
         parsed(typed)
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("typed", "told"),
+    ("typed", "message"),
     [
         ("search.momentum=interval(0,1.5)", "search.momentum=1.5"),
         ("search.top_k=range(0,9)", "search.top_k=0"),
         ("search.search_width=choice(64,0,128)", "search.search_width=0"),
     ],
 )
-def test_values_that_the_option_itself_refuses_are_told_in_its_words(parsed, config, typed, told):
+def test_values_that_the_option_itself_refuses_are_reported_in_its_words(parsed, config, typed, message):
     with pytest.raises(ConfigError) as refused:
         check_space(parsed(typed), config)
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_options_go_through_a_command_line_and_come_back_to_the_bit(parsed, config):
@@ -88,6 +88,6 @@ def test_options_go_through_a_command_line_and_come_back_to_the_bit(parsed, conf
 def test_strings_are_quoted():
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
-    told = {"tuning.study": "it's, a=b [c]", "tuning.storage": "/a b/c.log"}
-    typed = OverridesParser.create().parse_overrides(as_overrides(told))
-    assert {override.key_or_group: override.value() for override in typed} == told
+    message = {"tuning.study": "it's, a=b [c]", "tuning.storage": "/a b/c.log"}
+    typed = OverridesParser.create().parse_overrides(as_overrides(message))
+    assert {override.key_or_group: override.value() for override in typed} == message

@@ -8,7 +8,7 @@ from optuna.trial import TrialState
 
 from pessimal.errors import ConfigError, InputError, UserError, WorkError
 from pessimal.search.goal import Goal
-from pessimal.tuning.place import Place
+from pessimal.tuning.storage import Storage
 from pessimal.tuning.study import DEFAULTS, Trials, check_prompts, load, located, options_tried
 from pessimal.tuning.sweep import work
 
@@ -113,7 +113,7 @@ def test_a_batch_that_is_lost_is_tried_again_with_the_same_options(config, space
     def launch(batch):
         if len(lost) < 2 and batch[0].number > 0:
             lost.append([options_tried(trial) for trial in batch])
-            finish(trials, batch[:1])  # the first was told before the pool died
+            finish(trials, batch[:1])  # the first was reported before the pool died
             raise RuntimeError("the pool died")
         return finish(trials, batch)
 
@@ -156,7 +156,7 @@ def test_options_that_end_their_worker_every_time_are_given_up(config, space):
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         (lambda c: replace(c, search=replace(c.search, length=5)), "search.length was 4 and is now 5"),
         (
@@ -173,11 +173,11 @@ def test_options_that_end_their_worker_every_time_are_given_up(config, space):
         (lambda c: replace(c, search=replace(c.search, top_k=9)), "search.top_k was 256 and is now 9"),
     ],
 )
-def test_a_study_of_something_else_is_not_gone_on_with(config, space, change, told):
+def test_a_study_of_something_else_is_not_gone_on_with(config, space, change, message):
     Trials(config, space)
     with pytest.raises(ConfigError) as refused:
         Trials(change(config), space)
-    assert told in str(refused.value)
+    assert message in str(refused.value)
     assert "tuning.study=toy-2" in str(refused.value)
 
 
@@ -213,9 +213,9 @@ def test_the_same_words_under_two_keys_are_not_held_out(config):
 def test_storages_are_a_journal_or_sqlite(tmp_path):
     for given in ("study.db", "postgresql://host/base", "sqlite:///", "study"):
         with pytest.raises(ConfigError, match=r"tuning\.storage"):
-            Place.of(given)
-    assert Place.of(f"sqlite:///{tmp_path}/a.db").storage == f"sqlite:///{tmp_path}/a.db"
-    assert Place.of("a.log").file.is_absolute()
+            Storage.of(given)
+    assert Storage.of(f"sqlite:///{tmp_path}/a.db").url == f"sqlite:///{tmp_path}/a.db"
+    assert Storage.of("a.log").file.is_absolute()
 
 
 @pytest.mark.parametrize("name", ["bad.log", "bad.db"])

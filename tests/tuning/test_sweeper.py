@@ -11,8 +11,9 @@ import pandas as pd
 import pytest
 
 from pessimal.config.schema import SearchSpec
-from pessimal.report.page import Comparison, page
-from pessimal.tuning.place import Place
+from pessimal.report.artifact import Artifact
+from pessimal.report.page import page
+from pessimal.tuning.storage import Storage
 
 HERE = Path(__file__).parent
 USUAL = SearchSpec()
@@ -21,10 +22,10 @@ TUNE = ["search", "-m", "hparams_search=gcg", "model=plain-bpe-0"]
 
 def toy(folder, *arguments, **manners):
     """Start the command with the toy, in a process and a folder."""
-    told = " ".join(f"{key}={value}" for key, value in manners.items())
+    message = " ".join(f"{key}={value}" for key, value in manners.items())
     return subprocess.Popen(
         [sys.executable, str(HERE / "toy_command.py"), *arguments],
-        cwd=folder, env={**os.environ, "TOY": told, "WANDB_SILENT": "true"},
+        cwd=folder, env={**os.environ, "TOY": message, "WANDB_SILENT": "true"},
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
 
@@ -35,7 +36,7 @@ def ended(process):
 
 
 def study(storage, name):
-    return optuna.load_study(study_name=name, storage=Place.of(str(storage)).open())
+    return optuna.load_study(study_name=name, storage=Storage.of(str(storage)).open())
 
 
 @pytest.fixture(scope="module")
@@ -43,9 +44,9 @@ def tuned(tmp_path_factory):
     """Eight trials by two workers that were given the same command, W&B aside: the folder and what the workers said."""
     folder = tmp_path_factory.mktemp("tuned")
     command = [*TUNE, "hydra.sweeper.n_trials=8", "tuning.study=mine", "search.goal=pessimal", "tracking=off"]
-    told = [ended(process) for process in [toy(folder, *command, sleep=0.02) for _ in range(2)]]
-    assert [code for code, _ in told] == [0, 0], told
-    return folder, [said for _, said in told]
+    message = [ended(process) for process in [toy(folder, *command, sleep=0.02) for _ in range(2)]]
+    assert [code for code, _ in message] == [0, 0], message
+    return folder, [said for _, said in message]
 
 
 @pytest.fixture(scope="module")
@@ -55,13 +56,13 @@ def published(tuned):
 
 
 def test_two_workers_make_one_study_and_both_name_what_is_published(tuned, published):
-    folder, told = tuned
+    folder, message = tuned
     trials = study(folder / "runs/studies/mine.log", "mine").trials
     assert len(trials) == 8
     assert all(trial.state.name in ("COMPLETE", "PRUNED") for trial in trials)
-    for said in told:
+    for said in message:
         assert str(published) in said.splitlines()
-    assert sum("comparing it with the defaults" in said for said in told) <= 1, "concluded once"
+    assert sum("The same options in a search" in said for said in message) == 1, "concluded once"
     assert published.name == "v0"
 
 
@@ -109,20 +110,24 @@ def test_the_artifact_is_whole_and_can_be_shown(published):
     assert manifest["type"] == "study"
     assert manifest["summary"]["model"] == "plain-bpe-0"
     assert manifest["summary"]["held_out_low"] > 0
-    for figure in ("slices", "parallel_coordinates", "importances", "held_out"):
+    for figure in ("trials", "importances", "held_out_differences"):
         assert f"figures/{figure}.svg" in manifest["files"]
-    html = page([Comparison("study/mine:v0", published, "2026")], title="tuning")
-    assert "The tuned options find more" in html
-    assert "n = 6 held-out prompts, 8 starts each" in html
-    assert html.count("<img") == 4
+    html = page([Artifact("study/mine:v0", published, "2026")], title="tuning")
+    assert "the tuned options find more than the defaults" in html
+    held_out = next(r for r in results_of(published) if r["name"] == "held_out_differences")
+    assert (held_out["estimate"]["n"], held_out["estimate"]["of"]) == (6, "prompts")
+
+
+def results_of(folder):
+    return json.loads((folder / "results.json").read_text())["results"]
 
 
 @pytest.fixture
 def toys(command, monkeypatch):
     """The command with the toy, in this process."""
-    from toy_command import ToyBench
+    from toy_command import ToyContext
 
-    monkeypatch.setattr("pessimal.tasks.search_tuning.prepare", ToyBench)
+    monkeypatch.setattr("pessimal.verbs.search.prepare", ToyContext)
 
     def run(*arguments, **manners):
         monkeypatch.setenv("TOY", " ".join(f"{key}={value}" for key, value in manners.items()))
@@ -134,7 +139,7 @@ def toys(command, monkeypatch):
 @pytest.fixture
 def quick(toys, monkeypatch):
     """The same without W&B, and without drawing figures, which takes longest."""
-    monkeypatch.setattr("pessimal.report.contents.save_all", lambda figures, folder: None)
+    monkeypatch.setattr("pessimal.verbs.publish.save_figures", lambda results, folder, labels: {})
     return lambda *arguments, **manners: toys("tracking=off", *arguments, **manners)
 
 
@@ -171,21 +176,20 @@ def test_options_typed_on_the_command_line_replace_and_fix_dimensions(quick, tmp
     trials = study(tmp_path / "runs/studies/typed.log", "typed").trials
     assert set(trials[1].params) == {"search.step_size", "search.top_k", "search.search_width"}
     assert {trial.params["search.top_k"] for trial in trials} <= {64, 256}
-    contents = json.loads((tmp_path / "runs/registry/study/typed/v0/contents.json").read_text())
-    told = json.dumps(contents, ensure_ascii=False)
-    assert "No prompts were held out" in told
-    assert "Not given: it takes at least 8 trials" in told
+    notes = {r["name"]: r["notes"] for r in results_of(tmp_path / "runs/registry/study/typed/v0")}
+    assert "No prompts were held out" in notes["options"][0]
+    assert "too few trials" in notes["trials"][0]
 
 
 def test_defaults_that_nothing_beats_are_said_to_be_the_best(quick, tmp_path):
     code, _, said = quick(*FEW, "hydra.sweeper.n_trials=3", f"search.momentum=choice({USUAL.momentum},0.95)")
     assert code == 0, said
-    contents = (tmp_path / "runs/registry/study/few/v0/contents.json").read_text()
-    assert "had a higher value than the defaults' own" in contents
-    assert "no difference" in contents
+    found = {r["name"]: r for r in results_of(tmp_path / "runs/registry/study/few/v0")}
+    assert "the defaults themselves did best" in found["options"]["headline"]
+    assert found["held_out_differences"]["estimate"]["value"] == 0
 
 
-def test_more_trials_make_a_new_version_and_another_subject_another_study(quick, tmp_path):
+def test_more_trials_make_a_new_version_and_another_study_spec_another_study(quick, tmp_path):
     for total, more, versions in ((1, [], 1), (2, [], 2), (1, [], 2), (1, ["force=true"], 3)):
         assert quick(*FEW, f"hydra.sweeper.n_trials={total}", *more)[0] == 0
         assert len(list((tmp_path / "runs/registry/study/few").glob("v*"))) == versions
@@ -212,7 +216,7 @@ def test_when_every_job_fails_it_ends_with_the_reason(quick):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["search.topk=choice(1,2)"], "Did you mean 'search.top_k'?"),
         (["search.momentum=interval(0,2)"], "search.momentum=2.0"),
@@ -226,10 +230,10 @@ def test_when_every_job_fails_it_ends_with_the_reason(quick):
         (["hydra.sweeper.trials=3"], "trials"),
     ],
 )
-def test_mistakes_are_told_before_any_trial(toys, tmp_path, arguments, told):
+def test_mistakes_are_reported_before_any_trial(toys, tmp_path, arguments, message):
     code, _, said = toys(*arguments)
     assert code == 2
-    assert told in said
+    assert message in said
     assert "Traceback" not in said
     assert not list(tmp_path.rglob("studies/*")), "no study was begun"
 

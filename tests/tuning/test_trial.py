@@ -1,4 +1,4 @@
-"""A trial is a median over prompts and starts; it tells the study itself, and ends early where it has fallen behind."""
+"""A trial is a median over prompts and starts; it reports to the study itself, and ends early where it has fallen behind."""
 
 from dataclasses import replace
 from statistics import median
@@ -15,10 +15,10 @@ from pessimal.tuning.study import Trials
 from pessimal.tuning.trial import SEARCHES, run_trial, searches, starts
 
 
-class Bench:
+class Context:
     """Values are a function of prompt and options; every call is noted."""
 
-    identity = {"weights_digest": "a"}  # noqa: RUF012
+    provenance = {"weights_digest": "a"}  # noqa: RUF012
 
     def __init__(self, config, value):
         self.config, self.value, self.calls = config, value, []
@@ -32,17 +32,17 @@ def by_momentum(prompt, seed, search):
     return {"dawn": 10, "dusk": 0}.get(prompt, 5) - search.momentum + (seed % 100) / 1e5
 
 
-def preparing(value=by_momentum, benches=None):
+def preparing(value=by_momentum, contexts=None):
     def prepare(config, prompts):
-        bench = Bench(config, value)
-        if benches is not None:
-            benches.append(bench)
-        return bench
+        context = Context(config, value)
+        if contexts is not None:
+            contexts.append(context)
+        return context
 
     return prepare
 
 
-class Told(Mirror):
+class Recorded(Mirror):
     """A mirror that remembers."""
 
     def __init__(self):
@@ -74,27 +74,27 @@ def test_every_beginning_of_a_trial_sees_the_prompts_alike():
 
 def test_the_value_is_the_median_over_all_searches_and_the_study_knows_it(config, space, storage, job):
     config = replace(config, tuning=replace(config.tuning, storage=storage))
-    trials, benches, told = Trials(config, space), [], Told()
+    trials, contexts, recorded = Trials(config, space), [], Recorded()
     with trials.taken(1, total=1) as [trial]:
-        value = run_trial(job(config, trial), preparing(benches=benches), mirror=told)
+        value = run_trial(job(config, trial), preparing(contexts=contexts), mirror=recorded)
     [done] = trials.all()
     seeds = starts(0, 2, held_out=False)
     calls = [(prompt, seed, 100) for seed in seeds for prompt in ("dawn", "dusk")]
-    assert benches[0].calls == calls, "each at the same budget"
+    assert contexts[0].calls == calls, "each at the same budget"
     values = [by_momentum(prompt, seed, config.search) for prompt, seed, _ in calls]
     assert value == done.value == median(values)
     assert [row[:3] for row in done.user_attrs[SEARCHES]] == [
         [prompt, seed, value] for (prompt, seed, _), value in zip(calls, values, strict=True)
     ]
     assert done.intermediate_values == pytest.approx({n: median(values[: n + 1]) for n in range(4)})
-    assert [step["value"] for step in told.steps] == values
-    assert told.finals["value"] == value
-    assert told.finals["search.momentum"] == 0.9
+    assert [step["value"] for step in recorded.steps] == values
+    assert recorded.finals["value"] == value
+    assert recorded.finals["search.momentum"] == 0.9
 
 
 def test_a_trial_that_falls_behind_is_pruned(config, space, job):
     config = replace(config, tuning=replace(config.tuning, seeds=4))
-    trials, benches = Trials(config, space), []
+    trials, contexts = Trials(config, space), []
 
     def worst_first(prompt, seed, search):
         return by_momentum(prompt, seed, search) - 5 * (search.momentum == tried)
@@ -102,19 +102,19 @@ def test_a_trial_that_falls_behind_is_pruned(config, space, job):
     tried = None
     for _ in range(7):
         with trials.taken(1, total=8) as [trial]:
-            run_trial(job(config, trial), preparing(worst_first, benches))
+            run_trial(job(config, trial), preparing(worst_first, contexts))
     with trials.taken(1, total=8) as [trial]:
         tried = trial.params["search.momentum"]
-        value = run_trial(job(config, trial), preparing(worst_first, benches))
+        value = run_trial(job(config, trial), preparing(worst_first, contexts))
     last = trials.all()[-1]
     assert last.state is TrialState.PRUNED
-    assert len(benches[-1].calls) == 2, "each prompt once"
+    assert len(contexts[-1].calls) == 2, "each prompt once"
     assert value == last.value == median(row[2] for row in last.user_attrs[SEARCHES])
     assert trials.finished() == 8
 
 
 def test_the_defaults_are_never_pruned_however_late_and_bad(config, space, job):
-    trials, benches = Trials(config, space), []
+    trials, contexts = Trials(config, space), []
     for _ in range(6):  # as if the defaults had failed before
         trials.study.add_trial(
             create_trial(
@@ -123,9 +123,9 @@ def test_the_defaults_are_never_pruned_however_late_and_bad(config, space, job):
             )
         )  # fmt: skip
     with trials.taken(1, total=7) as [trial]:
-        run_trial(job(config, trial), preparing(benches=benches))
+        run_trial(job(config, trial), preparing(contexts=contexts))
     assert trials.all()[-1].state is TrialState.COMPLETE
-    assert len(benches[0].calls) == 4
+    assert len(contexts[0].calls) == 4
 
 
 def test_falling_behind_is_at_the_same_search_not_at_the_best_so_far(config, space):
@@ -183,9 +183,9 @@ def test_another_model_under_the_same_name_is_noticed(config, space, job):
         run_trial(job(config, trial), preparing())
 
     def other(config, prompts):
-        bench = Bench(config, by_momentum)
-        bench.identity = {"weights_digest": "b"}
-        return bench
+        context = Context(config, by_momentum)
+        context.provenance = {"weights_digest": "b"}
+        return context
 
     with (
         trials.taken(1, total=2) as [trial],

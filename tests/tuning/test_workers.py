@@ -47,9 +47,9 @@ def until(happened, worker):
 
 
 def trials(storage):
-    from pessimal.tuning.place import Place
+    from pessimal.tuning.storage import Storage
 
-    return optuna.load_study(study_name="shared", storage=Place.of(storage).open()).trials
+    return optuna.load_study(study_name="shared", storage=Storage.of(storage).open()).trials
 
 
 def test_two_workers_share_a_total(start, storage, tmp_path):

@@ -12,9 +12,7 @@ import types
 import numpy as np
 
 from pessimal.__main__ import main
-from pessimal.tasks.common import config_hash, registry_of, tracked
-from pessimal.tuning.conclusion import conclude
-from pessimal.tuning.trial import run_trial
+from pessimal.verbs.search_tuning import run_study_job
 
 BEST_MOMENTUM = 0.25
 
@@ -23,10 +21,10 @@ def manners() -> dict[str, str]:
     return dict(word.split("=") for word in os.environ.get("TOY", "").split())
 
 
-class ToyBench:
+class ToyContext:
     """Best at momentum 0.25 and, a little, at a wide search; pessimal searches see the same, with other numbers."""
 
-    identity = {"weights_digest": "0123456789abcdef"}  # noqa: RUF012
+    provenance = {"weights_digest": "0123456789abcdef"}  # noqa: RUF012
 
     def __init__(self, config, prompts):
         self.config, self.prompts = config, prompts
@@ -48,19 +46,12 @@ def toy_value(search, prompt: str, seed: int) -> float:
 
 
 def run(config):
-    """As `tasks/search_tuning.py` does, which would import torch into every process of these tests."""
-    what = f"trial {config.tuning.trial}" if config.tuning.trial is not None else "study"
-    with tracked(config, name=what) as mirror:
-        if config.tuning.trial is not None:
-            return run_trial(config, ToyBench, mirror=mirror)
-        conclude(
-            config, ToyBench, registry=registry_of(config), mirror=mirror, config_hash=config_hash(config)
-        )
-    return None
+    """As `verbs/search.py` does, which would import torch into every process of these tests."""
+    return run_study_job(config, ToyContext)
 
 
 if __name__ == "__main__":
-    module = types.ModuleType("pessimal.tasks.search_task")
+    module = types.ModuleType("pessimal.verbs.search")
     module.run = run
     sys.modules[module.__name__] = module
     main()

@@ -14,7 +14,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from pessimal.config.schema import SearchConfig, TuningSpec
 from pessimal.models.spec import ModelSpec, RecipeSpec
-from pessimal.tuning import place
+from pessimal.tuning import storage as study_storage
 from pessimal.tuning.space import parse_space, with_options
 from pessimal.tuning.study import Trials, options_tried
 from pessimal.tuning.sweep import work
@@ -23,8 +23,8 @@ from pessimal.tuning.trial import run_trial
 DIMENSIONS = ["search.momentum=interval(0,0.95)", "search.search_width=tag(log,interval(64,1024))"]
 
 
-class Bench:
-    identity = {"weights_digest": "a"}  # noqa: RUF012
+class Context:
+    provenance = {"weights_digest": "a"}  # noqa: RUF012
 
     def __init__(self, config, *, hang):
         self.config, self.hang = config, hang
@@ -38,7 +38,7 @@ class Bench:
 
 
 def main(name: str, storage: str, total: int, hang: int | None) -> None:
-    place.HEARTBEAT, place.GRACE = 1, 2
+    study_storage.HEARTBEAT, study_storage.GRACE = 1, 2
     config = SearchConfig(
         task="search",
         model=ModelSpec(name="toy", recipe=RecipeSpec()),
@@ -54,7 +54,7 @@ def main(name: str, storage: str, total: int, hang: int | None) -> None:
             os.write(log, f"{name} {trial.number}\n".encode())
             own = with_options(config, options_tried(trial))
             own = replace(own, tuning=replace(own.tuning, trial=trial.number))
-            run_trial(own, lambda job, _: Bench(job, hang=job.tuning.trial == hang))
+            run_trial(own, lambda job, _: Context(job, hang=job.tuning.trial == hang))
         return [None] * len(batch)
 
     work(trials, launch, total=total, at_once=1)

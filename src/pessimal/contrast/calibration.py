@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from pessimal.contrast.attribute import PLACEBO
-from pessimal.contrast.metrics import check_resampling, draws, percentiles, places
+from pessimal.contrast.flip_rate import USED, sums, valid_rows
+from pessimal.contrast.metrics import check_resampling, cluster_index, draws, percentiles
 from pessimal.contrast.outcomes import COUNTERFACTUAL, as_table, check_outcomes, groups
-from pessimal.contrast.sensitivity import USED, sums, valid_rows
 from pessimal.contrast.slopes import drawn_slopes
 from pessimal.errors import TableError
 
@@ -39,7 +39,7 @@ def mean_changes(
 def held_slopes(
     rows: pd.DataFrame, clusters: Sequence[str], weights: np.ndarray
 ) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """What an attribute is worth with all others held still; see `slopes.slopes`."""
+    """The slope of an attribute with all others held still; see `slopes.slopes`."""
     return drawn_slopes(valid_rows(rows), clusters, weights)
 
 
@@ -121,7 +121,7 @@ def placebo_null(table: pd.DataFrame, tie: Mapping[str, float], *, confidence: f
     Beyond the interval does not mean that the placebo changes the meaning. The chosen response was chosen for its reward,
     wording included, so other words lower it on average (regression to the mean); long edits, or a taste for certain words,
     do the same. It means that this flip rate, not 0 and not the null's, is what attributes have to exceed, which is what the
-    tests in `sensitivity` ask. Within it on few comparisons says little: the interval shows what could be told apart.
+    tests in `flip_rate` ask. Within it on few comparisons says little: the interval shows what could be distinguished.
 
     Args:
         table: of outcomes, with placebo rows.
@@ -151,9 +151,9 @@ def placebo_null(table: pd.DataFrame, tie: Mapping[str, float], *, confidence: f
             )
         turned = (own["margin"] - own["change"] < -tie[model]).to_numpy()
         clusters = sorted(set(own["comparison"]))
-        place = places(own["comparison"], clusters)
-        as_seen = np.bincount(place, weights=seen).astype(int)
-        as_turned = np.bincount(place, weights=turned).astype(int)
+        index = cluster_index(own["comparison"], clusters)
+        as_seen = np.bincount(index, weights=seen).astype(int)
+        as_turned = np.bincount(index, weights=turned).astype(int)
         chances = flips_by_chance(as_seen, as_turned)
         below = np.cumsum(chances)  # P(K ≤ k)
         above = np.cumsum(chances[::-1])[::-1]  # P(K ≥ k)
@@ -209,12 +209,12 @@ def _recovered(
     estimated, drawn, missing = [], [], []
     for model, own in models.items():
         names, sizes, replicas = by(own, clusters, weights)
-        place = names.index(planted[model]) if planted[model] in names else None
-        if place is None or np.isnan(sizes[place]):
+        index = names.index(planted[model]) if planted[model] in names else None
+        if index is None or np.isnan(sizes[index]):
             missing.append(f"{planted[model]} has no valid perturbation in {model}")
             continue
-        estimated.append(wins(sizes[None], place))
-        drawn.append(wins(replicas, place))
+        estimated.append(wins(sizes[None], index))
+        drawn.append(wins(replicas, index))
     (auc,), others = _shares(estimated, 1)
     if not missing and not others[0]:
         missing.append("there is no other attribute")
@@ -231,18 +231,18 @@ def _recovered(
     }
 
 
-def wins(changes: np.ndarray, place: int) -> tuple[np.ndarray, np.ndarray]:
-    """How many attributes have a smaller |change| than the one at `place` (ties half), and of how many.
+def wins(changes: np.ndarray, index: int) -> tuple[np.ndarray, np.ndarray]:
+    """How many attributes have a smaller |change| than the one at `index` (ties half), and of how many.
 
     Args:
         changes: (rows, attributes), NaN where there is none.
 
     Returns:
-        (rows,) each; both 0 where the one at `place` is NaN.
+        (rows,) each; both 0 where the one at `index` is NaN.
     """
     sizes = np.abs(changes)
-    own = sizes[:, [place]]
-    others = np.delete(sizes, place, axis=1)
+    own = sizes[:, [index]]
+    others = np.delete(sizes, index, axis=1)
     won = (others < own).sum(axis=1) + (others == own).sum(axis=1) / 2
     return won, (~np.isnan(others) & ~np.isnan(own)).sum(axis=1)
 

@@ -47,11 +47,11 @@ def compliance(
     _check_confidence(confidence)
     named = [*dict.fromkeys([*PERTURBATION, *by])]
     # What is missing may be None in one row and NaN in another, as tables were joined; they are the same answer.
-    told = outcomes.assign(
+    judged_rows = outcomes.assign(
         edited=outcomes["edited"].astype(object).where(outcomes["edited"].notna(), None),
         complied=outcomes["complied"].map({True: 1.0, False: 0.0}).astype(float),
     )
-    once = told.drop_duplicates([*named, "edited", "complied"])
+    once = judged_rows.drop_duplicates([*named, "edited", "complied"])
     if once.duplicated(named).any():
         first = once[once.duplicated(named)].iloc[0]
         raise TableError(
@@ -157,9 +157,9 @@ def clustered_share(hits: pd.Series, clusters: pd.Series, *, confidence: float) 
     Returns:
         n, comparisons (clusters), share, low, high; NaN without items, and bounds of 0 and 1 with a single cluster.
     """
-    place, names = pd.factorize(clusters.to_numpy())
-    units = np.bincount(place, minlength=len(names))
-    hit = np.bincount(place, weights=hits.to_numpy(dtype=float), minlength=len(names))
+    index, names = pd.factorize(clusters.to_numpy())
+    units = np.bincount(index, minlength=len(names))
+    hit = np.bincount(index, weights=hits.to_numpy(dtype=float), minlength=len(names))
     share = float(hit.sum() / len(hits)) if len(hits) else float("nan")
     low, high = share_interval(hit, units, confidence=confidence)
     return dict(zip(SHARES, (len(hits), len(names), share, low, high), strict=True))

@@ -95,22 +95,22 @@ def locality(original: str, edited: str, spans: Sequence[Span] | None) -> float:
         return float("nan")
     from rapidfuzz.distance import Levenshtein
 
-    places = [match.span() for match in _PIECE.finditer(original) if not match.group().isspace()]
+    spans_of_tokens = [match.span() for match in _PIECE.finditer(original) if not match.group().isspace()]
     edits = Levenshtein.editops(*numbered(tokens(original), tokens(edited)))
     inside = []
     for edit in edits:
         at = edit.src_pos
         if edit.tag == "insert":
-            start = places[at - 1][1] if at else 0
-            end = places[at][0] if at < len(places) else len(original)
+            start = spans_of_tokens[at - 1][1] if at else 0
+            end = spans_of_tokens[at][0] if at < len(spans_of_tokens) else len(original)
             inside.append(any(start <= span[1] and span[0] <= end for span in spans))
         else:
-            start, end = places[at]
+            start, end = spans_of_tokens[at]
             inside.append(any(start < span[1] and span[0] < end for span in spans))
     return float(np.mean(inside)) if inside else float("nan")
 
 
 def numbered(*texts: Sequence[str]) -> list[list[int]]:
-    """Tokens as numbers: rapidfuzz tells other things apart by Python's hash, which can coincide."""
+    """Tokens as numbers: rapidfuzz distinguishes other things by Python's hash, which can coincide."""
     numbers: dict[str, int] = {}
     return [[numbers.setdefault(token, len(numbers)) for token in text] for text in texts]

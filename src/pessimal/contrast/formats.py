@@ -61,7 +61,7 @@ def from_row(row: object, *, where: str, key: str) -> Comparison:
         if found := _from_transcripts(chosen, rejected, key=key):
             return found
         raise InputError(
-            f"{where} has texts without a prompt, so that nobody can tell where it ends; {EXPECTED}"
+            f"{where} has texts without a prompt, so that it is not known where it ends; {EXPECTED}"
         )
     return _from_messages(prompt, chosen, rejected, where=where, key=key)
 

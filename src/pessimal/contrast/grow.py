@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pessimal.contrast.hunks import Hunk, apply, hunks_between
-from pessimal.contrast.shrink import Asked, Margins, Search, run_together
+from pessimal.contrast.shrink import KnownMargins, Margins, Search, run_together
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,9 @@ def _grow(semifactual: Semifactual, *, tie: float) -> Search[Grown]:
         raise ValueError("an edit that changes nothing cannot be a semifactual")
     sources = _pool(semifactual, own)
     pool = sorted(sources, key=lambda hunk: -hunk.tokens)  # stable
-    asked = Asked()
+    known = KnownMargins()
     text = semifactual.edited
-    [whole] = yield from asked.ask([text])
+    [whole] = yield from known.of([text])
     holds = whole > tie
     added: list[Hunk] = []
     left = list(pool) if holds else []
@@ -82,7 +82,7 @@ def _grow(semifactual: Semifactual, *, tie: float) -> Search[Grown]:
     while lost < len(left):
         turn %= len(left)
         trial = apply(original, [*own, *added, left[turn]])
-        [value] = yield from asked.ask([trial])
+        [value] = yield from known.of([trial])
         if value > tie:
             text = trial
             added.append(left[turn])
@@ -99,8 +99,8 @@ def _grow(semifactual: Semifactual, *, tie: float) -> Search[Grown]:
         sources=tuple(sources[hunk] for hunk in added),
         pool=tuple(pool),
         tokens=sum(hunk.tokens for hunk in (*own, *added)),
-        margin=asked.known[text],
-        queries=len(asked.known),
+        margin=known.by_text[text],
+        queries=len(known.by_text),
         holds=holds,
         maximal=holds,
     )

@@ -81,10 +81,10 @@ def apply(original: str, hunks: Sequence[Hunk], chosen: Collection[int] | None =
     """
     taken = list(hunks) if chosen is None else [hunks[number] for number in sorted(set(chosen))]
     taken.sort(key=lambda hunk: (hunk.start, hunk.end))
-    parts, place = [], 0
+    parts, done = [], 0
     for number, hunk in enumerate(taken):
-        if hunk.start < place or (number and hunk.overlaps(taken[number - 1])):
+        if hunk.start < done or (number and hunk.overlaps(taken[number - 1])):
             raise ValueError(f"{hunk} overlaps the one before it; only hunks that do not can be applied")
-        parts += [original[place : hunk.start], hunk.put]
-        place = hunk.end
-    return "".join([*parts, original[place:]])
+        parts += [original[done : hunk.start], hunk.put]
+        done = hunk.end
+    return "".join([*parts, original[done:]])

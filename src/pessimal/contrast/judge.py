@@ -11,7 +11,7 @@ from importlib.metadata import version
 import pandas as pd
 
 from pessimal.contrast.attribute import Amount, Attribute
-from pessimal.contrast.detectors.poles import PROTOTYPES
+from pessimal.contrast.detectors.embedding_axis import PROTOTYPES
 from pessimal.contrast.detectors.reading import Meanings, Reading, split_sentences
 from pessimal.contrast.detectors.registry import DETECTORS
 from pessimal.contrast.distances import levenshtein
@@ -27,7 +27,7 @@ class RuleJudge:
 
     name = "detectors"
 
-    def identity(self) -> dict:
+    def provenance(self) -> dict:
         """Everything that decides its judgements."""
         digest = hashlib.sha256()
         for path in sorted(path for path in PROTOTYPES.parent.iterdir() if path.suffix in (".py", ".csv")):

@@ -1,7 +1,7 @@
 """How good a perturber's explanations of a model are: coverage, brittleness, distances, diversity, and what failed.
 
 Knows the table of outcomes, with distances already in it. Does not know how a distance is measured, nor attributes one by
-one (see `sensitivity`). Home of the cluster bootstrap of means: the comparison is what is drawn, with all of its rows, since
+one (see `flip_rate`). Home of the cluster bootstrap of means: the comparison is what is drawn, with all of its rows, since
 its perturbations share two responses and a margin. Intervals of shares are those of `shares`.
 """
 
@@ -69,7 +69,7 @@ def metrics(
     * changed, not applicable, refused, failed: over all requests; the four add to 1.
 
     Placebo edits are a group of their own, also where the same perturber made them. Intervals are over comparisons: those of
-    shares (coverage, brittleness and the four above) exact binomial ones at the number of units that the comparisons are worth
+    shares (coverage, brittleness and the four above) exact binomial ones at the effective number of units
     (see `share_interval`), those of means percentile bootstraps (see `ratio_interval`). Standard errors are over seeds, on
     these comparisons: the standard deviation of the seeds' own values over the root of their number.
 
@@ -98,11 +98,11 @@ def metrics(
         group = in_order(group)
         clusters = sorted(set(group["comparison"]))
         weights = draws(len(clusters), replicates=replicates, seed=seed)
-        for metric, among, side, unit, share, units in _units(group, distances, pairwise or {}):
+        for metric, subset, side, unit, share, units in _units(group, distances, pairwise or {}):
             summary = _summary(units, clusters, weights, share=share, confidence=confidence)
             rows.append(
                 {"model": model, "perturber": perturber, "placebo": bool(is_placebo), "metric": metric}
-                | {"among": among, "side": side, **summary, "unit": unit}
+                | {"among": subset, "side": side, **summary, "unit": unit}
             )
     return as_table(rows, RETURNED)
 
@@ -156,10 +156,10 @@ def percentiles(replicates: np.ndarray, *, confidence: float) -> tuple[float, fl
     return float(low), float(high)
 
 
-def places(comparisons: pd.Series, clusters: Sequence[str]) -> np.ndarray:
-    """Where each row's comparison stands among the clusters, (rows,) int."""
-    place = {key: number for number, key in enumerate(clusters)}
-    return np.array([place[key] for key in comparisons], dtype=np.intp)
+def cluster_index(comparisons: pd.Series, clusters: Sequence[str]) -> np.ndarray:
+    """The number of each row's comparison in the clusters, (rows,) int."""
+    number_of = {key: number for number, key in enumerate(clusters)}
+    return np.array([number_of[key] for key in comparisons], dtype=np.intp)
 
 
 def check_resampling(*, replicates: int, confidence: float) -> None:
@@ -186,17 +186,17 @@ def _units(group: pd.DataFrame, distances: Sequence[str], pairwise: Mapping[str,
         flips = of_side.assign(value=(of_side["outcome"] == COUNTERFACTUAL).astype(float))
         yield "brittleness", ALL, side, "perturbations", True, flips
     for name in distances:
-        for among in (ALL, COUNTERFACTUAL, SEMIFACTUAL):
+        for subset in (ALL, COUNTERFACTUAL, SEMIFACTUAL):
             for side in (CHOSEN, REJECTED, ANY):
-                rows = _of_side(_among(valid, among), side)
+                rows = _of_side(_of_outcome(valid, subset), side)
                 known = rows.assign(value=rows[name].astype(float)).dropna(subset=["value"])
-                yield name, among, side, "perturbations", False, known
+                yield name, subset, side, "perturbations", False, known
     for name, distance in pairwise.items():
         sets = _diversity(valid, distance)
-        for among in (ALL, COUNTERFACTUAL, SEMIFACTUAL):
+        for subset in (ALL, COUNTERFACTUAL, SEMIFACTUAL):
             for side in (CHOSEN, REJECTED, ANY):
-                rows = _of_side(sets[sets["among"] == among], side)
-                yield f"{name} diversity", among, side, "sets", False, rows
+                rows = _of_side(sets[sets["among"] == subset], side)
+                yield f"{name} diversity", subset, side, "sets", False, rows
     for status in Status:
         asked = group.assign(value=(group["status"] == status.value).astype(float))
         yield status.value, ALL, ANY, "requests", True, asked
@@ -230,19 +230,19 @@ def _diversity(valid: pd.DataFrame, distance: Pairwise) -> pd.DataFrame:
                 f"many rows; they have the shape {between.shape}."
             )
         outcome = texts["outcome"].to_numpy()
-        for among in (ALL, COUNTERFACTUAL, SEMIFACTUAL):
-            members = np.flatnonzero((outcome == among) | (among == ALL))
+        for subset in (ALL, COUNTERFACTUAL, SEMIFACTUAL):
+            members = np.flatnonzero((outcome == subset) | (subset == ALL))
             k = len(members)
             if k > 1:
                 inside = between[np.ix_(members, members)]
                 mean = (inside.sum() - np.trace(inside)) / (k * (k - 1))
-                rows.append((comparison, seed, side, among, float(mean)))
+                rows.append((comparison, seed, side, subset, float(mean)))
     names = ["comparison", "seed", "side", "among", "value"]
     return as_table([dict(zip(names, row, strict=True)) for row in rows], names)
 
 
-def _among(valid: pd.DataFrame, among: str) -> pd.DataFrame:
-    return valid if among == ALL else valid[valid["outcome"] == among]
+def _of_outcome(valid: pd.DataFrame, subset: str) -> pd.DataFrame:
+    return valid if subset == ALL else valid[valid["outcome"] == subset]
 
 
 def _of_side(rows: pd.DataFrame, side: str) -> pd.DataFrame:
@@ -253,9 +253,9 @@ def _summary(
     units: pd.DataFrame, clusters: Sequence[str], weights: np.ndarray, *, share: bool, confidence: float
 ) -> dict[str, float]:
     """Mean, interval and standard error of the values of some units."""
-    place = places(units["comparison"], clusters)
-    counts = np.bincount(place, minlength=len(clusters))
-    sums = np.bincount(place, weights=units["value"], minlength=len(clusters))
+    index = cluster_index(units["comparison"], clusters)
+    counts = np.bincount(index, minlength=len(clusters))
+    sums = np.bincount(index, weights=units["value"], minlength=len(clusters))
     low, high = (
         share_interval(sums, counts, confidence=confidence)
         if share

@@ -1,6 +1,6 @@
 """How far models agree on which attributes matter: every pair of models, by Kendall's tau-b, with uncertainty.
 
-Knows the table of outcomes. Does not know which attributes matter (see `sensitivity`). Unlike `analysis.agreement` the
+Knows the table of outcomes. Does not know which attributes matter (see `flip_rate`). Unlike `compare.agreement` the
 items are a handful of attributes, each estimated from comparisons, so it is the comparisons that are resampled.
 """
 
@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 
 from pessimal.contrast.attribute import PLACEBO
+from pessimal.contrast.flip_rate import USED, Sums, sums
 from pessimal.contrast.metrics import check_resampling, draws, percentiles
 from pessimal.contrast.outcomes import as_table, check_outcomes, groups
-from pessimal.contrast.sensitivity import USED, Sums, sums
 
 RETURNED = ["perturber", "model_a", "model_b", "measure", "tau", "low", "high", "attributes", "comparisons"]
 RETURNED += ["defined", "reason"]

@@ -64,7 +64,7 @@ class Perturber(Protocol):
 
     name: str
 
-    def identity(self) -> dict:
+    def provenance(self) -> dict:
         """Everything that decides its texts, as JSON: options, versions, digests of its prompts or word lists."""
 
     def perturb(self, requests: Sequence[Request]) -> list[Perturbation]:

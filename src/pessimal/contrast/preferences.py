@@ -54,8 +54,8 @@ def preference_pairs(
     """Each perturbation as a pair of the response as it stood and as it was edited.
 
     The label is the edit's direction, not any reward: of an edit that makes a response better, the edited text is
-    "chosen"; of one that makes it worse, the original. Only the attribute tells the two texts apart, so that a model
-    learns what the attribute is worth, with the rest of the response held still. The original pair of responses is no
+    "chosen"; of one that makes it worse, the original. Only the attribute distinguishes the two texts, so that a model
+    learns the value of the attribute, with the rest of the response held still. The original pair of responses is no
     such pair, nor is (y+′, y−): whether a worsened response is still the better of two, nobody has said.
 
     A counterfactual never contradicts the model (Δm < 0 means that the reward moved with the direction), so training
@@ -135,7 +135,7 @@ def _wanted(which: Which, *, flipped: bool, against: bool) -> bool:
 def _pair(row: Mapping, comparison: Comparison, *, gain: float, complied: bool | None) -> dict:
     texts = [[{"role": "assistant", "content": row[column]}] for column in ("original", "edited")]
     better = Direction(row["direction"]) is Direction.better
-    identity = {
+    labels = {
         "model": row["model"],
         "comparison": row["comparison"],
         "response": int(row["response"]),
@@ -146,11 +146,11 @@ def _pair(row: Mapping, comparison: Comparison, *, gain: float, complied: bool |
         "perturber": row["perturber"],
     }
     return {
-        "key": "/".join(str(value) for name, value in identity.items() if name not in ("model", "side")),
+        "key": "/".join(str(value) for name, value in labels.items() if name not in ("model", "side")),
         "prompt": [{"role": turn.role, "content": turn.content} for turn in comparison.turns],
         "chosen": texts[better],
         "rejected": texts[not better],
-        **identity,
+        **labels,
         "reward_original": float(row["reward"]),
         "reward_edited": float(row["new_reward"]),
         "margin_before": float(row["margin"]),

@@ -1,4 +1,4 @@
-"""Comparisons worth showing: the one most like a model as a whole, and the one on which two models differ most.
+"""Comparisons to show: the one most like a model as a whole, and the one on which two models differ most.
 
 Knows the table of outcomes. Does not know texts beyond their keys. Rankings rest on Δm, since flips tie massively.
 """
@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 
 from pessimal.contrast.attribute import PLACEBO
+from pessimal.contrast.flip_rate import USED, sums, valid_rows
 from pessimal.contrast.model_agreement import no_tau, shared_attributes, tau_b
 from pessimal.contrast.outcomes import CHOSEN, check_outcomes
-from pessimal.contrast.sensitivity import USED, sums, valid_rows
 from pessimal.errors import ConfigError, TableError
 
 LEAST_ATTRIBUTES = 5
@@ -21,7 +21,7 @@ def representative(
     """A model's decided comparisons, the one whose local ranking of attributes agrees best with the global one first.
 
     Local: each attribute's Δm, the mean over seeds of each response, then over the responses. Global: its mean Δm over all
-    valid perturbations, as in `sensitivity`, this comparison's own among them. Agreement is Kendall's tau-b over the
+    valid perturbations, as in `flip_rate`, this comparison's own among them. Agreement is Kendall's tau-b over the
     attributes that the comparison has; the placebo is none. Equal tau: more attributes first, then the larger margin (the
     clearer preference), then the key in order. Comparisons with fewer than `least_attributes`, or no tau, come last.
 
@@ -51,6 +51,31 @@ def representative(
         (-ranking["margin"], -ranking["attributes"], -ranking["tau"])
     )  # the keys are in order already
     return ranking.iloc[order][["comparison", "tau", "attributes", "margin", "reason"]].reset_index(drop=True)
+
+
+def ranked(table: pd.DataFrame, model: str, *, perturber: str) -> pd.DataFrame:
+    """As `representative`; a single comparison with edits is compared with itself, which says nothing, so that it has no
+    tau."""
+    ranking = representative(table, model, perturber=perturber)
+    if (ranking["attributes"] > 0).sum() < 2:
+        known = ranking["tau"].notna()
+        ranking["tau"] = float("nan")
+        ranking.loc[known, "reason"] = "only one comparison has edits, and the whole ranking is its own"
+    return ranking
+
+
+def examples(table: pd.DataFrame, ranking: pd.DataFrame, *, perturber: str, n: int) -> pd.DataFrame:
+    """Outcomes of the n comparisons that lead the ranking, to be read in full: edits nearest to a flip first. Where there is
+    no ranking, the widest margins lead. Empty where no edit came about."""
+    edited = ranking[ranking["attributes"] > 0]
+    best = edited.dropna(subset=["tau"])
+    shown = best if len(best) else edited.sort_values("margin", ascending=False, kind="stable")
+    made = table[table["edited"].notna() & (table["perturber"] == perturber)]
+    rows = [
+        made[made["comparison"] == key].sort_values("new_margin", kind="stable")
+        for key in shown["comparison"].head(n)
+    ]
+    return pd.concat(rows) if rows else made.head(0)
 
 
 def contested(
@@ -110,8 +135,8 @@ def local_changes(rows: pd.DataFrame, comparisons: list[str], attributes: list[s
     column = {name: number for number, name in enumerate(attributes)}
     valid = valid_rows(rows)
     totals, counts = np.zeros((2, len(comparisons), len(attributes), 2))  # the last axis: responses
-    told = (valid[name] for name in ("comparison", "attribute", "response", "change_in_sd"))
-    for key, name, response, change in zip(*told, strict=True):
+    columns = (valid[name] for name in ("comparison", "attribute", "response", "change_in_sd"))
+    for key, name, response, change in zip(*columns, strict=True):
         if key in row and name in column:
             totals[row[key], column[name], response] += change
             counts[row[key], column[name], response] += 1

@@ -13,13 +13,13 @@ from pessimal.errors import TableError
 
 
 def share_interval(hits: np.ndarray, units: np.ndarray, *, confidence: float) -> tuple[float, float]:
-    """The exact binomial interval of hits over units, at the number of independent units that they are worth.
+    """The exact binomial interval of hits over units, at the effective number of independent units.
 
-    Clusters are taken as independent draws from many; the units of one may depend on each other in any way. The worth is the
-    number of units over the design effect of `worth`. The binomial interval is Clopper and Pearson's, at counts that need not
+    Clusters are taken as independent draws from many; the units of one may depend on each other in any way. The effective number is the
+    number of units over the design effect of `n_eff`. The binomial interval is Clopper and Pearson's, at counts that need not
     be whole.
 
-    *No hit, or nothing but hits.* Such data show no variance, so they cannot tell a design effect. Units of a cluster are then
+    *No hit, or nothing but hits.* Such data show no variance, so they cannot show a design effect. Units of a cluster are then
     taken to go together: clusters of one size count as one unit each (of several sizes, less). Whatever the dependence, this
     bound holds, as a cluster is at most as likely to be without a hit as any one of its units; a narrower one would assume
     something. So 0 of 92 edits in
@@ -68,7 +68,7 @@ def share_interval(hits: np.ndarray, units: np.ndarray, *, confidence: float) ->
     hits, units = hits[units > 0], units[units > 0]
     if len(units) < 2:
         return (0.0, 1.0) if len(units) else (np.nan, np.nan)
-    n = worth(hits, units)
+    n = n_eff(hits, units)
     x = n * hits.sum() / units.sum()
     tail = (1 - confidence) / 2
     none, every = hits.sum() == 0, hits.sum() == units.sum()
@@ -77,14 +77,14 @@ def share_interval(hits: np.ndarray, units: np.ndarray, *, confidence: float) ->
     return low, high
 
 
-def worth(hits: np.ndarray, units: np.ndarray) -> float:
-    """How many independent units would tell the share as well: the units over their design effect.
+def n_eff(hits: np.ndarray, units: np.ndarray) -> float:
+    """The effective number of independent units: the units over their design effect.
 
     The design effect is the variance of the share over the one of independent units. Its variance is the jackknife's, leaving
     out one cluster at a time: for clusters of one size the usual robust one, and no smaller where one large cluster draws the
     share to itself. From few hits this ratio is little more than chance, and mostly too small. So it is averaged with the
     effect of units that go together, the mean size of the clusters as a unit meets them; the ratio weighs as many hits (or
-    misses) as were seen, this guess one. It is never less than 1: units that even each other out are not worth more.
+    misses) as were seen, this guess one. It is never less than 1: units that even each other out do not count for more.
 
     Args:
         hits, units: (clusters,), of two or more clusters, each with a unit.

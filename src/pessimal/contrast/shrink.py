@@ -13,8 +13,8 @@ from pessimal.contrast.hunks import Hunk, apply, hunks_between
 Margins = Callable[[list[tuple[int, str]]], Sequence[float]]
 """From (number of the edit, a text for its response) to m′ of each: the margin with that text in the response's place."""
 
-Found = TypeVar("Found")
-Search = Generator[list[str], list[float], Found]
+Outcome = TypeVar("Outcome")
+Search = Generator[list[str], list[float], Outcome]
 """A search for one edit: hands out the texts it wants to know m′ of, is handed these, and at last returns what it found."""
 
 
@@ -66,9 +66,9 @@ def shrink(
     return run_together([_shrink(*edit, tie=tie, exact_hunks=exact_hunks) for edit in edits], margins)
 
 
-def run_together(searches: Sequence[Search[Found]], margins: Margins) -> list[Found]:
+def run_together(searches: Sequence[Search[Outcome]], margins: Margins) -> list[Outcome]:
     """What each search found. In every round the texts of all that still go on are asked for in one call."""
-    found: dict[int, Found] = {}
+    found: dict[int, Outcome] = {}
     replies: dict[int, list[float] | None] = dict.fromkeys(range(len(searches)))
     while replies:
         wanted: dict[int, list[str]] = {}
@@ -77,84 +77,88 @@ def run_together(searches: Sequence[Search[Found]], margins: Margins) -> list[Fo
                 wanted[number] = searches[number].send(reply)
             except StopIteration as stop:
                 found[number] = stop.value
-        asked = [(number, text) for number, texts in wanted.items() for text in texts]
-        values = [float(value) for value in margins(asked)] if asked else []
-        if len(values) != len(asked):
-            raise ValueError(f"{len(asked)} margins were asked for, {len(values)} came")
-        if bad := [text for (_, text), value in zip(asked, values, strict=True) if value != value]:
+        pairs = [(number, text) for number, texts in wanted.items() for text in texts]
+        values = [float(value) for value in margins(pairs)] if pairs else []
+        if len(values) != len(pairs):
+            raise ValueError(f"{len(pairs)} margins were wanted, {len(values)} came")
+        if bad := [text for (_, text), value in zip(pairs, values, strict=True) if value != value]:
             raise ValueError(f"the margin of {bad[0]!r} is not a number")
-        replies, place = {}, 0
+        replies, start = {}, 0
         for number, texts in wanted.items():
-            replies[number] = values[place : place + len(texts)]
-            place += len(texts)
+            replies[number] = values[start : start + len(texts)]
+            start += len(texts)
     return [found[number] for number in range(len(searches))]
 
 
-class Asked:
-    """What one search has asked so far: each text once."""
+class KnownMargins:
+    """The margins that one search knows so far, each text once."""
 
     def __init__(self):
-        self.known: dict[str, float] = {}
+        self.by_text: dict[str, float] = {}
 
-    def ask(self, texts: list[str]) -> Search[list[float]]:
+    def of(self, texts: list[str]) -> Search[list[float]]:
         """m′ of each text; hands out those that are not known yet."""
-        if new := [text for text in dict.fromkeys(texts) if text not in self.known]:
-            self.known.update(zip(new, (yield new), strict=True))
-        return [self.known[text] for text in texts]
+        if new := [text for text in dict.fromkeys(texts) if text not in self.by_text]:
+            self.by_text.update(zip(new, (yield new), strict=True))
+        return [self.by_text[text] for text in texts]
 
 
 def _shrink(original: str, edited: str, *, tie: float, exact_hunks: int) -> Search[Shrunk]:
     hunks = hunks_between(original, edited)
     if not hunks:
         raise ValueError("an edit that changes nothing cannot be a counterfactual")
-    asked = Asked()
+    known = KnownMargins()
     every = tuple(range(len(hunks)))
-    [whole] = yield from asked.ask([edited])
+    [whole] = yield from known.of([edited])
     flips, exact = whole < -tie, len(hunks) <= exact_hunks
     kept = every
     if flips:
-        kept = yield from (_smallest if exact else _reverted)(original, hunks, asked, tie)
+        kept = yield from (_smallest if exact else _reverted)(original, hunks, known, tie)
     text = apply(original, hunks, kept)
     return Shrunk(
         text=text,
         kept=tuple(hunks[number] for number in kept),
         hunks=hunks,
         tokens=sum(hunks[number].tokens for number in kept),
-        margin=asked.known[text],
-        queries=len(asked.known),
+        margin=known.by_text[text],
+        queries=len(known.by_text),
         flips=flips,
         exact=flips and exact,
         minimal=flips,
     )
 
 
-def _smallest(original: str, hunks: tuple[Hunk, ...], asked: Asked, tie: float) -> Search[tuple[int, ...]]:
+def _smallest(
+    original: str, hunks: tuple[Hunk, ...], known: KnownMargins, tie: float
+) -> Search[tuple[int, ...]]:
     """The choice of hunks with the fewest tokens that flips."""
     choices = [
         choice for size in range(1, len(hunks) + 1) for choice in combinations(range(len(hunks)), size)
     ]
-    # Stable: sizes and places stay in order where the tokens are equally many.
+    # Stable: sizes and positions stay in order where the tokens are equally many.
     choices.sort(key=lambda choice: sum(hunks[number].tokens for number in choice))
     start, count = 0, len(hunks)
     while True:
         # Small edits mostly do: a round takes twice as many as the one before, so that at most about twice the texts are
         # asked for that a search one by one would need, in a few rounds.
         batch = choices[start : start + count]
-        values = yield from asked.ask([apply(original, hunks, choice) for choice in batch])
+        values = yield from known.of([apply(original, hunks, choice) for choice in batch])
         for choice, value in zip(batch, values, strict=True):
             if value < -tie:
                 return choice
         start, count = start + count, 2 * count
 
 
-def _reverted(original: str, hunks: tuple[Hunk, ...], asked: Asked, tie: float) -> Search[tuple[int, ...]]:
+def _reverted(
+    original: str, hunks: tuple[Hunk, ...], known: KnownMargins, tie: float
+) -> Search[tuple[int, ...]]:
     """A choice of hunks none of which can be reverted alone."""
     kept = sorted(range(len(hunks)), key=lambda number: -hunks[number].tokens)
     turn = needed = 0  # needed: how many in a row could not be reverted from what is kept now
     while needed < len(kept) > 1:
         turn %= len(kept)
         fewer = kept[:turn] + kept[turn + 1 :]
-        [value] = yield from asked.ask([apply(original, hunks, fewer)])
+        [value] = yield from known.of([apply(original, hunks, fewer)])
         if value < -tie:
             kept, needed = fewer, 0
         else:

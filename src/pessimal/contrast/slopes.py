@@ -1,7 +1,7 @@
 """What a model rewards in itself, where edits move several attributes together: more length goes along with more help.
 
 Knows the table of outcomes with what the detectors saw move. Does not know texts, nor which attribute an edit was asked for.
-Flip rates and mean changes are of edits as they come (`sensitivity`); here the attributes' parts in them are told apart.
+Flip rates and mean changes are of edits as they come (`flip_rate`); here the attributes' parts in them are separated.
 """
 
 from collections.abc import Sequence
@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from pessimal.contrast.metrics import places
+from pessimal.contrast.flip_rate import benjamini_hochberg, valid_rows
+from pessimal.contrast.metrics import cluster_index
 from pessimal.contrast.outcomes import KEY, as_table, check_outcomes, groups
-from pessimal.contrast.sensitivity import benjamini_hochberg, valid_rows
 from pessimal.errors import TableError
 
 MOVED = "moved/"
@@ -50,7 +50,7 @@ def slopes(table: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
         One row per model, perturber (the placebo's edits are a part of every one's) and attribute: model, perturber,
         attribute, n (edits), comparisons, slope (SD of reward per SD of the attribute), slope_low, slope_high, slope_p,
         slope_q (Benjamini-Hochberg over the attributes), inflation (of the slope's variance, by what the attributes have in
-        common; 1: nothing, above 10 hardly told apart), explained (R², of all attributes together). Errors are NaN with no
+        common; 1: nothing, above 10 hardly separable), explained (R², of all attributes together). Errors are NaN with no
         more comparisons than attributes; slopes too with no more edits.
 
     Source: MacKinnon, Nielsen & Webb 2023 (the cluster jackknife, CV3).
@@ -74,7 +74,7 @@ def detectors(table: pd.DataFrame) -> list[str]:
     columns = [column for column in table if column.startswith(MOVED)]
     if not columns:
         raise TableError(
-            f"The table of outcomes has no column `{MOVED}NAME`, so that attributes cannot be told apart; join what the detectors "
+            f"The table of outcomes has no column `{MOVED}NAME`, so that attributes cannot be separated; join what the detectors "
             "saw."
         )
     return [column.removeprefix(MOVED) for column in columns if table[column].fillna(0).ne(0).any()]
@@ -91,7 +91,7 @@ def drawn_slopes(
         weights: (replicates, clusters) how often each is drawn.
     """
     names, design, change = _equation(rows)
-    gram, moment = _sums(design, change, places(rows["comparison"], clusters), len(clusters))
+    gram, moment = _sums(design, change, cluster_index(rows["comparison"], clusters), len(clusters))
     whole = _solved(gram.sum(0), moment.sum(0))
     drawn = _solved(np.tensordot(weights, gram, 1), weights @ moment)
     return names, whole[1:], drawn[:, 1:]
@@ -101,10 +101,10 @@ def _fitted(rows: pd.DataFrame, confidence: float) -> list[dict]:
     names, design, change = _equation(rows)
     clusters = sorted(set(rows["comparison"]))
     n, c = len(rows), len(clusters)
-    told = {"n": n, "comparisons": c}
+    counts = {"n": n, "comparisons": c}
     if n <= design.shape[1] or not names:
-        return [{"attribute": name, **told} for name in names]
-    gram, moment = _sums(design, change, places(rows["comparison"], clusters), c)
+        return [{"attribute": name, **counts} for name in names]
+    gram, moment = _sums(design, change, cluster_index(rows["comparison"], clusters), c)
     whole = _solved(gram.sum(0), moment.sum(0))
     error = np.full(len(whole), np.nan)
     if c > design.shape[1]:
@@ -118,7 +118,7 @@ def _fitted(rows: pd.DataFrame, confidence: float) -> list[dict]:
     return [
         {
             "attribute": name,
-            **told,
+            **counts,
             "slope": float(whole[i]),
             "slope_low": float(whole[i] - reach[i]),
             "slope_high": float(whole[i] + reach[i]),
@@ -132,18 +132,18 @@ def _fitted(rows: pd.DataFrame, confidence: float) -> list[dict]:
 
 
 def _sums(
-    design: np.ndarray, change: np.ndarray, place: np.ndarray, clusters: int
+    design: np.ndarray, change: np.ndarray, index: np.ndarray, clusters: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Products of the columns (clusters, 1 + k, 1 + k), and with the change (clusters, 1 + k), summed by comparison."""
     k = design.shape[1]
     gram, moment = np.zeros((clusters, k, k)), np.zeros((clusters, k))
-    np.add.at(gram, place, design[:, :, None] * design[:, None, :])
-    np.add.at(moment, place, design * change[:, None])
+    np.add.at(gram, index, design[:, :, None] * design[:, None, :])
+    np.add.at(moment, index, design * change[:, None])
     return gram, moment
 
 
 def _solved(gram: np.ndarray, moment: np.ndarray) -> np.ndarray:
-    """Least-squares coefficients (…, 1 + k); the smallest ones where columns cannot be told apart."""
+    """Least-squares coefficients (…, 1 + k); the smallest ones where columns cannot be separated."""
     return (np.linalg.pinv(gram) @ moment[..., None])[..., 0]
 
 

@@ -28,7 +28,7 @@ _HUB: dict[Source, tuple[str, Callable[..., Converted]]] = {
 
 
 @dataclass(frozen=True)
-class Found:
+class Loaded:
     """The comparisons of a source that can be explained, and how many could not be."""
 
     comparisons: tuple[Comparison, ...]
@@ -50,7 +50,7 @@ def load(
     revision: str | None = None,
     split: str = "train",
     subset: str | None = None,
-) -> Found:
+) -> Loaded:
     """The comparisons of a source.
 
     Args:
@@ -107,7 +107,7 @@ def read_jsonl(path: Path) -> list[Comparison]:
     return comparisons
 
 
-def usable(comparisons: Iterable[Comparison]) -> Found:
+def usable(comparisons: Iterable[Comparison]) -> Loaded:
     """Those that can be explained: of two different texts that are not empty, each pair once (in whatever order its
     responses stand)."""
     kept, counts = {}, {"empty": 0, "identical": 0, "duplicates": 0}
@@ -121,7 +121,7 @@ def usable(comparisons: Iterable[Comparison]) -> Found:
             counts["duplicates"] += 1
         else:
             kept[pair] = comparison
-    return Found(tuple(kept.values()), **counts)
+    return Loaded(tuple(kept.values()), **counts)
 
 
 def choose(comparisons: Sequence[Comparison], *, n: int | None, seed: int) -> list[Comparison]:
@@ -147,7 +147,7 @@ def choose(comparisons: Sequence[Comparison], *, n: int | None, seed: int) -> li
 
 
 def digest(comparisons: Sequence[Comparison]) -> str:
-    """sha256 over keys, conversations and responses, so that another revision of a source is told apart."""
+    """sha256 over keys, conversations and responses, so that another revision of a source is distinguished."""
     said = [
         [one.key, [[turn.role, turn.content] for turn in one.turns], list(one.responses), one.preferred]
         for one in comparisons

@@ -79,7 +79,7 @@ def digest(mask: np.ndarray) -> str:
 def is_word(text: str) -> bool:
     """Letters of any script (and the marks that some write vowels with), with or without a space before them.
 
-    Pieces that a WordPiece vocabulary marks (##ing) are none; pieces that nothing marks cannot be told from words.
+    Pieces that a WordPiece vocabulary marks (##ing) are none; pieces that nothing marks cannot be distinguished from words.
     """
     bare = text[1:] if text[:1] in (" ", "▁") else text
     kinds = [unicodedata.category(character)[0] for character in bare]

@@ -1,6 +1,6 @@
 """Exact next-token extension: every allowed token behind each of the best responses that are one token shorter.
 
-Its levels say how the best value grows with the length, and give the search its first starts. Knows ledgers. Does not
+Its levels say how the best value grows with the length, and give the search its first starts. Knows the evaluation counter. Does not
 know models or texts.
 """
 
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pessimal.search.ledger import Ledger
-from pessimal.search.survival import Admissible, best_admissible
+from pessimal.search.evaluation_counter import EvaluationCounter
+from pessimal.search.round_trip import Retokenizes, best_retokenizing
 
 log = logging.getLogger(__name__)
 
@@ -39,22 +39,22 @@ class Level:
 
 
 def beam(
-    ledger: Ledger,
+    counter: EvaluationCounter,
     *,
     length: int,
     width: int,
     allowed: Tensor,  # bool (V,)
-    admissible: Admissible | None = None,
+    retokenizes: Retokenizes | None = None,
     first_values: Tensor | None = None,  # (V,)
 ) -> list[Level]:
-    """The `width` best admissible responses of 1, 2, … `length` tokens, each level made of the one before.
+    """The `width` best retokenizing responses of 1, 2, … `length` tokens, each level made of the one before.
 
     `first_values` are the single tokens' values where a scan has given them: they then cost nothing, and are not on the
-    ledger. Where every response is admissible, level 2 at a width of every token is the exact optimum.
+    counter. Where every response retokenizes, level 2 at a width of every token is the exact optimum.
 
-    In text mode the winners of *every* level are admissible: a response whose beginning no text gives is not found here,
-    though the whole may survive. The list ends, with a warning, at the last level that the ledger could pay for, or
-    that anything admissible was found on. See `beam_cost` for what it takes.
+    In text mode the winners of *every* level retokenize: a response whose beginning no text gives is not found here,
+    though the whole may retokenize. The list ends, with a warning, at the last level that the budget could pay for, or
+    that had any winner. See `beam_cost` for what it takes.
     """
     tokens = allowed.nonzero()[:, 0]  # (A,)
     levels: list[Level] = []
@@ -63,24 +63,24 @@ def beam(
         size = len(levels) + 1
         given = first_values if size == 1 else None
         cost = 0 if given is not None else len(beginnings) * len(tokens)
-        if cost > ledger.left:
+        if cost > counter.left:
             log.warning(
                 "The beam ends at %d of %d tokens: the next level takes %d evaluations, %d are left.",
                 len(levels),
                 length,
                 cost,
-                ledger.left,
+                counter.left,
             )
             break
         if given is not None:
             values = given[tokens].double()  # (A,)
         else:
-            values = torch.cat([_behind(ledger, beginning, tokens) for beginning in beginnings])  # (w·A,)
+            values = torch.cat([_behind(counter, beginning, tokens) for beginning in beginnings])  # (w·A,)
 
         def extended(rows: Tensor, beginnings: Tensor = beginnings) -> Tensor:
             return torch.cat([beginnings[rows // len(tokens)], tokens[rows % len(tokens), None]], dim=1)
 
-        best = best_admissible(values, extended, count=width, admissible=admissible)
+        best = best_retokenizing(values, extended, count=width, retokenizes=retokenizes)
         if not len(best):
             log.warning("The beam ends at %d of %d tokens: no longer response counts.", len(levels), length)
             break
@@ -90,7 +90,7 @@ def beam(
 
 
 def beam_cost(length: int, width: int, allowed: int, *, first_given: bool = False) -> int:
-    """Candidate evaluations of a beam over `allowed` tokens; where winners have to be admissible, at most these."""
+    """Candidate evaluations of a beam over `allowed` tokens; where winners have to retokenize, at most these."""
     first = 0 if first_given else allowed
     return first + sum(min(width, allowed**shorter) * allowed for shorter in range(1, length))
 
@@ -108,8 +108,8 @@ def affordable_width(length: int, budget: int, allowed: int, *, first_given: boo
     return low
 
 
-def _behind(ledger: Ledger, beginning: Tensor, tokens: Tensor) -> Tensor:
+def _behind(counter: EvaluationCounter, beginning: Tensor, tokens: Tensor) -> Tensor:
     """Values (A,) of the beginning (l − 1,) with each of `tokens` (A,) behind it."""
     responses = torch.cat([beginning.expand(len(tokens), -1), tokens[:, None]], dim=1)
     # Any of them will do as the anchor: they share everything but the last token.
-    return ledger.values(responses, anchor=responses[0])
+    return counter.values(responses, anchor=responses[0])

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pessimal.search.objective import Objective
 from pessimal.search.polish import changed, neighbour_values
-from pessimal.search.survival import Admissible, best_admissible
+from pessimal.search.round_trip import Retokenizes, best_retokenizing
 
 ONE_OPT, TIE, NOT_ONE_OPT = "1-opt", "tie", "not 1-opt"
 # Ties listed with a certificate; rows of the embedding that were never trained can be alike by the hundred.
@@ -50,13 +50,13 @@ class Certificate:
     noise: float
     """Bound on the numerical error of one value, in units of value."""
     neighbours: tuple[Neighbour, ...]
-    """The best admissible neighbour of each position; positions that have none are left out."""
+    """The best retokenizing neighbour of each position; positions that have none are left out."""
     tied: tuple[Neighbour, ...]
     """Neighbours whose margin is within what the errors of both values can make of it, best first, 20 at most."""
     n_tied: int
     """How many there are."""
     counts: bool
-    """Whether the response itself is made of allowed tokens and is admissible."""
+    """Whether the response itself is made of allowed tokens and retokenizes."""
 
     @property
     def smallest_margin(self) -> float:
@@ -65,7 +65,7 @@ class Certificate:
 
     @property
     def verdict(self) -> str:
-        """`1-opt`, `tie` (the best neighbour cannot be told from it) or `not 1-opt` (a neighbour is better).
+        """`1-opt`, `tie` (the best neighbour is within the noise) or `not 1-opt` (a neighbour is better).
 
         Both values err by up to `noise`, so a margin is certain to have the right sign where it exceeds twice that.
         """
@@ -79,7 +79,7 @@ def certify(
     response: Tensor,  # (L,)
     *,
     allowed: Tensor,  # bool (V,)
-    admissible: Admissible | None = None,
+    retokenizes: Retokenizes | None = None,
     noise: float,
     digest: str,
     sweeps: float = 0.0,
@@ -98,18 +98,18 @@ def certify(
     others[positions, response] = -torch.inf
     neighbours: list[Neighbour] = []
     for position, row in enumerate(others):
-        best = _best(row, response, position, count=1, admissible=admissible)
+        best = _best(row, response, position, count=1, retokenizes=retokenizes)
         neighbours += _named(row, position, best, own)
     # One value's error may have raised it and the other's lowered it, so all within twice the noise are asked.
     near = (others >= own - 2 * noise) & (others <= own + 2 * noise)
     tied: list[Neighbour] = []
     for position in near.any(dim=1).nonzero()[:, 0].tolist():
         row = others[position].masked_fill(~near[position], -torch.inf)
-        rows = _best(row, response, position, count=int(near[position].sum()), admissible=admissible)
+        rows = _best(row, response, position, count=int(near[position].sum()), retokenizes=retokenizes)
         tied += _named(row, position, rows, own)
     counts = bool(allowed[response].all())
-    if admissible is not None:
-        counts = counts and bool(admissible(response[None])[0])
+    if retokenizes is not None:
+        counts = counts and bool(retokenizes(response[None])[0])
     return Certificate(
         response=tuple(response.tolist()),
         value=own,
@@ -126,11 +126,11 @@ def certify(
 
 
 def _best(
-    values: Tensor, response: Tensor, position: int, *, count: int, admissible: Admissible | None
+    values: Tensor, response: Tensor, position: int, *, count: int, retokenizes: Retokenizes | None
 ) -> Tensor:
-    """Token ids (k,) of the best admissible neighbours at one position, from their values (V,), -inf elsewhere."""
-    return best_admissible(
-        values, lambda tokens: changed(response, position, tokens), count=count, admissible=admissible
+    """Token ids (k,) of the best retokenizing neighbours at one position, from their values (V,), -inf elsewhere."""
+    return best_retokenizing(
+        values, lambda tokens: changed(response, position, tokens), count=count, retokenizes=retokenizes
     )
 
 

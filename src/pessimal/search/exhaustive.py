@@ -65,7 +65,7 @@ class ExhaustivePairs:
     """Name of the way that scored."""
     trust: Trust
     """What the check against the model's own forward found on random pairs."""
-    anchored_difference: float
+    common_prefix_difference: float
     """Largest |pairs of one first token − own forward| in that check, in units of reward."""
     batch_size: int
     """Pairs per batch."""
@@ -135,15 +135,15 @@ def exhaustive_pairs(
         folder=Path(folder) / f"pairs-{key[:16]}",
         label=label,
     )
-    told = PairsProgress(label, plan, bar=progress)
-    trainer.callbacks = [told]
+    callback = PairsProgress(label, plan, bar=progress)
+    trainer.callbacks = [callback]
     try:
         trainer.predict(module, return_predictions=False)
-    finally:  # Lightning tells a module of no other end than the good one
+    finally:  # Lightning calls no hook of a module at any other end
         module.leave()
-    seconds = time.perf_counter() - told.started
+    seconds = time.perf_counter() - callback.started
     tables = merge(plan, module.bins, (_stored(module, number) for number in range(plan.blocks)))
-    fresh = plan.pairs - told.done
+    fresh = plan.pairs - callback.done
     log.info(
         "%s: %d pairs, %d of them now, %.0f a second (%s)",
         label,
@@ -158,7 +158,7 @@ def exhaustive_pairs(
         blocks=plan.blocks,
         path=module.scorer.path,
         trust=module.scorer.trust,
-        anchored_difference=module.scorer.anchored_difference,
+        common_prefix_difference=module.scorer.common_prefix_difference,
         batch_size=module.batch_size,
         fresh_pairs=fresh,
         seconds=seconds,

@@ -121,14 +121,14 @@ class PairsModule(pl.LightningModule):
         """Settle with all who share the folder what the rewards' last bits and the histogram depend on."""
         frame, scorer = self.frame, self.scorer
         seen = len(frame.prefix) + 2 + len(frame.suffix)
-        own = 1 + len(frame.suffix) if scorer.anchored.shares_starts else seen
+        own = 1 + len(frame.suffix) if scorer.common_prefix.shares_starts else seen
         wanted = self.batch_size or find_batch_size(
             self.network.config, Lengths(own, seen), device=self.device
         )
         settled = Shards(self.folder)
         # One that was given holds, also where an earlier start took another.
         self.batch_size = settled.agree("batch-size", wanted, insist=self.batch_size is not None)
-        scorer.anchored.batch_size = self.batch_size
+        scorer.common_prefix.batch_size = self.batch_size
         sample = np.random.default_rng(0).choice(self.plan.tokens, size=(_SAMPLE, 2))
         rewards = scorer.rewards(torch.from_numpy(sample)).cpu().numpy()
         bins = Bins.around(rewards[np.isfinite(rewards)])

@@ -1,6 +1,6 @@
 """Greedy coordinate gradient: the gradient proposes changes of a response, evaluation chooses among them.
 
-Knows a ledger, and the pieces of a step: momentum, the sampler, the schedule, the buffer, the visited set. Does not know
+Knows the evaluation counter, and the pieces of a step: momentum, the sampler, the schedule, the buffer, the visited set. Does not know
 models, texts, or which way is up: more is better.
 
 Sources: Zou et al. 2023 (GCG); Zhang & Wei 2024 (momentum); the nanoGCG library (buffer, several positions a step);
@@ -15,11 +15,11 @@ from torch import Tensor
 
 from pessimal.errors import ConfigError
 from pessimal.search.buffer import Buffer
-from pessimal.search.ledger import GRADIENT_COST, Ledger, Point
+from pessimal.search.evaluation_counter import GRADIENT_COST, EvaluationCounter, Point
 from pessimal.search.momentum import Momentum
+from pessimal.search.round_trip import Retokenizes
 from pessimal.search.sampler import sample, top_tokens
 from pessimal.search.schedule import StepSize
-from pessimal.search.survival import Admissible
 from pessimal.search.visited import Visited, unseen
 
 # Where a draw of one width brought nothing new, one of so many widths says whether anything is left. Draws are free: of
@@ -52,7 +52,7 @@ class Step:
     """What one step brought."""
 
     evaluations: int
-    """Evaluations that the ledger has spent after it."""
+    """Evaluations counted after it."""
     candidates: int
     """Responses that it evaluated."""
     value: float
@@ -62,52 +62,52 @@ class Step:
 
 
 def gcg(
-    ledger: Ledger,
+    counter: EvaluationCounter,
     start: Tensor,
     options: GCGOptions,
     *,
     allowed: Tensor,
     budget: int,
     generator: torch.Generator,
-    admissible: Admissible | None = None,
+    retokenizes: Retokenizes | None = None,
     on_step: Callable[[Step], None] | None = None,
 ) -> Point:
-    """The best response of one run, which goes on until its budget is spent or it finds nothing new.
+    """The best response of one run, which goes on until its budget is used up or it finds nothing new.
 
     No response is evaluated twice. Where nothing new is left near the best, the run goes on from the next one in the
     buffer; where there is none, it draws from more tokens a position, then changes more positions or fewer.
 
     Args:
-        ledger: what is maximised; everything is spent on it.
+        counter: what is maximised, counted.
         start: (L,) int64, evaluated first, whatever it is made of.
         options: how a step is made.
         allowed: bool (V,), tokens that may be put in.
-        budget: evaluations at most, a gradient for GRADIENT_COST; no more than the ledger has left.
+        budget: evaluations at most, a gradient for GRADIENT_COST; no more than are left.
         generator: of every random choice, on the CPU.
-        admissible: bool (n,) of responses (n, L), whether they may be evaluated; None where all may.
-        on_step: told of each step; what it raises ends the run.
+        retokenizes: bool (n,) of responses (n, L), whether they may be evaluated; None where all may.
+        on_step: called with each step; what it raises ends the run.
 
     Raises:
         ConfigError: a budget of less than one evaluation.
     """
-    budget = min(budget, ledger.left)
+    budget = min(budget, counter.left)
     if budget < 1:
         raise ConfigError(
             f"A run of greedy coordinate gradient was given {budget} evaluations; it needs 1 for its start, and more to "
             "get anywhere. Raise search.evaluations, or lower search.restarts, among which they are divided"
         )
     length, others = len(start), int(allowed.sum())
-    begun, end = ledger.spent, ledger.spent + budget
+    begun, end = counter.used, counter.used + budget
     step_size = StepSize(options.step_size, options.step_size_until)
     momentum, buffer, visited = Momentum(options.momentum), Buffer(options.buffer_size), Visited()
 
     visited.add(start[None])
-    best = _point(ledger, start, float(ledger.values(start[None])[0]))
+    best = _point(counter, start, float(counter.values(start[None])[0]))
     buffer.add(start, best.value)
     slope_at, slope, scheduled = None, None, options.step_size
-    while (left := end - ledger.spent) > 0:
+    while (left := end - counter.used) > 0:
         # 1. How many positions, and how far to look: near by, unless that has brought nothing new.
-        due = step_size.at((ledger.spent - begun) / budget)
+        due = step_size.at((counter.used - begun) / budget)
         if due != scheduled:
             scheduled = due
             buffer.renew()
@@ -120,27 +120,27 @@ def gcg(
         if point is not slope_at:
             if left <= GRADIENT_COST:
                 break
-            slope_at, slope = point, ledger.gradient(point)
+            slope_at, slope = point, counter.gradient(point)
             left -= GRADIENT_COST
         mean = momentum.update(slope)
         # 3. New changes of that point.
         tokens = top_tokens(mean, current=point, allowed=allowed, k=top_k)
         draws = _draws(point, tokens, width=options.search_width, step_size=replaced, generator=generator)
         most = min(options.search_width, left)
-        found = (unseen(drawn, visited, admissible=admissible, most=most) for drawn in draws)
+        found = (unseen(drawn, visited, retokenizes=retokenizes, most=most) for drawn in draws)
         candidates = next((some for some in found if len(some)), None)
         if candidates is None:
             buffer.exhaust()
             continue
         # 4. The best of them.
-        values = ledger.values(candidates, anchor=point)
+        values = counter.values(candidates, anchor=point)
         top = int(values.argmax())
         value = float(values[top])
         if value > best.value:
-            best = _point(ledger, candidates[top], value)
+            best = _point(counter, candidates[top], value)
         buffer.add(candidates[top], value)
         if on_step is not None:
-            on_step(Step(ledger.spent, len(candidates), value, best.value))
+            on_step(Step(counter.used, len(candidates), value, best.value))
     return best
 
 
@@ -164,5 +164,5 @@ def _draws(
         yield sample(point, tokens, width=draws, step_size=step_size, generator=generator)
 
 
-def _point(ledger: Ledger, response: Tensor, value: float) -> Point:
-    return Point(ledger.spent, value, tuple(response.tolist()))
+def _point(counter: EvaluationCounter, response: Tensor, value: float) -> Point:
+    return Point(counter.used, value, tuple(response.tolist()))

@@ -29,7 +29,7 @@ class Objective(Protocol):
 
 
 class Rewarding(Protocol):
-    """Rewards of responses to one prompt (`pessimal.scoring.anchored.Anchored` is one)."""
+    """Rewards of responses to one prompt (`pessimal.scoring.common_prefix.CommonPrefixScorer` is one)."""
 
     def rewards(self, responses: Tensor, *, anchor: Tensor | None = None) -> Tensor: ...
 

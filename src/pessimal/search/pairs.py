@@ -1,6 +1,6 @@
 """The best response of two tokens among pairs of good tokens: exact over the pairs it tries, pruned in which it tries.
 
-Knows ledgers. Does not know models or texts.
+Knows the evaluation counter. Does not know models or texts.
 """
 
 from dataclasses import dataclass
@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from pessimal.errors import ConfigError
-from pessimal.search.ledger import BudgetSpentError, Ledger
-from pessimal.search.survival import Admissible, best_admissible
+from pessimal.search.evaluation_counter import BudgetExceededError, EvaluationCounter
+from pessimal.search.round_trip import Retokenizes, best_retokenizing
 
 # Tokens at each place that every other token is tried with, to rank these, and how often. Measured on demo models of
 # 12,000 tokens, 394,000 evaluations at m = 100: ranked by their best value behind the 16 best single tokens, then before
@@ -27,7 +27,7 @@ class Pairs:
     """The best pairs among those tried."""
 
     top: Tensor
-    """int64 (k, 2): the best admissible pairs, best first."""
+    """int64 (k, 2): the best retokenizing pairs, best first."""
     values: Tensor
     """float64 (k,): their values."""
     m: int
@@ -35,7 +35,7 @@ class Pairs:
     complete: bool
     """Whether these were all allowed tokens, so that the best is exact; otherwise it is pruned."""
     evaluations: int
-    """Candidate evaluations spent, the ranking's included."""
+    """Candidate evaluations made, the ranking's included."""
 
     @property
     def best_response(self) -> tuple[int, ...]:
@@ -52,12 +52,12 @@ class Pairs:
 
 
 def pairs(
-    ledger: Ledger,
+    counter: EvaluationCounter,
     *,
     m: int,
     allowed: Tensor,  # bool (V,)
     first_values: Tensor | None = None,  # (V,)
-    admissible: Admissible | None = None,
+    retokenizes: Retokenizes | None = None,
     keep: int = 1000,
 ) -> Pairs:
     """The `keep` best pairs of the m best first tokens with the m best second tokens.
@@ -68,28 +68,30 @@ def pairs(
     3. First and second tokens rank by the best pair that they were in so far.
     4. The m best of both are tried with one another. A pair counts from wherever it was tried.
 
-    In text mode partners and ranks are of admissible pairs alone. Costs `pairs_cost` evaluations; raises
-    BudgetSpentError, having spent none, where fewer are left, and ConfigError where no pair that was tried is
-    admissible.
+    In text mode partners and ranks are of retokenizing pairs alone. Costs `pairs_cost` evaluations; raises
+    BudgetExceededError, before any is made, where fewer are left, and ConfigError where no pair that was tried
+    retokenizes.
     """
     tokens = allowed.nonzero()[:, 0]  # (A,)
     cost = pairs_cost(m, len(tokens), first_given=first_values is not None)
-    if cost > ledger.left:
-        raise BudgetSpentError(f"pairs of {m} by {m} tokens take {cost} evaluations, {ledger.left} are left")
-    before = ledger.spent
+    if cost > counter.left:
+        raise BudgetExceededError(
+            f"pairs of {m} by {m} tokens take {cost} evaluations, {counter.left} are left"
+        )
+    before = counter.used
     complete = m >= len(tokens)
     if complete:
         tried, firsts, seconds = [], tokens, tokens
     else:
-        alone = ledger.values(tokens[:, None]) if first_values is None else first_values[tokens]
-        tried = _look_around(ledger, tokens, alone, admissible)
-        seconds, firsts = (_ranked(side, count=m, admissible=admissible) for side in tried)
+        alone = counter.values(tokens[:, None]) if first_values is None else first_values[tokens]
+        tried = _look_around(counter, tokens, alone, retokenizes)
+        seconds, firsts = (_ranked(side, count=m, retokenizes=retokenizes) for side in tried)
     grid = _Side(seconds, 1, firsts[:0], _NOTHING)
-    parts = [*tried, grid.grown(ledger, firsts) if len(seconds) else grid]
+    parts = [*tried, grid.grown(counter, firsts) if len(seconds) else grid]
     every, values = _distinct(
         torch.cat([part.every() for part in parts]), torch.cat([part.values for part in parts])
     )
-    best = best_admissible(values, lambda rows: every[rows], count=keep, admissible=admissible)
+    best = best_retokenizing(values, lambda rows: every[rows], count=keep, retokenizes=retokenizes)
     if not len(best):
         raise ConfigError(
             "none of the pairs of allowed tokens that were tried is given by a text; type mode=ids, which takes any token "
@@ -100,7 +102,7 @@ def pairs(
         values=values[best],
         m=min(m, len(tokens)),
         complete=complete,
-        evaluations=ledger.spent - before,
+        evaluations=counter.used - before,
     )
 
 
@@ -139,54 +141,54 @@ class _Side:
         values = self.values.view(len(self.fixed), -1)[number]
         return _Side(self.tokens, self.place, self.fixed[number, None], values)
 
-    def grown(self, ledger: Ledger, fixed: Tensor) -> "_Side":
+    def grown(self, counter: EvaluationCounter, fixed: Tensor) -> "_Side":
         """With more fixed tokens (g,), which are evaluated."""
         fresh = _Side(self.tokens, self.place, fixed, self.values[:0])
         found = []
         for rows in torch.arange(len(fixed) * len(self.tokens)).view(len(fixed), len(self.tokens)):
             responses = fresh.pairs(rows)
             # Those that begin alike are given an anchor, so that their beginning is run once.
-            found.append(ledger.values(responses, anchor=responses[0] if self.place == 1 else None))
+            found.append(counter.values(responses, anchor=responses[0] if self.place == 1 else None))
         together = torch.cat([self.fixed, fixed]), torch.cat([self.values, *found])
         return _Side(self.tokens, self.place, *together)
 
 
 def _look_around(
-    ledger: Ledger, tokens: Tensor, alone: Tensor, admissible: Admissible | None
+    counter: EvaluationCounter, tokens: Tensor, alone: Tensor, retokenizes: Retokenizes | None
 ) -> tuple[_Side, _Side]:
     """All tokens behind a few, and all tokens before a few."""
     behind, before = (_Side(tokens, place, tokens[:0], _NOTHING) for place in (1, 0))
-    beginnings = endings = _best_alone(alone, tokens, admissible)
-    behind, before = behind.grown(ledger, beginnings), before.grown(ledger, endings)
+    beginnings = endings = _best_alone(alone, tokens, retokenizes)
+    behind, before = behind.grown(counter, beginnings), before.grown(counter, endings)
     for _ in range(ROUNDS - 1):
-        endings = _partners(behind, but=before.fixed, admissible=admissible)
-        beginnings = _partners(before, but=behind.fixed, admissible=admissible)
-        behind, before = behind.grown(ledger, beginnings), before.grown(ledger, endings)
+        endings = _partners(behind, but=before.fixed, retokenizes=retokenizes)
+        beginnings = _partners(before, but=behind.fixed, retokenizes=retokenizes)
+        behind, before = behind.grown(counter, beginnings), before.grown(counter, endings)
     return behind, before
 
 
-def _best_alone(alone: Tensor, tokens: Tensor, admissible: Admissible | None) -> Tensor:
-    """The best single tokens (w,) by their values (A,); where none survives alone, the best that may with another."""
-    best = best_admissible(alone, lambda rows: tokens[rows, None], count=WIDTH, admissible=admissible)
+def _best_alone(alone: Tensor, tokens: Tensor, retokenizes: Retokenizes | None) -> Tensor:
+    """The best single tokens (w,) by their values (A,); where none retokenizes alone, the best that may with another."""
+    best = best_retokenizing(alone, lambda rows: tokens[rows, None], count=WIDTH, retokenizes=retokenizes)
     return tokens[best] if len(best) else _best_alone(alone, tokens, None)
 
 
-def _partners(side: _Side, *, but: Tensor, admissible: Admissible | None) -> Tensor:
+def _partners(side: _Side, *, but: Tensor, retokenizes: Retokenizes | None) -> Tensor:
     """Tokens (w,) to go on with: the best beside each fixed token, then the best of all; none of `but`."""
     wanted: list[int] = []
     for number in range(len(side.fixed)):
-        wanted += _ranked(side.beside(number), count=1, admissible=admissible).tolist()
-    wanted += _ranked(side, count=len(but) + len(wanted) + WIDTH, admissible=admissible).tolist()
+        wanted += _ranked(side.beside(number), count=1, retokenizes=retokenizes).tolist()
+    wanted += _ranked(side, count=len(but) + len(wanted) + WIDTH, retokenizes=retokenizes).tolist()
     known = set(but.tolist())
     fresh = [token for token in dict.fromkeys(wanted) if token not in known]
     return torch.tensor(fresh[:WIDTH], dtype=torch.long)
 
 
-def _ranked(side: _Side, *, count: int, admissible: Admissible | None) -> Tensor:
-    """The `count` best of a side's tokens (k,), each by the best of its pairs that are admissible."""
+def _ranked(side: _Side, *, count: int, retokenizes: Retokenizes | None) -> Tensor:
+    """The `count` best of a side's tokens (k,), each by the best of its retokenizing pairs."""
     asked = count
     while True:
-        rows = best_admissible(side.values, side.pairs, count=asked, admissible=admissible)
+        rows = best_retokenizing(side.values, side.pairs, count=asked, retokenizes=retokenizes)
         tokens = list(dict.fromkeys(side.tokens[rows % len(side.tokens)].tolist()))
         if len(tokens) >= count or len(rows) < asked:
             return torch.tensor(tokens[:count], dtype=torch.long)

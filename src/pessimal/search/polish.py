@@ -1,6 +1,6 @@
 """Exhaustive coordinate sweeps: every allowed token at every position, until a whole pass improves nothing.
 
-Knows objectives and ledgers. Does not know models, texts or where the start comes from.
+Knows objectives and the evaluation counter. Does not know models, texts or where the start comes from.
 """
 
 from dataclasses import dataclass
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pessimal.search.ledger import Ledger
+from pessimal.search.evaluation_counter import EvaluationCounter
 from pessimal.search.objective import Objective
-from pessimal.search.survival import Admissible, best_admissible
+from pessimal.search.round_trip import Retokenizes, best_retokenizing
 
 
 @dataclass(frozen=True)
@@ -19,11 +19,11 @@ class Polished:
 
     response: tuple[int, ...]
     value: float
-    """Its value; -inf where the start was not admissible and nothing admissible was found."""
+    """Its value; -inf where the start does not retokenize and nothing better that does was found."""
     positions: int
     """Positions at which every allowed token was tried, repeats counted."""
     evaluations: int
-    """Candidate evaluations spent, the start's included."""
+    """Candidate evaluations made, the start's included."""
     converged: bool
     """Whether every position was tried at this very response, and no allowed token improved it by more than the
     tolerance. False where the budget or the sweeps ended before."""
@@ -35,16 +35,16 @@ class Polished:
 
 
 def polish(
-    ledger: Ledger,
+    counter: EvaluationCounter,
     start: Tensor,  # (L,)
     *,
     allowed: Tensor,  # bool (V,)
-    admissible: Admissible | None = None,
+    retokenizes: Retokenizes | None = None,
     tolerance: float = 0.0,
     max_sweeps: int | None = None,
     first_position: int = 0,
 ) -> Polished:
-    """Go round the positions; at each, evaluate every allowed token and take the best admissible one if it is better.
+    """Go round the positions; at each, evaluate every allowed token and take the best retokenizing one if it is better.
 
     Positions in turn from `first_position`, each improvement taken at once: to look for the position with most to gain
     would cost a sweep for every change. It ends when L positions in a row brought nothing, so that each was tried at
@@ -54,24 +54,24 @@ def polish(
     Only improvements by more than `tolerance` (units of value) are taken. The value on record rises with every one, so
     it ends whatever the tolerance; at twice the numerical error of a value none of them is an artefact.
 
-    A start that is not admissible counts for less than any response that is. Where less is left on the ledger than the
-    next position costs, it ends there, and has spent none of it on a part of the position.
+    A start that does not retokenize counts for less than any response that is. Where less is left than the
+    next position costs, it ends there, and evaluates no part of the position.
     """
     _check_made_of(start, allowed)
     tokens = allowed.nonzero()[:, 0]  # (A,)
-    length, before = len(start), ledger.spent
+    length, before = len(start), counter.used
     response = start.clone()
-    if ledger.left < 1:
+    if counter.left < 1:
         return Polished(tuple(start.tolist()), -torch.inf, 0, 0, converged=False)
-    value = float(ledger.values(response[None])[0])
-    if admissible is not None and not bool(admissible(response[None])[0]):
+    value = float(counter.values(response[None])[0])
+    if retokenizes is not None and not bool(retokenizes(response[None])[0]):
         value = -torch.inf
     positions = unchanged = 0
     most = None if max_sweeps is None else max_sweeps * length
-    while unchanged < length and positions != most and ledger.left >= len(tokens) - 1:
+    while unchanged < length and positions != most and counter.left >= len(tokens) - 1:
         position = (first_position + positions) % length
         others = tokens[tokens != response[position]]
-        found = improve(ledger, response, position, others, above=value + tolerance, admissible=admissible)
+        found = improve(counter, response, position, others, above=value + tolerance, retokenizes=retokenizes)
         positions += 1
         unchanged += 1
         if found is not None:
@@ -82,7 +82,7 @@ def polish(
         response=tuple(response.tolist()),
         value=value,
         positions=positions,
-        evaluations=ledger.spent - before,
+        evaluations=counter.used - before,
         converged=unchanged >= length and value > -torch.inf,
     )
 
@@ -94,17 +94,17 @@ def improve(
     tokens: Tensor,  # (A,)
     *,
     above: float,
-    admissible: Admissible | None,
+    retokenizes: Retokenizes | None,
 ) -> tuple[Tensor, float] | None:
-    """The best admissible response (L,) with one of `tokens` at `position`, and its value, if that is over `above`."""
+    """The best retokenizing response (L,) with one of `tokens` at `position`, and its value, if that is over `above`."""
     if not len(tokens):
         return None
     values = values_at(objective, response, position, tokens)
-    best = best_admissible(
+    best = best_retokenizing(
         values,
         lambda rows: changed(response, position, tokens[rows]),
         count=1,
-        admissible=admissible,
+        retokenizes=retokenizes,
         above=above,
     )
     if not len(best):

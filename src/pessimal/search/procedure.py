@@ -1,7 +1,7 @@
 """The search for responses of two tokens or more, stage by stage.
 
 Beam from the scan → for two tokens the exact search over pairs of the best → greedy coordinate gradient from several
-starts → exhaustive coordinate polish of what they found; then the baselines, at the budget that all this spent. Knows
+starts → exhaustive coordinate polish of their results; then the baselines, at the budget that all this used. Knows
 objectives and stages. Does not know models, texts or files.
 """
 
@@ -14,8 +14,8 @@ from torch import Tensor
 
 from pessimal.search.beam import affordable_width, beam
 from pessimal.search.coordinate_ascent import coordinate_ascent
+from pessimal.search.evaluation_counter import EvaluationCounter, Point
 from pessimal.search.gcg import GCGOptions, gcg
-from pessimal.search.ledger import Ledger, Point
 from pessimal.search.pairs import pairs
 from pessimal.search.polish import polish
 from pessimal.search.random_search import random_search
@@ -36,20 +36,20 @@ class Problem:
     """bool (V,): tokens that a response may be made of."""
     single: Tensor
     """float64 (V,): values of the single tokens, which a scan gives; -inf where not allowed."""
-    admissible: Callable[[Tensor], Tensor] | None
+    retokenizes: Callable[[Tensor], Tensor] | None
     """bool (n,) of responses (n, L): whether they count; None where all do."""
     tolerance: float
     """By how much two values may differ and be tied: twice the numerical error of one. Smaller improvements are none."""
 
     @property
     def counted(self) -> dict:
-        """Options of a ledger: which responses may be on its curve."""
-        return {"length": self.length, "admissible": self.admissible}
+        """Options of the evaluation counter: which responses may be on its curve."""
+        return {"length": self.length, "retokenizes": self.retokenizes}
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How much of what."""
+    """The budget of each phase."""
 
     gcg: GCGOptions
     evaluations: int
@@ -86,11 +86,11 @@ def search(stages: Stages, problem: Problem, plan: Plan) -> list[Final]:
     winners = []
     if problem.length == 2:
         winners += stages.run(
-            "pairs", "start", lambda ledger: _pairs(ledger, problem, plan), **problem.counted
+            "pairs", "start", lambda counter: _pairs(counter, problem, plan), **problem.counted
         ).finals[:1]
     if plan.beam_width:
         winners += stages.run(
-            "beam", "start", lambda ledger: _beam(ledger, problem, plan.beam_width), **problem.counted
+            "beam", "start", lambda counter: _beam(counter, problem, plan.beam_width), **problem.counted
         ).finals
     begun = starts(
         plan.restarts,
@@ -99,14 +99,14 @@ def search(stages: Stages, problem: Problem, plan: Plan) -> list[Final]:
         generator=_generator(plan.seed, "starts"),
         winners=torch.tensor([point.response for point in _distinct(winners)]) if winners else None,
         best_token=int(problem.single.argmax()),
-        admissible=problem.admissible,
+        retokenizes=problem.retokenizes,
     )
     found: list[Final] = []
     for number, (label, start) in enumerate(begun):
         stage = stages.run(
             f"restart {number}",
             "gradient",
-            lambda ledger, number=number, start=start: _gcg(ledger, problem, plan, number, start),
+            lambda counter, number=number, start=start: _gcg(counter, problem, plan, number, start),
             budget=plan.evaluations // len(begun),
             **problem.counted,
         )
@@ -118,23 +118,23 @@ def baselines(stages: Stages, problem: Problem, plan: Plan, *, budget: int) -> l
     """Random search, coordinate ascent and beam search, each with `budget` evaluations."""
 
     def from_random_starts(look: Callable, name: str, **options) -> Run:
-        def work(ledger: Ledger) -> tuple[list[Point], dict]:
+        def work(counter: EvaluationCounter) -> tuple[list[Point], dict]:
             look(
-                ledger,
+                counter,
                 length=problem.length,
                 allowed=problem.allowed,
                 generator=_generator(plan.seed, name),
-                admissible=problem.admissible,
+                retokenizes=problem.retokenizes,
                 **options,
             )
-            return ledger.curve[-1:], {}
+            return counter.curve[-1:], {}
 
         return work
 
-    def by_beam(ledger: Ledger) -> tuple[list[Point], dict]:
+    def by_beam(counter: EvaluationCounter) -> tuple[list[Point], dict]:
         allowed = int(problem.allowed.sum())
         width = affordable_width(problem.length, budget, allowed, first_given=True)
-        return _beam(ledger, problem, max(width, 1))
+        return _beam(counter, problem, max(width, 1))
 
     works = {
         "random search": from_random_starts(random_search, "random search"),
@@ -158,17 +158,17 @@ def one_token(stages: Stages, problem: Problem, plan: Plan, *, best: float) -> t
         generator=_generator(plan.seed, "one token"),
         winners=None,
         best_token=None,
-        admissible=problem.admissible,
+        retokenizes=problem.retokenizes,
     )
     found = []
     for number, (_, start) in enumerate(begun):
         stage = stages.run(
             f"one token {number}",
             "one token",
-            lambda ledger, number=number, start=start: _gcg(ledger, problem, plan, number, start),
+            lambda counter, number=number, start=start: _gcg(counter, problem, plan, number, start),
             budget=plan.evaluations // plan.restarts,
             length=1,
-            admissible=problem.admissible,
+            retokenizes=problem.retokenizes,
         )
         found.append(stage.best)
     hits = sum(point.value >= best - problem.tolerance for point in found)
@@ -176,42 +176,42 @@ def one_token(stages: Stages, problem: Problem, plan: Plan, *, best: float) -> t
 
 
 def _gcg(
-    ledger: Ledger, problem: Problem, plan: Plan, number: int, start: Tensor
+    counter: EvaluationCounter, problem: Problem, plan: Plan, number: int, start: Tensor
 ) -> tuple[list[Point], dict]:
     best = gcg(
-        ledger,
+        counter,
         start,
         plan.gcg,
         allowed=problem.allowed,
-        budget=ledger.left,
+        budget=counter.left,
         generator=_generator(plan.seed, f"restart {number}"),
-        admissible=problem.admissible,
+        retokenizes=problem.retokenizes,
     )
     return [best], {"start": start.tolist()}
 
 
-def _pairs(ledger: Ledger, problem: Problem, plan: Plan) -> tuple[list[Point], dict]:
+def _pairs(counter: EvaluationCounter, problem: Problem, plan: Plan) -> tuple[list[Point], dict]:
     found = pairs(
-        ledger,
+        counter,
         m=plan.pairs,
         allowed=problem.allowed,
         first_values=problem.single,
-        admissible=problem.admissible,
+        retokenizes=problem.retokenizes,
         keep=plan.restarts,
     )
-    return _points(ledger, found.top, found.values), {"m": found.m, "label": found.label}
+    return _points(counter, found.top, found.values), {"m": found.m, "label": found.label}
 
 
-def _beam(ledger: Ledger, problem: Problem, width: int) -> tuple[list[Point], dict]:
+def _beam(counter: EvaluationCounter, problem: Problem, width: int) -> tuple[list[Point], dict]:
     levels = beam(
-        ledger,
+        counter,
         length=problem.length,
         width=width,
         allowed=problem.allowed,
-        admissible=problem.admissible,
+        retokenizes=problem.retokenizes,
         first_values=problem.single,
     )
-    told = [
+    rows = [
         {"length": level.length, "value": level.best_value, "response": level.best_response}
         for level in levels
     ]
@@ -219,13 +219,13 @@ def _beam(ledger: Ledger, problem: Problem, width: int) -> tuple[list[Point], di
     if (
         levels and levels[-1].length == problem.length
     ):  # else what was left, or what counts, did not reach so far
-        finals = _points(ledger, levels[-1].responses, levels[-1].values)
-    return finals, {"levels": told, "width": width}
+        finals = _points(counter, levels[-1].responses, levels[-1].values)
+    return finals, {"levels": rows, "width": width}
 
 
-def _points(ledger: Ledger, responses: Tensor, values: Tensor) -> list[Point]:
+def _points(counter: EvaluationCounter, responses: Tensor, values: Tensor) -> list[Point]:
     pairs_of = zip(values.tolist(), responses.tolist(), strict=True)
-    return [Point(ledger.spent, value, tuple(response)) for value, response in pairs_of]
+    return [Point(counter.used, value, tuple(response)) for value, response in pairs_of]
 
 
 def _polished(stages: Stages, problem: Problem, plan: Plan, found: list[Final]) -> list[Final]:
@@ -234,7 +234,7 @@ def _polished(stages: Stages, problem: Problem, plan: Plan, found: list[Final]) 
     chosen = _by_turns(unique)[: plan.polish]
     finals = [final for final in unique if final not in chosen]
     for final in chosen:
-        # The first sweep overwrites most of a response: begun at one place, all would end alike.
+        # The first sweep overwrites most of a response: begun at one position, all would end alike.
         first = final.restart % problem.length
         finals.append(
             polish_final(stages, problem, final, name=f"polish {final.restart}", first_position=first)
@@ -247,20 +247,20 @@ def polish_final(
 ) -> Final:
     """The final response after exhaustive coordinate sweeps, a stage of its own."""
 
-    def work(ledger: Ledger) -> tuple[list[Point], dict]:
+    def work(counter: EvaluationCounter) -> tuple[list[Point], dict]:
         polished = polish(
-            ledger,
+            counter,
             torch.tensor(final.point.response),
             allowed=problem.allowed,
-            admissible=problem.admissible,
+            retokenizes=problem.retokenizes,
             tolerance=problem.tolerance,
             first_position=first_position,
         )
-        facts = {"one_opt": polished.converged, "sweeps": polished.sweeps}
-        return [Point(ledger.spent, polished.value, polished.response)], facts
+        details = {"one_opt": polished.converged, "sweeps": polished.sweeps}
+        return [Point(counter.used, polished.value, polished.response)], details
 
     stage = stages.run(name, "polish", work, **problem.counted)
-    return Final(final.restart, final.start, stage.best, **stage.facts)
+    return Final(final.restart, final.start, stage.best, **stage.details)
 
 
 def _best_of_each(finals: list[Final]) -> list[Final]:
@@ -275,11 +275,11 @@ def _by_turns(finals: list[Final]) -> list[Final]:
     """The best of each kind of start, then the second best of each …: responses from one kind lie close together, and
     polish would take most of them to one end (`experiments/LOG.md`)."""
     turns: dict[str, int] = {}
-    placed = []
-    for place, final in enumerate(finals):
-        placed.append((turns.get(final.start, 0), place, final))
+    ordered = []
+    for number, final in enumerate(finals):
+        ordered.append((turns.get(final.start, 0), number, final))
         turns[final.start] = turns.get(final.start, 0) + 1
-    return [final for _, _, final in sorted(placed, key=lambda row: row[:2])]
+    return [final for _, _, final in sorted(ordered, key=lambda row: row[:2])]
 
 
 def _distinct(points: list[Point]) -> list[Point]:

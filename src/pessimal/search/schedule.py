@@ -15,6 +15,6 @@ class StepSize:
     until: float
     """Share of the budget after which it is one position, 0 to 1."""
 
-    def at(self, spent: float) -> int:
-        """Positions that a step replaces when this share of the budget is spent."""
-        return self.first if spent < self.until else 1
+    def at(self, share: float) -> int:
+        """Positions that a step replaces when this share of the budget is used."""
+        return self.first if share < self.until else 1

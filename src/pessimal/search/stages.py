@@ -1,7 +1,7 @@
 """The stages of one search, each kept on disk as soon as it is finished, so that a killed search goes on where it
 stopped and gives the same result.
 
-Knows ledgers and JSON. Does not know what a stage does.
+Knows the evaluation counter and JSON. Does not know what a stage does.
 """
 
 import json
@@ -10,64 +10,68 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from pessimal.search.ledger import Ledger, Point
+from pessimal.search.evaluation_counter import EvaluationCounter, Point
 from pessimal.search.objective import Objective
 from pessimal.tables.files import write_atomically
 
 
 @dataclass(frozen=True)
 class Stage:
-    """What one stage spent and found."""
+    """The result of one stage."""
 
     name: str
     """`beam`, `restart 0`, `polish 0` …"""
     phase: str
     """start, gradient, polish, baseline."""
     evaluations: int
-    """Candidate evaluations spent."""
+    """Candidate evaluations made."""
     seconds: float
     """Wall-clock time."""
     curve: list[Point]
     """Improvements of the stage's own best value."""
     finals: list[Point]
     """The responses it hands on, best first."""
-    facts: dict = field(default_factory=dict)
-    """What else is worth keeping, as JSON has it."""
+    details: dict = field(default_factory=dict)
+    """Further figures, as JSON has them."""
 
     @property
     def best(self) -> Point:
         return self.finals[0]
 
 
-Run = Callable[[Ledger], tuple[list[Point], dict]]
-"""Does a stage's work on its ledger; gives the responses it hands on, best first, and facts."""
+Run = Callable[[EvaluationCounter], tuple[list[Point], dict]]
+"""Does a stage's work on its evaluation counter; gives the responses it hands on, best first, and details."""
 
 
 class Stages:
     """Runs stages over one objective, each once: what is finished in `folder` is read from there."""
 
     def __init__(
-        self, objective: Objective, folder: Path | None = None, *, told: Callable[[Stage], None] | None = None
+        self,
+        objective: Objective,
+        folder: Path | None = None,
+        *,
+        report: Callable[[Stage], None] | None = None,
     ):
-        self.objective, self.folder, self.told = objective, folder, told or (lambda _stage: None)
+        self.objective, self.folder, self.report = objective, folder, report or (lambda _stage: None)
         self.done: list[Stage] = []
-        """In the order they were asked for."""
+        """In the order of the calls."""
 
-    def run(self, name: str, phase: str, work: Run, **ledger) -> Stage:
-        """The stage of this name: as it was kept, or by doing its `work` on a fresh ledger (`ledger`: its options)."""
+    def run(self, name: str, phase: str, work: Run, **limits) -> Stage:
+        """The stage of this name: as it was kept, or by doing its `work` on a fresh counter (`limits`: its options)."""
         stage = self._kept(name)
         if stage is None:
             started = time.perf_counter()
-            fresh = Ledger(self.objective, **ledger)
-            finals, facts = work(fresh)
+            fresh = EvaluationCounter(self.objective, **limits)
+            finals, details = work(fresh)
             seconds = time.perf_counter() - started
-            stage = Stage(name, phase, fresh.spent, seconds, fresh.curve, finals, facts)
+            stage = Stage(name, phase, fresh.used, seconds, fresh.curve, finals, details)
             self._keep(stage)
         self.done.append(stage)
-        self.told(stage)
+        self.report(stage)
         return stage
 
-    def spent(self, *, phases: tuple[str, ...]) -> int:
+    def evaluations(self, *, phases: tuple[str, ...]) -> int:
         """Evaluations of the finished stages of these phases."""
         return sum(stage.evaluations for stage in self.done if stage.phase in phases)
 
@@ -79,10 +83,10 @@ class Stages:
             return None
         try:
             kept = json.loads(self._file(name).read_text())
-        except ValueError:  # torn by a crash of the machine: done again
+            points = {key: [_point(p) for p in kept.pop(key)] for key in ("curve", "finals")}
+            return Stage(**kept, **points)
+        except (ValueError, KeyError, TypeError):  # torn by a crash, or of an earlier version: done again
             return None
-        points = {key: [_point(p) for p in kept.pop(key)] for key in ("curve", "finals")}
-        return Stage(**kept, **points)
 
     def _keep(self, stage: Stage) -> None:
         if self.folder is not None:

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from pessimal.errors import ConfigError
+from pessimal.search.round_trip import Retokenizes
 from pessimal.search.sampler import random_responses
-from pessimal.search.survival import Admissible
 from pessimal.search.visited import Visited, unseen
 
 log = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ def starts(
     generator: torch.Generator,
     winners: Tensor | None = None,
     best_token: int | None = None,
-    admissible: Admissible | None = None,
+    retokenizes: Retokenizes | None = None,
 ) -> list[tuple[str, Tensor]]:
     """Up to `n` distinct starts with labels: the first winners ("beam", half of them at most, but one of a single
     start), the best token repeated ("repeat"), and random responses ("random").
@@ -41,7 +41,7 @@ def starts(
         generator: of the random ones, on the CPU.
         winners: (b, L) int64, best first; None for no beam.
         best_token: an id; None for no such start.
-        admissible: bool (n,) of responses (n, L), whether they may be a start; None where all may.
+        retokenizes: bool (n,) of responses (n, L), whether they may be a start; None where all may.
 
     Returns:
         (label, response (L,) int64) each, in the order in which they are worth running.
@@ -56,15 +56,15 @@ def starts(
     visited = Visited()
     begun: list[tuple[str, Tensor]] = []
     if winners is not None:
-        found = unseen(winners, visited, admissible=admissible)
+        found = unseen(winners, visited, retokenizes=retokenizes)
         begun += [("beam", winner) for winner in found[: max(1, n // 2)]]
     if best_token is not None and len(begun) < n:
-        found = unseen(torch.full((1, length), best_token), visited, admissible=admissible)
+        found = unseen(torch.full((1, length), best_token), visited, retokenizes=retokenizes)
         begun += [("repeat", repeated) for repeated in found]
     while len(begun) < n:
         for _ in range(_DRAWS // _PART):
             drawn = random_responses(_PART, length=length, allowed=allowed, generator=generator)
-            found = unseen(drawn, visited, admissible=admissible, most=n - len(begun))
+            found = unseen(drawn, visited, retokenizes=retokenizes, most=n - len(begun))
             begun += [("random", response) for response in found]
             if len(found):
                 break

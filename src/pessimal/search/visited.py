@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pessimal.search.survival import Admissible
+from pessimal.search.round_trip import Retokenizes
 
 # splitmix64 (Steele, Lea & Flood 2014).
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -46,16 +46,16 @@ def unseen(
     responses: Tensor,
     visited: Visited,
     *,
-    admissible: Admissible | None = None,
+    retokenizes: Retokenizes | None = None,
     most: int | None = None,
 ) -> Tensor:
-    """Those of `responses` (n, L) that are new and admissible, each once, in their order, `most` of them.
+    """Those of `responses` (n, L) that are new and retokenize, each once, in their order, `most` of them.
 
-    They are visited from now on, and so are the new ones that are not admissible: these are not asked about again.
+    They are visited from now on, and so are the new ones that do not retokenize: these are not tried again.
     """
     new = responses[visited.new(responses)]
-    if admissible is not None and len(new):
-        good = admissible(new)
+    if retokenizes is not None and len(new):
+        good = retokenizes(new)
         visited.add(new[~good])
         new = new[good]
     visited.add(new[:most])

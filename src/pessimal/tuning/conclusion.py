@@ -1,11 +1,12 @@
-"""The end of a study: the best options against the defaults on held-out prompts, and all of it published.
+"""The end of a study: the best options against the defaults on held-out prompts, and all trials as Results.
 
-Knows the study, a bench, the registry and its mirror. A job of its own, so that it runs where trials run.
+Knows the study and a trial context. A job of its own, so that it runs where trials run.
 """
 
 import hashlib
 import json
 import logging
+from dataclasses import dataclass
 from pathlib import Path
 
 import optuna
@@ -14,13 +15,12 @@ import pandas as pd
 from pessimal import __version__
 from pessimal.config.schema import SearchConfig
 from pessimal.errors import WorkError
-from pessimal.tracking.mirror import Mirror
+from pessimal.tables.result import Result
 from pessimal.tracking.registry import Registry
-from pessimal.tracking.tell import tell_contents
 from pessimal.tuning import held_out
-from pessimal.tuning.space import options_of
-from pessimal.tuning.study import FINISHED, SUBJECT, check_prompts, load, options_tried
-from pessimal.tuning.study_contents import Findings, study_contents
+from pessimal.tuning.results import study_results
+from pessimal.tuning.space import Options, options_of
+from pessimal.tuning.study import FINISHED, STUDY_SPEC, check_prompts, load, options_tried
 from pessimal.tuning.study_tables import (
     best_of,
     importances,
@@ -30,7 +30,7 @@ from pessimal.tuning.study_tables import (
     short,
     trials_table,
 )
-from pessimal.tuning.trial import IDENTITY, SEARCHES, Prepare, same_model
+from pessimal.tuning.trial import PROVENANCE, SEARCHES, Prepare, same_model
 
 log = logging.getLogger(__name__)
 
@@ -40,23 +40,32 @@ STUDY = "study"
 
 def concluded(config: SearchConfig, study: optuna.Study, registry: Registry) -> Path | None:
     """The folder of the published study with exactly these trials and held-out prompts; None where there is none."""
-    found = registry.find(STUDY, _key(config, study))
-    return None if found is None else found[0]
+    published = registry.find(STUDY, _key(config, study))
+    return None if published is None else published[0]
 
 
-def conclude(
-    config: SearchConfig, prepare: Prepare, *, registry: Registry, mirror: Mirror, config_hash: str
-) -> Path:
-    """Compare the best options with the defaults, make tables and figures, publish a `study` artifact; its folder.
+@dataclass(frozen=True)
+class Conclusion:
+    """The results of a study, ready to be published."""
+
+    study: str
+    key: str
+    tuned: Options
+    """The best trial's options."""
+    results: list[Result]
+
+
+def conclude(config: SearchConfig, prepare: Prepare) -> Conclusion:
+    """Compare the best options with the defaults, and report all trials.
 
     Raises:
         WorkError: no trial of the study is complete.
     """
     check_prompts(config)
-    study, place = load(config)
+    study, storage = load(config)
     best = best_of(study)
     if best is None:
-        raise WorkError(f"no trial of the study {study.study_name!r} in {place.file} is complete yet")
+        raise WorkError(f"no trial of the study {study.study_name!r} in {storage.file} is complete yet")
     tuned = options_tried(best)
     compared = None
     if config.tuning.held_out:
@@ -64,39 +73,19 @@ def conclude(
         compared = held_out.compare(
             config, tuned, lambda options, prompts: same_model(study, prepare(options, prompts))
         )
-    texts = study.user_attrs[SUBJECT]["params"]
-    contents = study_contents(
-        Findings(
-            name=study.study_name,
-            about=_about(config),
-            logarithmic=[
-                short(name) for name, text in texts.items() if json.loads(text)["attributes"].get("log")
-            ],
-            trials=trials_table(study),
-            searches=searches_table(study),
-            options=options_table(study, options_of(config, names(study))),
-            importances=importances(study, seed=config.seed),
-            held_out=compared,
-            differences=None if compared is None else held_out.differences(compared),
-            provenance=_provenance(config, study),
-        )
-    )
-    folder, manifest = registry.publish(
-        STUDY,
-        study.study_name,
-        contents.write,
-        key=_key(config, study),
-        config_hash=config_hash,
-        run_id=mirror.run_id,
-        summary={"model": config.model.name, **contents.summary},
-    )
-    tell_contents(mirror, contents, folder)
-    mirror.artifact(folder, manifest, manifest.summary)
-    for entry in contents.sections[0].entries:
-        log.info("%s: %s", entry.title, entry.sentence)
-    log.info("the same options in a search: %s", " ".join(f"{name}={value}" for name, value in tuned.items()))
-    log.info("%s", folder)
-    return folder
+    texts = study.user_attrs[STUDY_SPEC]["params"]
+    tables = {
+        "trials": trials_table(study),
+        "searches": searches_table(study),
+        "options": options_table(study, options_of(config, names(study))),
+        "importances": importances(study, seed=config.seed),
+        "held_out": compared,
+        "held_out_differences": None if compared is None else held_out.differences(compared),
+        "provenance": _provenance(config, study),
+    }
+    logarithmic = [short(name) for name, text in texts.items() if json.loads(text)["attributes"].get("log")]
+    results = study_results({name: t for name, t in tables.items() if t is not None}, logarithmic=logarithmic)
+    return Conclusion(study.study_name, _key(config, study), tuned, results)
 
 
 def _key(config: SearchConfig, study: optuna.Study) -> str:
@@ -104,8 +93,8 @@ def _key(config: SearchConfig, study: optuna.Study) -> str:
     tuning = config.tuning
     content = {
         "study": study.study_name,
-        "subject": study.user_attrs[SUBJECT],
-        "identity": study.user_attrs.get(IDENTITY),
+        "subject": study.user_attrs[STUDY_SPEC],
+        "identity": study.user_attrs.get(PROVENANCE),
         "trials": [
             [
                 t.number,
@@ -122,14 +111,6 @@ def _key(config: SearchConfig, study: optuna.Study) -> str:
         "version": __version__,
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def _about(config: SearchConfig) -> str:
-    search, tuning = config.search, config.tuning
-    return (
-        f"{config.model.name}, {search.goal.value} responses of {search.length} tokens; {tuning.evaluations:,} candidate "
-        f"evaluations a search, {tuning.seeds} starts on each of {len(tuning.prompts)} prompts a trial."
-    )
 
 
 def _provenance(config: SearchConfig, study: optuna.Study) -> pd.DataFrame:
@@ -151,7 +132,7 @@ def _provenance(config: SearchConfig, study: optuna.Study) -> pd.DataFrame:
                 "length": search.length,
                 "mode": config.mode.value,
                 "seed": config.seed,
-                **{name: str(digest)[:12] for name, digest in study.user_attrs[IDENTITY].items()},
+                **{name: str(digest)[:12] for name, digest in study.user_attrs[PROVENANCE].items()},
                 "pessimal": __version__,
                 "optuna": optuna.__version__,
             }

@@ -1,14 +1,14 @@
 """Tuned options against the defaults, on prompts and from starts that no trial saw, at the same budget.
 
-Knows a bench and paired differences. Does not know studies.
+Knows a context and paired differences. Does not know studies.
 """
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
-from pessimal.analysis.sign_flip import sign_flip
 from pessimal.config.schema import SearchConfig
+from pessimal.statistics import sign_flip
 from pessimal.tuning.space import Options, with_options
 from pessimal.tuning.trial import Prepare, searches, starts, timed_search
 
@@ -27,9 +27,9 @@ def compare(config: SearchConfig, tuned: Options, prepare: Prepare) -> pd.DataFr
     todo = searches(tuning.held_out, starts(config.seed, tuning.held_out_seeds, held_out=True))
     ours = with_options(config, tuned)
     defaults = _values(config, todo, prepare)
-    found = defaults if ours.search == config.search else _values(ours, todo, prepare)
+    tuned = defaults if ours.search == config.search else _values(ours, todo, prepare)
     table = pd.DataFrame(todo, columns=["prompt", "seed"])
-    table["tuned"], table["tuned_seconds"] = zip(*found, strict=True)
+    table["tuned"], table["tuned_seconds"] = zip(*tuned, strict=True)
     table["defaults"], table["defaults_seconds"] = zip(*defaults, strict=True)
     table["difference"] = table["tuned"] - table["defaults"]
     return table[["prompt", "seed", "tuned", "defaults", "difference", "tuned_seconds", "defaults_seconds"]]
@@ -55,8 +55,10 @@ def differences(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _values(config: SearchConfig, todo: list[tuple[str, int]], prepare: Prepare) -> list[tuple[float, float]]:
-    bench = prepare(config, config.tuning.held_out)
-    return [timed_search(bench, prompt, seed=seed, budget=config.tuning.evaluations) for prompt, seed in todo]
+    context = prepare(config, config.tuning.held_out)
+    return [
+        timed_search(context, prompt, seed=seed, budget=config.tuning.evaluations) for prompt, seed in todo
+    ]
 
 
 def _row(prompt: str, table: pd.DataFrame, *, units: np.ndarray) -> dict:

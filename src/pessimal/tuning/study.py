@@ -18,15 +18,15 @@ from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 from pessimal.config.schema import SearchConfig
 from pessimal.errors import ConfigError, InputError
 from pessimal.tracking.registry import safe_name
-from pessimal.tuning.liveness import fail, requeue
-from pessimal.tuning.place import Place
 from pessimal.tuning.pruning import FallenBehind
 from pessimal.tuning.space import Options, Space, options_of
-from pessimal.tuning.subject import check_same, subject
+from pessimal.tuning.stale_trials import fail, requeue
+from pessimal.tuning.storage import Storage
+from pessimal.tuning.study_spec import check_same, study_spec
 
 log = logging.getLogger(__name__)
 
-SUBJECT, DEFAULTS = "subject", "defaults"
+STUDY_SPEC, DEFAULTS = "subject", "defaults"
 FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
 
 
@@ -35,7 +35,7 @@ def located(config: SearchConfig) -> SearchConfig:
     search, tuning = config.search, config.tuning
     name = tuning.study or safe_name(f"gcg-{config.model.name}-{search.goal.value}-{search.length}")
     storage = tuning.storage or f"{config.paths.root}/studies/{safe_name(name)}.log"
-    return replace(config, tuning=replace(tuning, study=name, storage=Place.of(storage).storage))
+    return replace(config, tuning=replace(tuning, study=name, storage=Storage.of(storage).url))
 
 
 def check_prompts(config: SearchConfig) -> None:
@@ -55,28 +55,28 @@ def check_prompts(config: SearchConfig) -> None:
             )
 
 
-def load(config: SearchConfig) -> tuple[optuna.Study, Place]:
+def load(config: SearchConfig) -> tuple[optuna.Study, Storage]:
     """The study that a job belongs to, which is there already."""
     tuning = config.tuning
     if tuning.study is None or tuning.storage is None:
         raise ConfigError("a job of a study needs both tuning.study=NAME and tuning.storage=FILE.log")
-    place = Place.of(tuning.storage)
-    if not place.file.exists():
+    storage = Storage.of(tuning.storage)
+    if not storage.file.exists():
         raise InputError(f"tuning.storage={tuning.storage!r}: there is no such file")
-    with place.lock("study"):
-        storage = place.open()
+    with storage.lock("study"):
+        opened = storage.open()
         try:
             study = optuna.load_study(
                 study_name=tuning.study,
-                storage=storage,
+                storage=opened,
                 pruner=FallenBehind(searches=len(tuning.prompts)),
             )
         except KeyError as error:
-            known = ", ".join(optuna.get_all_study_names(storage)) or "none"
+            known = ", ".join(optuna.get_all_study_names(opened)) or "none"
             raise InputError(
-                f"there is no study {tuning.study!r} in {place.file}; there are: {known}"
+                f"there is no study {tuning.study!r} in {storage.file}; there are: {known}"
             ) from error
-    return study, place
+    return study, storage
 
 
 def options_tried(trial: FrozenTrial | Trial) -> Options:
@@ -92,21 +92,21 @@ class Trials:
         tuning = config.tuning
         self.space, self.seed = space, config.seed
         self.defaults = options_of(config, list(space.distributions))
-        self.place = Place.of(tuning.storage)
-        about = subject(config, space)
-        with self.place.lock("study"):
+        self.storage = Storage.of(tuning.storage)
+        spec = study_spec(config, space)
+        with self.storage.lock("study"):
             self.study = optuna.create_study(
                 study_name=tuning.study,
-                storage=self.place.open(),
+                storage=self.storage.open(),
                 direction="maximize",  # of the value, which is signed by the goal: more is better
                 load_if_exists=True,
                 pruner=FallenBehind(searches=len(tuning.prompts)),
             )
-            if SUBJECT not in self.study.user_attrs:
-                self.study.set_user_attr(SUBJECT, about)
-            begun = self.study.user_attrs[SUBJECT]
-        check_same(begun, about, name=tuning.study, file=self.place.file)
-        self.liveness = self.place.liveness(self.study)
+            if STUDY_SPEC not in self.study.user_attrs:
+                self.study.set_user_attr(STUDY_SPEC, spec)
+            begun = self.study.user_attrs[STUDY_SPEC]
+        check_same(begun, spec, name=tuning.study, file=self.storage.file)
+        self.stale_trials = self.storage.stale_trials(self.study)
 
     def all(self) -> list[FrozenTrial]:
         """Every trial so far, in order."""
@@ -128,14 +128,14 @@ class Trials:
         were lost, and their options are queued again.
         """
         with contextlib.ExitStack() as alive:
-            with self.place.lock("study"):
-                self.liveness.give_up_stale()
+            with self.storage.lock("study"):
+                self.stale_trials.give_up_stale()
                 self._queue_defaults()
                 occupied = sum(trial.state in (*FINISHED, TrialState.RUNNING) for trial in self.all())
                 trials = []
                 for _ in range(min(most, total - occupied)):
                     trials.append(self._ask())
-                    alive.enter_context(self.liveness.working(trials[-1]))
+                    alive.enter_context(self.stale_trials.working(trials[-1]))
             try:
                 yield trials
             except BaseException as error:
@@ -144,17 +144,17 @@ class Trials:
 
     def failed(self, trial: Trial, error: Exception) -> None:
         """Note that the job of a trial failed, and why; its options are not tried again."""
-        fail(self.study, trial.number, error=told(error))
+        fail(self.study, trial.number, error=one_line(error))
 
     def lost(self, trials: Sequence[Trial], error: BaseException) -> None:
         """Note that jobs ended without a word, and queue the options of those that are not finished again."""
-        with self.place.lock("study"):
+        with self.storage.lock("study"):
             for trial in trials:
-                if fail(self.study, trial.number, error=told(error)):
+                if fail(self.study, trial.number, error=one_line(error)):
                     requeue(self.study, trial.number)
 
     def _queue_defaults(self) -> None:
-        """Let the defaults be the first trial, so that whatever is found can be compared with them."""
+        """Let the defaults be the first trial, so that the best can be compared with them."""
         if any(DEFAULTS in t.user_attrs and t.state is not TrialState.FAIL for t in self.all()):
             return
         inside = {
@@ -183,7 +183,7 @@ class Trials:
         return self.study.ask(fixed_distributions=self.space.distributions)
 
 
-def told(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
     """An error as one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 

@@ -13,9 +13,9 @@ from optuna.distributions import json_to_distribution
 from optuna.importance import FanovaImportanceEvaluator, get_param_importances
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from pessimal.tuning.liveness import ERROR
 from pessimal.tuning.space import Options
-from pessimal.tuning.study import DEFAULTS, FINISHED, SUBJECT, options_tried
+from pessimal.tuning.stale_trials import ERROR
+from pessimal.tuning.study import DEFAULTS, FINISHED, STUDY_SPEC, options_tried
 from pessimal.tuning.trial import SEARCHES
 
 # Trials with a value below which no importance is given: a forest over fewer says nothing.
@@ -26,7 +26,7 @@ DRAWS, TREES = 24, 16
 
 def names(study: optuna.Study) -> list[str]:
     """Full names of the options that a study varies."""
-    return list(study.user_attrs[SUBJECT]["params"])
+    return list(study.user_attrs[STUDY_SPEC]["params"])
 
 
 def short(name: str) -> str:
@@ -90,13 +90,15 @@ def importances(study: optuna.Study, *, seed: int) -> pd.DataFrame | None:
 
     Source: Hutter, Hoos, Leyton-Brown 2014.
     """
-    space = {name: json_to_distribution(text) for name, text in study.user_attrs[SUBJECT]["params"].items()}
+    space = {
+        name: json_to_distribution(text) for name, text in study.user_attrs[STUDY_SPEC]["params"].items()
+    }
     trials = [
         create_trial(
             value=trial.value, params={name: trial.params[name] for name in space}, distributions=space
         )
         for trial in study.get_trials(deepcopy=False, states=FINISHED)
-        if set(space) <= set(trial.params)  # defaults outside of the space have no place in it
+        if set(space) <= set(trial.params)  # defaults outside of the space are left out
     ]
     if len(trials) < LEAST_TRIALS or len({trial.value for trial in trials}) == 1:
         return None
@@ -123,19 +125,19 @@ def _fanova(trials: Sequence[FrozenTrial], space: Sequence[str], *, seed: int) -
         return np.full(len(space), np.nan)
     study = optuna.create_study(direction="maximize")
     study.add_trials(trials)
-    found = get_param_importances(
+    importance = get_param_importances(
         study,
         evaluator=FanovaImportanceEvaluator(n_trees=TREES, seed=seed),
         params=list(space),
         normalize=False,
     )
-    return np.array([found[name] for name in space])
+    return np.array([importance[name] for name in space])
 
 
 def options_table(study: optuna.Study, defaults: Options) -> pd.DataFrame:
     """A row an option: option, tuned, defaults, tried (its values in the space)."""
     best = best_of(study)
-    texts = study.user_attrs[SUBJECT]["params"]
+    texts = study.user_attrs[STUDY_SPEC]["params"]
     return pd.DataFrame(
         [
             {

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from optuna.trial import Trial, TrialState
 
 from pessimal.errors import UserError, WorkError
-from pessimal.tuning.study import DEFAULTS, Trials, options_tried, told
+from pessimal.tuning.study import DEFAULTS, Trials, one_line, options_tried
 
 log = logging.getLogger(__name__)
 
@@ -20,7 +20,7 @@ PATIENCE = 3
 WAIT = 1.0
 
 Launch = Callable[[Sequence[Trial]], Sequence[Exception | None]]
-"""Runs a batch of trials, which tell the study their values themselves; gives each one's error, or None. Raises where the
+"""Runs a batch of trials, which report their values to the study themselves; gives each one's error, or None. Raises where the
 batch as a whole was lost."""
 
 
@@ -43,10 +43,10 @@ def work(trials: Trials, launch: Launch, *, total: int, at_once: int) -> None:
         if len(failures) >= PATIENCE:
             raise WorkError(
                 f"{len(failures)} trials in a row failed, the last with: {failures[-1]}. What was finished is kept in "
-                f"{trials.place.storage}, and the same command goes on from there"
+                f"{trials.storage.url}, and the same command goes on from there"
             )
         for trial in batch:
-            _tell(trials, trial.number, total=total)
+            _report(trials, trial.number, total=total)
         if not batch:
             running = trials.running()
             if running != waiting_for:
@@ -64,9 +64,9 @@ def _run(trials: Trials, batch: list[Trial], launch: Launch, failures: list[str]
     except UserError:
         raise
     except Exception as error:  # say a killed process of a pool
-        log.warning("the trials %s were lost: %s", ", ".join(str(t.number) for t in batch), told(error))
+        log.warning("the trials %s were lost: %s", ", ".join(str(t.number) for t in batch), one_line(error))
         trials.lost(batch, error)
-        return [*failures, told(error)]
+        return [*failures, one_line(error)]
     for trial, error in zip(batch, errors, strict=True):
         if error is None and trial.number in trials.running():
             error = WorkError("the job ended without a value")
@@ -77,12 +77,12 @@ def _run(trials: Trials, batch: list[Trial], launch: Launch, failures: list[str]
         if isinstance(error, UserError):
             raise error
         unforeseen = None if isinstance(error, WorkError) else error
-        log.warning("trial %d failed: %s", trial.number, told(error), exc_info=unforeseen)
-        failures = [*failures, told(error)]
+        log.warning("trial %d failed: %s", trial.number, one_line(error), exc_info=unforeseen)
+        failures = [*failures, one_line(error)]
     return failures
 
 
-def _tell(trials: Trials, number: int, *, total: int) -> None:
+def _report(trials: Trials, number: int, *, total: int) -> None:
     """A line on a trial: where it stands among the others."""
     trial = trials.all()[number]
     if trial.state not in (TrialState.COMPLETE, TrialState.PRUNED):

@@ -1,7 +1,7 @@
 """One trial: a search from every seed on every prompt, ended early where it has fallen behind; its value is the median.
 
-The job tells the study itself: whatever started it (this process, a pool, a cluster) need not come back with the result.
-Sees a bench, never a model.
+The job reports to the study itself: whatever started it (this process, a pool, a cluster) need not come back with the result.
+Sees a trial context, never a model.
 """
 
 import logging
@@ -24,22 +24,22 @@ from pessimal.tuning.study import DEFAULTS, load, options_tried
 
 log = logging.getLogger(__name__)
 
-SEARCHES, IDENTITY = "searches", "identity"
+SEARCHES, PROVENANCE = "searches", "identity"
 
 
-class Bench(Protocol):
+class TrialContext(Protocol):
     """One model, ready to be searched on some prompts with some options."""
 
-    identity: dict[str, str]
-    """What pins the model down, such as digests of its weights: values of another are not to be compared with these."""
+    provenance: dict[str, str]
+    """Digests of the model: values of another are not to be compared with these."""
 
     def search(self, prompt: str, *, seed: int, budget: int) -> float:
         """The best value that the search reaches on the prompt of this key, from this seed, within `budget` candidate
         evaluations. More is better; in units that prompts share."""
 
 
-Prepare = Callable[[SearchConfig, list[str]], Bench]
-"""Makes a bench for the options of a configuration and prompts by their keys."""
+Prepare = Callable[[SearchConfig, list[str]], TrialContext]
+"""Makes the context for the options of a configuration and prompts by their keys."""
 
 
 def starts(seed: int, count: int, *, held_out: bool) -> list[int]:
@@ -54,20 +54,20 @@ def searches(prompts: Sequence[str], seeds: Sequence[int]) -> list[tuple[str, in
 
 
 def run_trial(config: SearchConfig, prepare: Prepare, *, mirror: Mirror | None = None) -> float:
-    """Run the trial that `config.tuning` names, tell its study, and return its value; of a pruned trial, the median so far.
+    """Run the trial that `config.tuning` names, report to its study, and return its value; of a pruned trial, the median so far.
 
     Raises:
-        WorkError: the trial is not there to be run, another worker has given it up, or a search found no number.
+        WorkError: the trial is not there to be run, another worker has given it up, or a search gave no number.
     """
     tuning, mirror = config.tuning, mirror or Mirror()
-    study, place = load(config)
+    study, storage = load(config)
     trial = _trial(study, tuning.trial)
-    with place.liveness(study).working(trial):
+    with storage.stale_trials(study).working(trial):
         options = _checked(study, trial, config)
         mirror.summary({"trial": trial.number, **options})
-        bench = same_model(study, prepare(config, tuning.prompts))
+        context = same_model(study, prepare(config, tuning.prompts))
         try:
-            value, state, count = _run(trial, bench, config, mirror)
+            value, state, count = _run(trial, context, config, mirror)
             study.tell(trial, value if state is TrialState.COMPLETE else None, state=state)
         except UpdateFinishedTrialError as error:
             raise WorkError(
@@ -78,13 +78,15 @@ def run_trial(config: SearchConfig, prepare: Prepare, *, mirror: Mirror | None =
     return value
 
 
-def _run(trial: Trial, bench: Bench, config: SearchConfig, mirror: Mirror) -> tuple[float, TrialState, int]:
+def _run(
+    trial: Trial, context: TrialContext, config: SearchConfig, mirror: Mirror
+) -> tuple[float, TrialState, int]:
     """The median over the searches made, whether they are all, and how many they are."""
     tuning = config.tuning
     todo = searches(tuning.prompts, starts(config.seed, tuning.seeds, held_out=False))
     rows, running = [], math.nan
     for step, (prompt, seed) in enumerate(todo):
-        value, seconds = timed_search(bench, prompt, seed=seed, budget=tuning.evaluations)
+        value, seconds = timed_search(context, prompt, seed=seed, budget=tuning.evaluations)
         rows.append([prompt, seed, value, round(seconds, 4)])
         running = median(row[2] for row in rows)
         mirror.metrics({"search": step, "value": value, "running_median": running})
@@ -98,10 +100,10 @@ def _run(trial: Trial, bench: Bench, config: SearchConfig, mirror: Mirror) -> tu
     return running, state, len(rows)
 
 
-def timed_search(bench: Bench, prompt: str, *, seed: int, budget: int) -> tuple[float, float]:
+def timed_search(context: TrialContext, prompt: str, *, seed: int, budget: int) -> tuple[float, float]:
     """A search's value and its seconds; WorkError where the value is no number."""
     begun = time.perf_counter()
-    value = float(bench.search(prompt, seed=seed, budget=budget))
+    value = float(context.search(prompt, seed=seed, budget=budget))
     if not math.isfinite(value):
         raise WorkError(f"the search on {prompt} from seed {seed} ended with {value}, which is no reward")
     return value, time.perf_counter() - begun
@@ -129,15 +131,17 @@ def _checked(study: optuna.Study, trial: Trial, config: SearchConfig) -> Options
     return options
 
 
-def same_model(study: optuna.Study, bench: Bench) -> Bench:
-    """The bench; WorkError where its model is another than in the trials before: a folder of one name with other weights."""
-    if IDENTITY not in study.user_attrs:
-        study.set_user_attr(IDENTITY, bench.identity)
-    before = study.user_attrs[IDENTITY]
-    if before != bench.identity:
-        changed = ", ".join(name for name in bench.identity if before.get(name) != bench.identity[name])
+def same_model(study: optuna.Study, context: TrialContext) -> TrialContext:
+    """The context; WorkError where its model is another than in the trials before: a folder of one name with other weights."""
+    if PROVENANCE not in study.user_attrs:
+        study.set_user_attr(PROVENANCE, context.provenance)
+    before = study.user_attrs[PROVENANCE]
+    if before != context.provenance:
+        changed = ", ".join(
+            name for name in context.provenance if before.get(name) != context.provenance[name]
+        )
         raise WorkError(
             f"the model is not the one that the study {study.study_name!r} was begun with ({changed}), so trials cannot be "
             "compared. Begin another study: tuning.study=NAME"
         )
-    return bench
+    return context

@@ -47,7 +47,7 @@ def tune(overrides: Sequence[Override], *, compose: Compose, run: Run, total: in
     trials = Trials(config, space)
     log.info(
         "study %s in %s: %d of %d trials are finished",
-        config.tuning.study, trials.place.storage, trials.finished(), total,
+        config.tuning.study, trials.storage.url, trials.finished(), total,
     )  # fmt: skip
 
     def launch(batch: Sequence[Trial]) -> Sequence[Exception | None]:
@@ -66,22 +66,22 @@ def _conclude_once(config: SearchConfig, trials: Trials, run: Run, common: Seque
     log.info(
         "all %d trials are finished; one worker concludes the study, others wait for it", trials.finished()
     )
-    with trials.place.lock("conclusion"):
-        found = concluded(config, trials.study, registry)
-        if found is None or config.force:
+    with trials.storage.lock("conclusion"):
+        published = concluded(config, trials.study, registry)
+        if published is None or config.force:
             [error] = run([common])
             if error is not None:
                 raise error
-            found = concluded(config, trials.study, registry)
+            published = concluded(config, trials.study, registry)
         else:
             log.info("the study is concluded already (force=true does it again)")
-    return found
+    return published
 
 
 def _filled_in(config: SearchConfig) -> list[str]:
-    """What a job is told beside the options of its trial."""
+    """The overrides of a job beside the options of its trial."""
     tuning = config.tuning
-    told = {"tuning.study": tuning.study, "tuning.storage": tuning.storage}
+    settings = {"tuning.study": tuning.study, "tuning.storage": tuning.storage}
     if config.tracking.group is None:
-        told["tracking.group"] = tuning.study
-    return as_overrides(told)
+        settings["tracking.group"] = tuning.study
+    return as_overrides(settings)

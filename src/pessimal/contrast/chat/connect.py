@@ -3,17 +3,17 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from pessimal.contrast.chat.asking import Asking
 from pessimal.contrast.chat.cache import Cache
+from pessimal.contrast.chat.client import Client
 from pessimal.contrast.chat.endpoint import Endpoint
 from pessimal.contrast.chat.endpoint_spec import EndpointSpec, find_api_key
 from pessimal.contrast.chat.on_machine import OnMachine, OnMachineSpec
-from pessimal.contrast.chat.tally import Tally
+from pessimal.contrast.chat.usage import Usage
 
 
-def over_the_wire(
+def endpoint_client(
     spec: EndpointSpec, *, environment: Mapping[str, str], cache: Path | None, attempts: int = 3
-) -> Asking:
+) -> Client:
     """A chat with an OpenAI-compatible endpoint; nothing is sent yet.
 
     Args:
@@ -24,16 +24,16 @@ def over_the_wire(
     Raises:
         ConfigError: the key is missing.
     """
-    tally = Tally()
-    endpoint = Endpoint(spec, api_key=find_api_key(spec, environment), tally=tally)
-    return Asking(endpoint, tally=tally, cache=_cache(cache), attempts=attempts)
+    usage = Usage()
+    endpoint = Endpoint(spec, api_key=find_api_key(spec, environment), usage=usage)
+    return Client(endpoint, usage=usage, cache=_cache(cache), attempts=attempts)
 
 
-def on_this_machine(spec: OnMachineSpec, *, cache: Path | None, attempts: int = 3) -> Asking:
+def local_client(spec: OnMachineSpec, *, cache: Path | None, attempts: int = 3) -> Client:
     """A chat with a causal language model on this machine; its network is loaded with the first question that the cache
     does not answer. ModelError where it is none, or has no chat template."""
-    tally = Tally()
-    return Asking(OnMachine(spec, tally=tally), tally=tally, cache=_cache(cache), attempts=attempts)
+    usage = Usage()
+    return Client(OnMachine(spec, usage=usage), usage=usage, cache=_cache(cache), attempts=attempts)
 
 
 def _cache(folder: Path | None) -> Cache | None:

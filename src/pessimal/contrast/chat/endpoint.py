@@ -1,6 +1,6 @@
 """An OpenAI-compatible endpoint: requests at once within bounds, sent again where that may help.
 
-Knows the wire: statuses, waits, `response_format`. Does not know what is asked, nor whether a reply is of use.
+Knows the protocol: statuses, waits, `response_format`. Does not know what is asked, nor whether a reply is of use.
 """
 
 import asyncio
@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from pessimal.contrast.chat.endpoint_spec import EndpointSpec
-from pessimal.contrast.chat.pace import Clock, Pace, Sleep, backoff, retry_after
+from pessimal.contrast.chat.protocol import RequestError, error_meaning, read_completion, written_out
 from pessimal.contrast.chat.question import Keep, Question, Reply, digest_of
-from pessimal.contrast.chat.tally import Tally
-from pessimal.contrast.chat.wire import RequestError, read_completion, told, written_out
+from pessimal.contrast.chat.rate_limit import Clock, RateLimit, Sleep, backoff, retry_after
+from pessimal.contrast.chat.usage import Usage
 from pessimal.contrast.rules.draw import generator
 from pessimal.errors import ConfigError, WorkError
 
@@ -22,27 +22,27 @@ _NO_KEY = "none"  # the client insists on one; servers without keys do not look 
 
 
 class Endpoint:
-    """Carries questions over the wire (see `Transport`)."""
+    """Sends questions to an endpoint (see `Transport`)."""
 
     def __init__(
         self,
         spec: EndpointSpec,
         *,
         api_key: str | None,
-        tally: Tally,
+        usage: Usage,
         clock: Clock = time.monotonic,
         sleep: Sleep = asyncio.sleep,
     ):
-        self.spec, self.tally, self.place = spec, tally, spec.base_url
+        self.spec, self.usage, self.address = spec, usage, spec.base_url
         self._key, self._sleep = api_key, sleep
         self._takes_format: bool | None = None
         """Whether the endpoint takes `response_format`; None until one request has shown it."""
         self._ever_answered = False
         # Of all that is sent through this endpoint, and not of one batch: batches may be small.
-        self.pace = Pace(per_minute=spec.requests_per_minute, clock=clock, sleep=sleep)
+        self.rate_limit = RateLimit(per_minute=spec.requests_per_minute, clock=clock, sleep=sleep)
         self._in_a_row = 0
 
-    def identity(self) -> dict:
+    def provenance(self) -> dict:
         """Model, address and sampling options."""
         spec = self.spec
         return {
@@ -101,8 +101,8 @@ class _Batch:
 
     def __init__(self, endpoint: Endpoint, client, keep: Keep):
         self.endpoint, self.client, self.keep = endpoint, client, keep
-        self.spec, self.tally = endpoint.spec, endpoint.tally
-        self.pace = endpoint.pace
+        self.spec, self.usage = endpoint.spec, endpoint.usage
+        self.rate_limit = endpoint.rate_limit
         self.stopped: Exception | None = None
 
     async def ask(self, index: int, question: Question) -> None:
@@ -125,11 +125,11 @@ class _Batch:
         # The waits differ between questions, and are the same each time.
         random = generator("backoff", digest_of([list(map(dict, question.messages)), question.seed]))
         for attempt in range(self.spec.retries + 1):
-            self.tally.retries += attempt > 0
+            self.usage.retries += attempt > 0
             try:
                 return await self._formatted(question), False
             except RequestError as refusal:
-                failure, wait = refusal.told, refusal.wait
+                failure, wait = refusal.message, refusal.wait
                 if refusal.fatal:
                     self.stopped = self.stopped or ConfigError(
                         f"{self.spec.base_url} with model {self.spec.model!r}: {failure}. {refusal.advice}"
@@ -140,7 +140,7 @@ class _Batch:
             if wait is not None and wait > self.spec.longest_wait:
                 return Reply(failure=f"{failure}; it wants to be asked again in {wait:,.0f} s"), False
             if wait is not None:
-                self.pace.hold(wait)  # whoever asks next is not welcome either
+                self.rate_limit.hold(wait)  # whoever asks next is not welcome either
             if attempt < self.spec.retries:
                 own = backoff(
                     attempt, first=self.spec.first_wait, longest=self.spec.longest_wait, random=random
@@ -161,7 +161,7 @@ class _Batch:
             except RequestError as refusal:
                 if not refusal.about_request or endpoint._takes_format:
                     raise
-                reason = refusal.told
+                reason = refusal.message
         reply = await self._request(question, with_format=False)
         if endpoint._takes_format is None:  # only now is it known that the format was what it did not take
             endpoint._takes_format = False
@@ -177,9 +177,9 @@ class _Batch:
         import openai
 
         options = written_out(question, self.spec, with_format=with_format)
-        await self.pace.turn()
-        self.tally.calls += 1
-        self.tally.written += not with_format
+        await self.rate_limit.turn()
+        self.usage.calls += 1
+        self.usage.written += not with_format
         try:
             async with asyncio.timeout(self.spec.timeout):  # the client's own is for each packet
                 completion = await self.client.chat.completions.create(**options)
@@ -188,7 +188,7 @@ class _Batch:
         except openai.APITimeoutError as error:
             raise RequestError(f"no reply within {self.spec.timeout:g} s") from error
         except openai.APIStatusError as error:
-            refusal = told(
+            refusal = error_meaning(
                 error,
                 key=self.endpoint._key,
                 wait=retry_after(error.response.headers),
@@ -202,9 +202,9 @@ class _Batch:
             raise RequestError(f"the connection failed ({type(error).__name__}: {reason})") from error
         reply = read_completion(completion)
         if reply.prompt_tokens is None or reply.completion_tokens is None:
-            self.tally.unmetered += 1
-        self.tally.prompt_tokens += reply.prompt_tokens or 0
-        self.tally.completion_tokens += reply.completion_tokens or 0
+            self.usage.unmetered += 1
+        self.usage.prompt_tokens += reply.prompt_tokens or 0
+        self.usage.completion_tokens += reply.completion_tokens or 0
         return reply
 
     def _stop(self, failure: str) -> None:

@@ -1,13 +1,13 @@
 """A language model as the judge of whether a change moved an attribute.
 
 Knows pairs of texts. Does not know who changed them, nor any reward. It is blind: which text is the original is hidden
-by an order drawn from a digest of the pair, and the direction that was asked for is not told.
+by an order drawn from a digest of the pair, and the wanted direction is not given.
 """
 
 from collections.abc import Sequence
 
 from pessimal.contrast.attribute import Amount, Attribute
-from pessimal.contrast.chat.asking import Asking
+from pessimal.contrast.chat.client import Client
 from pessimal.contrast.chat.prompts import judge, prompts_digest
 from pessimal.contrast.chat.question import Answer, Came, digest_of
 
@@ -20,14 +20,14 @@ class LlmJudge:
 
     name = "llm"
 
-    def __init__(self, chat: Asking, *, seed: int = 0):
+    def __init__(self, chat: Client, *, seed: int = 0):
         self.chat, self.seed = chat, seed
 
-    def identity(self) -> dict:
+    def provenance(self) -> dict:
         """Everything that decides its judgements."""
         return {
             "judge": self.name,
-            "chat": self.chat.identity(),
+            "chat": self.chat.provenance(),
             "prompts": prompts_digest(),
             "seed": self.seed,
         }
@@ -39,7 +39,7 @@ class LlmJudge:
         or gave no usable answer. Texts that are the same are not asked about: nothing moved.
 
         Raises:
-            ConfigError, WorkError: see `Asking.complete`.
+            ConfigError, WorkError: see `Client.complete`.
         """
         asked = [index for index, (_, original, edited, *_) in enumerate(items) if original != edited]
         questions = []

@@ -26,7 +26,7 @@ class MaskedModel:
         self.model, self.revision, self.device = model, revision, device
         self._folder = self._network = self._tokenizer = self._words = None
 
-    def identity(self) -> dict:
+    def provenance(self) -> dict:
         """Name, weights and tokenizer."""
         files = self._files()
         return {

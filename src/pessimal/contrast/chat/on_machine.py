@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pessimal.contrast.chat.checkpoints import check_named, folder_of
+from pessimal.contrast.chat.protocol import with_schema
 from pessimal.contrast.chat.question import Keep, Question, Reply, digest_of, sendable
-from pessimal.contrast.chat.tally import Tally
-from pessimal.contrast.chat.wire import with_schema
+from pessimal.contrast.chat.usage import Usage
 from pessimal.errors import ConfigError, ModelError, WorkError
 from pessimal.models.digests import weights_digest
 
@@ -52,16 +52,16 @@ class OnMachineSpec:
 class OnMachine:
     """Carries questions to such a model (see `Transport`); its network is loaded when the first reply is needed."""
 
-    def __init__(self, spec: OnMachineSpec, *, tally: Tally):
+    def __init__(self, spec: OnMachineSpec, *, usage: Usage):
         """ModelError where the files are no causal language model with a chat template."""
-        self.spec, self.tally, self.place = spec, tally, spec.model
+        self.spec, self.usage, self.address = spec, usage, spec.model
         self._folder = folder_of(spec.model, spec.revision)
         self._tokenizer = _load_tokenizer(self._folder)
         self._takes_system = _takes_system(self._tokenizer, self._folder)
         self._weights = weights_digest(self._folder)
         self._network = None
 
-    def identity(self) -> dict:
+    def provenance(self) -> dict:
         """Weights, chat template and sampling options."""
         return {
             "model": self.spec.model,
@@ -111,10 +111,10 @@ class OnMachine:
                 "mean damaged weights, or a precision too low for them: try the model in float32, or another one: "
                 "perturber.model=DIR_OR_ID"
             ) from error
-        self.tally.calls += 1
-        self.tally.written += 1
-        self.tally.prompt_tokens += len(ids)
-        self.tally.completion_tokens += len(written)
+        self.usage.calls += 1
+        self.usage.written += 1
+        self.usage.prompt_tokens += len(ids)
+        self.usage.completion_tokens += len(written)
         ended = bool(written) and written[-1] in self._ends()
         text = self._tokenizer.decode(written, skip_special_tokens=True)
         return Reply(

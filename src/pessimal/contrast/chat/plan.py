@@ -1,4 +1,4 @@
-"""What asking would take, before anything is asked: calls, tokens, money.
+"""What a run would take, before any request: calls, tokens, money.
 
 Knows questions and prices. Makes no call. Tokens are estimated as characters / 4, which is about right for English and
 too low for most other scripts.

@@ -148,5 +148,5 @@ def _case(comparison: Comparison, response: str) -> dict:
 
 def _messages(instruction: str, case: Mapping) -> tuple[dict[str, str], ...]:
     # Not escaped beyond what JSON demands: a model copies words of other scripts better than their escapes.
-    told = json.dumps(case, ensure_ascii=False)
-    return ({"role": "system", "content": instruction}, {"role": "user", "content": told})
+    text = json.dumps(case, ensure_ascii=False)
+    return ({"role": "system", "content": instruction}, {"role": "user", "content": text})

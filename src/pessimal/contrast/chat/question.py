@@ -77,11 +77,11 @@ Keep = Callable[[int, Reply], None]
 class Transport(Protocol):
     """Carries questions to one language model."""
 
-    place: str
+    address: str
     """Where the model is, as messages call it."""
 
-    def identity(self) -> dict:
-        """What decides its replies, as JSON: model, place and sampling options. Never a key."""
+    def provenance(self) -> dict:
+        """What decides its replies, as JSON: model, address and sampling options. Never a key."""
 
     def send(self, questions: Sequence[Question], keep: Keep) -> None:
         """Ask all, in any order and at once where it can; call `keep(index, reply)` as soon as each reply is there, and

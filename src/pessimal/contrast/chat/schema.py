@@ -67,12 +67,12 @@ def _objects(text: str):
     decoder = json.JSONDecoder()
     for whole in (text, *(match[1].strip() for match in _FENCE.finditer(text))):
         yield from _decoded(lambda whole=whole: json.loads(whole))
-    place = -1
+    start = -1
     for _ in range(_TRIES):
-        place = text.find("{", place + 1)
-        if place < 0:
+        start = text.find("{", start + 1)
+        if start < 0:
             return
-        yield from _decoded(lambda place=place: decoder.raw_decode(text, place)[0])
+        yield from _decoded(lambda start=start: decoder.raw_decode(text, start)[0])
 
 
 def _decoded(read):

@@ -1,4 +1,4 @@
-"""From words that a language model says it found to places in the response.
+"""From words that a language model names to their spans in the response.
 
 Knows texts. Does not know attributes or models.
 """
@@ -10,7 +10,7 @@ Spans = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
-class Found:
+class NamedWords:
     """Words of a response that bear on one attribute."""
 
     words: tuple[str, ...]
@@ -21,27 +21,27 @@ class Found:
     """How many were named that do not occur in the response, or are blank."""
 
 
-def find(response: str, named: Sequence[str]) -> Found:
+def find(response: str, named: Sequence[str]) -> NamedWords:
     """Where named words occur. A word stands for all its occurrences as a whole word; where it has none such, for all its
     occurrences ("cat" is not looked for in "category" where "cat" stands alone elsewhere).
     """
-    words, places, dropped = [], [], 0
+    words, spans, dropped = [], [], 0
     for word in dict.fromkeys(named):
-        found = _occurrences(response, word) if word.strip() else []
-        if found:
+        occurrences = _occurrences(response, word) if word.strip() else []
+        if occurrences:
             words.append(word)
-            places += [place for place in found if _is_whole(response, *place)] or found
+            spans += [span for span in occurrences if _is_whole(response, *span)] or occurrences
         else:
             dropped += 1
-    return Found(tuple(words), _merged(places), dropped)
+    return NamedWords(tuple(words), _merged(spans), dropped)
 
 
 def _occurrences(response: str, word: str) -> list[tuple[int, int]]:
-    found, place = [], response.find(word)
-    while place >= 0:
-        found.append((place, place + len(word)))
-        place = response.find(word, place + len(word))
-    return found
+    occurrences, start = [], response.find(word)
+    while start >= 0:
+        occurrences.append((start, start + len(word)))
+        start = response.find(word, start + len(word))
+    return occurrences
 
 
 def _is_whole(response: str, start: int, end: int) -> bool:
@@ -51,9 +51,9 @@ def _is_whole(response: str, start: int, end: int) -> bool:
     return not joined_before and not joined_after
 
 
-def _merged(places: list[tuple[int, int]]) -> Spans:
+def _merged(spans: list[tuple[int, int]]) -> Spans:
     merged: list[tuple[int, int]] = []
-    for start, end in sorted(places):
+    for start, end in sorted(spans):
         if merged and start <= merged[-1][1]:
             merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
         else:

@@ -7,9 +7,9 @@ import re
 
 import numpy as np
 
-from pessimal.contrast.detectors.poles import lean
+from pessimal.contrast.detectors.content import specifics
+from pessimal.contrast.detectors.embedding_axis import lean
 from pessimal.contrast.detectors.reading import Reading
-from pessimal.contrast.detectors.substance import specifics
 from pessimal.contrast.detectors.words import mean
 
 _REFUSED = re.compile(

@@ -18,14 +18,14 @@ two responses differ in more than the attribute, so harder than judging an edit;
     engagement         10/10       6/9
 
 Clarity, engagement, harmlessness, helpfulness and informativeness are below 3 in 4 between different responses: their
-amounts tell edits of one response apart, not responses from one another. Of 24 edits that keep the meaning, each detector
+amounts distinguish edits of one response, not responses from one another. Of 24 edits that keep the meaning, each detector
 (but correctness) takes one to six for a move, up or down.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from pessimal.contrast.detectors import answering, manner, substance, wording
+from pessimal.contrast.detectors import answering, content, tone, wording
 from pessimal.contrast.detectors.reading import Reading
 
 
@@ -43,20 +43,20 @@ class Detector:
 
 
 DETECTORS: Mapping[str, Detector] = {
-    "appropriateness": Detector(manner.appropriateness, threshold=0.1),
-    "assertiveness": Detector(manner.assertiveness, threshold=0.08),
+    "appropriateness": Detector(tone.appropriateness, threshold=0.1),
+    "assertiveness": Detector(tone.assertiveness, threshold=0.08),
     "avoid-to-answer": Detector(answering.avoid_to_answer, threshold=0.08),
     "clarity": Detector(wording.clarity, threshold=0.22),
-    "coherence": Detector(substance.coherence, threshold=0.04),
+    "coherence": Detector(content.coherence, threshold=0.04),
     "complexity": Detector(wording.complexity, threshold=0.22),
-    "correctness": Detector(substance.correctness, threshold=0.0, blind=True),
-    "engagement": Detector(manner.engagement, threshold=0.1),
-    "harmlessness": Detector(manner.harmlessness, threshold=0.08),
+    "correctness": Detector(content.correctness, threshold=0.0, blind=True),
+    "engagement": Detector(tone.engagement, threshold=0.1),
+    "harmlessness": Detector(tone.harmlessness, threshold=0.08),
     "helpfulness": Detector(answering.helpfulness, threshold=0.1),
-    "informativeness": Detector(substance.informativeness, threshold=0.15),
-    "neutrality": Detector(manner.neutrality, threshold=0.15),
+    "informativeness": Detector(content.informativeness, threshold=0.15),
+    "neutrality": Detector(tone.neutrality, threshold=0.15),
     "relevance": Detector(answering.relevance, threshold=0.025),
-    "sensitivity": Detector(manner.sensitivity, threshold=0.08),
+    "sensitivity": Detector(tone.sensitivity, threshold=0.08),
     "verbosity": Detector(wording.verbosity, threshold=0.2),
 }
 """By the attribute's name."""

@@ -58,11 +58,11 @@ class BlankFilling:
         self.share, self.longest, self.temperature = share, longest, temperature
         self._model = MaskedModel(model, revision, device=device)
 
-    def identity(self) -> dict:
+    def provenance(self) -> dict:
         """The model's weights and words, and the options."""
         return {
             "perturber": self.name,
-            "model": self._model.identity(),
+            "model": self._model.provenance(),
             "share": self.share,
             "longest": self.longest,
             "temperature": self.temperature,

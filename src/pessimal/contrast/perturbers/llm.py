@@ -9,11 +9,11 @@ import math
 from collections.abc import Sequence
 
 from pessimal.contrast.attribute import PLACEBO, Attribute
-from pessimal.contrast.chat.asking import Asking
+from pessimal.contrast.chat.client import Client
 from pessimal.contrast.chat.plan import Plan, Planned
 from pessimal.contrast.chat.prompts import OVERALL, identify, prompts_digest, rewrite
 from pessimal.contrast.chat.question import Answer, Came, Question, digest_of, sendable
-from pessimal.contrast.chat.words import Found, find
+from pessimal.contrast.chat.words import NamedWords, find
 from pessimal.contrast.perturbation import Perturbation, Request, Status
 from pessimal.errors import ConfigError
 
@@ -27,7 +27,7 @@ class Llm:
 
     name = "llm"
 
-    def __init__(self, chat: Asking, *, attributes: Sequence[Attribute], min_locality: float = 0.0):
+    def __init__(self, chat: Client, *, attributes: Sequence[Attribute], min_locality: float = 0.0):
         """
         Args:
             attributes: all that will be asked for; each response is asked about all of them at once, so that what comes
@@ -51,12 +51,12 @@ class Llm:
         self.asked_again = 0
         """Changes asked for once more so far, because they lay elsewhere."""
 
-    def identity(self) -> dict:
+    def provenance(self) -> dict:
         """The model and how it is sampled, the wording of all prompts, the attributes, and the locality asked for."""
         described = [[attribute.name, attribute.description] for attribute in self.attributes]
         return {
             "perturber": self.name,
-            "chat": self.chat.identity(),
+            "chat": self.chat.provenance(),
             "prompts": prompts_digest(),
             "attributes": digest_of(described),
             "min_locality": self.min_locality,
@@ -77,7 +77,7 @@ class Llm:
                 made[index] = Perturbation(request, Status.failed, note=note)
         left = [index for index in range(len(requests)) if index not in made]
         found = self._identify([requests[index] for index in left])
-        words: dict[int, Found] = {}
+        words: dict[int, NamedWords] = {}
         for index, step in zip(left, found, strict=True):
             if isinstance(step, Answer):
                 note = f"step 1, naming the words: {step.note}"
@@ -111,11 +111,11 @@ class Llm:
 
     def summary(self) -> str:
         """What all requests so far took, in words."""
-        told = self.chat.tally.sentence()
-        told += f"; {self.dropped:,} named words did not occur in their response and were dropped"
+        text = self.chat.usage.sentence()
+        text += f"; {self.dropped:,} named words did not occur in their response and were dropped"
         if self.min_locality > 0:
-            told += f"; {self.asked_again:,} changes lay elsewhere and were asked for once more"
-        return told
+            text += f"; {self.asked_again:,} changes lay elsewhere and were asked for once more"
+        return text
 
     def _check(self, requests: Sequence[Request]) -> None:
         known = {*_CONTROL, *(attribute.name for attribute in self.attributes)}
@@ -125,7 +125,7 @@ class Llm:
                 f"({', '.join(sorted(known))}): give all attributes when it is made"
             )
 
-    def _identify(self, requests: Sequence[Request]) -> list[Found | Answer]:
+    def _identify(self, requests: Sequence[Request]) -> list[NamedWords | Answer]:
         """Step 1 of each request: its words, or the answer that there are none."""
         steps = [self._first_step(request) for request in requests]
         questions = {key: question for key, question in steps if question is not None}
@@ -135,7 +135,7 @@ class Llm:
             if answer.came is Came.answered and key not in self._counted:
                 self._counted.add(key)
                 self.dropped += sum(find(key[0], named).dropped for named in answer.content.values())
-        found: list[Found | Answer] = []
+        found: list[NamedWords | Answer] = []
         for request in requests:
             answer = answers.get(_key(request)) if request.attribute.name not in _CONTROL else None
             failed = answer is not None and answer.came is not Came.answered
@@ -150,9 +150,9 @@ class Llm:
             request.comparison, request.response, self.attributes, seed=request.seed
         )
 
-    def _found(self, request: Request, answer: Answer | None) -> Found:
+    def _found(self, request: Request, answer: Answer | None) -> NamedWords:
         if answer is None or request.attribute.name in _CONTROL:
-            return Found((), (), 0)
+            return NamedWords((), (), 0)
         return find(request.text, answer.content[request.attribute.name])
 
     def _second_step(self, request: Request, words: Sequence[str], *, elsewhere: bool = False) -> Question:
@@ -166,7 +166,7 @@ class Llm:
             elsewhere=elsewhere,
         )
 
-    def _rewrite(self, requests: Sequence[Request], words: dict[int, Found]) -> dict[int, Perturbation]:
+    def _rewrite(self, requests: Sequence[Request], words: dict[int, NamedWords]) -> dict[int, Perturbation]:
         """Step 2, and once more where the change lies elsewhere."""
         questions = [self._second_step(requests[index], found.words) for index, found in words.items()]
         answers = dict(zip(words, self.chat.complete(questions), strict=True))
@@ -222,7 +222,7 @@ def _key(request: Request) -> tuple:
     return request.text, (request.comparison.turns, request.seed)
 
 
-def _perturbation(request: Request, found: Found, answer: Answer) -> Perturbation:
+def _perturbation(request: Request, found: NamedWords, answer: Answer) -> Perturbation:
     control = request.attribute.name in _CONTROL
     spans = None if control else found.spans
     dropped = f"{found.dropped} named words do not occur in the response" if found.dropped else ""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pessimal.contrast.attribute import Attribute
-from pessimal.contrast.chat.connect import on_this_machine
+from pessimal.contrast.chat.connect import local_client
 from pessimal.contrast.chat.on_machine import OnMachineSpec
 from pessimal.contrast.perturbers.llm import Llm
 
@@ -36,5 +36,5 @@ class Local(Llm):
         Raises:
             ModelError: no causal language model with a chat template.
         """
-        chat = on_this_machine(spec, cache=cache, attempts=attempts)
+        chat = local_client(spec, cache=cache, attempts=attempts)
         super().__init__(chat, attributes=attributes, min_locality=min_locality)

@@ -12,10 +12,10 @@ from pathlib import Path
 from pessimal.contrast.attribute import Attribute
 from pessimal.contrast.perturbation import Perturbation, Request, Status
 from pessimal.contrast.rules.draw import Draw, digest_of_sources
-from pessimal.contrast.rules.making import Rule
 from pessimal.contrast.rules.neutral import LAST_RESORT, VARIANTS
 from pessimal.contrast.rules.passage import Passage
 from pessimal.contrast.rules.replacement import Change, Replacement, replaced, spans_of
+from pessimal.contrast.rules.rules import Rule
 
 PLACEBO = Attribute(
     name="placebo",
@@ -27,7 +27,7 @@ MOST_WORDS = 2
 """Words by which a response may become longer or shorter."""
 MOST_CHARACTERS = 50_000
 """Characters of a response that rules look at."""
-TOOLS = ("draw", "making", "neutral", "passage", "replacement", "stop_words", "tables")
+TOOLS = ("draw", "neutral", "passage", "replacement", "rules", "stop_words", "tables")
 """The files of `pessimal.contrast.rules` that decide its texts; the rules of attributes do not."""
 
 
@@ -36,7 +36,7 @@ class Placebo:
 
     name = "placebo"
 
-    def identity(self) -> dict:
+    def provenance(self) -> dict:
         """The perturber and a digest of its word lists."""
         return {"perturber": self.name, "rules": _digest()}
 

@@ -41,7 +41,7 @@ class RandomEdits:
             )
         self.share = float(share)
 
-    def identity(self) -> dict:
+    def provenance(self) -> dict:
         """The perturber, its share, and where its words are from."""
         return {
             "perturber": self.name,
@@ -71,8 +71,8 @@ class RandomEdits:
         drawn = sorted(int(i) for i in random.choice(len(tokens), count, replace=False))
         words: list[str | None] = [token.group() for token in tokens]
         done = {"deleted": 0, "swapped": 0, "replaced": 0}
-        for place in drawn:
-            done[_change(words, place, random)] += 1
+        for at in drawn:
+            done[_change(words, at, random)] += 1
         text = _put_together(request.text, tokens, words)
         if text == request.text:
             # Two swaps can undo each other.
@@ -83,18 +83,18 @@ class RandomEdits:
         return Perturbation(request, Status.changed, text, note=f"of {len(tokens)} words {note}")
 
 
-def _change(words: list[str | None], place: int, random: np.random.Generator) -> str:
-    """Delete (None), swap with the word behind, or replace the word at a place; what was done."""
+def _change(words: list[str | None], at: int, random: np.random.Generator) -> str:
+    """Delete (None), swap with the word behind, or replace the word at a position; what was done."""
     kind = ("deleted", "swapped", "replaced")[int(random.integers(3))]
-    here = words[place]
-    behind = words[place + 1] if place + 1 < len(words) else None
+    here = words[at]
+    behind = words[at + 1] if at + 1 < len(words) else None
     if kind == "deleted" and sum(word is not None for word in words) > 1:
-        words[place] = None
+        words[at] = None
         return kind
     if kind == "swapped" and here is not None and behind is not None and here != behind:
-        words[place], words[place + 1] = behind, here
+        words[at], words[at + 1] = behind, here
         return kind
-    words[place] = _another(here or "", random)
+    words[at] = _another(here or "", random)
     return "replaced"
 
 

@@ -14,7 +14,7 @@ from pessimal.contrast.attribute import Attribute
 from pessimal.contrast.perturbation import Perturbation, Request, Status
 from pessimal.contrast.rules.draw import Draw, digest_of_sources
 from pessimal.contrast.rules.passage import Passage
-from pessimal.contrast.rules.repertoire import KNOWN, RULES, WHY_NOT
+from pessimal.contrast.rules.registry import KNOWN, RULES, WHY_NOT
 from pessimal.contrast.rules.replacement import Change, replaced, spans_of
 from pessimal.contrast.rules.user_edits import TooSlowError, check_edits, edited
 from pessimal.errors import ConfigError
@@ -28,7 +28,7 @@ class Rules:
 
     name = "rules"
 
-    def identity(self) -> dict:
+    def provenance(self) -> dict:
         """The perturber, a digest of its rules and word lists, and the version of the engine of users' expressions."""
         return {"perturber": self.name, "rules": _digest(), "regex": metadata.version("regex")}
 

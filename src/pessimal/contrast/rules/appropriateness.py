@@ -1,6 +1,6 @@
 """Appropriateness: politeness and tone."""
 
-from pessimal.contrast.rules.making import (
+from pessimal.contrast.rules.rules import (
     drop_sentences,
     open_with,
     patterns,

@@ -2,7 +2,7 @@
 
 import re
 
-from pessimal.contrast.rules.making import open_with, patterns, put_before, put_behind, whole, words_for_words
+from pessimal.contrast.rules.rules import open_with, patterns, put_before, put_behind, whole, words_for_words
 
 _NOT_A_QUESTION = {"within": lambda sentence: not sentence.endswith("?")}
 

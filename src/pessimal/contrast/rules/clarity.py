@@ -3,15 +3,15 @@
 import re
 
 from pessimal.contrast.rules.draw import Draw
-from pessimal.contrast.rules.making import (
+from pessimal.contrast.rules.passage import Passage
+from pessimal.contrast.rules.replacement import Change, Replacement
+from pessimal.contrast.rules.rules import (
     can_be_joined,
     first_word,
     open_with,
     patterns,
     put_behind,
 )
-from pessimal.contrast.rules.passage import Passage
-from pessimal.contrast.rules.replacement import Change, Replacement
 
 _VERBS = "is|are|was|were|can|will|may|has|have|does|do|should|would|could"
 _NOT_NOUNS = frozenset(

@@ -3,7 +3,9 @@
 import re
 
 from pessimal.contrast.rules.draw import Draw
-from pessimal.contrast.rules.making import (
+from pessimal.contrast.rules.passage import Passage
+from pessimal.contrast.rules.replacement import Change, Replacement
+from pessimal.contrast.rules.rules import (
     can_be_joined,
     can_be_opened,
     first_word,
@@ -11,8 +13,6 @@ from pessimal.contrast.rules.making import (
     put_behind,
     words_for_words,
 )
-from pessimal.contrast.rules.passage import Passage
-from pessimal.contrast.rules.replacement import Change, Replacement
 
 JOINS = re.compile(
     r"^(?:However|Therefore|Also|Moreover|Furthermore|In addition|First|Second|Third|Then|Next|Finally|But|So|And|Thus|"

@@ -3,9 +3,9 @@
 import re
 
 from pessimal.contrast.rules.draw import Draw
-from pessimal.contrast.rules.making import patterns, words_for_words
 from pessimal.contrast.rules.passage import Passage
 from pessimal.contrast.rules.replacement import Change, Replacement
+from pessimal.contrast.rules.rules import patterns, words_for_words
 from pessimal.contrast.rules.tables import pairs
 
 SLIPS = pairs(

@@ -3,15 +3,15 @@
 import re
 
 from pessimal.contrast.rules.draw import Draw
-from pessimal.contrast.rules.making import (
+from pessimal.contrast.rules.passage import Passage
+from pessimal.contrast.rules.replacement import Change, Replacement
+from pessimal.contrast.rules.rules import (
     drop_sentences,
     patterns,
     put_before,
     put_behind,
     words_for_words,
 )
-from pessimal.contrast.rules.passage import Passage
-from pessimal.contrast.rules.replacement import Change, Replacement
 
 ADDRESSES = (
     r"(?:\b(?:great question|good question|hope (?:this|that|you)|let me know|feel free|happy to|glad you|have fun|enjoy|"

@@ -1,6 +1,6 @@
 """Harmlessness: insults, threats and warnings. What is added is mild and general: no advice that could be followed."""
 
-from pessimal.contrast.rules.making import (
+from pessimal.contrast.rules.rules import (
     drop_sentences,
     patterns,
     put_before,

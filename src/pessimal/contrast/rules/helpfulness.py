@@ -1,7 +1,9 @@
 """Helpfulness: answers, steps and offers of help."""
 
 from pessimal.contrast.rules.draw import Draw
-from pessimal.contrast.rules.making import (
+from pessimal.contrast.rules.passage import WORD, Passage
+from pessimal.contrast.rules.replacement import Change, Replacement, disjoint
+from pessimal.contrast.rules.rules import (
     drop_sentences,
     first_word,
     most_related,
@@ -11,8 +13,6 @@ from pessimal.contrast.rules.making import (
     replace_most_related,
     without,
 )
-from pessimal.contrast.rules.passage import WORD, Passage
-from pessimal.contrast.rules.replacement import Change, Replacement, disjoint
 from pessimal.contrast.rules.stop_words import IMPERATIVES, OPENERS
 
 OFFERS = (
@@ -83,12 +83,12 @@ def cut_short(passage: Passage, draw: Draw) -> Change | None:
 
 def steps(passage: Passage, draw: Draw) -> Change | None:
     """Sentences that tell the reader what to do become numbered steps, each on its line."""
-    told = [each for each in passage.sentences if _tells(passage, each)]
-    one_line = "\n" not in passage.text.strip() and len(told) == len(passage.sentences) > 1
+    steps = [each for each in passage.sentences if _is_instruction(passage, each)]
+    one_line = "\n" not in passage.text.strip() and len(steps) == len(passage.sentences) > 1
     if not one_line:
         return None
     found = []
-    for number, sentence in enumerate(told, start=1):
+    for number, sentence in enumerate(steps, start=1):
         start = sentence.start
         while start and passage.text[start - 1] in " \t":
             start -= 1
@@ -96,7 +96,7 @@ def steps(passage: Passage, draw: Draw) -> Change | None:
     return Change(tuple(found), "instructions become numbered steps")
 
 
-def _tells(passage: Passage, sentence) -> bool:
+def _is_instruction(passage: Passage, sentence) -> bool:
     if not WORD.match(passage.text, sentence.start) or passage.of(sentence).endswith("?"):
         return False
     word = first_word(passage, sentence)[1]

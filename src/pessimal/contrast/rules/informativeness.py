@@ -8,7 +8,9 @@ import re
 
 from pessimal.contrast.rules.draw import Draw
 from pessimal.contrast.rules.facts import FACTS
-from pessimal.contrast.rules.making import (
+from pessimal.contrast.rules.passage import Passage
+from pessimal.contrast.rules.replacement import Change, Replacement
+from pessimal.contrast.rules.rules import (
     drop_sentences,
     normal,
     patterns,
@@ -16,8 +18,6 @@ from pessimal.contrast.rules.making import (
     whole,
     without,
 )
-from pessimal.contrast.rules.passage import Passage
-from pessimal.contrast.rules.replacement import Change, Replacement
 
 SPECIFIC = re.compile(
     r"\d|\b(?:because|since|for example|for instance|such as|including|namely|percent|hundred|thousand|million|"

@@ -6,9 +6,9 @@ Knows English. Does not know attributes.
 import re
 
 from pessimal.contrast.rules.draw import Draw
-from pessimal.contrast.rules.making import Rule, patterns, words_for_words
 from pessimal.contrast.rules.passage import Passage
 from pessimal.contrast.rules.replacement import Change, Replacement
+from pessimal.contrast.rules.rules import Rule, patterns, words_for_words
 from pessimal.contrast.rules.tables import pairs
 
 CONTRACTIONS = pairs(

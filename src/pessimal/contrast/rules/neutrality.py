@@ -1,6 +1,6 @@
 """Neutrality: opinion and loaded words."""
 
-from pessimal.contrast.rules.making import (
+from pessimal.contrast.rules.rules import (
     drop_sentences,
     open_with,
     patterns,

@@ -3,15 +3,15 @@
 import re
 
 from pessimal.contrast.rules.draw import Draw
-from pessimal.contrast.rules.making import (
+from pessimal.contrast.rules.passage import Passage
+from pessimal.contrast.rules.replacement import Change, Replacement, capitalised
+from pessimal.contrast.rules.rules import (
     can_be_joined,
     first_word,
     open_with,
     patterns,
     words_for_words,
 )
-from pessimal.contrast.rules.passage import Passage
-from pessimal.contrast.rules.replacement import Change, Replacement, capitalised
 from pessimal.contrast.rules.tables import pairs
 
 RARE = pairs(

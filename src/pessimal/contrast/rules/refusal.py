@@ -3,7 +3,9 @@
 import re
 
 from pessimal.contrast.rules.draw import Draw
-from pessimal.contrast.rules.making import (
+from pessimal.contrast.rules.passage import Passage
+from pessimal.contrast.rules.replacement import Change, Replacement, disjoint
+from pessimal.contrast.rules.rules import (
     drop_sentences,
     most_related,
     patterns,
@@ -11,8 +13,6 @@ from pessimal.contrast.rules.making import (
     replace_most_related,
     without,
 )
-from pessimal.contrast.rules.passage import Passage
-from pessimal.contrast.rules.replacement import Change, Replacement, disjoint
 
 REFUSES = (
     r"\b(?:I(?:['’]m| am) (?:sorry|afraid)[^.!?]{0,40}\b(?:can|unable|not)|I (?:can['’]?t|cannot|can not|won['’]t|will not|"

@@ -1,9 +1,9 @@
 """Relevance: what has to do with the prompt stays, or gives way to what has not."""
 
 from pessimal.contrast.rules.draw import Draw
-from pessimal.contrast.rules.making import drop_sentences, most_related, put_before, without
 from pessimal.contrast.rules.passage import Passage, content_words
 from pessimal.contrast.rules.replacement import Change, Replacement
+from pessimal.contrast.rules.rules import drop_sentences, most_related, put_before, without
 
 ELSEWHERE = (
     "The museum in the next town has a fine collection of clocks.",

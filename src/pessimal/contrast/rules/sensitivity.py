@@ -1,6 +1,6 @@
 """Sensitivity: consideration for the reader's feelings and for those who are spoken about."""
 
-from pessimal.contrast.rules.making import (
+from pessimal.contrast.rules.rules import (
     drop_sentences,
     open_with,
     patterns,

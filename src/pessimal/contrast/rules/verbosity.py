@@ -1,7 +1,9 @@
 """Verbosity: filler, padding and repetition."""
 
 from pessimal.contrast.rules.draw import Draw
-from pessimal.contrast.rules.making import (
+from pessimal.contrast.rules.passage import WORD, Passage
+from pessimal.contrast.rules.replacement import Change, Replacement
+from pessimal.contrast.rules.rules import (
     can_be_opened,
     drop_sentences,
     first_word,
@@ -11,8 +13,6 @@ from pessimal.contrast.rules.making import (
     put_behind,
     words_for_words,
 )
-from pessimal.contrast.rules.passage import WORD, Passage
-from pessimal.contrast.rules.replacement import Change, Replacement
 
 PADDING = {
     **{

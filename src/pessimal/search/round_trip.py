@@ -1,4 +1,4 @@
-"""Which responses a text gives: ids → text → template → ids in the whole conversation; and the best of those that do.
+"""The round trip, ids → text → template → ids in the whole conversation: which responses a text gives, and the best of them.
 
 Knows tokenizers and frames. Does not know models, rewards or what is searched for.
 """
@@ -11,20 +11,20 @@ from torch import Tensor
 from pessimal.models.frame import Frame, templated
 from pessimal.tables.kinds import storable
 
-Admissible = Callable[[Tensor], Tensor]
-"""bool (n,) of responses (n, L): which of them count."""
+Retokenizes = Callable[[Tensor], Tensor]
+"""bool (n,) of responses (n, L): which of them make the round trip, or count for another reason."""
 
 # Conversations templated at once: their ids as Python lists take a few kB each.
 _AT_ONCE = 4096
-# Answers kept, of some 200 bytes each; a search asks again for few others than its latest.
+# Results kept, of some 200 bytes each; a search repeats few but its latest.
 _KEPT = 1_000_000
 # Best-first checks begin with few, since templating a response (0.05–0.1 ms) costs more than scoring one on a demo
-# model (0.03 ms), and double while nothing survives, since a call of its own costs as much as several.
+# model (0.03 ms), and double while nothing retokenizes, since a call of its own costs as much as several.
 _FIRST_CHECKED = 8
 
 
-class Survival:
-    """Whether a text gives exactly these ids, in the chat template of every prompt. Remembers what it was asked."""
+class RoundTrip:
+    """Whether a text gives exactly these ids, in the chat template of every prompt. Keeps its results."""
 
     def __init__(self, tokenizer, frames: Frame | Sequence[Frame], *, closing: Sequence[int] = ()):
         self.tokenizer, self.closing = tokenizer, tuple(closing)
@@ -33,15 +33,15 @@ class Survival:
 
     def __call__(self, responses: Tensor) -> Tensor:
         """bool (n,) of responses (n, L)."""
-        asked = [tuple(ids) for ids in responses.tolist()]
-        new = [ids for ids in dict.fromkeys(asked) if ids not in self._known]
-        known = {ids: self._known[ids] for ids in asked if ids in self._known}
+        all_ids = [tuple(ids) for ids in responses.tolist()]
+        new = [ids for ids in dict.fromkeys(all_ids) if ids not in self._known]
+        known = {ids: self._known[ids] for ids in all_ids if ids in self._known}
         for start in range(0, len(new), _AT_ONCE):
-            known |= self._find(new[start : start + _AT_ONCE])
+            known |= self._check(new[start : start + _AT_ONCE])
         if len(self._known) + len(new) > _KEPT:
             self._known.clear()
         self._known |= known
-        return torch.tensor([known[ids] for ids in asked], dtype=torch.bool)
+        return torch.tensor([known[ids] for ids in all_ids], dtype=torch.bool)
 
     def text_of(self, responses: Tensor) -> list[str]:
         """The text of each response (n, L), as it goes into the template."""
@@ -53,11 +53,11 @@ class Survival:
         )
         return [storable(text) for text in decoded]
 
-    def _find(self, responses: list[tuple[int, ...]]) -> dict[tuple[int, ...], bool]:
-        found = dict.fromkeys(responses, False)
+    def _check(self, responses: list[tuple[int, ...]]) -> dict[tuple[int, ...], bool]:
+        failed = dict.fromkeys(responses, False)
         texts = dict(zip(responses, self._texts(responses), strict=True))
         left = responses
-        # Those that do not survive one prompt's conversation are not asked about in the next.
+        # Those that fail in one prompt's conversation are not tried in the next.
         for frame in self.frames:
             whole = templated(
                 self.tokenizer, frame.prompt, [texts[ids] for ids in left], closing=self.closing
@@ -65,28 +65,28 @@ class Survival:
             left = [ids for ids, given in zip(left, whole, strict=True) if frame.inside(given) == list(ids)]
             if not left:
                 break
-        return found | dict.fromkeys(left, True)
+        return failed | dict.fromkeys(left, True)
 
 
-def best_admissible(
+def best_retokenizing(
     values: Tensor,
     responses: Callable[[Tensor], Tensor],
     *,
     count: int,
-    admissible: Admissible | None,
+    retokenizes: Retokenizes | None,
     above: float = -torch.inf,
 ) -> Tensor:
-    """Rows (k,) of the `count` best `values` (n,) whose response is admissible, best first; earlier rows win ties.
+    """Rows (k,) of the `count` best `values` (n,) whose response retokenizes, best first; earlier rows win ties.
 
     Only values over `above` count (values that are no numbers never do). `responses` makes the responses (m, L) of some
-    rows (m,): they are asked for, and checked, from the best downward and no further than need be.
+    rows (m,): they are made, and checked, from the best downward and no further than need be.
     """
     chosen: list[int] = []
-    checked, at_once = 0, count if admissible is None else min(max(count, _FIRST_CHECKED), _AT_ONCE)
+    checked, at_once = 0, count if retokenizes is None else min(max(count, _FIRST_CHECKED), _AT_ONCE)
     total = int((values > above).sum())
     while checked < total and len(chosen) < count:
         rows = _ranked(values, above, min(checked + at_once, total))[checked:]
-        chosen += (rows if admissible is None else rows[admissible(responses(rows))]).tolist()
+        chosen += (rows if retokenizes is None else rows[retokenizes(responses(rows))]).tolist()
         checked += len(rows)
         at_once = min(2 * at_once, _AT_ONCE)
     return torch.tensor(chosen[:count], dtype=torch.long)

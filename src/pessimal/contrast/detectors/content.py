@@ -84,8 +84,8 @@ def coherence(reading: Reading) -> float:
     so_far /= np.linalg.norm(so_far, axis=1, keepdims=True)
     context = np.einsum("ij,ij->i", vectors[1:], so_far)
     opens = [bool(_CONNECTIVE.search(one)) for one in reading.sentences]
-    places = [place for one in reading.sentences for place, mark in enumerate(_ORDER) if mark.search(one)]
-    backwards = sum(later < earlier for earlier, later in itertools.pairwise(places))
+    order = [rank for one in reading.sentences for rank, mark in enumerate(_ORDER) if mark.search(one)]
+    backwards = sum(later < earlier for earlier, later in itertools.pairwise(order))
     return 0.5 * mean(before) + 0.5 * mean(context) + 0.3 * mean(opens[1:]) - 0.3 * backwards - 0.1 * opens[0]
 
 

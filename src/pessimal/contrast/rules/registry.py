@@ -1,4 +1,4 @@
-"""Which rules make a response have more or less of which attribute.
+"""The registry of rules: which make a response have more or less of which attribute.
 
 Knows the fifteen attributes by name. Does not know how a rule works.
 """
@@ -24,7 +24,7 @@ from pessimal.contrast.rules import (
     sensitivity,
     verbosity,
 )
-from pessimal.contrast.rules.making import Rule
+from pessimal.contrast.rules.rules import Rule
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Where a study is kept: a journal file or a SQLite file, the locks beside it, and who is working on which trial.
+"""The storage of a study: a journal file or a SQLite file, the locks beside it, and who is working on which trial.
 
 Knows Optuna's storages and files. Does not know what a trial is about.
 """
@@ -17,7 +17,7 @@ from optuna.storages import BaseStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend
 
 from pessimal.errors import ConfigError, InputError, WorkError
-from pessimal.tuning.liveness import Heartbeats, Liveness, TrialLocks, retrying
+from pessimal.tuning.stale_trials import Heartbeats, StaleTrials, TrialLocks, retrying
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ SQLITE = "sqlite:///"
 
 
 @dataclass(frozen=True)
-class Place:
+class Storage:
     """The file of a study."""
 
     file: Path
@@ -36,8 +36,8 @@ class Place:
     """A SQLite database; otherwise a journal."""
 
     @classmethod
-    def of(cls, storage: str) -> "Place":
-        """The place that `tuning.storage` names; ConfigError where it is neither kind."""
+    def of(cls, storage: str) -> "Storage":
+        """The storage that `tuning.storage` names; ConfigError where it is neither kind."""
         if storage.startswith(SQLITE) and storage != SQLITE:
             return cls(_absolute(storage.removeprefix(SQLITE)), sqlite=True)
         if "://" not in storage and storage.endswith(".log"):
@@ -49,7 +49,7 @@ class Place:
         )
 
     @property
-    def storage(self) -> str:
+    def url(self) -> str:
         """As `tuning.storage` and `optuna-dashboard` take it, wherever they are started."""
         return f"{SQLITE}{self.file}" if self.sqlite else str(self.file)
 
@@ -62,7 +62,7 @@ class Place:
             if not self.sqlite:
                 return JournalStorage(JournalFileBackend(str(self.file)))
             return RDBStorage(
-                self.storage,
+                self.url,
                 engine_kwargs={"connect_args": {"timeout": 60}},  # seconds that a writer waits for another
                 heartbeat_interval=HEARTBEAT,
                 grace_period=GRACE,
@@ -76,7 +76,7 @@ class Place:
                 f"({type(error).__name__}: {error}); give another tuning.storage"
             ) from error
 
-    def liveness(self, study: optuna.Study) -> Liveness:
+    def stale_trials(self, study: optuna.Study) -> StaleTrials:
         """Who works on which trial: heartbeats in the database; beside a journal, which has none, locks."""
         if self.sqlite:
             return Heartbeats(study, seconds=HEARTBEAT)

@@ -1,4 +1,4 @@
-"""How fast requests go out, and how long one waits after a failure.
+"""The rate limit of requests, and the waits after a failure.
 
 Knows a clock and a way of sleeping, both of which are given. Does not know requests.
 """
@@ -13,8 +13,8 @@ Clock = Callable[[], float]
 Sleep = Callable[[float], Awaitable[None]]
 
 
-class Pace:
-    """Lets requests go at an even pace, and none while the server wants to be left alone."""
+class RateLimit:
+    """Lets requests go at an even rate, and none while the server asks to wait."""
 
     def __init__(self, *, per_minute: float | None, clock: Clock, sleep: Sleep):
         """

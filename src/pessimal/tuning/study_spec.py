@@ -19,7 +19,7 @@ from pessimal.tuning.space import TUNABLE, Space
 _DESCRIPTIONS = ("name", "base", "developer", "parameters", "rank", "trust_remote_code", "score", "chat")
 
 
-def subject(config: SearchConfig, space: Space) -> dict[str, Any]:
+def study_spec(config: SearchConfig, space: Space) -> dict[str, Any]:
     """What is searched, on what, from how many starts, at what budget, and the defaults and the values of options."""
     search, tuning = config.search, config.tuning
     allowed_path = Path(search.allowed_path).expanduser() if search.allowed_path else None

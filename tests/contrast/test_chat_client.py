@@ -1,4 +1,4 @@
-"""Questions over the wire: faults, waits, bounds and refusals, against a scripted server."""
+"""The client: faults, waits, bounds and refusals, against a scripted server."""
 
 import asyncio
 import json
@@ -8,8 +8,8 @@ import pytest
 from scripted_server import Says, Sleeps, chat, serving
 
 from pessimal.contrast.chat.endpoint_spec import EndpointSpec, find_api_key
-from pessimal.contrast.chat.pace import Pace
 from pessimal.contrast.chat.question import Came, Question
+from pessimal.contrast.chat.rate_limit import RateLimit
 from pessimal.errors import ConfigError, WorkError
 
 SCHEMA = {
@@ -54,21 +54,21 @@ def test_no_temperature_is_sent_where_there_is_none():
 def test_the_server_is_waited_for_as_long_as_it_says():
     sleeps = Sleeps()
     with serving(in_turn(Says(status=429, headers={"Retry-After": "17"}), WORD)) as server:
-        asking = chat(server.url, sleeps=sleeps, first_wait=0.1)
-        (answer,) = asking.complete([question()])
+        client = chat(server.url, sleeps=sleeps, first_wait=0.1)
+        (answer,) = client.complete([question()])
     assert answer.came is Came.answered
     assert sum(sleeps.slept) == pytest.approx(17)
-    assert (asking.tally.calls, asking.tally.retries) == (2, 1)
+    assert (client.usage.calls, client.usage.retries) == (2, 1)
 
 
 def test_while_the_server_wants_to_be_left_alone_nobody_asks():
     async def turns() -> list[float]:
         sleeps = Sleeps()
-        pace = Pace(per_minute=None, clock=sleeps.clock, sleep=sleeps.sleep)
+        limit = RateLimit(per_minute=None, clock=sleeps.clock, sleep=sleeps.sleep)
         passed = []
         for hold in (0, 30, 0, 5):
-            pace.hold(hold)
-            await pace.turn()
+            limit.hold(hold)
+            await limit.turn()
             passed.append(sleeps.now)
         return passed
 
@@ -78,8 +78,8 @@ def test_while_the_server_wants_to_be_left_alone_nobody_asks():
 def test_a_wait_asked_of_one_request_holds_all():
     sleeps = Sleeps()
     with serving(in_turn(Says(status=429, headers={"Retry-After": "17"}), WORD)) as server:
-        asking = chat(server.url, sleeps=sleeps, retries=0, concurrency=1)
-        answers = asking.complete([question("a"), question("b")])
+        client = chat(server.url, sleeps=sleeps, retries=0, concurrency=1)
+        answers = client.complete([question("a"), question("b")])
     assert [answer.came for answer in answers] == [Came.unanswered, Came.answered]
     assert sleeps.now == 17
 
@@ -96,8 +96,8 @@ def test_a_wait_beyond_the_longest_is_a_failure_and_not_sat_out():
 def test_a_server_error_is_asked_again_after_growing_waits():
     sleeps = Sleeps()
     with serving(in_turn(*[Says(status=500)] * 3, WORD)) as server:
-        asking = chat(server.url, sleeps=sleeps, first_wait=1.0)
-        (answer,) = asking.complete([question()])
+        client = chat(server.url, sleeps=sleeps, first_wait=1.0)
+        (answer,) = client.complete([question()])
     assert answer.content == {"word": "peace"}
     assert len(server.requests) == 4
     assert all(low <= wait <= 2 * low for low, wait in zip((0.5, 1.0, 2.0), sleeps.slept, strict=True))
@@ -105,12 +105,12 @@ def test_a_server_error_is_asked_again_after_growing_waits():
 
 def test_retries_end():
     with serving(in_turn(Says("down for good", status=500))) as server:
-        asking = chat(server.url, retries=2)
-        (answer,) = asking.complete([question()])
+        client = chat(server.url, retries=2)
+        (answer,) = client.complete([question()])
     assert answer.came is Came.unanswered
     assert "status 500: down for good" in answer.note
     assert len(server.requests) == 3
-    assert (asking.tally.failures, asking.tally.retries) == (1, 2)
+    assert (client.usage.failures, client.usage.retries) == (1, 2)
 
 
 def test_a_reply_that_takes_too_long_is_asked_for_again():
@@ -118,16 +118,16 @@ def test_a_reply_that_takes_too_long_is_asked_for_again():
         return Says(WORD.content, delay=0.6 if number == 0 else 0.0)
 
     with serving(script) as server:
-        asking = chat(server.url, timeout=0.3)
-        (answer,) = asking.complete([question()])
+        client = chat(server.url, timeout=0.3)
+        (answer,) = client.complete([question()])
     assert answer.came is Came.answered
-    assert asking.tally.retries == 1
+    assert client.usage.retries == 1
 
 
 def test_a_reply_that_trickles_in_is_given_up_as_a_whole():
     with serving(in_turn(Says(WORD.content, drip=0.02))) as server:  # a few seconds in all
-        asking = chat(server.url, timeout=0.4, retries=0)
-        (answer,) = asking.complete([question()])
+        client = chat(server.url, timeout=0.4, retries=0)
+        (answer,) = client.complete([question()])
     assert answer.came is Came.unanswered
     assert "within 0.4 s" in answer.note
 
@@ -138,15 +138,15 @@ def test_a_refusal_to_one_text_after_others_were_answered_stops_nothing():
         return Says("moderated", status=403) if flagged else WORD
 
     with serving(script) as server:
-        asking = chat(server.url, concurrency=1, stop_after=1)
-        answers = asking.complete([question("a"), question("flagged"), question("b")])
+        client = chat(server.url, concurrency=1, stop_after=1)
+        answers = client.complete([question("a"), question("flagged"), question("b")])
     assert [answer.came for answer in answers] == [Came.answered, Came.unanswered, Came.answered]
 
 
 def test_many_ask_at_once_but_never_more_than_allowed():
     with serving(lambda *_: Says(WORD.content, delay=0.03)) as server:
-        asking = chat(server.url, concurrency=3)
-        answers = asking.complete([question(str(n)) for n in range(12)])
+        client = chat(server.url, concurrency=3)
+        answers = client.complete([question(str(n)) for n in range(12)])
     assert [answer.came for answer in answers] == [Came.answered] * 12
     assert server.most_in_flight == 3
 
@@ -154,9 +154,9 @@ def test_many_ask_at_once_but_never_more_than_allowed():
 def test_requests_go_out_at_the_pace_that_was_asked_for():
     sleeps = Sleeps()
     with serving(in_turn(WORD)) as server:
-        asking = chat(server.url, sleeps=sleeps, requests_per_minute=30, concurrency=1)
-        asking.complete([question(str(n)) for n in range(4)])
-        asking.complete([question("another batch")])
+        client = chat(server.url, sleeps=sleeps, requests_per_minute=30, concurrency=1)
+        client.complete([question(str(n)) for n in range(4)])
+        client.complete([question("another batch")])
     assert sum(sleeps.slept) == pytest.approx(8)  # 2 s between any two
 
 
@@ -184,21 +184,21 @@ def test_equal_questions_are_asked_once():
 )
 def test_a_reply_of_another_shape_is_asked_for_again_with_another_seed(content):
     with serving(in_turn(Says(content), WORD)) as server:
-        asking = chat(server.url)
-        (answer,) = asking.complete([question()])
+        client = chat(server.url)
+        (answer,) = client.complete([question()])
     assert answer.content == {"word": "peace"}
     assert [request["seed"] for request in server.requests] == [0, 1]
-    assert (asking.tally.malformed, asking.tally.failures) == (1, 0)
+    assert (client.usage.malformed, client.usage.failures) == (1, 0)
 
 
 def test_replies_of_another_shape_end_as_malformed():
     with serving(in_turn(Says('{"word": "pea', finish_reason="length"))) as server:
-        asking = chat(server.url, attempts=2)
-        (answer,) = asking.complete([question()])
+        client = chat(server.url, attempts=2)
+        (answer,) = client.complete([question()])
     assert len(server.requests) == 2
     assert answer.came is Came.malformed
     assert "cut off" in answer.note
-    assert (asking.tally.malformed, asking.tally.failures) == (2, 1)
+    assert (client.usage.malformed, client.usage.failures) == (2, 1)
 
 
 @pytest.mark.parametrize(
@@ -212,13 +212,13 @@ def test_replies_of_another_shape_end_as_malformed():
         Says("flagged", status=400, refusal="content_filter"),
     ],
 )
-def test_refusals_are_told_apart_and_are_final(says):
+def test_refusals_are_distinguished_and_are_final(says):
     with serving(in_turn(says)) as server:
-        asking = chat(server.url)
-        (answer,) = asking.complete([question()])
+        client = chat(server.url)
+        (answer,) = client.complete([question()])
     assert answer.came is Came.refused
     assert len(server.requests) == 1
-    assert (asking.tally.refusals, asking.tally.failures) == (1, 0)
+    assert (client.usage.refusals, client.usage.failures) == (1, 0)
 
 
 def test_words_of_refusal_within_an_answer_are_an_answer():
@@ -233,13 +233,13 @@ def test_without_response_format_the_shape_is_put_into_words_and_it_is_said(stat
         return Says("no such field", status=status) if "response_format" in request else WORD
 
     with serving(script) as server, caplog.at_level(logging.WARNING):
-        asking = chat(server.url, concurrency=1)
-        answers = asking.complete([question("a"), question("b")])
+        client = chat(server.url, concurrency=1)
+        answers = client.complete([question("a"), question("b")])
     assert [answer.came for answer in answers] == [Came.answered] * 2
     assert len(server.requests) == 3  # refused once, and then known
     assert '"additionalProperties":false' in server.requests[-1]["messages"][0]["content"]
-    assert asking.tally.written == 2
-    assert "2 calls without response_format" in asking.tally.sentence()
+    assert client.usage.written == 2
+    assert "2 calls without response_format" in client.usage.sentence()
     (said,) = [record.getMessage() for record in caplog.records if "response_format" in record.getMessage()]
     assert "no such field" in said
 
@@ -258,8 +258,8 @@ def test_a_request_that_is_too_long_says_nothing_about_response_format():
         return Says("too long", status=400) if request["messages"][-1]["content"] == "long" else WORD
 
     with serving(script) as server:
-        asking = chat(server.url, concurrency=1)
-        answers = asking.complete(
+        client = chat(server.url, concurrency=1)
+        answers = client.complete(
             [question("long"), question("a"), *[question("long", seed) for seed in range(1, 9)]]
         )
     assert [answer.came for answer in answers] == [Came.unanswered, Came.answered, *[Came.unanswered] * 8]
@@ -284,10 +284,10 @@ def test_a_dead_endpoint_stops_the_work_and_loses_nothing(tmp_path):
             chat(server.url, tmp_path, concurrency=1, retries=0, stop_after=3).complete(questions)
         assert len(server.requests) == 7
         server.script = lambda *_: WORD
-        asking = chat(server.url, tmp_path)
-        answers = asking.complete(questions)
+        client = chat(server.url, tmp_path)
+        answers = client.complete(questions)
     assert all(answer.came is Came.answered for answer in answers)
-    assert (asking.tally.cached, asking.tally.calls) == (4, 36)
+    assert (client.usage.cached, client.usage.calls) == (4, 36)
 
 
 def test_failures_that_are_not_in_a_row_stop_nothing():
@@ -295,8 +295,8 @@ def test_failures_that_are_not_in_a_row_stop_nothing():
         return WORD if int(request["messages"][-1]["content"]) % 2 else Says(status=500)
 
     with serving(script) as server:
-        asking = chat(server.url, concurrency=1, retries=0, stop_after=2)
-        answers = asking.complete([question(str(n)) for n in range(20)])
+        client = chat(server.url, concurrency=1, retries=0, stop_after=2)
+        answers = client.complete([question(str(n)) for n in range(20)])
     assert sum(answer.came is Came.unanswered for answer in answers) == 10
 
 
@@ -335,11 +335,11 @@ def test_what_is_no_completion_is_no_answer(body):
 
 def test_tokens_are_the_servers_count_and_missing_counts_are_said():
     with serving(in_turn(WORD, Says(WORD.content, usage=False))) as server:
-        asking = chat(server.url, concurrency=1)
-        asking.complete([question("a"), question("b")])
-    tally = asking.tally
-    assert (tally.prompt_tokens, tally.completion_tokens, tally.unmetered) == (10, 3, 1)
-    assert "10 tokens read and 3 written, without 1 replies" in tally.sentence()
+        client = chat(server.url, concurrency=1)
+        client.complete([question("a"), question("b")])
+    usage = client.usage
+    assert (usage.prompt_tokens, usage.completion_tokens, usage.unmetered) == (10, 3, 1)
+    assert "10 tokens read and 3 written, without 1 replies" in usage.sentence()
 
 
 def test_hostile_texts_travel():
@@ -360,12 +360,12 @@ def test_it_can_be_asked_from_within_a_running_loop():
     assert answer.came is Came.answered
 
 
-def test_the_key_travels_and_is_in_no_identity():
+def test_the_key_travels_and_is_in_no_provenance():
     with serving(in_turn(WORD)) as server:
-        asking = chat(server.url, key="sk-secret")
-        asking.complete([question()])
+        client = chat(server.url, key="sk-secret")
+        client.complete([question()])
     assert server.headers[0]["authorization"] == "Bearer sk-secret"
-    assert "sk-secret" not in json.dumps(asking.identity())
+    assert "sk-secret" not in json.dumps(client.provenance())
 
 
 def test_a_missing_key_is_said_before_anything_is_asked():
@@ -381,7 +381,7 @@ def test_a_missing_key_is_said_before_anything_is_asked():
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"model": None}, "perturber.model=NAME"),
         ({"base_url": "localhost:8000"}, "http://"),
@@ -394,6 +394,6 @@ def test_a_missing_key_is_said_before_anything_is_asked():
         ({"temperature": 3}, "0 to 2"),
     ],
 )
-def test_impossible_options_are_refused(options, told):
-    with pytest.raises(ConfigError, match=told):
+def test_impossible_options_are_refused(options, message):
+    with pytest.raises(ConfigError, match=message):
         EndpointSpec(**{"model": "m", **options})

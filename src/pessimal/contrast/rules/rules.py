@@ -1,4 +1,4 @@
-"""Rules are made of these: words for words, sentences dropped or replaced, sentences added.
+"""The kinds of rules: words for words, sentences dropped or replaced, sentences added.
 
 A rule looks at a passage and returns a change, or None where it does not apply. Does not know attributes.
 """

@@ -1,12 +1,12 @@
-"""What a search's result depends on: known before the network is loaded, so that a finished result can be found."""
+"""Provenance of a search's result, known before the network is loaded: its key looks up a finished result."""
 
 from dataclasses import dataclass, field
 
-from pessimal.tables.model_identity import ModelIdentity
+from pessimal.tables.provenance import ModelProvenance
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchIdentity(ModelIdentity):
+class SearchProvenance(ModelProvenance):
     """Two results with one key are the same search, but for the last bits that another device or batch size may
     change."""
 
@@ -30,7 +30,7 @@ class SearchIdentity(ModelIdentity):
 
     @property
     def name(self) -> str:
-        """Name of the artifact: what tells results apart in a list; the key tells all of it."""
+        """Name of the artifact: what distinguishes results in a list; the key covers everything."""
         parts = [self.model, "+".join(self.prompts), f"{self.goal}-{self.length}"]
         parts += [
             part for part in (self.mode, self.method, self.dtype) if part not in ("ids", "auto", "float32")

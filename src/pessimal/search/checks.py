@@ -1,7 +1,7 @@
-"""The verification ladder: what a search's result may claim, rung by rung.
+"""Checks of a search's result, each passed or failed.
 
-A table of sentences over numbers that others measured. Rung 0 (closed forms and brute force on toys) is held by the
-tests. `noise` is the bound on one reward's numerical error, everywhere: two rewards within twice of it are tied.
+Numbers that others measured, each with its verdict. `noise` is the bound on one reward's numerical error, everywhere: two
+rewards within twice of it are tied.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,10 +15,11 @@ HOLDS, TIE, FAILS, ABSENT = "holds", "tie", "does not hold", "not applicable"
 
 
 @dataclass(frozen=True)
-class Rung:
+class Check:
     """One check of a result."""
 
-    rung: int
+    number: int
+    """The column `rung` of the table."""
     check: str
     measured: str
     verdict: str
@@ -27,9 +28,9 @@ class Rung:
     """What it says, and what it does not."""
 
 
-def one_token(hits: int, restarts: int, evaluations: float) -> Rung:
-    """Rung 1: does greedy coordinate gradient find the best single token, which the scan knows?"""
-    return Rung(
+def one_token(hits: int, restarts: int, evaluations: float) -> Check:
+    """Does greedy coordinate gradient find the best single token, which the scan knows?"""
+    return Check(
         1,
         "one token: the scan's best",
         f"{hits} of {restarts} restarts, median {evaluations:,.0f} evaluations",
@@ -39,25 +40,25 @@ def one_token(hits: int, restarts: int, evaluations: float) -> Rung:
     )
 
 
-def two_tokens(gradient: float | None, exact: float | None, *, noise: float) -> Rung:
-    """Rung 2: values of the gradient search and of the exact search over pairs of the best tokens."""
+def two_tokens(gradient: float | None, exact: float | None, *, noise: float) -> Check:
+    """Values of the gradient search and of the exact search over pairs of the best tokens."""
     check = "two tokens: the exact search over pairs of the best"
     meaning = (
         "Against every pair where all were gone through; otherwise against all pairs of tokens that do well with some "
         "partner, where the best of all may be left out."
     )
     if gradient is None or exact is None:
-        return Rung(2, check, "", ABSENT, meaning)
+        return Check(2, check, "", ABSENT, meaning)
     ahead = gradient - exact
-    return Rung(
+    return Check(
         2, check, f"gradient search − exact: {ahead:+.4g}", HOLDS if ahead >= -2 * noise else FAILS, meaning
     )
 
 
-def locally_best(certificate: Certificate) -> Rung:
-    """Rung 3: the 1-opt certificate."""
+def locally_best(certificate: Certificate) -> Check:
+    """The 1-opt certificate."""
     verdict = {"1-opt": HOLDS, "tie": TIE}.get(certificate.verdict, FAILS)
-    return Rung(
+    return Check(
         3,
         "no single change is better",
         f"{certificate.verdict}; smallest margin {certificate.smallest_margin:.3g} (noise {certificate.noise:.2g})",
@@ -71,12 +72,12 @@ def locally_best(certificate: Certificate) -> Rung:
     )
 
 
-def spread(values: Sequence[float], *, noise: float) -> Rung:
-    """Rung 4: how many restarts end at the best value."""
+def spread(values: Sequence[float], *, noise: float) -> Check:
+    """How many restarts end at the best value."""
     best = max(values)
     reached = sum(value >= best - 2 * noise for value in values)
     worst = min(values)
-    return Rung(
+    return Check(
         4,
         "restarts agree",
         f"{reached} of {len(values)} end at the best; the others fall short by up to {best - worst:.3g}",
@@ -85,9 +86,9 @@ def spread(values: Sequence[float], *, noise: float) -> Rung:
     )
 
 
-def scored_again(drift: float, margin: float) -> Rung:
-    """Rung 5: the result's reward by the model's own forward, float32, batch 1, no cache."""
-    return Rung(
+def scored_again(drift: float, margin: float) -> Check:
+    """The result's reward by the model's own forward, float32, batch 1, no cache."""
+    return Check(
         5,
         "scored again by the model's own forward",
         f"differs by {drift:.2g}; margin to the best neighbour {margin:.3g}",
@@ -96,34 +97,34 @@ def scored_again(drift: float, margin: float) -> Rung:
     )
 
 
-def survives_as_text(survives: bool) -> Rung:
-    """Rung 6: ids → text → template → ids."""
-    return Rung(
+def retokenizes(holds: bool) -> Check:
+    """ids → text → template → ids."""
+    return Check(
         6,
         "a text gives this response",
-        "yes" if survives else "no",
-        HOLDS if survives else FAILS,
+        "yes" if holds else "no",
+        HOLDS if holds else FAILS,
         "ids → text → template → ids in the whole conversation. Where it does not hold, no text typed by a person gets "
         "this reward; mode=text searches those that do.",
     )
 
 
-def beats(own: float, baselines: Mapping[str, float], *, budget: int, noise: float) -> Rung:
-    """Rung 7: values of the baselines at the same budget of candidate evaluations."""
+def beats(own: float, baselines: Mapping[str, float], *, budget: int, noise: float) -> Check:
+    """Values of the baselines at the same budget of candidate evaluations."""
     check, meaning = (
         "better than the baselines",
         "At the same number of candidate evaluations. Equal is not better: such a search found no more than the "
         "baseline did.",
     )
     if not baselines:
-        return Rung(7, check, "", ABSENT, meaning)
+        return Check(7, check, "", ABSENT, meaning)
     ahead = {name: own - value for name, value in baselines.items()}
-    told = ", ".join(f"{name} {difference:+.3g}" for name, difference in ahead.items())
+    margins = ", ".join(f"{name} {difference:+.3g}" for name, difference in ahead.items())
     smallest = min(ahead.values())
     verdict = HOLDS if smallest > 2 * noise else TIE if smallest >= -2 * noise else FAILS
-    return Rung(7, check, f"ahead of {told} at {budget:,} evaluations", verdict, meaning)
+    return Check(7, check, f"ahead of {margins} at {budget:,} evaluations", verdict, meaning)
 
 
-def as_table(rungs: Sequence[Rung]) -> pd.DataFrame:
-    """One row a rung: rung, check, measured, verdict, meaning."""
-    return pd.DataFrame([vars(rung) for rung in rungs])
+def as_table(checks: Sequence[Check]) -> pd.DataFrame:
+    """One row a check: rung, check, measured, verdict, meaning."""
+    return pd.DataFrame([vars(check) for check in checks]).rename(columns={"number": "rung"})

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from pessimal.models.frame import find_frame
-from pessimal.search.survival import Survival, best_admissible
+from pessimal.search.round_trip import RoundTrip, best_retokenizing
 
 PROMPTS = ("What, in one word, is the greatest thing ever?", "What is evil?")
 
@@ -28,29 +28,29 @@ def ids_of(tokenizer, *tokens: str) -> torch.Tensor:
 def test_it_is_the_round_trip_of_each_response(tokenizer, frame):
     generator = torch.Generator().manual_seed(0)
     responses = torch.randint(0, len(tokenizer), (300, 2), generator=generator)
-    survives = Survival(tokenizer, frame)(responses)
-    for ids, found in zip(responses.tolist(), survives.tolist(), strict=True):
+    retokenizes = RoundTrip(tokenizer, frame)(responses)
+    for ids, found in zip(responses.tolist(), retokenizes.tolist(), strict=True):
         text = tokenizer.decode(ids, clean_up_tokenization_spaces=False)
         conversation = [{"role": "user", "content": PROMPTS[0]}, {"role": "assistant", "content": text}]
         whole = tokenizer.apply_chat_template(conversation, tokenize=True, return_dict=False)
         assert found == (whole == frame.around(ids))
-    assert 0.05 < survives.float().mean() < 0.95
+    assert 0.05 < retokenizes.float().mean() < 0.95
 
 
 def test_the_template_decides_not_the_text_alone(tokenizer, frame):
     # The template trims; alone, ' love' is one token that decodes to itself.
     love = ids_of(tokenizer, "Ġlove")
-    (text,) = Survival(tokenizer, frame).text_of(love)
+    (text,) = RoundTrip(tokenizer, frame).text_of(love)
     assert (text, tokenizer(text, add_special_tokens=False)["input_ids"]) == (" love", love[0].tolist())
-    assert Survival(tokenizer, frame)(love).tolist() == [False]
-    assert Survival(tokenizer, frame)(ids_of(tokenizer, "love", "Ġlove")).tolist() == [True]
+    assert RoundTrip(tokenizer, frame)(love).tolist() == [False]
+    assert RoundTrip(tokenizer, frame)(ids_of(tokenizer, "love", "Ġlove")).tolist() == [True]
 
 
-def test_pieces_that_merge_into_one_token_do_not_survive(tokenizer, frame):
-    assert Survival(tokenizer, frame)(ids_of(tokenizer, "l", "ove")).tolist() == [False]
+def test_pieces_that_merge_into_one_token_do_not_retokenize(tokenizer, frame):
+    assert RoundTrip(tokenizer, frame)(ids_of(tokenizer, "l", "ove")).tolist() == [False]
 
 
-def test_with_several_prompts_it_has_to_survive_in_each(tokenizer, frame):
+def test_with_several_prompts_it_has_to_retokenize_in_each(tokenizer, frame):
     # A template that runs prompt and response together: what stands before decides how the response is split.
     from copy import deepcopy
 
@@ -58,22 +58,22 @@ def test_with_several_prompts_it_has_to_survive_in_each(tokenizer, frame):
     glued.chat_template = "{{ bos_token }}{% for m in messages %}{{ m['content'] }}{% endfor %}"
     plain, tying = find_frame(glued, "love:"), find_frame(glued, "so ")
     word = ids_of(glued, "love")
-    assert Survival(glued, plain)(word).tolist() == [True]
-    assert Survival(glued, tying)(word).tolist() == [False]
+    assert RoundTrip(glued, plain)(word).tolist() == [True]
+    assert RoundTrip(glued, tying)(word).tolist() == [False]
     for frames in ([plain, tying], [tying, plain]):
-        assert Survival(glued, frames)(word).tolist() == [False]
+        assert RoundTrip(glued, frames)(word).tolist() == [False]
 
 
 def test_closing_ids_of_the_model_stand_behind_the_conversation(tokenizer):
     closing = (7,)
     frame = find_frame(tokenizer, PROMPTS[0], closing=closing)
     love = ids_of(tokenizer, "love")
-    assert Survival(tokenizer, frame, closing=closing)(love).tolist() == [True]
-    assert Survival(tokenizer, frame)(love).tolist() == [False]
+    assert RoundTrip(tokenizer, frame, closing=closing)(love).tolist() == [True]
+    assert RoundTrip(tokenizer, frame)(love).tolist() == [False]
 
 
 def test_what_is_known_is_not_templated_again(tokenizer, frame, monkeypatch):
-    import pessimal.search.survival as module
+    import pessimal.search.round_trip as module
 
     asked = []
 
@@ -83,22 +83,22 @@ def test_what_is_known_is_not_templated_again(tokenizer, frame, monkeypatch):
 
     real = module.templated
     monkeypatch.setattr(module, "templated", counted)
-    survival = Survival(tokenizer, frame)
+    round_trip = RoundTrip(tokenizer, frame)
     responses = torch.cat([ids_of(tokenizer, "love"), ids_of(tokenizer, "Ġlove"), ids_of(tokenizer, "love")])
-    assert survival(responses).tolist() == [True, False, True]
+    assert round_trip(responses).tolist() == [True, False, True]
     assert asked == ["love", " love"]
-    assert survival(responses.flip(0)).tolist() == [True, False, True]
+    assert round_trip(responses.flip(0)).tolist() == [True, False, True]
     assert len(asked) == 2
 
 
 def test_answers_stay_right_when_the_memory_is_emptied(tokenizer, frame, monkeypatch):
-    monkeypatch.setattr("pessimal.search.survival._KEPT", 3)
+    monkeypatch.setattr("pessimal.search.round_trip._KEPT", 3)
     responses = torch.randint(0, len(tokenizer), (40, 2), generator=torch.Generator().manual_seed(1))
-    expected = Survival(tokenizer, frame)(responses).tolist()
-    survival = Survival(tokenizer, frame)
-    assert [bool(survival(row[None])[0]) for row in responses] == expected
-    assert survival(torch.cat([responses, responses])).tolist() == expected * 2
-    assert survival(responses[:0]).tolist() == []
+    expected = RoundTrip(tokenizer, frame)(responses).tolist()
+    round_trip = RoundTrip(tokenizer, frame)
+    assert [bool(round_trip(row[None])[0]) for row in responses] == expected
+    assert round_trip(torch.cat([responses, responses])).tolist() == expected * 2
+    assert round_trip(responses[:0]).tolist() == []
 
 
 def test_half_a_character_goes_into_the_template_as_its_escape(frame):
@@ -106,7 +106,7 @@ def test_half_a_character_goes_into_the_template_as_its_escape(frame):
         def batch_decode(self, responses, **_options):
             return ["\ud83d" for _ in responses]
 
-    assert Survival(Halves(), frame).text_of(torch.tensor([[1, 2]])) == ["\\ud83d"]
+    assert RoundTrip(Halves(), frame).text_of(torch.tensor([[1, 2]])) == ["\\ud83d"]
 
 
 def single(rows: torch.Tensor) -> torch.Tensor:
@@ -114,12 +114,12 @@ def single(rows: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("count", [1, 3, 100])
-def test_best_admissible_is_what_sorting_everything_gives(count):
+def test_best_retokenizing_is_what_sorting_everything_gives(count):
     generator = torch.Generator().manual_seed(count)
     values = torch.randint(0, 30, (200,), generator=generator).double()  # many ties
     good = torch.rand(200, generator=generator) < 0.1
-    found = best_admissible(
-        values, single, count=count, admissible=lambda responses: good[responses[:, 0]], above=9.0
+    found = best_retokenizing(
+        values, single, count=count, retokenizes=lambda responses: good[responses[:, 0]], above=9.0
     )
     expected = [
         row
@@ -129,14 +129,14 @@ def test_best_admissible_is_what_sorting_everything_gives(count):
     assert found.tolist() == expected[:count]
 
 
-def test_admissibility_is_asked_from_the_best_downward_and_no_further_than_need_be():
+def test_round_trips_are_checked_from_the_best_downward_and_no_further_than_need_be():
     values, asked = torch.arange(10_000).double(), []
 
-    def admissible(responses):
+    def retokenizes(responses):
         asked.extend(responses[:, 0].tolist())
         return responses[:, 0] < 9_980
 
-    assert best_admissible(values, single, count=1, admissible=admissible).tolist() == [9_979]
+    assert best_retokenizing(values, single, count=1, retokenizes=retokenizes).tolist() == [9_979]
     assert asked == list(range(9_999, 9_999 - len(asked), -1))
     assert len(asked) < 60
 
@@ -146,5 +146,5 @@ def test_nothing_over_the_bound_is_asked_for():
         raise AssertionError("asked")
 
     values = torch.tensor([1.0, float("nan"), -torch.inf])
-    assert best_admissible(values, single, count=2, admissible=refuse, above=1.0).tolist() == []
-    assert best_admissible(values, single, count=2, admissible=None).tolist() == [0]
+    assert best_retokenizing(values, single, count=2, retokenizes=refuse, above=1.0).tolist() == []
+    assert best_retokenizing(values, single, count=2, retokenizes=None).tolist() == [0]

@@ -11,7 +11,7 @@ from typing import Any
 from pessimal.contrast.chat.cache import Cache
 from pessimal.contrast.chat.question import Answer, Came, Question, Reply, Transport, digest_of
 from pessimal.contrast.chat.schema import parse
-from pessimal.contrast.chat.tally import Tally
+from pessimal.contrast.chat.usage import Usage
 from pessimal.errors import ConfigError
 
 _STRIDE = 1000  # seeds of one question's attempts lie within this
@@ -23,13 +23,13 @@ _REFUSAL = re.compile(
 )
 
 
-class Asking:
+class Client:
     """Answers questions over a transport."""
 
-    def __init__(self, transport: Transport, *, tally: Tally, cache: Cache | None, attempts: int = 3):
+    def __init__(self, transport: Transport, *, usage: Usage, cache: Cache | None, attempts: int = 3):
         """
         Args:
-            tally: where the transport counts, too.
+            usage: where the transport counts, too.
             cache: None keeps nothing.
             attempts: replies asked for, each with another seed, until one is of the asked shape.
         """
@@ -37,14 +37,14 @@ class Asking:
             raise ConfigError(
                 f"perturber.attempts={attempts}: replies asked for until one is of use, 1 to {_STRIDE}"
             )
-        self.transport, self.tally, self.cache, self.attempts = transport, tally, cache, attempts
+        self.transport, self.usage, self.cache, self.attempts = transport, usage, cache, attempts
 
-    def identity(self) -> dict:
+    def provenance(self) -> dict:
         """What decides its answers, as JSON."""
-        return {**self.transport.identity(), "attempts": self.attempts}
+        return {**self.transport.provenance(), "attempts": self.attempts}
 
     def complete(self, questions: Sequence[Question]) -> list[Answer]:
-        """One answer a question, in their order; equal questions are asked once.
+        """One answer a question, in their order; equal questions are sent once.
 
         A refusal is final. A reply of another shape is asked for again with the next seed, which is counted.
 
@@ -61,11 +61,11 @@ class Asking:
             for key, reply in replies.items():
                 answers[key] = read(reply, asked[key].schema)
             open_ = {key: question for key, question in open_.items() if answers[key].came is Came.malformed}
-            self.tally.malformed += len(open_)
+            self.usage.malformed += len(open_)
         for answer in answers.values():
-            self.tally.refusals += answer.came is Came.refused
-            self.tally.unanswered += answer.came is Came.unanswered
-            self.tally.failures += answer.came in (Came.malformed, Came.unanswered)
+            self.usage.refusals += answer.came is Came.refused
+            self.usage.unanswered += answer.came is Came.unanswered
+            self.usage.failures += answer.came in (Came.malformed, Came.unanswered)
         return [answers[key] for key in keys]
 
     def peek(self, question: Question) -> Answer | None:
@@ -80,18 +80,18 @@ class Asking:
         return answer
 
     def _kept(self, question: Question) -> Reply | None:
-        return self.cache.get(self.transport.identity(), question) if self.cache else None
+        return self.cache.get(self.transport.provenance(), question) if self.cache else None
 
     def _replies(self, asked: dict[str, Question]) -> dict[str, Reply]:
         replies = {key: self._kept(question) for key, question in asked.items()}
         missing = [key for key, reply in replies.items() if reply is None]
-        self.tally.cached += len(asked) - len(missing)
+        self.usage.cached += len(asked) - len(missing)
 
         def keep(index: int, reply: Reply) -> None:
             key = missing[index]
             if self.cache and reply.failure is None:
                 # At once, and not at the end: a process may be killed between any two replies.
-                reply = self.cache.put(self.transport.identity(), asked[key], reply)
+                reply = self.cache.put(self.transport.provenance(), asked[key], reply)
             replies[key] = reply
 
         if missing:
@@ -100,7 +100,7 @@ class Asking:
 
 
 def read(reply: Reply, schema: Any) -> Answer:
-    """What a reply is worth."""
+    """The answer in a reply."""
     if reply.failure is not None:
         return Answer(Came.unanswered, note=reply.failure)
     if reply.refusal:

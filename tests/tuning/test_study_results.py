@@ -1,15 +1,17 @@
-"""What is said, drawn and counted of a study, from trials whose values are known."""
+"""What a study reports, from trials whose values are known."""
 
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from optuna.trial import TrialState, create_trial
 
-from pessimal.errors import TableError
-from pessimal.figures import tuning as figures
+from pessimal.plots.draw import save_figures
+from pessimal.tuning.held_out import differences
+from pessimal.tuning.results import study_results
 from pessimal.tuning.space import options_of
-from pessimal.tuning.study import DEFAULTS, SUBJECT, Trials
+from pessimal.tuning.study import DEFAULTS, STUDY_SPEC, Trials
 from pessimal.tuning.study_tables import best_of, importances, options_table, searches_table, trials_table
 from pessimal.tuning.trial import SEARCHES
 
@@ -100,7 +102,7 @@ def test_too_few_or_equal_trials_have_no_importances(trials):
     for _ in range(7):
         add(trials, 1.0)
     assert importances(trials.study, seed=0) is None
-    assert SUBJECT in trials.study.user_attrs
+    assert STUDY_SPEC in trials.study.user_attrs
 
 
 def test_defaults_outside_of_the_space_are_in_the_tables_but_not_in_the_importances(config, parsed):
@@ -125,38 +127,57 @@ def table_of(trials, count=12):
     return trials_table(trials.study)
 
 
-def test_slices_show_every_trial_with_a_value_at_its_options(trials):
-    table = table_of(trials)
-    figure = figures.slices(table, ["momentum", "search_width"], logarithmic=["search_width"])
-    momentum, width = [axes for axes in figure.axes if axes.get_xlabel()]
-    valued = table[table["state"] != "failed"]
-    for axes, places in ((momentum, valued["momentum"]), (width, np.log2(valued["search_width"]))):
-        drawn = {tuple(point) for marks in axes.collections[:2] for point in np.round(marks.get_offsets(), 9)}
-        assert drawn == set(zip(np.round(places, 9), np.round(valued["value"], 9), strict=True))
-    assert [tick.get_text() for tick in width.get_xticklabels()] == ["128", "256", "512"]
-    rings = [marks.get_offsets().tolist() for marks in momentum.collections[2:]]
-    best = valued[valued["best"]].iloc[0]
-    assert rings[0] == [[0.9, 2.0]]
-    assert rings[1] == [[best["momentum"], best["value"]]]
+def differences_of(shift):
+    random = np.random.default_rng(5)
+    starts = [
+        {"prompt": prompt, "seed": seed, "tuned": 3.0, "defaults": 3.0, "difference": shift + random.normal(),
+         "tuned_seconds": 2.0, "defaults_seconds": 1.0}
+        for prompt in "abcd" for seed in range(4)
+    ]  # fmt: skip
+    return differences(pd.DataFrame(starts))
 
 
-def test_lines_go_from_the_lowest_to_the_highest_value_of_each_option(trials):
-    table = table_of(trials)
-    figure = figures.parallel_coordinates(table, ["momentum", "search_width"], logarithmic=["search_width"])
-    valued = table[table["state"] != "failed"].sort_values("value", kind="stable")
-    lines = [line for line in figure.axes[0].lines if line.get_linewidth() < 2]
-    heights = np.array([line.get_ydata() for line in lines])
-    assert heights.min(axis=0).tolist() == pytest.approx([0, 0, 0])
-    assert heights.max(axis=0).tolist() == pytest.approx([1, 1, 1])
-    logs = np.log2(valued["search_width"])
-    assert heights[:, 2] == pytest.approx((logs - logs.min()) / np.ptp(logs))
-    assert (np.diff(heights[:, 0]) >= 0).all()
-    dotted = [line.get_linestyle() == ":" for line in lines]
-    assert dotted == (valued["state"] == "pruned").tolist()
+def report(trials, **more):
+    """Results by name, of a dozen trials."""
+    tables = {
+        "trials": table_of(trials),
+        "searches": searches_table(trials.study),
+        "options": options_table(trials.study, {"search.momentum": 0.9, "search.search_width": 512}),
+        "importances": importances(trials.study, seed=0),
+        **more,
+    }
+    return {r.name: r for r in study_results(tables, logarithmic=["search_width"])}
 
 
-def test_nothing_is_drawn_of_nothing(trials):
-    add(trials, 0.0, state=TrialState.FAIL)
-    for draw in (figures.slices, figures.parallel_coordinates):
-        with pytest.raises(TableError, match="No trial has a value"):
-            draw(trials_table(trials.study), ["momentum"])
+@pytest.mark.parametrize(("shift", "verb"), [(5.0, " more "), (-5.0, " LESS "), (0.0, " no more ")])
+def test_held_out_prompts_decide_and_carry_their_interval(trials, shift, verb):
+    table = differences_of(shift)
+    found = report(trials, held_out_differences=table)["held_out_differences"]
+    overall = table.iloc[-1]
+    assert verb in found.headline
+    assert found.estimate.n == 4
+    assert [found.estimate.value, found.estimate.low, found.estimate.high] == pytest.approx(
+        overall[["difference", "low", "high"]].tolist()
+    )
+    assert found.summary["held_out_low"] == pytest.approx(overall["low"])
+
+
+def test_without_held_out_prompts_the_best_is_said_to_be_flattered(trials):
+    found = report(trials)
+    assert found["options"].notes
+    assert (
+        found["options"].summary["best_value"]
+        == found["trials"].table.query("state == 'complete'")["value"].max()
+    )
+    assert found["options"].summary["tuned/momentum"] == found["options"].table["tuned"].iloc[0]
+
+
+def test_every_trial_with_a_value_is_a_point_for_each_option_between_its_ends(trials, tmp_path):
+    found = report(trials)
+    table, drawn = found["trials"].table, found["trials"].plot.data
+    valued = table[table["value"].notna()]
+    widths = drawn[drawn["option"] == "search_width"].set_index("trial")["place"]
+    logs = np.log(valued.set_index("trial")["search_width"])
+    assert widths.to_numpy() == pytest.approx(((logs - logs.min()) / np.ptp(logs)).to_numpy())
+    assert len(drawn) == 2 * len(valued)
+    assert set(save_figures(list(found.values()), tmp_path)) == {"trials", "importances"}

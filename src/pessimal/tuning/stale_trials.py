@@ -1,4 +1,4 @@
-"""Which running trials somebody still works on; those whose worker died are failed, and their options tried again.
+"""Stale trials: running trials whose worker died are failed, and their options tried again.
 
 A worker that is killed cannot say so. A SQLite storage knows it by heartbeats that stop, as Optuna does; beside a journal
 lies a lock a trial, which the system frees when the process that holds it ends, however it ends.
@@ -24,9 +24,9 @@ ERROR = "error"
 RETRIES = 3
 
 
-class Liveness(Protocol):
-    """Signs of life of one study's trials. Several processes may show them for one trial: the worker that took it and the
-    job that runs it."""
+class StaleTrials(Protocol):
+    """Which of one study's running trials are stale. Several processes may work on one trial: the worker that took it and
+    the job that runs it."""
 
     def working(self, trial: Trial) -> contextlib.AbstractContextManager[None]:
         """Show that somebody works on this trial, for as long as this lasts."""
@@ -45,7 +45,7 @@ class TrialLocks:
     def working(self, trial: Trial) -> Iterator[None]:
         handle = self._open(trial.number)
         try:
-            with contextlib.suppress(OSError):  # a file system without locks cannot tell
+            with contextlib.suppress(OSError):  # a file system without locks
                 fcntl.flock(handle, fcntl.LOCK_SH)
             yield
         finally:

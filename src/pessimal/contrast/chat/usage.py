@@ -1,10 +1,10 @@
-"""What asking took: counts, and the sentence that a person reads at the end."""
+"""The usage of a chat: counts, and one sentence of them."""
 
 from dataclasses import dataclass, fields
 
 
 @dataclass
-class Tally:
+class Usage:
     """Counts of one chat since it was made."""
 
     calls: int = 0
@@ -14,7 +14,7 @@ class Tally:
     retries: int = 0
     """Requests sent again because the one before got no reply."""
     malformed: int = 0
-    """Replies that were not of the asked shape; each was asked for again, up to the number of attempts."""
+    """Replies that were not of the wanted shape; each was requested again, up to the number of attempts."""
     refusals: int = 0
     """Questions refused, those whose refusal was taken from the cache among them."""
     failures: int = 0
@@ -36,15 +36,15 @@ class Tally:
 
     def sentence(self) -> str:
         """All of it in words."""
-        told = (
+        text = (
             f"{self.calls:,} calls ({self.retries:,} of them sent again after a failure), {self.cached:,} replies from the "
             f"cache; {self.refusals:,} refused, {self.failures:,} without a usable answer, {self.malformed:,} replies of "
             f"the wrong shape; {self.prompt_tokens:,} tokens read and {self.completion_tokens:,} written"
         )
         if self.unmetered:
-            told += f", without {self.unmetered:,} replies for which the server gave no count"
+            text += f", without {self.unmetered:,} replies for which the server gave no count"
         if self.written:
-            told += (
+            text += (
                 f"; {self.written:,} calls without response_format, the shape of the answer put into words"
             )
-        return told
+        return text

@@ -1,6 +1,6 @@
 """One request and one reply as the OpenAI chat protocol writes them.
 
-Knows fields, statuses and what each means for asking again. Sends nothing.
+Knows fields, statuses and what each means for a retry. Sends nothing.
 """
 
 from typing import Any
@@ -24,7 +24,7 @@ class RequestError(Exception):
 
     def __init__(
         self,
-        told: str,
+        message: str,
         *,
         wait: float | None = None,
         final: bool = False,
@@ -32,15 +32,15 @@ class RequestError(Exception):
         about_request: bool = False,
         advice: str = "",
     ):
-        super().__init__(told)
-        self.told = told
+        super().__init__(message)
+        self.message = message
         """Why, in words."""
         self.wait = wait
         """Seconds that the server asks to wait for; None where it does not say."""
         self.final = final
-        """Whether asking the same again is in vain."""
+        """Whether a retry is in vain."""
         self.fatal = fatal
-        """Whether asking anything is in vain."""
+        """Whether any request is in vain."""
         self.about_request = about_request
         """Whether the server does not take a request of this form (400, 422)."""
         self.advice = advice
@@ -85,8 +85,8 @@ def read_completion(completion: Any) -> Reply:
     message = getattr(choices[0], "message", None) if isinstance(choices, list) and choices else None
     if message is None:
         error = getattr(completion, "error", None)
-        told_so = f": {str(error)[:200]}" if error else "; is perturber.base_url right? It mostly ends in /v1"
-        raise RequestError(f"the endpoint answered with no chat completion{told_so}")
+        reason = f": {str(error)[:200]}" if error else "; is perturber.base_url right? It mostly ends in /v1"
+        raise RequestError(f"the endpoint answered with no chat completion{reason}")
     usage = getattr(completion, "usage", None)
     return Reply(
         text=_text(getattr(message, "content", None)),
@@ -97,11 +97,11 @@ def read_completion(completion: Any) -> Reply:
     )
 
 
-def told(error: Any, *, key: str | None, wait: float | None, answered: bool) -> RequestError | Reply:
+def error_meaning(error: Any, *, key: str | None, wait: float | None, answered: bool) -> RequestError | Reply:
     """What an error status means; a Reply where it is a filter's refusal, as Azure gives it.
 
     Args:
-        key: is never told on.
+        key: never shown.
         wait: seconds that the server asks to wait for.
         answered: whether the endpoint answered before: a 403 is then about one text, not about the key.
     """

@@ -5,7 +5,7 @@ Knows readings. Every amount is in units of half the distance between the two po
 
 import re
 
-from pessimal.contrast.detectors.poles import lean
+from pessimal.contrast.detectors.embedding_axis import lean
 from pessimal.contrast.detectors.reading import Reading
 from pessimal.contrast.detectors.words import mean, mean_and_worst, valences
 

@@ -1,14 +1,14 @@
-"""What an explanation depends on: known before the network is loaded, so that a finished one can be found."""
+"""Provenance of an explanation, known before the network is loaded: its key looks up a finished one."""
 
 import hashlib
 import json
 from dataclasses import dataclass, field
 
-from pessimal.tables.model_identity import ModelIdentity
+from pessimal.tables.provenance import ModelProvenance
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExplanationIdentity(ModelIdentity):
+class ExplanationProvenance(ModelProvenance):
     """Two results with one key are the same explanation, but for the last bits that another device or batch size may
     change, and for what an endpoint answers today that it did not yesterday."""
 
@@ -43,6 +43,6 @@ class ExplanationIdentity(ModelIdentity):
 
     @property
     def name(self) -> str:
-        """Name of the artifact: what tells explanations apart in a list; the key tells all of it."""
+        """Name of the artifact: what distinguishes explanations in a list; the key covers everything."""
         parts = [self.model, self.comparisons, self.perturber]
         return "--".join([*parts, *([self.dtype] if self.dtype not in (None, "float32") else [])])

@@ -1,4 +1,4 @@
-"""Global sensitivity: how much each attribute moves a model's preferences, and whether more than a placebo does.
+"""Flip rates: how much each attribute moves a model's preferences, and whether more than a placebo does.
 
 Knows the table of outcomes. Does not know why: an attribute whose edits change little looks like one that the model does
 not mind (read it beside the compliance of the edits).
@@ -12,9 +12,8 @@ import numpy as np
 import pandas as pd
 from scipy.stats import false_discovery_control, rankdata
 
-from pessimal.analysis.sign_flip import sign_flip
 from pessimal.contrast.attribute import PLACEBO
-from pessimal.contrast.metrics import check_resampling, draws, places, ratio_interval, replicated
+from pessimal.contrast.metrics import check_resampling, cluster_index, draws, ratio_interval, replicated
 from pessimal.contrast.outcomes import (
     COUNTERFACTUAL,
     KEY,
@@ -27,6 +26,7 @@ from pessimal.contrast.outcomes import (
 from pessimal.contrast.perturbation import Status
 from pessimal.contrast.shares import share_interval
 from pessimal.errors import TableError
+from pessimal.statistics import sign_flip
 
 USED = [*KEY, "side", "status", "change_in_sd", "outcome"]
 RETURNED = ["model", "perturber", "attribute", "asked", "n", "comparisons", "counterfactuals", "ties"]
@@ -35,7 +35,7 @@ RETURNED += ["size", "size_low", "size_high", "flip_rank", "flip_first", "change
 RETURNED += ["pairs", "flip_excess", "flip_p", "flip_q", "change_excess", "change_p", "change_q"]
 
 
-def sensitivity(
+def attribute_flip_rates(
     table: pd.DataFrame,
     *,
     replicates: int = 1000,
@@ -49,7 +49,7 @@ def sensitivity(
     neither CF nor SF. The *change* is the mean Δm over the same perturbations, in standard deviations of the model's rewards:
     negative where the edits speak against the preference, as they were meant to. The *size* is the mean of |Δm|, in the same
     unit; noise alone makes it positive. Intervals are over comparisons, each with all of its rows: that of the flip rate exact
-    binomial at the number of edits that the comparisons are worth (see `share_interval`), those of change and size bootstraps
+    binomial at the effective number of edits (see `share_interval`), those of change and size bootstraps
     over the model's comparisons, in which one draw serves all attributes, perturbers and the placebo. The interval of the
     placebo's own row is what the flip rates of the others are to be seen against.
 
@@ -141,7 +141,7 @@ def sums(rows: pd.DataFrame, clusters: Sequence[str], attributes: Sequence[str])
     pairs = zip(rows["comparison"], rows["attribute"], strict=True)
     rows = rows[np.array([key in known and name in column for key, name in pairs], dtype=bool)]
     of_attribute = np.array([column[name] for name in rows["attribute"]], dtype=np.intp)
-    cell = places(rows["comparison"], clusters) * len(attributes) + of_attribute
+    cell = cluster_index(rows["comparison"], clusters) * len(attributes) + of_attribute
     change = rows["change_in_sd"].to_numpy(dtype=float)
     flips = (rows["outcome"] == COUNTERFACTUAL).to_numpy(dtype=float)
     shape = (len(clusters), len(attributes))
@@ -244,7 +244,7 @@ def _tested(
 
 def _by_response(valid: pd.DataFrame, clusters: Sequence[str]) -> np.ndarray:
     """Flip rate and mean change of the valid perturbations of each response, (2, clusters, 2); NaN without one."""
-    cell = 2 * places(valid["comparison"], clusters) + valid["response"].to_numpy(dtype=np.intp)
+    cell = 2 * cluster_index(valid["comparison"], clusters) + valid["response"].to_numpy(dtype=np.intp)
     n = np.bincount(cell, minlength=2 * len(clusters))
     flips = (valid["outcome"] == COUNTERFACTUAL).to_numpy(dtype=float)
     change = valid["change_in_sd"].to_numpy(dtype=float)

@@ -1,4 +1,4 @@
-"""Global sensitivity: hand counts, brute force over all signs, scipy as oracle, and tables with a planted effect."""
+"""Flip rates: hand counts, brute force over all signs, scipy as oracle, and tables with a planted effect."""
 
 import itertools
 import math
@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 from test_outcomes import HOSTILE, made
 
+from pessimal.contrast.flip_rate import attribute_flip_rates, benjamini_hochberg
 from pessimal.contrast.metrics import draws
-from pessimal.contrast.sensitivity import benjamini_hochberg, sensitivity
 from pessimal.errors import TableError
 
 
@@ -40,7 +40,7 @@ def of(table: pd.DataFrame, attribute: str) -> pd.Series:
 
 
 def test_ties_are_in_the_denominator_and_texts_that_failed_are_not():
-    table = sensitivity(
+    table = attribute_flip_rates(
         made(
             [
                 {"comparison": "a", "attribute": "x", "change": -3.0},
@@ -67,7 +67,7 @@ def test_ties_are_in_the_denominator_and_texts_that_failed_are_not():
 
 
 def test_a_planted_attribute_comes_first_and_beats_the_placebo_and_nothing_else_does():
-    table = sensitivity(simulated({"a": 0.0, "planted": -1.0, "b": 0.0, "placebo": 0.0}))
+    table = attribute_flip_rates(simulated({"a": 0.0, "planted": -1.0, "b": 0.0, "placebo": 0.0}))
     planted = of(table, "planted")
     assert planted["flip_rank"] == planted["change_rank"] == 1
     assert planted["flip_first"] > 0.99
@@ -83,7 +83,7 @@ def test_a_planted_attribute_comes_first_and_beats_the_placebo_and_nothing_else_
 
 
 def test_what_raises_margins_is_no_flip_but_is_a_change():
-    row = of(sensitivity(simulated({"turned": 1.0, "placebo": 0.0})), "turned")
+    row = of(attribute_flip_rates(simulated({"turned": 1.0, "placebo": 0.0})), "turned")
     assert row["change_p"] < 0.01
     assert row["flip_p"] > 0.5
 
@@ -101,7 +101,7 @@ def test_the_placebo_is_met_within_the_same_response_of_the_same_comparison():
             {"comparison": "c", "attribute": "placebo", "change": -2.0},  # flips
         ]
     )
-    row = of(sensitivity(table), "x")
+    row = of(attribute_flip_rates(table), "x")
     assert row["pairs"] == 2
     assert row["change_excess"] == pytest.approx(((-3 + 1) + (1 + 2)) / 2)
     assert row["flip_excess"] == pytest.approx((1 - 1) / 2)
@@ -118,8 +118,8 @@ def test_q_are_those_of_the_textbook_over_what_has_a_p():
 
 def test_the_family_is_one_model_and_perturber():
     one = simulated({"a": -0.3, "b": 0.0, "c": 0.0, "placebo": 0.0})
-    table = sensitivity(pd.concat([one, one.assign(model="other")]))
-    alone = sensitivity(one)
+    table = attribute_flip_rates(pd.concat([one, one.assign(model="other")]))
+    alone = attribute_flip_rates(one)
     for model in ("m", "other"):
         mine = table[table["model"] == model].reset_index(drop=True)
         pd.testing.assert_frame_equal(
@@ -131,7 +131,7 @@ def test_the_family_is_one_model_and_perturber():
 
 def test_ranks_and_their_certainty_are_those_of_a_plain_joint_bootstrap():
     rows = simulated({"a": -0.35, "b": -0.3, "c": 0.0}, comparisons=20)
-    table = sensitivity(rows, replicates=300, seed=9)
+    table = attribute_flip_rates(rows, replicates=300, seed=9)
     keys = sorted(set(rows["comparison"]))
     weights = draws(20, replicates=300, seed=9)
     by_key = {key: rows[rows["comparison"] == key] for key in keys}
@@ -159,13 +159,13 @@ def test_tied_attributes_share_rank_and_first_place():
         for number in range(6)
         for name in "ab"
     ]
-    table = sensitivity(made(same))
+    table = attribute_flip_rates(made(same))
     assert table["flip_rank"].tolist() == [1.5, 1.5]
     assert table["flip_first"].tolist() == [0.5, 0.5]
 
 
 def test_without_a_placebo_there_is_no_p():
-    table = sensitivity(simulated({"a": -1.0, "b": 0.0}))
+    table = attribute_flip_rates(simulated({"a": -1.0, "b": 0.0}))
     assert table[["flip_p", "flip_q", "change_p", "change_q", "flip_excess"]].isna().all(axis=None)
     assert (table["pairs"] == 0).all()
     assert table["flip_rate"].notna().all()
@@ -173,16 +173,16 @@ def test_without_a_placebo_there_is_no_p():
 
 def test_the_same_seed_gives_the_same_bits_whatever_the_order_and_the_other_attributes():
     rows = simulated({"a": -0.5, "b": -0.1, "placebo": 0.0}, seeds=2)
-    whole = sensitivity(rows, seed=4)
-    shuffled = sensitivity(rows.sample(frac=1, random_state=0), seed=4)
-    alone = sensitivity(rows[rows["attribute"] != "b"], seed=4)
+    whole = attribute_flip_rates(rows, seed=4)
+    shuffled = attribute_flip_rates(rows.sample(frac=1, random_state=0), seed=4)
+    alone = attribute_flip_rates(rows[rows["attribute"] != "b"], seed=4)
     own = [name for name in whole if not name.endswith(("_q", "_rank", "_first"))]
     pd.testing.assert_series_equal(of(whole, "a"), of(shuffled, "a"), check_exact=True, check_names=False)
     pd.testing.assert_series_equal(
         of(whole, "a")[own], of(alone, "a")[own], check_exact=True, check_names=False
     )
-    assert of(whole, "a")["flip_low"] != of(sensitivity(rows, seed=5), "a")["flip_low"] or (
-        of(whole, "a")["change_low"] != of(sensitivity(rows, seed=5), "a")["change_low"]
+    assert of(whole, "a")["flip_low"] != of(attribute_flip_rates(rows, seed=5), "a")["flip_low"] or (
+        of(whole, "a")["change_low"] != of(attribute_flip_rates(rows, seed=5), "a")["change_low"]
     )
 
 
@@ -192,18 +192,18 @@ def test_hostile_names_pass():
         for text in HOSTILE
         for name in ("<b>\udfff", "", "placebo")
     ]
-    table = sensitivity(made(rows))
+    table = attribute_flip_rates(made(rows))
     assert table["attribute"].tolist() == ["<b>\udfff", "", "placebo"]
     assert (table["flip_rate"] == 1).all()
     assert of(table, "")["flip_p"] == 1
 
 
-def test_mistakes_are_told():
+def test_mistakes_are_reported():
     rows = simulated({"a": 0.0}, comparisons=3)
     with pytest.raises(TableError, match="permutations=5"):
-        sensitivity(rows, permutations=5)
+        attribute_flip_rates(rows, permutations=5)
     with pytest.raises(TableError, match="confidence=1"):
-        sensitivity(rows, confidence=1)
+        attribute_flip_rates(rows, confidence=1)
     with pytest.raises(TableError, match="lacks change_in_sd"):
-        sensitivity(rows.drop(columns="change_in_sd"))
-    assert sensitivity(rows.head(0)).empty
+        attribute_flip_rates(rows.drop(columns="change_in_sd"))
+    assert attribute_flip_rates(rows.head(0)).empty
