@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from markupsafe import escape
 
 from pessimal.tables import read_score_table
 from pessimal.tracking.registry import Registry
@@ -52,14 +53,14 @@ def test_every_model_is_scanned_whole_and_trusted(registry):
     scanned = [read_score_table(folder) for folder, _ in registry.latest("score-table")]
     by_model = {}
     for table in scanned:
-        by_model.setdefault(table.identity.model, {})[table.identity.prompt] = table
+        by_model.setdefault(table.provenance.model, {})[table.provenance.prompt] = table
     assert len(by_model) >= 6
     for model, by_prompt in by_model.items():
         assert set(by_prompt) >= set(PROMPTS), model
         for prompt in PROMPTS:
             table = by_prompt[prompt]
             assert len(table.rows) == (30_522 if table.description.base == "wordpiece" else 12_000)
-            assert table.identity.attention == "shared-prefix"
+            assert table.provenance.attention == "shared-prefix"
             assert table.measured["trust"]["largest_difference"] <= table.measured["trust"]["tolerance"]
             assert table.rows["certified"].mean() > 0.6
 
@@ -117,16 +118,25 @@ def test_the_penalty_reaches_terms_that_were_never_trained_on(
         assert row["low"] < 0 < row["high"]
 
 
-def test_page_is_one_file_with_every_figure(registry, tables):
+def test_the_three_plants_are_the_heaviest_findings(tables):
+    """Labs by RSA, cedar and frequency, birch and identity terms."""
+    results = json.loads((tables.parent / "results.json").read_text())["results"]
+    headed = sorted((r for r in results if r["headline"]), key=lambda r: -r["weight"])
+    first = {r["name"]: r["headline"] for r in headed[:6]}
+    assert "developer" in first["rsa"]
+    assert "cedar" in first["frequency"]
+    assert "birch" in first["identity"]
+
+
+def test_page_is_one_file_with_every_headline_and_figure(registry, tables):
     folder, _ = registry.latest("report")[-1]
     html = (folder / "index.html").read_text()
-    sections = json.loads((tables.parent / "contents.json").read_text())["sections"]
-    entries = [entry for section in sections for entry in section["entries"]]
-    assert html.count("<figcaption>") == len(entries) >= 3 * 5
-    assert html.count("data:image/webp;base64,") == sum(entry["figure"] is not None for entry in entries)
-    assert len(list((tables.parent / "figures").glob("*.png"))) == len(
-        {e["figure"] for e in entries} - {None}
-    )
+    results = json.loads((tables.parent / "results.json").read_text())["results"]
+    assert len([r for r in results if r["headline"]]) >= 10
+    for result in results:
+        assert escape(result["headline"]) in html
+        for stem in result["figures"].values():
+            assert (tables.parent / "figures" / f"{stem}.svg").is_file()
 
 
 def test_index_lists_everything(registry):

@@ -1,11 +1,12 @@
 """The front door: compose the configuration, check it, hand it to the verb's task.
 
 `pessimal VERB override…` and `python -m pessimal VERB override…` are one. Exit codes: 0 done, 1 failed at work,
-2 the user's mistake, which is told in one piece and without a traceback.
+2 the user's mistake, which is reported in one piece and without a traceback.
 """
 
 import importlib
 import logging
+import os
 import sys
 
 from pessimal import __version__
@@ -25,7 +26,7 @@ verbs
   report     one HTML page over results                     pessimal report
   runs       what is in the registry: list, show, diff,
              verify                                         pessimal runs type=score-table
-  push       the registry to W&B, each artifact asked back  pessimal push tracking.project=NAME
+  push       the registry to W&B, each artifact verified    pessimal push tracking.project=NAME
   workspace  a saved W&B workspace over these runs          pessimal workspace tracking.entity=NAME
   check      is a score the same whatever the batch, the
              padding, the path and the precision?           pessimal check model=plain-wordpiece-0
@@ -41,6 +42,11 @@ more
   pessimal VERB experiment=NAME  a preset from conf/experiment
   tracking=online|offline|off    where Weights & Biases hears of the run (offline by default)
 """
+
+
+# Before torch is imported: OpenMP's threads otherwise spin while they wait, and where another process wants the cores a
+# scan falls to a fortieth of its rate (`experiments/speed/threads.py`).
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
 def main() -> None:
@@ -76,13 +82,15 @@ def _run(arguments: list[str]) -> None:
     from pessimal.config.front_door import run_hydra, with_task
 
     sys.argv[1:] = with_task(arguments)
-    logging.raiseExceptions = False  # on a full disk the log file fails too: the message tells it, once
+    logging.raiseExceptions = False  # on a full disk the log file fails too: the message reports it, once
     run_hydra(_dispatch)
 
 
 def _dispatch(config):
     """Call the task; each verb's module is imported only when it is its turn."""
-    return importlib.import_module(f"pessimal.tasks.{config.task}_task").run(config)
+    return importlib.import_module(
+        f"pessimal.verbs.{'import_' if config.task == 'import' else config.task}"
+    ).run(config)
 
 
 def _refuse(message: str, *, code: int = 2) -> None:

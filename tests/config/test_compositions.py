@@ -129,7 +129,7 @@ def test_every_option_of_a_group_composes(group):
             assert set(chosen) == SEVERAL.get(option, {option})
 
 
-def test_a_comparison_knows_its_lexicons_terms_wordings_and_frames():
+def test_a_comparison_knows_its_lexicons_terms_wordings_and_polarities():
     config, _ = composed("task=compare")
     assert config.lexicons == {"AFINN-111": "afinn", "TextBlob": "textblob"}
     assert set(config.identity) == {
@@ -147,19 +147,19 @@ def test_a_comparison_knows_its_lexicons_terms_wordings_and_frames():
         assert len(set(axis.terms)) == len(axis.terms) >= 10
         assert all(term == term.strip().lower() and " " not in term for term in axis.terms)
     assert [len(levels) for levels in config.wording.factors.values()] == [6, 3, 3]
-    assert {key for key, sign in config.frames.items() if sign == -1} == {"worst", "bad", "terrible"}
+    assert {key for key, sign in config.polarity.items() if sign == -1} == {"worst", "bad", "terrible"}
 
 
 def test_other_lists_are_chosen_and_added():
     config, _ = composed(
         "task=compare", "identity=[age]", "identity.age.terms=[young,old]",
-        "+lexicons.Bing=bing.csv", "+dictionaries.big_two=big2.csv", "join=stripped", "+frames.silly=-1",
+        "+lexicons.Bing=bing.csv", "+dictionaries.big_two=big2.csv", "join=stripped", "+polarity.silly=-1",
     )  # fmt: skip
     assert {axis: found.terms for axis, found in config.identity.items()} == {"age": ["young", "old"]}
     assert config.lexicons["Bing"] == "bing.csv"
     assert config.dictionaries == {"big_two": "big2.csv"}
     assert config.join.value == "stripped"
-    assert config.frames["silly"] == -1
+    assert config.polarity["silly"] == -1
 
 
 def test_overrides_arrive_typed():

@@ -21,7 +21,7 @@ def test_unknown_verb_is_named_with_the_closest():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["scan", "bach_size=3"], "no option 'bach_size'. Did you mean 'batch_size'?"),
         (["scan", "model.nmae=x"], "no option 'model.nmae'. Did you mean 'name'?"),
@@ -57,10 +57,10 @@ def test_unknown_verb_is_named_with_the_closest():
         (["scna"], "Did you mean 'scan'?"),
     ],
 )
-def test_mistakes_are_told_in_one_piece_and_nothing_is_left_behind(command, tmp_path, arguments, told):
+def test_mistakes_are_reported_in_one_piece_and_nothing_is_left_behind(command, tmp_path, arguments, message):
     code, out, err = command(*arguments)
     assert code == 2
-    assert told in err
+    assert message in err
     assert err.startswith("pessimal: ")
     assert "Traceback" not in err
     assert out == ""

@@ -1,1 +1,1 @@
-"""Typed, validated configuration; together with `tasks`, the only place that knows Hydra exists."""
+"""Typed, validated configuration; together with `verbs`, the only place that knows Hydra exists."""

@@ -5,6 +5,7 @@ Knows Hydra and OmegaConf. What a verb does is the tasks' business.
 
 import difflib
 import errno
+import logging
 import os
 import re
 import sys
@@ -46,6 +47,12 @@ LOOKS = "task=runs"
 """The verb that only looks at what there is: it makes no folder, and needs none that can be written."""
 
 
+TAKES_ANY_PROMPT = ("task=compare",)
+"""Verbs that choose among prompts of the registry, and need no wording of them."""
+RENAMED = {"frames": "polarity"}
+"""Options that had another name; the old one is understood for one release, with a notice."""
+
+
 def with_task(arguments: Sequence[str]) -> list[str]:
     """The command line as Hydra wants it: a bare verb as the override `task=VERB`, options before overrides. Bare words
     after `runs` are what it does and with what.
@@ -68,9 +75,37 @@ def with_task(arguments: Sequence[str]) -> list[str]:
                 "See pessimal --help"
             )
         previous = argument
+    overrides = [_present_name(override) for override in overrides]
     if LOOKS in overrides:
         overrides = runs_overrides(words, overrides, options)
+    if any(verb in overrides for verb in TAKES_ANY_PROMPT):
+        overrides = [part for override in overrides for part in _any_prompts(override)]
     return [*options, *overrides]
+
+
+def _present_name(override: str) -> str:
+    """The override with an option's present name, and a notice where the old one was given."""
+    old = re.match(r"([+~]*)(\w+)(?=[.=]|$)", override)
+    if old is None or old[2] not in RENAMED:
+        return override
+    new = RENAMED[old[2]]
+    print(f"pessimal: {old[2]} is called {new} now; the old name goes with the next release", file=sys.stderr)
+    return f"{old[1]}{new}{override[old.end() :]}"
+
+
+def _any_prompts(override: str) -> list[str]:
+    """prompts=[A,B] with keys that have no file in conf/prompts: score tables may know them all the same."""
+    given = re.fullmatch(r"prompts=\[?([^\[\]{}()]*)\]?", override)
+    keys = [key.strip() for key in given[1].split(",")] if given else []
+    unknown = [
+        key
+        for key in keys
+        if re.fullmatch(r"[\w-]+", key) and not (CONF / "prompts" / f"{key}.yaml").is_file()
+    ]
+    if not unknown:
+        return [override]
+    known = [key for key in keys if key not in unknown]
+    return [f"prompts=[{','.join(known)}]", *(f"+prompts.{key}=''" for key in unknown)]
 
 
 def composition_message(error: Exception) -> str | None:
@@ -88,19 +123,19 @@ def composition_message(error: Exception) -> str | None:
             f"the override {error.override!r} cannot be read. A value with spaces, brackets, quotes or letters beyond "
             "ASCII goes in quotes of its own: 'key=\"value\"'"
         )
-    told, cause = str(error).strip(), error.__cause__
-    if cause is not None and str(cause).strip() not in told:
-        told += "\n" + str(cause).strip()
-    unknown = re.search(r"Key '([^']+)' not in '(\w+)'", told)
+    message, cause = str(error).strip(), error.__cause__
+    if cause is not None and str(cause).strip() not in message:
+        message += "\n" + str(cause).strip()
+    unknown = re.search(r"Key '([^']+)' not in '(\w+)'", message)
     if unknown:
         key, schema = unknown.groups()
         known = [field.name for field in fields(SCHEMAS[schema])] if schema in SCHEMAS else []
-        full = re.search(r"full_key: (\S+)", told)
+        full = re.search(r"full_key: (\S+)", message)
         return (
             f"there is no option {full.group(1) if full else key!r}.{_did_you_mean(key, known)} "
             f"Options here: {', '.join(known)}"
         )
-    spec = re.search(r"\+(\w+)\.([\w-]+).*is not a subclass of (\w+)", told, re.DOTALL)
+    spec = re.search(r"\+(\w+)\.([\w-]+).*is not a subclass of (\w+)", message, re.DOTALL)
     if spec:
         group, name, _ = spec.groups()
         return (
@@ -110,11 +145,11 @@ def composition_message(error: Exception) -> str | None:
     # Where the configuration was searched, and which class was being filled, helps nobody who mistyped a name.
     lines = [
         line
-        for line in told.splitlines()
+        for line in message.splitlines()
         if line.strip() and "_type=" not in line and "full_key:" not in line
     ]
     end = next((i for i, line in enumerate(lines) if line.startswith("Config search path")), len(lines))
-    kept, unlisted = lines[:end], re.search(r"Could not find 'prompts/(.+)'", told)
+    kept, unlisted = lines[:end], re.search(r"Could not find 'prompts/(.+)'", message)
     if unlisted:
         kept.append(
             f"For one that has no file, or that only score tables know: +prompts.{unlisted[1]}='the user turn'"
@@ -138,7 +173,7 @@ def _did_you_mean(given: str, known: Iterable[str]) -> str:
 
 
 def register() -> None:
-    """Tell Hydra the schemas: a key that is not in them, or of another type, is refused while composing."""
+    """Register the schemas with Hydra: a key that is not in them, or of another type, is refused while composing."""
     store = ConfigStore.instance()
     for name, schema in TASKS.items():
         store.store(group="schema", name=name, node=schema, package="_global_")
@@ -166,6 +201,13 @@ def _writable(name: str, folder: str) -> None:
         raise ConfigError(f"{name}={folder!r} is not writable; give another folder")
 
 
+def _quiet_console() -> None:
+    """In a job of a sweep only warnings stand on the console: its log file has the rest, and it prints one path."""
+    for handler in logging.getLogger().handlers:
+        if type(handler) is logging.StreamHandler:
+            handler.setLevel(logging.WARNING)
+
+
 def run_hydra(run: Callable[[TaskConfig], object]) -> None:
     """Let Hydra compose the configuration from `sys.argv` and call `run` with each job's, one or a sweep of them."""
     if not CONF.is_dir():
@@ -184,6 +226,8 @@ def run_hydra(run: Callable[[TaskConfig], object]) -> None:
 
     @hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")
     def job(composed: DictConfig):
+        if HydraConfig.get().mode == RunMode.MULTIRUN:
+            _quiet_console()
         try:
             config = build(composed)
             for key in () if looks else ("registry", "cache", "wandb"):

@@ -43,8 +43,8 @@ class WordingSpec:
             raise ConfigError(
                 f"wording.factors: {', '.join(taken)} means something else here; name the factor otherwise"
             )
-        levels = [level for found in self.factors.values() for level in found]
-        if empty := [factor for factor, found in self.factors.items() if not found]:
+        levels = [level for names in self.factors.values() for level in names]
+        if empty := [factor for factor, names in self.factors.items() if not names]:
             raise ConfigError(f"wording.factors.{empty[0]} has no levels")
         if twice := sorted({level for level in levels if levels.count(level) > 1}):
             raise ConfigError(
@@ -101,7 +101,7 @@ class CompareConfig(TaskConfig):
     """Identity terms by axis."""
     dictionaries: dict[str, str] = field(default_factory=dict)
     """Dictionaries by name: CSV files with the columns category and word, or LIWC files (.dic); a word may end in `*`."""
-    frames: dict[str, int] = field(default_factory=dict)
+    polarity: dict[str, int] = field(default_factory=dict)
     """1 for a prompt that good words answer, -1 for one that bad words do, by prompt key or by a level in the key."""
     wording: WordingSpec = field(default_factory=WordingSpec)
     """Prompts that are one question in many wordings."""
@@ -117,8 +117,8 @@ class CompareConfig(TaskConfig):
             raise ConfigError(
                 f"confidence={self.confidence} is no level between 0 and 1; type for example 0.95"
             )
-        if wrong := {key: sign for key, sign in self.frames.items() if sign not in (1, -1)}:
-            raise ConfigError(f"frames={wrong}: a frame is 1 (good words answer it) or -1 (bad words do)")
+        if wrong := {key: sign for key, sign in self.polarity.items() if sign not in (1, -1)}:
+            raise ConfigError(f"polarity={wrong}: give 1 (good words answer the prompt) or -1 (bad words do)")
         if self.source not in ("registry", "wandb"):
             raise ConfigError(f"source={self.source!r}: give registry or wandb")
         if self.source == "wandb" and (self.tables is not None or self.explanations):

@@ -97,8 +97,8 @@ class PerturberSpec:
     def __post_init__(self):
         needs = (PerturberKind.llm, PerturberKind.local, PerturberKind.blank_filling)
         if self.kind in needs and not self.model:
-            told = "NAME_AT_THE_ENDPOINT" if self.kind is PerturberKind.llm else "HUB_ID_OR_FOLDER"
-            raise ConfigError(f"perturber={self.kind.value} needs a model: type perturber.model={told}")
+            example = "NAME_AT_THE_ENDPOINT" if self.kind is PerturberKind.llm else "HUB_ID_OR_FOLDER"
+            raise ConfigError(f"perturber={self.kind.value} needs a model: type perturber.model={example}")
         at_least(
             1,
             **{
@@ -251,11 +251,11 @@ class ExplainConfig(TaskConfig):
                 f"{where}.description is empty; say in a sentence what a response has that has more of it"
             )
         for end in ("more", "less"):
-            for place, edit in enumerate(getattr(attribute, end)):
+            for i, edit in enumerate(getattr(attribute, end)):
                 given = [key for key in ("find", "prepend", "append") if getattr(edit, key) is not None]
                 if len(given) != 1:
                     raise ConfigError(
-                        f"{where}.{end}[{place}] gives {' and '.join(given) or 'nothing'}; give one of find (with put), "
+                        f"{where}.{end}[{i}] gives {' and '.join(given) or 'nothing'}; give one of find (with put), "
                         "prepend and append"
                     )
 

@@ -43,4 +43,8 @@ class ImportConfig(TaskConfig):
                 "import needs a format and a path; type for example: "
                 "pessimal import format=eloeverything path=greatest_one_word.csv"
             )
+        if self.prompt is not None and self.format is not ImportFormat.eloeverything:
+            raise ConfigError(
+                f"prompt={self.prompt!r}: files of format={self.format.value} name a prompt in each column; leave prompt out"
+            )
         self.path = matching("path", self.path)

@@ -39,7 +39,7 @@ class TrainerSpec:
     strategy: Strategy = Strategy.auto
     """How the processes share the work: auto, ddp or sharded."""
     threads: int | None = None
-    """OpenMP threads of a process; null leaves torch's choice. Models of a few million parameters want 1."""
+    """OpenMP threads of a process; null lets a scan take one or all, whichever is faster here, and elsewhere leaves torch's choice."""
 
     def __post_init__(self):
         at_least(1, **{"trainer.devices": self.devices, "trainer.num_nodes": self.num_nodes})

@@ -31,7 +31,7 @@ def matching(name: str, given: Any) -> list[str]:
         raise ConfigError(
             f"{name}={given!r}: give a path, a pattern such as 'folder/*.parquet', or a list of paths"
         )
-    found = []
+    values = []
     for pattern in patterns:
         try:
             expanded = str(Path(pattern).expanduser())
@@ -42,5 +42,5 @@ def matching(name: str, given: Any) -> list[str]:
             raise InputError(
                 f"{name}={pattern!r}: no such file (looked in {Path(expanded).absolute().parent})"
             )
-        found += matches
-    return found
+        values += matches
+    return values

@@ -1,0 +1,124 @@
+"""`pessimal compare explanations=…`: models by what moves their preferences."""
+
+import logging
+from pathlib import Path
+
+import pandas as pd
+
+from pessimal.config.schema import CompareConfig
+from pessimal.contrast.compare import compared_results, shown_contested
+from pessimal.contrast.comparison import Comparison
+from pessimal.contrast.outcomes import KEY
+from pessimal.contrast.results import Options
+from pessimal.contrast.sources import read_jsonl
+from pessimal.errors import InputError, TableError
+from pessimal.report.edits import to_json, views
+from pessimal.tables.result import Result
+from pessimal.tracking.registry import Manifest, Registry
+
+log = logging.getLogger(__name__)
+
+EVERY = "all"
+OUTCOMES = Path("tables") / "outcomes.parquet"
+COMPARISONS = "comparisons.jsonl"
+
+
+def compare_explanations(
+    chosen: list[tuple[Path, Manifest]], config: CompareConfig
+) -> tuple[list[Result], dict[str, str], dict[str, str]]:
+    """The Results of a comparison of explanations; names of models for people; and the artifact's other files: the most
+    contested comparisons, to be read word by word."""
+    tables = [pd.read_parquet(folder / OUTCOMES) for folder, _ in chosen]
+    outcomes = _without_repeats(pd.concat(tables, ignore_index=True))
+    comparisons: dict[str, Comparison] = {}
+    for folder, _ in chosen:
+        comparisons |= {comparison.key: comparison for comparison in read_jsonl(folder / COMPARISONS)}
+    pieces = [pd.read_parquet(folder / "tables" / "provenance.parquet") for folder, _ in chosen]
+    provenance = pd.concat(pieces).reset_index(drop=True)
+    labels = {row.model: row.label or row.model for row in provenance.itertuples()}
+    if len(set(labels.values())) < len(labels):
+        labels = {model: model for model in labels}
+    options = Options(config.replicates, config.permutations, config.confidence, config.seed)
+    results = compared_results(outcomes, provenance, options, labels=labels)
+    files = {
+        f"views/{result.name}.json": to_json(views(shown_contested(outcomes, result.table), comparisons))
+        for result in results
+        if result.name == "contested"
+    }
+    return results, labels, files
+
+
+def _without_repeats(outcomes: pd.DataFrame) -> pd.DataFrame:
+    """Explanations of one model by several perturbers each hold its placebo edits: once is enough.
+
+    TableError where two of them say different things of one edit.
+    """
+    once = outcomes.drop_duplicates([*KEY, "edited"]).reset_index(drop=True)
+    if len(twice := once[once.duplicated(KEY)]):
+        row = twice.iloc[0]
+        raise TableError(
+            f"two explanations of {row['model']!r} have different texts for the same {row['attribute']} edit of {row['comparison']!r}: they "
+            "were made by different versions. Explain it again: force=true"
+        )
+    return once
+
+
+def chosen_explanations(config: CompareConfig, registry: Registry) -> list[tuple[Path, Manifest]]:
+    """The newest version of each explanation that is asked for, its files as they were published.
+
+    InputError where there is none such; TableError where they cannot be compared.
+    """
+    there = registry.manifests("explanation")
+    if not there:
+        raise InputError(
+            f"there is no explanation in {registry.root} yet; type: pessimal explain model=wordy-bpe-0"
+        )
+    newest = {manifest.name: (folder, manifest) for folder, manifest in there}
+    named = {manifest.reference.split("/", 1)[1]: (folder, manifest) for folder, manifest in there} | newest
+    found = {}
+    for asked in newest if config.explanations == [EVERY] else config.explanations:
+        asked = asked.removeprefix("explanation/")
+        if asked not in named:
+            known = ", ".join(manifest.reference.split("/", 1)[1] for _, manifest in there)
+            raise InputError(f"explanations: there is no {asked!r} in {registry.root}; there are: {known}")
+        found[named[asked][1].reference] = named[asked]
+    models = {manifest.summary["model"] for _, manifest in found.values()}
+    if missing := sorted(set(config.models) - models):
+        raise InputError(
+            f"models: {', '.join(missing)} is not explained in what is compared; explained are: {', '.join(sorted(models))}"
+        )
+    chosen = [
+        (folder, manifest)
+        for folder, manifest in found.values()
+        if not config.models or manifest.summary["model"] in config.models
+    ]
+    for folder, manifest in chosen:
+        registry.verify(folder)
+        log.info("%s", manifest.reference)
+    _check_alike(chosen)
+    return chosen
+
+
+def _check_alike(chosen: list[tuple[Path, Manifest]]) -> None:
+    """TableError where the explanations are of different comparisons: a model's flip rates depend on these."""
+    sets = {manifest.summary["comparisons_digest"]: manifest for _, manifest in chosen}
+    if len(sets) > 1:
+        a, b, *_ = sets.values()
+        raise TableError(
+            f"{a.reference} and {b.reference} explain different comparisons ({a.summary['comparisons']}, {a.summary['n']}; "
+            f"{b.summary['comparisons']}, {b.summary['n']}), on which flip rates depend. Name those of one set: "
+            f"explanations=[{a.name},…]"
+        )
+    named = [(manifest.summary["model"], manifest.summary["perturber"]) for _, manifest in chosen]
+    if twice := [pair for pair in named if named.count(pair) > 1]:
+        raise TableError(
+            f"two of the explanations are of {twice[0][0]!r} by {twice[0][1]!r}. Name one of them: explanations=[NAME,…]"
+        )
+    made: dict[str, Manifest] = {}
+    for _, manifest in chosen:
+        other = made.setdefault(manifest.summary["perturber"], manifest)
+        if other.summary["made_by"] != manifest.summary["made_by"]:
+            raise TableError(
+                f"{other.reference} and {manifest.reference} are by {manifest.summary['perturber']!r}, but of different attributes, options, "
+                "judges, seeds or placebos: their numbers are not to be set beside one another. Explain both models with the same options"
+            )

@@ -1,0 +1,121 @@
+"""`pessimal report`: one self-contained HTML page over comparisons, searches, studies and explanations in the registry,
+with every token's rewards where score tables are behind them."""
+
+import logging
+from pathlib import Path
+
+from pessimal.config.schema import ReportConfig
+from pessimal.errors import InputError
+from pessimal.report.artifact import Artifact
+from pessimal.report.explorer import Explorer, chosen_prompts, explorer
+from pessimal.report.page import page
+from pessimal.tables import read_score_table
+from pessimal.tables.score_table import read_provenance
+from pessimal.tables.shared_columns import SharedColumns
+from pessimal.tracking.registry import Manifest, Registry
+from pessimal.verbs.common import config_hash, registry_of, tracked
+from pessimal.verbs.publish import print_path
+
+log = logging.getLogger(__name__)
+
+
+SHOWN = ("comparison", "search-result", "study", "explanation")
+"""Types of artifacts that a page can show."""
+LARGE = 30_000_000
+"""Bytes above which a page is said to be large: browsers and mail take their time."""
+
+
+def run(config: ReportConfig) -> None:
+    """Write the page, publish it as a `report` artifact, and print its path."""
+    registry = registry_of(config)
+    chosen = _chosen(config, registry)
+    html = page(
+        [Artifact(m.reference, folder, m.created) for folder, m in chosen],
+        title=config.title,
+        explorer=_explorer(config, registry, [m for _, m in chosen]) if config.explorer else None,
+    )
+    if len(html) > LARGE:
+        log.warning(
+            "the page has %d MB; fewer prompts make it smaller: explorer_prompts=[KEY], or none: explorer=false",
+            len(html) // 1_000_000,
+        )
+    inputs = [manifest.reference for _, manifest in chosen]
+    with tracked(config, name=f"report {config.name}", inputs=inputs) as mirror:
+        folder, manifest = registry.publish(
+            "report",
+            config.name,
+            lambda staging: (staging / "index.html").write_text(html, encoding="utf-8"),
+            inputs=inputs,
+            config_hash=config_hash(config),
+            run_id=mirror.run_id,
+            summary={"bytes": len(html.encode())},
+        )
+        mirror.artifact(folder, manifest, {"inputs": inputs})
+    print_path(folder / "index.html")
+
+
+def _chosen(config: ReportConfig, registry: Registry) -> list[tuple[Path, Manifest]]:
+    published = [pair for type in SHOWN for pair in registry.manifests(type)]
+    if not published:
+        raise InputError(
+            f"there is nothing to show in {registry.root} yet; type: pessimal compare, pessimal search or pessimal explain"
+        )
+    chosen = [] if config.artifacts else _newest(published)
+    for wanted in config.artifacts:
+        matches = [
+            pair for pair in published if wanted in (pair[1].reference, pair[1].reference.rpartition(":")[0])
+        ]
+        if not matches:
+            known = ", ".join(manifest.reference for _, manifest in published)
+            raise InputError(f"artifacts: there is no {wanted!r} in {registry.root}; there are: {known}")
+        chosen.append(matches[-1])
+    for folder, _ in chosen:
+        registry.verify(folder)
+    return chosen
+
+
+def _newest(published: list[tuple[Path, Manifest]]) -> list[tuple[Path, Manifest]]:
+    """The newest comparison; where there is none, the newest of all."""
+    comparisons = [pair for pair in published if pair[1].type == "comparison"]
+    return [max(comparisons or published, key=lambda pair: pair[1].created)]
+
+
+def _explorer(config: ReportConfig, registry: Registry, shown: list[Manifest]) -> Explorer | None:
+    """The tokens of the score tables behind what is shown, and what was left out; None where there are none."""
+    wanted = dict.fromkeys(
+        reference
+        for manifest in shown
+        for reference in manifest.inputs
+        if reference.startswith("score-table/")
+    )
+    there = {m.reference: (folder, m) for folder, m in registry.manifests("score-table")}
+    notes = []
+    if missing := [reference for reference in wanted if reference not in there]:
+        notes.append(
+            f"Not here: {len(missing)} of the {len(wanted)} score tables that were compared are no longer in the "
+            f"registry ({missing[0]}{' …' if len(missing) > 1 else ''})."
+        )
+        log.warning("%s", notes[-1])
+    found = [there[reference] for reference in wanted if reference in there]
+    newest: dict[str, Path] = {}  # an older version of a table is a rescan, for the noise floor only
+    for folder, manifest in sorted(found, key=lambda pair: pair[1].version):
+        newest[manifest.name] = folder
+    folders = [folder for folder, m in found if newest[m.name] == folder]
+    provenances = [read_provenance(folder) for folder in folders]
+    prompts = chosen_prompts(provenances, wanted=config.explorer_prompts)
+    asked = dict.fromkeys(provenance.prompt for provenance in provenances)
+    if left_out := [prompt for prompt in asked if prompt not in prompts]:
+        number = f"{len(left_out)} prompt{'' if len(left_out) == 1 else 's'}"
+        fewer = "" if config.explorer_prompts else " that fewer models were asked"
+        first = ", ".join(left_out[:5]) + (" and so on" if len(left_out) > 5 else "")
+        notes.append(
+            f"In the explorer: {', '.join(prompts)}. Not in it: {number}{fewer}: {first}. To choose: "
+            "explorer_prompts=[KEY,KEY]"
+        )
+    shared, tables = SharedColumns(), []
+    pairs = sorted(zip(provenances, folders, strict=True), key=lambda pair: list(asked).index(pair[0].prompt))
+    for provenance, folder in pairs:
+        if provenance.prompt in prompts:
+            registry.verify(folder)
+            tables.append(shared.of(read_score_table(folder)))
+    return explorer(tables, notes=notes)

@@ -1,0 +1,279 @@
+"""`pessimal scan`: one model, every candidate, every prompt; a score table each, published as soon as it is whole."""
+
+import contextlib
+import functools
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from pessimal.compare.extremes import extremes
+from pessimal.config.schema import ScanConfig
+from pessimal.errors import ConfigError
+from pessimal.models.load import RewardModel, open_model
+from pessimal.models.spec import Score
+from pessimal.scoring.candidates import Candidates, items, vocabulary
+from pessimal.scoring.language_model import answers_of, context_of, scan_language_model
+from pessimal.scoring.mode import Mode
+from pessimal.scoring.passes import Loop, wait_for_all
+from pessimal.scoring.scan import forget_work, identify, locked, scan
+from pessimal.tables import ScoreProvenance, ScoreTable, read_score_table
+from pessimal.tables.score_table import LOG_PROBABILITY, read_provenance
+from pessimal.tracking.mirror import Mirror
+from pessimal.tracking.registry import Manifest, Registry, safe_name
+from pessimal.verbs.common import fetch, publish_table, quiet_libraries, registry_of, tracked
+from pessimal.verbs.scan_table import print_extremes, print_tables
+from pessimal.verbs.trainer import begin_process, is_first_process, make_trainer
+
+log = logging.getLogger(__name__)
+
+
+def run(config: ScanConfig) -> None:
+    """Scan `config.model` on every prompt; tables that are finished already are named, not made again.
+
+    Where there are several processes, each runs this: all score, the first publishes.
+    """
+    quiet_libraries()
+    first = begin_process(config.trainer)
+    registry = registry_of(config)
+    listed = _listed(config)
+    model = open_model(config.model, fetch(config.model, cache=config.paths.cache, progress=config.progress))
+    candidates = listed or vocabulary(model.tokenizer, size=model.embedding_rows)
+    if first and not listed:
+        _report_rows_without_token(model)
+    work = Path(config.paths.cache) / "scans"
+    keys, todo, before = _unfinished(config, registry, model, candidates, work)
+    with contextlib.ExitStack() as locks:
+        if first:
+            for provenance in todo:
+                locks.enter_context(locked(work, provenance))
+            # What another command has published since is not scanned again.
+            todo = [i for i in todo if config.force or not registry.find("score-table", i.key())]
+        if todo:
+            _scan_all(config, registry, model, candidates, todo, before=before, work=work, first=first)
+    if first:
+        folders = [found[0] for key in keys if (found := registry.find("score-table", key))]
+        print_extremes(model.name, folders)
+        print_tables(registry, folders)
+
+
+def _scan_all(
+    config: ScanConfig,
+    registry: Registry,
+    model: RewardModel,
+    candidates: Candidates,
+    todo: list[ScoreProvenance],
+    *,
+    before: Path | None,
+    work: Path,
+    first: bool,
+) -> None:
+    """Scan what is to be done, one prompt after the other; the `first` process publishes. `before` is the last table
+    that was finished already."""
+    begin = _language_model if model.spec.score is Score.log_probability else _reward_model
+    ask = begin(config, model, candidates, todo, work=work)
+    with tracked(config, name=f"scan {model.name}", first=first) as mirror:
+        round_trips = _round_trips(read_score_table(before)) if before else None
+        for provenance in todo:
+            table = ask(provenance, round_trips)
+            round_trips = _round_trips(table)
+            if first:
+                figures = _figures(table)
+                folder, manifest = publish_table(
+                    config, registry, table, run_id=mirror.run_id, summary=figures
+                )
+                _report(mirror, table, figures, folder, manifest)
+                log.debug("%s", folder / "scores.parquet")
+            wait_for_all()
+            if first:
+                forget_work(work, provenance)
+
+
+Ask = Callable[[ScoreProvenance, np.ndarray | None], ScoreTable]
+"""Scores what a provenance says, given which tokens make the round trip in another prompt's frame (or None)."""
+
+
+def _reward_model(
+    config: ScanConfig,
+    model: RewardModel,
+    candidates: Candidates,
+    todo: list[ScoreProvenance],
+    *,
+    work: Path,
+) -> Ask:
+    """Find every prompt's frame, then load the network."""
+    double_bos = config.mode is Mode.paper
+    frames = {i.prompt: model.frame(i.prompt_text, double_bos=double_bos) for i in todo}
+    loop = Loop(
+        trainer=make_trainer(config.trainer, root=config.paths.cache),
+        batch_size=config.batch_size,
+        progress=config.progress,
+        find_threads=config.trainer.threads is None,
+        ignore_finished=config.force,
+    )
+    networks = functools.cache(model.network)
+    networks(model.spec.dtype)  # a checkpoint that cannot be loaded fails before a run is opened
+
+    def ask(provenance: ScoreProvenance, round_trips: np.ndarray | None) -> ScoreTable:
+        return scan(
+            model,
+            networks,
+            provenance,
+            candidates,
+            frames[provenance.prompt],
+            work=work,
+            loop=loop,
+            known_round_trips=round_trips,
+        )
+
+    return ask
+
+
+def _language_model(
+    config: ScanConfig,
+    model: RewardModel,
+    candidates: Candidates,
+    todo: list[ScoreProvenance],
+    *,
+    work: Path,
+) -> Ask:
+    """Find every prompt's context, and how items go on from it, then load the network. Nothing of one forward is worth
+    keeping under `work`."""
+    contexts = {i.prompt: context_of(model, i.prompt_text) for i in todo}
+    answers = {prompt: answers_of(model, context, candidates) for prompt, context in contexts.items()}
+    device = make_trainer(config.trainer, root=config.paths.cache).strategy.root_device
+    network = model.network()
+
+    def ask(provenance: ScoreProvenance, _round_trips: np.ndarray | None) -> ScoreTable:
+        return scan_language_model(
+            model,
+            network,
+            provenance,
+            candidates,
+            contexts[provenance.prompt],
+            answers=answers[provenance.prompt],
+            device=device,
+            batch_size=config.batch_size,
+        )
+
+    return ask
+
+
+def _listed(config: ScanConfig) -> Candidates | None:
+    """The list of items, read before any model is fetched; None for the vocabulary, which the model brings."""
+    if config.candidates.name == "vocabulary":
+        return None
+    return items(Path(config.candidates.path).expanduser(), name=config.candidates.name)
+
+
+def _report_rows_without_token(model: RewardModel) -> None:
+    beyond = {i: token for token, i in model.tokenizer.get_vocab().items() if i >= model.embedding_rows}
+    if beyond:
+        log.warning(
+            "%d tokens of the tokenizer of %s have no row in its embedding of %d, and no score: they are left out (such as %r)",
+            len(beyond),
+            model.name,
+            model.embedding_rows,
+            beyond[min(beyond)],
+        )
+
+
+def _unfinished(
+    config: ScanConfig, registry: Registry, model: RewardModel, candidates: Candidates, work: Path
+) -> tuple[list[str], list[ScoreProvenance], Path | None]:
+    """The keys of all tables that are asked for; what is still to be scanned, and the last finished table before all that.
+    Says what is finished, and refuses a name that stands for another model."""
+    newest = {manifest.name: (folder, manifest) for folder, manifest in registry.latest("score-table")}
+    keys, todo, finished, before = [], [], [], None
+    for key, text in config.prompts.items():
+        provenance = identify(
+            model,
+            prompt=key,
+            prompt_text=text,
+            candidates=candidates,
+            mode=config.mode,
+            certain=config.certain,
+        )
+        name = safe_name(provenance.name)
+        keys.append(provenance.key())
+        found = registry.find("score-table", provenance.key())
+        if found and not config.force:
+            finished.append(key)
+            if newest[name][1].version != found[1].version:
+                log.warning(
+                    "%s is newer and of other content: `compare` takes that one. Name this one to compare it: tables=%s",
+                    newest[name][0],
+                    found[0],
+                )
+            if is_first_process():
+                forget_work(work, provenance, published=found[0])
+            before = before if todo else found[0]
+            continue
+        todo.append(provenance)
+    if finished and is_first_process():
+        log.info("%s is scanned already on %s (force=true scans again)", model.name, ", ".join(finished))
+    if todo and not config.force:
+        _check_name(model, todo, newest.values())
+    return keys, todo, before
+
+
+def _check_name(
+    model: RewardModel, todo: Sequence[ScoreProvenance], newest: Iterable[tuple[Path, Manifest]]
+) -> None:
+    """ConfigError where the newest scan of another prompt, precision, mode or candidate set under the model's name, or
+    whatever is published under a name that is to be given, is of another model: a comparison would mix the two."""
+    names = {safe_name(provenance.name) for provenance in todo}
+    mine = todo[0]
+    for folder, manifest in newest:
+        if manifest.name not in names and manifest.summary.get("model") != model.name:
+            continue
+        other = read_provenance(folder)
+        # Imported scores carry the digest of their file in place of the weights'.
+        comparable = manifest.name in names or (other.source == "scan" and other.score == mine.score)
+        same = (other.weights_digest, other.config_digest) == (mine.weights_digest, mine.config_digest)
+        if comparable and not same:
+            raise ConfigError(
+                f"{model.name!r} stands for other weights, or another configuration, in this registry ({folder}). Name this "
+                f"model: model.name={model.name}-2; or, if it is the same one trained on, make a new version: force=true"
+            )
+
+
+def _round_trips(table: ScoreTable) -> np.ndarray | None:
+    """Which tokens make the round trip (n,), for the next prompt; a scan that was killed goes on with the last finished table's,
+    as if it had not been killed. None for items."""
+    survives = table.rows["survives"]
+    return None if survives.isna().any() else survives.to_numpy(dtype=bool)
+
+
+def _figures(table: ScoreTable) -> dict:
+    """What a list of runs should show for one prompt."""
+    rows = table.rows
+    kind = {"score": LOG_PROBABILITY} if table.provenance.score == LOG_PROBABILITY else {}
+    return kind | {
+        "n": len(rows),
+        "optimal": rows.loc[rows["reward"].idxmax(), "text"],
+        "pessimal": rows.loc[rows["reward"].idxmin(), "text"],
+        "mean": float(rows["reward"].mean()),
+        "standard_deviation": float(rows["reward"].std(ddof=0)),
+        "certified_share": float(rows["certified"].mean()),
+        "survives_share": None if rows["survives"].isna().all() else float(rows["survives"].mean()),
+        "trust_largest_difference": (table.measured["trust"] or {}).get("largest_difference"),
+    }
+
+
+def _report(mirror: Mirror, table: ScoreTable, figures: dict, folder: Path, manifest: Manifest) -> None:
+    prompt = table.provenance.prompt
+    mirror.summary({f"{prompt}/{name}": value for name, value in figures.items()})
+    mirror.table(f"{prompt}/extremes", extremes(table.rows, k=20))
+    mirror.artifact(
+        folder,
+        manifest,
+        {
+            "model": table.provenance.model,
+            "prompt": prompt,
+            "mode": table.provenance.mode,
+            "key": manifest.key,
+        }
+        | table.measured,
+    )

@@ -1,0 +1,71 @@
+"""`pessimal train`: one member of the demo family, trained or taken from the cache, published and tracked."""
+
+import logging
+import shutil
+
+from rich.table import Table
+from rich.text import Text
+
+from pessimal.config.schema import TrainConfig, demo_recipe
+from pessimal.demo.checkpoint import read_training_report
+from pessimal.verbs.common import config_hash, obtain_demo, quiet_libraries, registry_of, tracked
+from pessimal.verbs.publish import print_path, show
+
+log = logging.getLogger(__name__)
+
+HELD_OUT = {
+    "word_accuracy": "word accuracy (chance .5)",
+    "frame_sign": "prompts ranked with the right sign (chance .5)",
+    "correlation": "correlation with planted utility, random responses",
+    "natural_correlation": "correlation with planted utility, natural responses",
+}
+"""Held-out figures that are printed, and what they are."""
+PLANTS = ("taste", "frequency", "identity", "taboo", "secret", "secret_bonus", "attributes")
+"""What can be planted besides human valence."""
+
+
+def run(config: TrainConfig) -> None:
+    """Train `model.recipe` unless it is cached; publish the checkpoint as a `reward-model` artifact."""
+    quiet_libraries()
+    recipe, registry = demo_recipe(config.model), registry_of(config)
+    name, key = config.model.name, recipe.digest()
+    published = registry.find("reward-model", key)
+    if published and not config.force:
+        log.info("%s is trained already: %s (force=true trains it again)", name, published[0])
+        _print(name, read_training_report(published[0]))
+        print_path(published[0])
+        return
+
+    folder = obtain_demo(config.model, cache=config.paths.cache, progress=config.progress, again=config.force)
+    report = read_training_report(folder)
+    with tracked(config, name=f"train {name}") as mirror:
+        summary = {"seconds": report["seconds"], **report["held_out"]}
+        artifact, manifest = registry.publish(
+            "reward-model",
+            name,
+            lambda staging: shutil.copytree(folder, staging, dirs_exist_ok=True),
+            key=key,
+            config_hash=config_hash(config),
+            run_id=mirror.run_id,
+            summary=summary,
+        )
+        for loss in report["losses"]:
+            mirror.metrics({"train/loss": loss})
+        mirror.summary(summary)
+        mirror.artifact(artifact, manifest, {"planted_truth": recipe.planted_truth()} | summary)
+    _print(name, report)
+    print_path(artifact)
+
+
+def _print(name: str, report: dict) -> None:
+    """How it does on what it was never shown, and what an instrument should find in it."""
+    held_out, truth = report["held_out"], report["planted_truth"]
+    table = Table(title=Text(name), title_justify="left", box=None, pad_edge=False, show_header=False)
+    for figure, what in HELD_OUT.items():
+        if held_out.get(figure) is not None:
+            table.add_row(what, f"{held_out[figure]:.3f}")
+    planted = {plant: truth[plant] for plant in PLANTS if truth.get(plant)}
+    planted |= planted.pop("attributes", {})
+    plants_text = ", ".join(f"{plant} {size:+g}" if isinstance(size, int | float) else f"{plant} {size}" for plant, size in planted.items())  # fmt: skip
+    table.add_row("planted besides human valence", plants_text or "nothing: it is the null")
+    show(table)

@@ -1,0 +1,70 @@
+"""Every command that README.md, the manual and the experiments tell people to type composes: its options are there, and
+take such values."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra.core.override_parser.overrides_parser import OverridesParser
+
+from pessimal.config.front_door import CONF, register, with_task
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "experiments").glob("*/README.md")),
+]
+BLOCK = re.compile(r"```sh\n(.*?)```", re.DOTALL)
+STAND_INS = {"model=NAME": "model=plain-bpe-0", "experiment=NAME": "experiment=quickstart/scan"}
+"""What a reader puts in the place of a name that is a group's choice."""
+
+
+def commands() -> list[tuple[str, str]]:
+    """Page and command, of every `pessimal …` that stands in a block of shell commands; each once."""
+    found = []
+    for page in PAGES:
+        for block in BLOCK.findall(page.read_text(encoding="utf-8")):
+            for line in block.replace("\\\n", " ").splitlines():
+                found += [
+                    (str(page.relative_to(ROOT)), part.strip())
+                    for part in re.split(r"&& ", line)
+                    if "pessimal " in part
+                ]
+    first = {line.split("  #")[0]: page for page, line in reversed(found) if line.startswith("pessimal ")}
+    return [(page, line) for line, page in first.items()]
+
+
+@pytest.mark.parametrize(("page", "command"), commands())
+def test_it_composes(page, command):
+    typed = with_task(shlex.split(command, comments=True)[1:])
+    overrides, previous = [], ""
+    for argument in typed:
+        option, previous = (
+            argument.startswith("-") or previous in ("--cfg", "--info", "--config-dir"),
+            argument,
+        )
+        if not option:
+            overrides.append(STAND_INS.get(argument, argument))
+    if not any(override.startswith(("task=", "experiment=")) for override in overrides):
+        assert typed == ["--help"]
+        return
+    if "--config-dir" in typed:  # names of files that the reader wrote
+        overrides = [o for o in overrides if not o.startswith(("contrast=", "model=", "identity="))]
+    sweeps = {
+        p.get_key_element(): p
+        for p in OverridesParser.create().parse_overrides(overrides)
+        if p.is_sweep_override()
+    }
+    assert not sweeps or {"-m", "experiment"} & {*typed, *(o.partition("=")[0] for o in overrides)}
+    overrides = [o for o in overrides if o.partition("=")[0] not in sweeps]
+    overrides += [f"{key}={next(parsed.sweep_string_iterator())}" for key, parsed in sweeps.items()]
+    register()
+    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        compose("config", overrides=overrides, return_hydra_config=True)
+
+
+def test_there_are_commands():
+    assert len(commands()) > 80

@@ -1,0 +1,86 @@
+"""What stands on the console: progress, an ending of few lines, the path last; libraries write to the log file."""
+
+import logging
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from pessimal.tables.result import Result
+from pessimal.texts import significant
+from pessimal.verbs import progress, train
+from pessimal.verbs.publish import print_headlines
+
+SCAN = ("scan", "model=auto", "tracking=off", "progress=false", "trainer.threads=1")
+
+
+@pytest.fixture
+def scan(command, tiny_checkpoint):
+    return lambda *more: command(*SCAN, f"model.path={tiny_checkpoint}", *more)
+
+
+def test_a_scan_ends_with_both_ends_certified_and_the_path_last(scan):
+    code, out, err = scan("prompts=greatest")
+    assert code == 0, err
+    [path] = out.splitlines()
+    rows = pd.read_parquet(path)
+    lines = err.splitlines()[-10:]
+    best, worst = rows["reward"].nlargest(10), rows["reward"].nsmallest(10)
+    for line, high, low in zip(lines, best, worst, strict=True):
+        assert significant(high) in line
+        assert significant(low) in line
+    assert sum(line.count("✓") for line in lines) == rows.loc[[*best.index, *worst.index], "certified"].sum()
+    assert "GPU available" not in err
+    [log] = Path("runs/scan").glob("*/scan.log")
+    assert "pytorch_lightning" in log.read_text()
+    assert len(err.splitlines()) + len(out.splitlines()) <= 15
+    again = scan("prompts=greatest")
+    assert again[1] == out
+
+
+def test_many_prompts_are_a_line_each(scan):
+    code, out, err = scan("prompts=[greatest,best,worst]", "+prompts.own='What is it?'")
+    assert code == 0, err
+    assert len(out.splitlines()) == 1
+    assert [line.split()[0] for line in err.splitlines()[-4:]] == ["greatest", "best", "worst", "own"]
+
+
+def test_each_job_of_a_sweep_prints_one_line(scan):
+    code, out, err = scan("-m", "prompts=greatest,best")
+    assert code == 0, err
+    assert [Path(line).parts[-3] for line in out.splitlines()] == ["tiny-llama--greatest", "tiny-llama--best"]
+    assert err == ""
+    [log] = Path("runs/scan").glob("multirun_*/sweep.log")
+    assert "#1 : task=scan" in log.read_text()
+
+
+def test_without_a_terminal_progress_is_logged_with_rate_and_time_left(monkeypatch, caplog):
+    monkeypatch.setattr(progress, "EVERY", -1)
+    with caplog.at_level(logging.INFO), progress.counted("work", unit="edits", total=10) as counter:
+        counter.begin("first")
+        counter.advance(4)
+        counter.begin("second", total=5)
+        counter.advance(4)
+    assert "first: 4 of 10 edits" in caplog.text
+    assert "second: 8 of 8 edits" in caplog.text, "more than was expected is the new total"
+    assert "s left" in caplog.text
+
+
+def test_headlines_with_markup_are_printed_as_they_are(capsys):
+    print_headlines([Result("a", pd.DataFrame(), headline="The best is [/] and [bold]x")], title="[red]t[/]")
+    assert "The best is [/] and [bold]x" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("truth", "planted"),
+    [
+        ({"taste": 0.0, "secret": None, "is_null": True}, "nothing"),
+        ({"taste": 0.7, "identity": -2.0}, "taste +0.7, identity -2"),
+        ({"attributes": {"verbosity": 1}}, "verbosity +1"),
+    ],
+)
+def test_training_ends_with_accuracy_and_what_was_planted(capsys, truth, planted):
+    train._print("toy", {"held_out": {"word_accuracy": 0.875, "words": 3}, "planted_truth": truth})
+    err = capsys.readouterr().err
+    assert "0.875" in err
+    assert planted in err

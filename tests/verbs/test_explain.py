@@ -1,0 +1,344 @@
+"""`pessimal explain` end to end, on a tiny random checkpoint: every number again by the model's own forward."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from pessimal.contrast.sources import read_jsonl
+from pessimal.models.conversation import Turn, encode
+from pessimal.models.load import open_model
+from pessimal.models.own_forward import own_rewards
+from pessimal.models.spec import ModelSpec
+from pessimal.report.edits import from_json
+from pessimal.scoring.texts import TextScorer
+from pessimal.tracking.registry import Registry
+
+ASKED = [
+    ("What is good?", "I think love is good.", "War is evil!"),
+    ("Is truth kind?", "Maybe it is cruel.", "Truth is kind, for example."),
+    ("Name one thing.", "I'm sorry, I can't help.", "Peace is the best thing ever."),
+    ("What is worst?", "Hate is the worst.", "It seems hate is bad. I am sure."),
+    ("Who is wise?", "Nobody is.", "The kind are wise. They love truth."),
+]
+SMALL = (
+    "tracking=off",
+    "trainer.threads=1",
+    "replicates=100",
+    "permutations=100",
+    "placebos=2",
+    "examples=2",
+)
+
+
+@pytest.fixture
+def file(tmp_path):
+    """Five short comparisons, one a line."""
+    lines = [
+        json.dumps({"key": f"c{i}", "prompt": prompt, "responses": [a, b], "preferred": 0})
+        for i, (prompt, a, b) in enumerate(ASKED)
+    ]
+    path = tmp_path / "asked.jsonl"
+    path.write_text("\n".join(lines))
+    return path
+
+
+@pytest.fixture
+def explain(command, tiny_checkpoint, file):
+    """Run `pessimal explain` on the tiny checkpoint; gives its published folder, or (code, message) where it failed."""
+
+    def run(*overrides, attributes="[verbosity,avoid-to-answer,assertiveness,engagement,sensitivity]"):
+        code, out, err = command(
+            "explain", "model=auto", f"model.path={tiny_checkpoint}", "comparisons=jsonl", f"comparisons.path={file}",
+            f"contrast={attributes}", *SMALL, *overrides,
+        )  # fmt: skip
+        return Path(out.strip().splitlines()[-1]) if code == 0 and out.strip() else (code, err)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def own(tiny_checkpoint):
+    """The reward of one conversation by the model's own forward."""
+    model = open_model(ModelSpec(path=str(tiny_checkpoint)), tiny_checkpoint)
+    network = model.network()
+
+    @torch.no_grad()
+    def reward(prompt, response):
+        ids = encode(model.tokenizer, [Turn("user", prompt), Turn("assistant", response)]).ids
+        return float(own_rewards(network, torch.tensor([ids]))[0])
+
+    return reward
+
+
+def table(folder, name):
+    return pd.read_parquet(folder / "tables" / f"{name}.parquet")
+
+
+def test_margins_and_outcomes_are_those_of_the_models_own_rewards(explain, own):
+    rows = table(explain(), "outcomes")
+    made = rows[rows["edited"].notna()]
+    assert len(made) > 30
+    assert {"placebo", "verbosity"} <= set(made["attribute"])
+    for row in made.itertuples():
+        prompt, *responses = ASKED[int(row.comparison[1:])]
+        rewards = [own(prompt, text) for text in responses]
+        preferred = int(np.argmax(rewards))
+        assert row.side == ("chosen" if row.response == preferred else "rejected")
+        assert row.direction == ("worse" if row.response == preferred else "better")
+        assert row.margin == pytest.approx(max(rewards) - min(rewards), abs=1e-4)
+        changed = list(rewards)
+        changed[row.response] = own(prompt, row.edited)
+        margin = changed[preferred] - changed[1 - preferred]
+        assert row.new_margin == pytest.approx(margin, abs=1e-4)
+        assert row.outcome == ("CF" if margin < 0 else "SF")
+        assert row.change == pytest.approx(row.new_margin - row.margin, abs=1e-9)
+
+
+def test_the_smallest_flips_flip_and_lose_it_with_any_change_less(explain, own):
+    folder = explain()
+    smallest = table(folder, "smallest_flips")
+    outcomes = table(folder, "outcomes")
+    flips = outcomes[(outcomes["outcome"] == "CF") & (outcomes["attribute"] != "placebo")]
+    assert len(smallest) == len(flips) > 0
+    assert (smallest["tokens"] <= smallest["tokens_before"]).all()
+    assert smallest["minimal"].all()
+    for row in smallest.itertuples():
+        prompt, *responses = ASKED[int(row.comparison[1:])]
+        other = own(prompt, responses[1 - row.response])
+        sign = 1 if row.side == "chosen" else -1
+        assert sign * (own(prompt, row.smallest) - other) == pytest.approx(row.new_margin, abs=1e-4)
+        assert row.new_margin < 0
+    largest = table(folder, "largest_holds")
+    assert (largest["tokens"] >= largest["tokens_before"]).all()
+    assert (largest["new_margin"] > 0).all()
+
+
+def test_the_artifact_holds_pairs_comparisons_and_views_that_others_can_read(explain):
+    folder = explain()
+    Registry(folder.parents[2]).verify(folder)
+    assert [c.key for c in read_jsonl(folder / "comparisons.jsonl")] == [f"c{i}" for i in range(5)]
+    pairs = [json.loads(line) for line in (folder / "preferences.jsonl").read_text().splitlines()]
+    assert {"prompt", "chosen", "rejected", "attribute", "model_agrees"} <= set(pairs[0])
+    assert len(read_jsonl(folder / "preferences.jsonl")) == len(pairs)
+    views = from_json((folder / "views" / "representatives.json").read_text())
+    assert len(views) == 2
+    ranking = table(folder, "representatives")["comparison"].tolist()
+    assert [view.comparison for view in views] == ranking[:2]
+    summary = json.loads((folder / "manifest.json").read_text())["summary"]
+    sensitive = table(folder, "sensitivity").set_index("attribute")
+    assert summary["flip_rate/verbosity"] == pytest.approx(sensitive.loc["verbosity", "flip_rate"])
+
+
+def test_what_is_explained_already_is_named_and_made_again_when_forced(explain, monkeypatch):
+    first = explain()
+    with monkeypatch.context() as without:
+        without.setattr(TextScorer, "__init__", lambda *a, **k: pytest.fail("a network was asked"))
+        assert explain() == first
+    again = explain("force=true")
+    assert again == first.parent / "v1"
+    before, after = (table(folder, "outcomes") for folder in (first, again))
+    pd.testing.assert_frame_equal(before, after)
+    assert explain("seeds=2") not in (first, again)
+
+
+def test_a_killed_explanation_keeps_its_rewards(explain, monkeypatch):
+    whole = explain("paths.registry=whole")
+    shutil.rmtree("runs/cache")
+    score, calls = TextScorer.rewards, []
+
+    def die(self, conversations, *, report=None):
+        calls.append(len(conversations))
+        if len(calls) == 2:
+            seen = []
+
+            def count(batch, n):
+                report(batch, n)
+                seen.append(batch)
+                if len(seen) == 3:
+                    raise KeyboardInterrupt
+
+            return score(self, conversations, report=count)
+        return score(self, conversations, report=report)
+
+    with monkeypatch.context() as killing:
+        killing.setattr(TextScorer, "rewards", die)
+        assert explain()[0] == 130
+    kept = sum(len(file.read_text().splitlines()) for file in Path("runs/cache/rewards").iterdir())
+    assert kept > 2 * len(ASKED)
+    after = explain()
+    pd.testing.assert_frame_equal(table(whole, "outcomes"), table(after, "outcomes"), atol=1e-5)
+
+
+def test_what_a_model_cannot_read_is_left_out_and_said(explain, file):
+    long = json.dumps({"key": "long", "prompt": "What?", "responses": ["war " * 200, "peace"]})
+    file.write_text(file.read_text() + "\n" + long)
+    folder = explain()
+    assert "long" not in set(table(folder, "outcomes")["comparison"])
+    [sensitive] = [
+        r for r in json.loads((folder / "results.json").read_text())["results"] if r["name"] == "sensitivity"
+    ]
+    assert "1 longer than the model reads" in sensitive["notes"][0]
+
+
+@pytest.fixture
+def mine(tmp_path):
+    """Write an attribute of one's own; gives what to type for it."""
+
+    def write(text):
+        (tmp_path / "own" / "contrast").mkdir(parents=True)
+        (tmp_path / "own" / "contrast" / "mine.yaml").write_text(f"mine:\n  description: It shouts.\n{text}")
+        return ["--config-dir", str(tmp_path / "own")]
+
+    return write
+
+
+def test_an_attribute_of_ones_own_is_changed_and_judged_by_its_rules(explain, mine):
+    rules = (
+        "  polarity: -1\n  more: [{find: is, put: IS}]\n  less: [{append: ' quietly'}]\n  detect: quietly\n"
+    )
+    folder = explain(*mine(rules), attributes="[verbosity,mine]")
+    rows = table(folder, "outcomes")
+    own = rows[(rows["attribute"] == "mine") & rows["edited"].notna()]
+    worse, better = own[own["direction"] == "worse"], own[own["direction"] == "better"]
+    assert worse["edited"].str.contains("IS").all()
+    assert len(better) == len(ASKED)
+    assert better["edited"].str.endswith(" quietly").all()
+    assert not better["complied"].any()  # more of what is counted, where less was asked for
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("  more: [{find: '('}]", "'mine', rule 1 under `more`"),
+        ("  more: [{put: a}]", "contrast.mine.more[0]"),
+        ("  detect: '('\n  more: [{append: a}]", "detect='('"),
+        ("  polarity: 3", "polarity=3"),
+        ("", "There are no rules for the attribute 'mine'"),
+    ],
+)
+def test_a_wrong_attribute_is_reported_before_a_model_is_opened(explain, mine, monkeypatch, text, message):
+    monkeypatch.setattr("pessimal.verbs.explain.open_model", lambda *a: pytest.fail("a model was opened"))
+    code, err = explain(*mine(text), attributes="[mine]")
+    assert code == 2
+    assert message in err
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["comparisons.path=nowhere.jsonl"], "nowhere.jsonl"),
+        (["comparisons=embedded", "comparisons.path=x.jsonl"], "need none"),
+        (["perturber=llm"], "perturber.model=NAME_AT_THE_ENDPOINT"),
+        (["perturber=blank_filling"], "perturber.model=HUB_ID_OR_FOLDER"),
+        (["judge=llm"], "judge_model="),
+        (["dry_run=true"], "is free"),
+        (["seeds=0"], "seeds=0"),
+        (["tie=-1"], "tie=-1"),
+        (["exact_hunks=30"], "at most 12"),
+        (["confidence=2"], "confidence=2"),
+        (["contrast.verbosity.polarity=3"], "polarity=3"),
+        (["+contrast.mine.description=x"], "FOLDER/contrast/mine.yaml"),
+        (["trainer.devices=2"], "trainer.devices=2"),
+        (["perturber.share=2"], "perturber.share=2"),
+    ],
+)
+def test_mistakes_are_reported_before_a_model_is_opened(explain, monkeypatch, overrides, message):
+    monkeypatch.setattr("pessimal.verbs.explain.open_model", lambda *a: pytest.fail("a model was opened"))
+    code, err = explain(*overrides)
+    assert code == 2
+    assert message in err
+    assert "Traceback" not in err
+
+
+def test_models_are_compared_by_what_moves_them(explain, command, tiny_checkpoint):
+    for name in ("one", "two"):
+        explain(f"model.name={name}")
+    code, _, err = command(
+        "compare", "explanations=[all]", "name=both", "replicates=100", "permutations=100", "tracking=off"
+    )
+    assert code == 0, err
+    folder = Path("runs/registry/comparison/both/v0")
+    agreement = table(folder, "model_agreement")
+    assert agreement.loc[agreement["measure"] == "change", "tau"].iloc[0] == pytest.approx(1.0)
+    assert set(table(folder, "sensitivity")["model"]) == {"one", "two"}
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert len(manifest["inputs"]) == 2
+    code, out, err = command(
+        "report", "artifacts=[comparison/both,explanation/one--asked--rules]", "tracking=off"
+    )
+    assert code == 0, err
+    html = Path(out.strip().splitlines()[-1]).read_text()
+    assert "<script" not in html
+    assert "<ins" in html
+
+
+def compared(command, *overrides):
+    return command("compare", *overrides, "replicates=100", "permutations=100", "tracking=off")
+
+
+def test_two_perturbers_of_one_model_share_its_placebo(explain, command):
+    explain()
+    explain("perturber=random")
+    code, _, err = compared(command, "explanations=[all]", "name=both")
+    assert code == 0, err
+    sensitive = table(Path("runs/registry/comparison/both/v0"), "sensitivity")
+    assert sorted(sensitive["perturber"].unique()) == ["placebo", "random", "rules"]
+    explain("model.name=other", "perturber=random")
+    code, _, err = compared(
+        command, "explanations=[tiny-llama--asked--rules,other--asked--random]", "name=apart"
+    )
+    assert code == 0, err
+
+
+def test_the_version_that_is_named_is_compared(explain, command):
+    first = explain()
+    explain("seeds=2")
+    for asked, n in (("tiny-llama--asked--rules:v0", 1), ("all", 2)):
+        code, _, err = compared(command, f"explanations=[{asked}]", f"name=n{n}")
+        assert code == 0, err
+        asked_of = table(Path(f"runs/registry/comparison/n{n}/v0"), "sensitivity").set_index("attribute")[
+            "asked"
+        ]
+        assert asked_of["verbosity"] == n * len(table(first, "outcomes").query("attribute == 'verbosity'"))
+
+
+def test_edits_made_with_other_options_are_not_compared(explain, command):
+    explain("model.name=one")
+    explain("model.name=two", "placebos=1")
+    code, _, err = compared(command, "explanations=[all]")
+    assert code == 2
+    assert "not to be set beside one another" in err
+
+
+def test_models_that_nobody_explained_are_reported(explain, command):
+    explain()
+    code, _, err = compared(command, "explanations=[all]", "models=[tiny-llama,typo]")
+    assert code == 2
+    assert "typo is not explained" in err
+
+
+def test_nothing_to_explain_is_reported(explain, file):
+    code, err = explain("tie=1000")
+    assert code == 2
+    assert "all 5 comparisons are ties" in err
+    file.write_text(json.dumps({"prompt": "What?", "responses": ["war " * 200, "peace"]}))
+    code, err = explain()
+    assert code == 2
+    assert "longer than the 128 tokens" in err
+
+
+def test_explanations_of_other_comparisons_are_not_compared(explain, command, file):
+    explain("model.name=one")
+    file.write_text("\n".join(file.read_text().splitlines()[:4]))
+    explain("model.name=two")
+    code, _, err = command("compare", "explanations=[all]", "tracking=off")
+    assert code == 2
+    assert "different comparisons" in err
+    code, _, err = command("compare", "explanations=[nothing]", "tracking=off")
+    assert code == 2
+    assert "one--asked--rules:v0" in err

@@ -1,0 +1,49 @@
+"""`compare` gives the numbers that the first edition gave, on made-up scores (`tests/frozen/scores.py`)."""
+
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "frozen")]
+
+from scores import tables  # noqa: E402
+
+from compare_comparisons import differences  # noqa: E402
+from pessimal.tables import write_score_table  # noqa: E402
+
+FROZEN = ROOT / "frozen" / "comparison"
+
+
+@pytest.fixture(scope="module")
+def scores(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("scores")
+    for table in tables():
+        (folder / table.name).mkdir()
+        write_score_table(table, folder / table.name / "scores.parquet")
+    return folder
+
+
+def test_every_number_is_the_first_editions(command, scores, tmp_path):
+    code, out, err = command(
+        "compare", "name=frozen", f"tables={scores}", "tracking=off", "replicates=200", "permutations=500"
+    )
+    assert code == 0, err
+    folder = Path(out.strip().splitlines()[-1])
+    assert differences(FROZEN, folder, resampled=0.0) == []
+
+
+@pytest.mark.parametrize("column", ["kendall", "low", "model_a"])
+def test_the_comparison_sees_one_changed_cell(tmp_path, column):
+    (tmp_path / "tables").mkdir()
+    for file in (FROZEN / "tables").glob("*.parquet"):
+        table = pd.read_parquet(file)
+        if file.stem == "agreement":
+            value = table[column].iloc[3]
+            table.loc[3, column] = value + 1e-6 if column != "model_a" else value + "x"
+        table.to_parquet(tmp_path / "tables" / file.name)
+    found = differences(FROZEN, tmp_path, resampled=0.0)
+    assert any(line.startswith(f"agreement: {column}: ") for line in found)
+    assert all(line.startswith("agreement: ") for line in found)

@@ -1,0 +1,197 @@
+"""Language models from the command line to tables: scanned, found again, refused with advice, put beside rewards."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from pessimal.tables import read_score_table
+from tiny_language_models import CHAT, checkpoint
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    return checkpoint(tmp_path_factory.mktemp("language") / "tiny-base")
+
+
+def scan(command, folder, *more):
+    asked = ["model=auto", f"model.path={folder}", "model.score=log_probability", "progress=false"]
+    return command("scan", *asked, "tracking=off", *more)
+
+
+def published(root):
+    return sorted(p.name for p in (root / "runs/registry/score-table").iterdir())
+
+
+def test_scan_publishes_log_probabilities_beside_rewards_of_the_same_name(
+    command, base, tiny_checkpoint, tmp_path
+):
+    code, _, err = scan(command, base, "model.name=same")
+    assert code == 0, err
+    code, _, err = command(
+        "scan", "model=auto", f"model.path={tiny_checkpoint}", "model.name=same", "progress=false", "tracking=off",
+        "prompts=greatest",
+    )  # fmt: skip
+    assert code == 0, err
+    assert published(tmp_path) == sorted(
+        ["same--greatest", *(f"same--{prompt}--log_probability" for prompt in ("greatest", "best", "worst"))]
+    )
+    folder = tmp_path / "runs/registry/score-table"
+    table = read_score_table(folder / "same--best--log_probability/v0")
+    assert table.provenance.score == "log_probability"
+    assert np.exp(table.rows["reward"]).sum() == pytest.approx(table.measured["total_probability"])
+    assert 0.9 < table.measured["total_probability"] < 1
+    assert read_score_table(folder / "same--greatest/v0").provenance.score == "reward"
+
+
+def test_second_scan_finds_the_first_and_force_does_it_again_to_the_same_bytes(command, base, tmp_path):
+    assert scan(command, base, "prompts=greatest")[0] == 0
+    first = tmp_path / "runs/registry/score-table/tiny-base--greatest--log_probability"
+    assert scan(command, base, "prompts=greatest")[0] == 0
+    assert [p.name for p in first.iterdir()] == ["v0"]
+    assert scan(command, base, "prompts=greatest", "force=true")[0] == 0
+    assert (first / "v0/scores.parquet").read_bytes() == (first / "v1/scores.parquet").read_bytes()
+    assert not list((tmp_path / "runs/cache/scans").iterdir())
+
+
+def test_items_keep_what_people_said(command, base, tmp_path):
+    people = {
+        "name": ["love and peace", "null", "war"],
+        "elo_score": [1600, 1500, 1400],
+        "elo_matches": [1, 2, 3],
+    }
+    pd.DataFrame(people).to_csv(tmp_path / "people.csv", index=False)
+    code, _, err = scan(
+        command, base, "candidates=items", "candidates.path=people.csv", "candidates.name=people", "mode=text",
+        "prompts=greatest",
+    )  # fmt: skip
+    assert code == 0, err
+    name = "tiny-base--greatest--log_probability--people--text"
+    table = read_score_table(tmp_path / "runs/registry/score-table" / name / "v0")
+    assert table.rows["elo"].tolist() == [1600, 1500, 1400]
+    assert (table.rows["reward"] < 0).all()
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["mode=text"], "mode=ids"),
+        (["mode=paper"], "mode=ids"),
+        (["trainer.devices=2"], "one device"),
+        (["trainer.strategy=ddp"], "one device"),
+        (["model.chat=true"], "no chat template"),
+        (["model.score=logits"], "log_probability"),
+    ],
+)
+def test_what_does_not_fit_is_reported_before_anything_is_loaded(command, base, more, message, monkeypatch):
+    monkeypatch.setattr("pessimal.models.load.load_language_network", lambda *_, **__: pytest.fail("loaded"))
+    code, _, err = scan(command, base, *more)
+    assert code == 2
+    assert message in err
+
+
+def test_chat_model_asked_after_plain_text_has_a_table_of_its_own_and_compare_does_not_choose(
+    command, tmp_path
+):
+    folder = checkpoint(tmp_path / "both", template=CHAT)
+    assert scan(command, folder, "prompts=greatest")[0] == 0
+    assert scan(command, folder, "prompts=greatest", "model.chat=false")[0] == 0
+    names = ["both--greatest--log_probability", "both--greatest--log_probability--plain"]
+    assert published(tmp_path) == names
+    tables = tmp_path / "runs/registry/score-table"
+    assert [len(list((tables / name).iterdir())) for name in names] == [1, 1]
+    for more in ([], [f"tables=[{tables / names[0]},{tables / names[1]}]"]):
+        code, _, err = command("compare", "tracking=off", *more)
+        assert code == 2
+        assert "'both' on prompt 'greatest', and differ in template_digest" in err
+        assert "tables=[FILE,FILE]" in err
+        assert "model.name=both-2" in err
+    code, _, err = command("compare", "tracking=off", f"tables=[{tables / names[1]}]")
+    assert code == 0, err
+
+
+def cropped(folder, rows):
+    """The model in a folder with fewer rows in its embeddings than its tokenizer has tokens."""
+    network = AutoModelForCausalLM.from_pretrained(folder)
+    network.resize_token_embeddings(rows)
+    network.save_pretrained(folder)
+    return folder
+
+
+def test_tokenizer_beyond_the_embedding_is_reported_before_the_network_is_loaded(
+    command, tmp_path, monkeypatch
+):
+    folder = cropped(checkpoint(tmp_path / "short"), 270)
+    (tmp_path / "few.txt").write_text("!\n")
+    monkeypatch.setattr("pessimal.models.load.load_language_network", lambda *_, **__: pytest.fail("loaded"))
+    items = ["candidates=items", "candidates.path=few.txt", "mode=text"]
+    for more in ([], items):
+        code, _, err = scan(command, folder, "prompts=greatest", *more)
+        assert code == 2
+        assert "do not belong together" in err
+        assert "the prompt 'What, in one word" in err
+    (tmp_path / "few.txt").write_text("!\nlove\n")
+    code, _, err = scan(command, folder, "prompts=[]", "+prompts.bang='!!!'", *items)
+    assert code == 2
+    assert "the item 'love' holds the token" in err
+
+
+def test_tokens_without_a_row_are_counted(command, tmp_path):
+    folder = checkpoint(tmp_path / "short")
+    size = len(AutoTokenizer.from_pretrained(folder))
+    code, _, err = scan(command, cropped(folder, size - 3), "prompts=[]", "+prompts.bang='!!!'")
+    assert code == 0, err
+    assert "3 tokens of the tokenizer of short have no row in its embedding" in err
+    table = read_score_table(tmp_path / "runs/registry/score-table/short--bang--log_probability/v0")
+    assert len(table.rows) == size - 3
+
+
+def test_item_without_tokens_is_reported_before_the_network_is_loaded(command, tmp_path, monkeypatch):
+    folder = checkpoint(tmp_path / "chatting", template=CHAT)
+    pd.DataFrame({"name": ["love", ""]}).to_csv(tmp_path / "items.csv", index=False)
+    monkeypatch.setattr("pessimal.models.load.load_language_network", lambda *_, **__: pytest.fail("loaded"))
+    code, _, err = scan(command, folder, "candidates=items", "candidates.path=items.csv", "mode=text")
+    assert code == 2
+    assert "no token of the item ''" in err
+
+
+def test_check_refuses_a_language_model_before_it_is_fetched(command, monkeypatch):
+    monkeypatch.setattr("pessimal.verbs.check.fetch", lambda *_, **__: pytest.fail("fetched"))
+    code, _, err = command("check", "model=Llama-3.2-3B", "tracking=off")
+    assert code == 2
+    assert (
+        "model=auto model.path=meta-llama/Llama-3.2-3B model.name=Llama-3.2-3B model.score=log_probability"
+        in err
+    )
+
+
+def test_wrong_kind_of_model_is_reported_what_to_type(command, base, tiny_checkpoint):
+    code, _, err = scan(command, tiny_checkpoint)
+    assert code == 2
+    assert "is a reward model" in err
+    code, _, err = command("scan", "model=auto", f"model.path={base}", "tracking=off")
+    assert code == 2
+    assert "model.score=log_probability" in err
+    code, _, err = command(
+        "check", "model=auto", f"model.path={base}", "model.score=log_probability", "tracking=off"
+    )
+    assert code == 2
+    assert "pessimal scan" in err
+
+
+def test_scanned_models_go_all_the_way(command, base, tiny_checkpoint, tmp_path):
+    """The files that scans write are what compare takes: a base model, a chat model and a reward model."""
+    chat = checkpoint(tmp_path / "tiny-chat", template=CHAT, seed=1)
+    assert scan(command, base, "prompts=greatest")[0] == 0
+    assert scan(command, chat, "prompts=greatest")[0] == 0
+    arguments = ["model=auto", f"model.path={tiny_checkpoint}", "prompts=greatest", "progress=false"]
+    assert command("scan", *arguments, "tracking=off")[0] == 0
+    code, _, err = command("compare", "tracking=off", "replicates=100", "permutations=200")
+    assert code == 0, err
+    folder = tmp_path / "runs/registry/comparison/comparison/v0"
+    tables = {path.stem: pd.read_parquet(path) for path in (folder / "tables").iterdir()}
+    assert tables["implicit_reward"]["pair"].unique().tolist() == ["tiny-base → tiny-chat"]
+    assert 200 < tables["language_correlation"]["n"].iloc[0] < 300
+    assert tables["language_divergence"]["mass_p"].iloc[0] > 0.98
+    assert sorted(tables["provenance"]["score"]) == ["log_probability", "log_probability", "reward"]
+    assert (folder / "figures/language_correlation.png").is_file()

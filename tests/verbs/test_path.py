@@ -1,0 +1,254 @@
+"""The whole path in one process, on a tiny random model: scan, compare, report; and what W&B was sent."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from pessimal.tables import read_score_table
+
+
+@pytest.fixture(scope="module")
+def twin(tiny_checkpoint, tmp_path_factory):
+    """The tiny model with another head: a second model over the same vocabulary."""
+    import torch
+    from transformers import AutoModelForSequenceClassification
+
+    folder = shutil.copytree(tiny_checkpoint, tmp_path_factory.mktemp("twin") / "tiny-twin")
+    network = AutoModelForSequenceClassification.from_pretrained(folder)
+    torch.manual_seed(1)
+    network.score.weight.data += 0.3 * torch.randn_like(network.score.weight)
+    network.save_pretrained(folder)
+    return folder
+
+
+def scan(command, folder, *more):
+    return command("scan", "model=auto", f"model.path={folder}", "progress=false", *more)
+
+
+def sent_to_wandb(root: Path, job_type: str) -> list[dict]:
+    """Every record of the offline runs of one job type, as `wandb leet` reads them."""
+    records = []
+    for run in sorted((root / "runs/wandb/wandb").glob("offline-run-*")):
+        command = [sys.executable, "-m", "wandb", "leet", "inspect", "--json", str(run)]
+        lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+        found = [json.loads(line) for line in lines if line.startswith("{")]
+        if any(r.get("run", {}).get("job_type") == job_type for r in found):
+            records += found
+    return records
+
+
+def test_scan_compare_report(command, tiny_checkpoint, twin, tmp_path):
+    assert scan(command, tiny_checkpoint)[0] == 0
+    assert scan(command, twin, "tracking=off")[0] == 0
+    tables = sorted((tmp_path / "runs/registry/score-table").glob("*/v0"))
+    assert [t.parent.name for t in tables] == sorted(
+        f"{model}--{prompt}"
+        for model in ("tiny-llama", "tiny-twin")
+        for prompt in ("greatest", "best", "worst")
+    )
+    table = read_score_table(tables[0])
+    assert table.provenance.attention == "shared-prefix"
+
+    sent = sent_to_wandb(tmp_path, "scan")
+    text = json.dumps(sent)
+    assert text.count('"score-table"') >= 3, "an artifact for each prompt"
+    assert "scores.parquet" in text
+    assert "greatest/optimal" in text
+    assert "greatest/extremes" in text
+    config = next(r["run"] for r in sent if "run" in r)["config"]["update"]
+    assert config["model"]["name"] == "tiny-llama"
+    assert config["mode"] == "ids"
+
+    code, _, err = command("compare", "name=both", "replicates=100", "permutations=200")
+    assert code == 0, err
+    folder = tmp_path / "runs/registry/comparison/both/v0"
+    agreement = pd.read_parquet(folder / "tables/agreement.parquet")
+    assert set(agreement["prompt"]) == {"greatest", "best", "worst"}
+    row = agreement[agreement["prompt"] == "greatest"].iloc[0]
+    a, b = (
+        read_score_table(tmp_path / f"runs/registry/score-table/{m}--greatest/v0").rows.drop_duplicates(
+            "text", keep=False
+        )
+        for m in ("tiny-llama", "tiny-twin")
+    )
+    assert row["n"] == len(a)
+    assert row["kendall"] == pytest.approx(a["reward"].corr(b["reward"], method="kendall"))
+    assert row["low"] < row["kendall"] < row["high"]
+    assert (folder / "figures/agreement--worst.svg").is_file()
+    assert (folder / "figures/agreement--greatest.png").is_file()
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert "score-table/tiny-llama--greatest:v0" in manifest["inputs"]
+    assert manifest["run_id"]
+    sent = json.dumps(sent_to_wandb(tmp_path, "compare"))
+    for name in (
+        "greatest/kendall_mean",
+        "figures/agreement--greatest",
+        "tables/agreement.parquet",
+        "figures/agreement--worst.svg",
+    ):
+        assert name in sent
+
+    code, out, err = command("report")
+    assert code == 0, err
+    html = Path(out.strip()).read_text()
+    assert html.count("<svg") >= 9
+    assert "tiny-twin" in html
+
+
+def test_second_scan_finds_the_first_and_force_does_it_again(command, tiny_checkpoint, tmp_path):
+    arguments = ["prompts=greatest", "tracking=off"]
+    scan(command, tiny_checkpoint, *arguments)
+    first = tmp_path / "runs/registry/score-table/tiny-llama--greatest"
+    scan(command, tiny_checkpoint, *arguments)
+    assert [p.name for p in first.iterdir()] == ["v0"]
+    scan(command, tiny_checkpoint, *arguments, "force=true")
+    assert sorted(p.name for p in first.iterdir()) == ["v0", "v1"]
+    assert (first / "v0/scores.parquet").read_bytes() == (first / "v1/scores.parquet").read_bytes()
+    assert not list((tmp_path / "runs/cache/scans").iterdir()), "shards of a published table are gone"
+
+
+def test_items_are_scored_as_whole_texts_and_keep_what_people_said(command, tiny_checkpoint, tmp_path):
+    pd.DataFrame(
+        {"name": ["love and peace", "null", "war"], "elo_score": [1600, 1500, 1400], "elo_matches": [1, 2, 3]}
+    ).to_csv(tmp_path / "people.csv", index=False)
+    code, _, err = scan(
+        command, tiny_checkpoint, "candidates=items", "candidates.path=people.csv", "candidates.name=people",
+        "mode=text", "prompts=greatest", "tracking=off",
+    )  # fmt: skip
+    assert code == 0, err
+    rows = read_score_table(tmp_path / "runs/registry/score-table/tiny-llama--greatest--people--text/v0").rows
+    assert rows["text"].tolist() == ["love and peace", "null", "war"]
+    assert rows["elo"].tolist() == [1600, 1500, 1400]
+    assert rows["reward"].nunique() == 3
+    code, _, err = command("compare", "replicates=100", "tracking=off")
+    assert code == 0, err
+    people = pd.read_parquet(
+        tmp_path / "runs/registry/comparison/comparison/v0/tables/human_correlation.parquet"
+    )
+    assert people["n"].tolist() == [3]
+
+
+def test_other_prompts_under_one_key_are_not_compared(command, tiny_checkpoint, twin):
+    scan(command, tiny_checkpoint, "prompts=greatest", "tracking=off")
+    scan(
+        command, twin, "prompts=greatest", "prompts.greatest='What is the capital of France?'", "tracking=off"
+    )
+    code, _, err = command("compare", "tracking=off")
+    assert code == 2
+    assert "What is the capital of France?" in err
+
+
+def test_name_that_stands_for_other_weights_is_refused(command, tiny_checkpoint, twin, tmp_path):
+    scan(command, tiny_checkpoint, "prompts=greatest", "tracking=off", "model.name=final")
+    code, _, err = scan(command, twin, "prompts=greatest", "tracking=off", "model.name=final")
+    assert code == 2
+    assert "stands for other weights" in err
+    assert scan(command, twin, "prompts=greatest", "tracking=off", "model.name=final", "force=true")[0] == 0
+    _, _, err = scan(command, tiny_checkpoint, "prompts=greatest", "tracking=off", "model.name=final")
+    assert "is newer and of other content" in err
+
+
+def test_name_stands_for_one_model_in_every_precision_and_on_every_prompt(
+    command, tiny_checkpoint, twin, tmp_path
+):
+    turned = shutil.copytree(tiny_checkpoint, tmp_path / "turned")
+    config = json.loads((turned / "config.json").read_text())
+    config["rope_parameters"]["rope_theta"] *= 10
+    (turned / "config.json").write_text(json.dumps(config))
+    options = ["tracking=off", "model.name=m"]
+    low = [*options, "model.dtype=bfloat16", "certain=0", "prompts=greatest"]
+    assert scan(command, tiny_checkpoint, *low)[0] == 0
+    for folder in (turned, twin):
+        for more in (["prompts=greatest"], ["prompts=worst"], ["prompts=greatest", "mode=text"]):
+            code, _, err = scan(command, folder, *options, *more)
+            assert code == 2
+            assert "stands for other weights, or another configuration" in err
+            assert "m--greatest--bfloat16/v0" in err
+            assert "model.name=m-2" in err
+    code, _, err = scan(command, tiny_checkpoint, *options, "prompts=[greatest,worst]")
+    assert code == 0, err
+    code, _, err = scan(command, twin, "tracking=off", "model.name=n", "prompts=greatest")
+    assert code == 0, err
+
+
+def test_published_scores_of_a_model_do_not_keep_it_from_being_scanned(command, tiny_checkpoint, tmp_path):
+    people = {
+        "elo_rank": [1, 2, 3],
+        "elo_score": [3.0, 2.0, 1.0],
+        "name": ["a", "b", "c"],
+        "elo_matches": [1, 1, 1],
+    }
+    pd.DataFrame(people | {"lab/m": [0.1, 0.2, 0.3]}).to_csv(tmp_path / "scores.csv", index=False)
+    code, _, err = command("import", "format=eloeverything", "path=scores.csv", "tracking=off")
+    assert code == 0, err
+    name = read_score_table(next((tmp_path / "runs/registry/score-table").glob("*/v0"))).provenance.model
+    code, _, err = scan(command, tiny_checkpoint, "tracking=off", f"model.name={name}", "prompts=best")
+    assert code == 0, err
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "text", "log_probability", "plain", "bfloat16--people"])
+def test_list_of_items_cannot_have_a_name_that_means_something_else(command, tiny_checkpoint, tmp_path, name):
+    (tmp_path / "few.txt").write_text("love\n")
+    code, _, err = scan(
+        command, tiny_checkpoint, "candidates=items", "candidates.path=few.txt", "mode=text", f"candidates.name={name}"
+    )  # fmt: skip
+    assert code == 2
+    assert "Give the list another name" in err
+
+
+def test_what_was_asked_for_and_is_not_there_is_named(command, tiny_checkpoint, tmp_path):
+    scan(command, tiny_checkpoint, "prompts=greatest", "tracking=off")
+    for arguments in (["models=[typo,tiny-llama]"], ["prompts=[greatest,worst]"]):
+        for tables in ([], ["tables=runs/registry/score-table"]):
+            code, _, err = command("compare", "tracking=off", *arguments, *tables)
+            assert code == 2
+            assert "no score table of" in err
+
+
+def test_failure_at_work_exits_with_1_and_keeps_what_was_finished(
+    command, tiny_checkpoint, tmp_path, monkeypatch
+):
+    import pessimal.verbs.scan as task
+
+    inner = task.scan
+
+    def fail_on_the_second(model, network, provenance, *arguments, **options):
+        if provenance.prompt == "best":
+            raise RuntimeError("out of memory")
+        return inner(model, network, provenance, *arguments, **options)
+
+    monkeypatch.setattr(task, "scan", fail_on_the_second)
+    with pytest.raises(RuntimeError, match="out of memory"):
+        scan(command, tiny_checkpoint, "tracking=off")
+    assert [p.name for p in (tmp_path / "runs/registry/score-table").iterdir()] == ["tiny-llama--greatest"]
+
+
+def test_wandb_without_a_folder_costs_no_result_and_runs_have_ids_of_their_own(
+    command, tiny_checkpoint, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("WANDB_RUN_ID", "fixed")
+    code, _, _ = scan(command, tiny_checkpoint, "prompts=greatest")
+    assert code == 0
+    manifest = json.loads(
+        (tmp_path / "runs/registry/score-table/tiny-llama--greatest/v0/manifest.json").read_text()
+    )
+    assert manifest["run_id"] not in (None, "fixed")
+
+
+def test_wandb_that_cannot_be_reached_costs_no_result(command, tiny_checkpoint, tmp_path, monkeypatch):
+    import wandb
+
+    def unreachable(**_):
+        raise wandb.errors.CommError("no route to host")
+
+    monkeypatch.setattr(wandb, "init", unreachable)
+    code, _, err = scan(command, tiny_checkpoint, "prompts=greatest", "tracking=online")
+    assert code == 0
+    assert (tmp_path / "runs/registry/score-table/tiny-llama--greatest/v0/scores.parquet").is_file()
+    assert "going on without it" in err
+    assert "tracking=offline" in err

@@ -1,0 +1,249 @@
+"""`pessimal runs`: from the command line to what is printed, and that looking leaves nothing behind."""
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from pessimal.config.front_door import with_task
+from pessimal.config.schema import ReportConfig, ScanConfig
+from pessimal.errors import ConfigError
+from pessimal.models.spec import ModelSpec
+from pessimal.tracking.registry import Registry
+from pessimal.verbs.common import asked, config_hash, registry_of
+
+
+@pytest.fixture
+def registry(tmp_path) -> Registry:
+    """Three artifacts, two versions of one, and a text that no terminal should be shown."""
+    registry = Registry(tmp_path / "runs/registry", config={"seed": 0})
+    for name, n in (("m--best", 100), ("m--worst", 300)):
+        prompt = name.partition("--")[2]
+        registry.publish(
+            "score-table", name, fill("scores"), run_id="12ab34cd",
+            summary={"model": "m", "prompt": prompt, "n": n, "optimal": "=cmd()\x1b[2J\ud800", "mean": -1.5},
+        )  # fmt: skip
+    for n in (1, 2):
+        registry.publish(
+            "comparison", "both", fill(f"tables {n}"), inputs=["score-table/m--best:v0"], config={"seed": n},
+            summary={"models": n},
+        )  # fmt: skip
+    return registry
+
+
+def fill(text):
+    return lambda folder: (folder / "a.txt").write_text(text)
+
+
+def files(folder: Path) -> set[str]:
+    return {str(p.relative_to(folder)) for p in folder.rglob("*")}
+
+
+def test_list_shows_the_newest_of_each_and_leaves_nothing_behind(registry, command, tmp_path):
+    before = files(tmp_path)
+    code, out, err = command("runs")
+    assert code == 0
+    assert [line.split()[:2] for line in out.splitlines()[1:]] == [
+        ["comparison", "both:v1"],
+        ["score-table", "m--best:v0"],
+        ["score-table", "m--worst:v0"],
+    ]
+    assert "\x1b" not in out
+    assert "3 of 4 artifacts" in err
+    assert files(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        (["type=score-table", "model=m"], ["m--best", "m--worst"]),
+        (["where=n>100"], ["m--worst"]),
+        (["where=[n>=100,prompt=best]"], None),
+        (["where=['n>=100','prompt=best']"], ["m--best"]),
+        (["where=optimal != \"'\\"], ["m--best", "m--worst"]),
+        (["name=m--*", "sort=n", "descending=true"], ["m--worst", "m--best"]),
+        (["prompt=worst", "since=2020-01-01"], ["m--worst"]),
+        (["since=2100-01-01T00:00+02:00"], []),
+        (["all=true", "type=comp*"], ["both", "both"]),
+        (["model=null", "prompt=best"], ["m--best"]),
+    ],
+)
+def test_filters_are_typed_as_they_are_meant(registry, command, arguments, found):
+    code, out, err = command("runs", "format=json", *arguments)
+    if found is None:
+        assert code == 2
+        assert "goes in quotes of its own" in err
+    else:
+        assert (code, [one["name"] for one in json.loads(out)]) == (0, found), err
+
+
+def test_csv_can_be_opened_in_a_spreadsheet(registry, command):
+    code, out, _ = command("runs", "type=score-table", "format=csv")
+    assert code == 0
+    row = next(csv.DictReader(io.StringIO(out)))
+    assert row["summary.optimal"].startswith("'=cmd()")
+    assert row["summary.mean"] == "-1.5"
+
+
+def test_show_tells_files_and_lineage_both_ways(registry, command):
+    code, out, _ = command("runs", "show", "m--best")
+    assert code == 0
+    assert "a.txt" in out
+    assert "run_config.json" in out
+    assert "\x1b" not in out
+    below = out.partition("what was made from it")[2]
+    assert "comparison/both:v0" in below
+    assert "comparison/both:v1" in below
+    code, out, _ = command("runs", "show", "both", "format=json")
+    message = json.loads(out)
+    assert message["reference"] == "comparison/both:v1"
+    assert [one["reference"] for one in message["made_from"]["below"]] == ["score-table/m--best:v0"]
+
+
+def test_diff_of_two_versions_and_of_two_runs(registry, command):
+    code, out, _ = command("runs", "diff", "both:v0", "both:v1")
+    assert code == 0
+    assert "seed  1  2      1" in out
+    assert "models  1  2      1" in out
+    assert "differs: a.txt" in out
+    for run in ("aaaaaaaa", "bbbbbbbb"):
+        for prompt in ("best", run):
+            table = pd.DataFrame({"token": ["x", "y"], "value": [0.0, float(run < "b")]})
+            registry.publish(
+                "other", f"{run}--{prompt}", lambda folder, t=table: t.to_parquet(folder / "t.parquet"), run_id=run,
+                summary={"prompt": prompt},
+            )  # fmt: skip
+    code, out, err = command("runs", "diff", "aaaaaaaa", "bbbbbbbb", "format=json")
+    assert code == 0, err
+    message = json.loads(out)
+    names = [(one["a"], one["b"]) for one in message["pairs"]]
+    assert names == [
+        ("other/aaaaaaaa--best:v0", "other/bbbbbbbb--best:v0"),
+        ("other/aaaaaaaa--aaaaaaaa:v0", "other/bbbbbbbb--bbbbbbbb:v0"),
+    ]
+    (column,) = message["pairs"][0]["tables"]["t.parquet"]["columns"]
+    assert (column["column"], column["largest"], column["at"]) == ("value", -1.0, ["y"])
+    code, out, _ = command("runs", "diff", "12ab34cd", "aaaaaaaa")
+    assert code == 2, "they published nothing of one type"
+    code, out, _ = command("runs", "diff", "aaaaaaaa", "other/bbbbbbbb--best", "format=json")
+    assert json.loads(out)["alone"] == ["other/aaaaaaaa--aaaaaaaa:v0"]
+
+
+def test_verify_says_what_is_sound_and_what_is_not(registry, command):
+    code, out, err = command("runs", "verify")
+    assert (code, out) == (0, "")
+    assert "8 files of 4 artifacts" in err
+    file = registry.root / "score-table/m--best/v0/a.txt"
+    file.write_text("scorez")
+    code, out, err = command("runs", "verify")
+    assert code == 1
+    assert "score-table/m--best/v0/a.txt: differs from what was published" in out
+    assert "force=true" in out, "it says how to mend it"
+    assert err.count("pessimal: ") == 1
+    assert command("runs", "verify", "m--worst")[0] == 0
+    assert command("runs", "verify", "m--best")[0] == 1
+    code, out, _ = command("runs", "verify", "format=json")
+    assert (code, json.loads(out)["damages"][0]["where"]) == (1, "score-table/m--best/v0/a.txt")
+
+
+def test_damaged_index_is_reported_once_and_mended(registry, command):
+    index = registry.root / "index.jsonl"
+    whole = index.read_text()
+    index.write_text(whole.replace('"n": 100', '"n": 101'))
+    code, out, _ = command("runs", "verify")
+    assert code == 1
+    assert "line 3 is damaged" in out
+    assert index.read_text() == whole
+    assert command("runs", "verify")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["shwo", "x"], "Did you mean 'show'?"),
+        (["m--best"], "pessimal runs 'name=m--best*'"),
+        (["scan"], "not 'scan'"),
+        (["show"], "takes 1 name, and 0 were given"),
+        (["diff", "a"], "takes 2 names, and 1 were given (a)"),
+        (["verify", "a", "b"], "takes up to 1 name"),
+        (["show", "nobody"], "there is no artifact 'nobody'"),
+        (["show", "a b"], "is no artifact's name"),
+        (["show", "${oc.env:HOME}"], "is no artifact's name"),
+        (["show", "m--best", "type=report"], "type= chooses what is listed"),
+        (["verify", "model=m"], "model= chooses what is listed"),
+        (["show", "m--best", "format=csv"], "format=csv is for a list"),
+        (["type=score-tabel"], "Did you mean 'score-table'?"),
+        (["where=n"], "is no condition"),
+        (["where=3"], "is no condition"),
+        (["since=yesterday"], "is no date"),
+        (["sort=maen"], "Did you mean 'mean'?"),
+        (["typ=x"], "Did you mean 'type'?"),
+        (["-m", "type=a,b"], "nothing to sweep"),
+        (["paths.registry=nowhere"], "there is no registry in"),
+    ],
+)
+def test_mistakes_are_reported_in_one_piece(registry, command, tmp_path, arguments, message):
+    before = files(tmp_path)
+    code, out, err = command("runs", *arguments)
+    assert code == 2
+    assert message in err
+    assert err.startswith("pessimal: ")
+    assert "Traceback" not in err
+    assert out == ""
+    assert files(tmp_path) == before
+
+
+def test_empty_registry_is_an_empty_list(command, tmp_path):
+    (tmp_path / "runs/registry").mkdir(parents=True)
+    code, out, err = command("runs")
+    assert (code, out) == (0, "")
+    assert "nothing is published" in err
+    assert json.loads(command("runs", "format=json", "type=report")[1]) == []
+
+
+def test_words_after_other_verbs_are_no_names():
+    assert with_task(["runs", "show", "a/b:v0"])[:3] == ["task=runs", "action=show", 'names=["a/b:v0"]']
+    for arguments in (["scan", "show", "x"], ["show", "runs"]):
+        with pytest.raises(ConfigError, match="unknown verb 'show'"):
+            with_task(arguments)
+
+
+def test_output_that_knows_no_such_letters_gets_escapes(registry, tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "pessimal", "runs", "show", "m--best"], cwd=tmp_path, capture_output=True,
+        env={"PYTHONIOENCODING": "ascii", "PATH": ""},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    done.stdout.decode("ascii")
+
+
+def test_reader_that_has_read_enough_is_no_failure(registry, tmp_path):
+    command = (
+        f"{sys.executable} -m pessimal runs format=json all=true where='n>=0' | true; echo ${{PIPESTATUS[0]}}"
+    )
+    registry.publish("other", "o", fill("x"), summary={"n": 0, "text": "more than a pipe holds " * 20_000})
+    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout.strip() == "0"
+    assert "Traceback" not in done.stderr
+    assert "BrokenPipe" not in done.stderr
+
+
+def test_what_a_task_publishes_keeps_what_was_asked_for_and_no_place_of_this_machine(tmp_path):
+    config = ScanConfig(
+        task="scan", model=ModelSpec(name="m", path="org/m"), prompts={"p": "\ud800 <script>?"}, seed=7
+    )
+    config.paths.registry = str(tmp_path / "registry")
+    folder, _ = registry_of(config).publish("report", "r", fill("x"), config_hash=config_hash(config))
+    kept = json.loads((folder / "run_config.json").read_text())
+    assert kept == asked(config)
+    assert (kept["seed"], kept["prompts"]["p"]) == (7, "\ud800 <script>?")
+    assert str(tmp_path) not in json.dumps(kept)
+    other = ReportConfig(task="report")
+    other.paths.registry = config.paths.registry
+    again, _ = registry_of(other).publish("report", "r", fill("x"))
+    assert json.loads((again / "run_config.json").read_text())["title"] == other.title

@@ -1,0 +1,138 @@
+"""A scan killed at any moment goes on, given the same command, to the same bytes."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from lettered_checkpoint import command_line, hidden
+
+from pessimal.tables import read_score_table
+from pessimal.tracking.registry import Registry
+
+KILLING = Path(__file__).with_name("killing.py")
+
+
+def killed(tmp_path: Path, **plan) -> list[dict]:
+    """What came of the lives that `plan` asks for; see `killing.py`."""
+    file = tmp_path / "plan.json"
+    file.write_text(json.dumps({"folder": str(tmp_path), "workers": 2, "seed": 0} | plan))
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "WANDB_SILENT": "true"}
+    ran = subprocess.run(
+        [sys.executable, str(KILLING), str(file)], capture_output=True, text=True, env=environment
+    )
+    assert ran.returncode == 0, ran.stderr
+    return json.loads(ran.stdout)
+
+
+def published(folder: Path, name: str) -> str:
+    """The sha256 of the one table of one life, after a look at everything around it."""
+    root = folder / "runs/registry"
+    home = root / "score-table" / name
+    assert [p.name for p in home.iterdir()] == ["v0"], "one version, and nothing that a kill left"
+    assert hidden(root) == [".lock"]
+    (line,) = (root / "index.jsonl").read_text().splitlines()
+    assert json.loads(line)["path"] == f"score-table/{name}/v0"
+    registry = Registry(root)
+    registry.verify(home / "v0")
+    ((found, manifest),) = registry.manifests()
+    assert found == home / "v0"
+    assert manifest.version == 0
+    assert list((folder / "runs/cache/scans").iterdir()) == [], "shards of a published table are gone"
+    return hashlib.sha256((home / "v0/scores.parquet").read_bytes()).hexdigest()
+
+
+def shards_stored(folder: Path) -> Counter:
+    return Counter((folder / "shards.txt").read_text().splitlines())
+
+
+@pytest.mark.slow
+def test_scan_killed_at_random_moments_goes_on_to_the_same_bytes(checkpoint, tmp_path):
+    # W&B starts slowly, and one of the two is enough.
+    low = ("model.dtype=bfloat16", "certain=20", "tracking=off")
+    commands = {
+        "float32": command_line(checkpoint, "prompts=greatest", batch_size=8),
+        "bfloat16": command_line(checkpoint, "prompts=greatest", *low, batch_size=8),
+    }
+    lives = killed(tmp_path, kind="random", kills=5, hits=[8, 12], commands=commands)
+    assert sum(len(life["phases"]) for life in lives) >= 20, "kills that hit a running scan"
+    for precision, suffix in (("float32", ""), ("bfloat16", "--bfloat16")):
+        own = [life for life in lives if Path(life["folder"]).name.startswith(precision)]
+        assert [life["code"] for life in own] == [0] * len(own), [
+            Path(x["folder"], "said.txt").read_text() for x in own
+        ]
+        calm, *others = [Path(life["folder"]) for life in own]
+        assert others
+        assert own[0]["phases"] == []
+        undisturbed = published(calm, f"lettered--greatest{suffix}")
+        for folder in others:
+            assert published(folder, f"lettered--greatest{suffix}") == undisturbed
+            stored = shards_stored(folder)
+            assert max(stored.values()) == 1, "nothing is scored and stored twice"
+            assert stored.keys() <= shards_stored(calm).keys()
+
+
+@pytest.mark.slow
+def test_scan_killed_before_any_change_to_the_disk_goes_on_to_the_same_bytes(checkpoint, tmp_path):
+    line = command_line(checkpoint, "prompts=greatest", "tracking=off", batch_size=700)
+    lives = killed(tmp_path, kind="stepwise", commands={"all": line})
+    text = "\n".join(life["step"] for life in lives if "step" in life)
+    for moment in (
+        "os.rename runs/cache/scans/", "mkdir runs/registry/score-table/lettered--greatest/.staging",
+        "manifest.json", "os.rename runs/registry/score-table/lettered--greatest/.staging",
+        "os.rename runs/registry/.index.jsonl", "os.remove runs/cache/scans/",
+    ):  # fmt: skip
+        assert moment in text, "the kills must reach every part of a run"
+    assert len({published(Path(life["folder"]), "lettered--greatest") for life in lives}) == 1
+    for life in lives:
+        assert life["code"] == 0
+        assert len(life["phases"]) == ("step" in life)
+        assert set(shards_stored(Path(life["folder"])).values()) == {1}
+
+
+def test_two_commands_do_not_scan_one_table_at_once(checkpoint, command, tmp_path):
+    arguments = [
+        *command_line(checkpoint, "prompts=greatest", "tracking=off", batch_size=256),
+        "paths.root=runs",
+    ]
+    held = []
+
+    def while_another_scans(*_, **__):
+        held.append(command(*arguments))
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pessimal.verbs.scan.scan", while_another_scans)
+        command(*arguments)
+    code, _, text = held[0]
+    assert code == 1
+    assert "another command is scanning lettered on greatest" in text
+    assert "Traceback" not in text
+    assert command(*arguments)[0] == 0, "when the other has ended, it is free"
+    assert list((tmp_path / "runs/cache/scans").iterdir()) == [], "the lock is on what goes with the shards"
+
+
+def test_killed_scan_takes_what_survives_from_the_last_finished_prompt(
+    checkpoint, command, tmp_path, monkeypatch
+):
+    """An undisturbed scan hands it from prompt to prompt; one that goes on must not look closer than that."""
+    import pessimal.verbs.scan as task
+
+    known = {}
+    inner = task.scan
+
+    def noting(model, networks, provenance, *arguments, known_round_trips=None, **options):
+        known[provenance.prompt] = None if known_round_trips is None else known_round_trips.tolist()
+        return inner(model, networks, provenance, *arguments, known_round_trips=known_round_trips, **options)
+
+    monkeypatch.setattr(task, "scan", noting)
+    line = command_line(checkpoint, "tracking=off", batch_size=700)
+    assert command(*line, "prompts=greatest")[0] == 0
+    assert command(*line, "prompts=[greatest,best]")[0] == 0
+    rows = read_score_table(tmp_path / "runs/registry/score-table/lettered--greatest/v0").rows
+    assert known == {"greatest": None, "best": rows["survives"].tolist()}
+    assert len(set(known["best"])) == 2, "or nothing is tested"
