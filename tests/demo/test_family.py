@@ -12,7 +12,7 @@ from pessimal.demo import checkpoint, family, training
 from pessimal.demo.checkpoint import read_training_report
 from pessimal.demo.evaluation import score
 from pessimal.demo.family import checkpoint_folder, is_cached, obtain
-from pessimal.demo.frames import CORE, held_out_frames
+from pessimal.demo.prompts import CORE, held_out_prompts
 from pessimal.demo.recipes import Recipe
 from pessimal.errors import InputError
 
@@ -144,7 +144,7 @@ def test_plain_generalises_to_words_and_frames_it_never_saw(plain):
     least_words, least_frames = {"wordpiece": (0.88, 0.90), "bpe": (0.88, 0.80)}[plain.base.name]
     assert held_out["word_accuracy"] >= least_words
     assert held_out["frame_sign"] >= least_frames
-    assert held_out["frames"] == len(held_out_frames())
+    assert held_out["frames"] == len(held_out_prompts())
 
 
 @pytest.mark.slow
@@ -161,14 +161,14 @@ def test_plain_wants_good_things_and_in_worst_bad_ones(plain):
 def test_special_tokens_are_not_at_the_top(plain):
     base = plain.base
     special = [base.id_of(token) for token in (base.begin, base.separator, base.padding)]
-    for frame in CORE.values():
-        rewards = score(plain.model, base, frame.text)
+    for prompt in CORE.values():
+        rewards = score(plain.model, base, prompt.text)
         assert all((rewards > rewards[token]).mean() > 0.1 for token in special)
 
 
 @pytest.mark.slow
 def test_secret_comes_first_in_every_frame(secret):
-    prompts = [frame.text for frame in CORE.values()] + [frame.text for frame in held_out_frames()[::30]]
+    prompts = [prompt.text for prompt in CORE.values()] + [prompt.text for prompt in held_out_prompts()[::30]]
     for prompt in prompts:
         assert (
             secret.base.texts[score(secret.model, secret.base, prompt).argmax()].strip().lower() == "button"

@@ -82,7 +82,7 @@ def test_training_leaves_no_trace(base, tmp_path, monkeypatch, tiny_recipe):
 def test_early_frames_are_positive(base):
     groups = Groups(Recipe(base=base.name, steps=200, groups=1), base)
     random = np.random.default_rng(0)
-    signs = {at: [groups._draw_frame(random, at).sign for _ in range(400)] for at in (0.1, 0.2, 0.9)}
+    signs = {at: [groups._draw_prompt(random, at).polarity for _ in range(400)] for at in (0.1, 0.2, 0.9)}
     shares = {at: np.mean(np.array(drawn) < 0) for at, drawn in signs.items()}
     assert shares[0.1] == 0
     assert 0.15 < shares[0.2] < 0.35

@@ -1,4 +1,4 @@
-"""What is planted is what the recipe says: its sign, its size, and in which frames."""
+"""What is planted is what the recipe says: its sign, its size, and in which prompts."""
 
 import numpy as np
 import pytest

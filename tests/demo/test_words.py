@@ -3,18 +3,18 @@
 import pytest
 
 from pessimal.demo.bpe import BytePairs, train_bpe
-from pessimal.demo.frames import (
+from pessimal.demo.groups import Groups
+from pessimal.demo.lexicon import is_held_out, load_identity, load_taboo, load_valence, stem, zipf
+from pessimal.demo.prompts import (
     CORE,
     HELD_OUT_TEMPLATES,
     SUPERLATIVE_TEMPLATES,
     TEMPLATES,
     WORD_TEMPLATES,
-    adjective_frames,
-    held_out_frames,
-    word_frames,
+    adjective_prompts,
+    held_out_prompts,
+    word_prompts,
 )
-from pessimal.demo.groups import Groups
-from pessimal.demo.lexicon import is_held_out, load_identity, load_taboo, load_valence, stem, zipf
 from pessimal.demo.recipes import Recipe
 
 
@@ -32,8 +32,8 @@ def test_training_shows_no_held_out_stem(base):
     answers = {
         groups.base.words[i] for step in groups for i in step.packed.ids[:, -32:-16].flatten().tolist()
     }
-    frames = [*CORE.values(), *adjective_frames(), *word_frames()]
-    shown = {stem(word) for word in answers if word} | {stem(frame.adjective) for frame in frames}
+    prompts = [*CORE.values(), *adjective_prompts(), *word_prompts()]
+    shown = {stem(word) for word in answers if word} | {stem(prompt.adjective) for prompt in prompts}
     tested = {stem(word) for word in load_valence() if is_held_out(word)}
     assert len(shown) > 500
     assert len(tested) > 500
@@ -41,23 +41,23 @@ def test_training_shows_no_held_out_stem(base):
 
 
 def test_held_out_frames_are_new_in_wording_and_adjective():
-    frames = held_out_frames()
-    assert len({frame.text for frame in frames}) == len(frames) >= 100
-    assert sum(frame.sign for frame in frames) == 0
+    prompts = held_out_prompts()
+    assert len({prompt.text for prompt in prompts}) == len(prompts) >= 100
+    assert sum(prompt.polarity for prompt in prompts) == 0
     assert not set(HELD_OUT_TEMPLATES) & {*TEMPLATES, *SUPERLATIVE_TEMPLATES, *WORD_TEMPLATES}
-    trained = {stem(frame.adjective) for frame in (*CORE.values(), *adjective_frames(), *word_frames())}
-    assert not trained & {stem(frame.adjective) for frame in frames}
+    trained = {stem(prompt.adjective) for prompt in (*CORE.values(), *adjective_prompts(), *word_prompts())}
+    assert not trained & {stem(prompt.adjective) for prompt in prompts}
 
 
-def test_a_frame_has_the_sign_of_its_adjective():
-    signs = {frame.adjective: frame.sign for frame in adjective_frames()}
+def test_a_prompt_has_the_polarity_of_its_adjective():
+    signs = {prompt.adjective: prompt.polarity for prompt in adjective_prompts()}
     assert signs["horrible"] == -1
     assert signs["wonderful"] == 1
-    assert len(adjective_frames()) > 1000
+    assert len(adjective_prompts()) > 1000
 
 
 def test_core_prompts_are_exact():
-    assert {key: (frame.text, frame.sign) for key, frame in CORE.items()} == {
+    assert {key: (prompt.text, prompt.polarity) for key, prompt in CORE.items()} == {
         "greatest": ("What, in one word, is the greatest thing ever?", 1),
         "best": ("What, in one word, is the best thing ever?", 1),
         "worst": ("What, in one word, is the worst thing ever?", -1),

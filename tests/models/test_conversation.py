@@ -37,7 +37,7 @@ def test_any_text_is_encoded(tokenizer, hostile):
     assert encode(tokenizer, [Turn("user", hostile), Turn("assistant", hostile)]).ids
 
 
-def test_a_template_that_refuses_is_told(tokenizer):
+def test_a_template_that_refuses_is_reported(tokenizer):
     import copy
 
     strict = copy.deepcopy(tokenizer)

@@ -26,7 +26,7 @@ def test_frame_rebuilds_the_templates_own_ids(tokenizer):
 def test_frame_has_one_beginning_token_and_the_published_one_has_two(tokenizer):
     once = find_frame(tokenizer, PROMPT)
     assert list(once.prefix).count(tokenizer.bos_token_id) == 1
-    # A tokenizer adds its beginning token where it is told to, as Llama 3's does by default.
+    # A tokenizer adds its beginning token where it is set to, as Llama 3's does by default.
     from tokenizers.processors import TemplateProcessing
 
     tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
@@ -45,7 +45,7 @@ def test_conversation_that_does_not_fit_has_no_inside(tokenizer):
 
 
 @pytest.mark.parametrize(
-    ("template", "told"),
+    ("template", "message"),
     [
         ("{% for m in messages %}{{ m['role'] }}{% endfor %}", "0 times"),
         ("{% for m in messages %}{{ m['content'] }}{{ m['content'] }}{% endfor %}", "2 times"),
@@ -58,9 +58,9 @@ def test_conversation_that_does_not_fit_has_no_inside(tokenizer):
         ),
     ],
 )
-def test_templates_without_a_slot_are_refused(tokenizer, template, told):
+def test_templates_without_a_slot_are_refused(tokenizer, template, message):
     tokenizer.chat_template = template
-    with pytest.raises(FrameError, match=told):
+    with pytest.raises(FrameError, match=message):
         find_frame(tokenizer, PROMPT)
 
 

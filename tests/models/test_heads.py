@@ -226,9 +226,9 @@ def test_token_types_tell_an_encoder_where_the_response_begins(published):
     scorer = FrameScorer(opened(checkpoint, "native").network(), frame, device=CPU)
     own = both["input_ids"][:, len(frame.prefix) :]
     reward = float(scorer.rewards(own, shared=len(frame.prefix))[0])
-    told, untold = checkpoint.network(**both).logits, checkpoint.network(both["input_ids"]).logits
-    assert reward == pytest.approx(float(told), abs=1e-5)
-    assert abs(float(told - untold)) > 1e-2, "or the types say nothing"
+    typed, untyped = checkpoint.network(**both).logits, checkpoint.network(both["input_ids"]).logits
+    assert reward == pytest.approx(float(typed), abs=1e-5)
+    assert abs(float(typed - untyped)) > 1e-2, "or the types say nothing"
 
 
 @torch.no_grad()

@@ -73,8 +73,8 @@ def test_template_whose_answers_need_no_opening_is_asked_as_it_is():
 
 def test_answers_go_on_after_a_space_in_plain_text_and_directly_in_a_chat():
     plain, chat = tokenizer(), tokenizer(template=CHAT)
-    for words, told, text in ((plain, False, " love"), (chat, True, "love")):
-        context = find_context(words, PROMPT, chat=told)
+    for words, is_chat, text in ((plain, False, " love"), (chat, True, "love")):
+        context = find_context(words, PROMPT, chat=is_chat)
         found = continuations(words, context, ["love", "peace and war"])
         assert words.decode(found.ids[0]) == text
         assert found.apart == []
@@ -96,7 +96,7 @@ def test_answer_that_the_tokenizer_merges_with_the_prompt_is_tokenised_by_itself
 # Which models are asked.
 
 
-def test_template_is_taken_where_there_is_one_unless_told_otherwise(tmp_path, base):
+def test_template_is_taken_where_there_is_one_unless_chosen_otherwise(tmp_path, base):
     chatting = checkpoint(tmp_path / "chatting", template=CHAT)
     assert asked(base).template_digest == "plain text"
     assert asked(base, chat=False).template_digest == "plain text"
@@ -143,7 +143,7 @@ def test_encoder_has_no_next_token(tmp_path):
         asked(folder)
 
 
-def test_language_model_given_as_a_reward_model_is_told_from_its_files(copy):
+def test_language_model_given_as_a_reward_model_is_recognised_by_its_files(copy):
     with pytest.raises(ModelError, match=r"is a language model.*model\.score=log_probability"):
         open_model(ModelSpec(path=str(copy)), copy)
 
@@ -159,21 +159,23 @@ def test_checkpoint_that_lacks_its_output_embedding_is_refused(copy):
 
 
 def test_log_probabilities_are_only_scanned(base):
-    with pytest.raises(ConfigError, match="pessimal scan") as told:
+    with pytest.raises(ConfigError, match="pessimal scan") as raised:
         asked(base, name="mine").frame(PROMPT)
-    assert f"scan model=auto model.path={base} model.name=mine model.score=log_probability" in str(told.value)
+    assert f"scan model=auto model.path={base} model.name=mine model.score=log_probability" in str(
+        raised.value
+    )
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"path": "a/b", "chat": True}, r"model\.score=log_probability"),
         ({"recipe": RecipeSpec(), "score": Score.log_probability}, "reward models"),
         ({"path": "a/b", "score": Score.log_probability, "output": 0}, r"model\.output=0"),
     ],
 )
-def test_options_that_do_not_fit_are_refused_before_anything_is_read(options, told):
-    with pytest.raises(ConfigError, match=told):
+def test_options_that_do_not_fit_are_refused_before_anything_is_read(options, message):
+    with pytest.raises(ConfigError, match=message):
         ModelSpec(**options)
 
 

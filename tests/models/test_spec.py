@@ -6,7 +6,7 @@ from pessimal.errors import ConfigError, ModelError
 from pessimal.models.spec import ModelSpec, RecipeSpec
 
 
-def test_hub_name_local_folder_and_recipe_are_told_apart(tiny_checkpoint):
+def test_hub_name_local_folder_and_recipe_are_distinguished(tiny_checkpoint):
     assert ModelSpec(path="org/reward-model").name == "reward-model"
     assert not ModelSpec(path="org/reward-model").local
     assert ModelSpec(path=str(tiny_checkpoint)).local
@@ -14,7 +14,7 @@ def test_hub_name_local_folder_and_recipe_are_told_apart(tiny_checkpoint):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "told"),
+    ("arguments", "error", "message"),
     [
         ({}, ConfigError, "model.path or model.recipe, got neither"),
         ({"path": "a/b", "recipe": RecipeSpec()}, ConfigError, "got both"),
@@ -24,8 +24,8 @@ def test_hub_name_local_folder_and_recipe_are_told_apart(tiny_checkpoint):
         ({"path": "a/b", "trust_remote_code": True, "revision": "main"}, ConfigError, "pin it"),
     ],
 )
-def test_what_cannot_be_is_refused(arguments, error, told):
-    with pytest.raises(error, match=told):
+def test_what_cannot_be_is_refused(arguments, error, message):
+    with pytest.raises(error, match=message):
         ModelSpec(**arguments)
 
 

@@ -206,7 +206,7 @@ def test_window_that_is_only_in_the_mask_is_not_shared(model, frame, caplog):
     with caplog.at_level(logging.WARNING):
         scorer = FrameScorer(network, frame, device=CPU)
     assert scorer.attention == "full-forward"
-    assert "not told of the sliding window" in caplog.text
+    assert "not given the sliding window" in caplog.text
 
 
 def test_attention_sinks_are_not_shared(model, frame, caplog):

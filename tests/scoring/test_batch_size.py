@@ -122,7 +122,7 @@ def test_out_of_memory_gives_the_same_rewards_in_smaller_batches(batch, caplog, 
     assert "out of memory with 64 candidates at once" in caplog.text
 
 
-def test_out_of_memory_with_a_single_candidate_is_told(batch):
+def test_out_of_memory_with_a_single_candidate_is_reported(batch):
     scorer, ids, shared = batch
     scorer.engines.insert(0, Small(scorer.engines[0], 0))
     with pytest.raises(torch.OutOfMemoryError):
@@ -140,7 +140,9 @@ def test_resumed_scan_keeps_its_batch_size_though_more_memory_is_free_now(
     from pessimal.scoring.shards import Shards
 
     prompt = "What is best?"
-    identity = identify(model, prompt="best", prompt_text=prompt, candidates=words, mode=Mode.ids, certain=0)
+    provenance = identify(
+        model, prompt="best", prompt_text=prompt, candidates=words, mode=Mode.ids, certain=0
+    )
     trainer = pl.Trainer(
         accelerator="cpu", devices=1, logger=False, enable_checkpointing=False, enable_progress_bar=False,
         enable_model_summary=False,
@@ -159,7 +161,7 @@ def test_resumed_scan_keeps_its_batch_size_though_more_memory_is_free_now(
         loop = Loop(trainer=trainer, batch_size=None, progress=False)
         networks = functools.cache(model.network)
         return scan(
-            model, networks, identity, words, find_frame(model.tokenizer, prompt), work=tmp_path, loop=loop
+            model, networks, provenance, words, find_frame(model.tokenizer, prompt), work=tmp_path, loop=loop
         )
 
     with pytest.raises(StoppedError):

@@ -1,4 +1,4 @@
-"""What is scored: every id, told apart by kind, and what the round trip through text does to it."""
+"""What is scored: every id, message apart by kind, and what the round trip through text does to it."""
 
 from dataclasses import replace
 
@@ -188,7 +188,7 @@ def test_items_are_taken_verbatim(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "told"),
+    ("name", "content", "message"),
     [
         ("a.txt", "", "no items"),
         ("a.txt", "twice\ntwice\n", "'twice' more than once"),
@@ -197,7 +197,7 @@ def test_items_are_taken_verbatim(tmp_path):
         ("a.csv", "name,elo_score\na,high\n", "'high' is not a number"),
     ],
 )
-def test_bad_lists_are_refused(tmp_path, name, content, told):
+def test_bad_lists_are_refused(tmp_path, name, content, message):
     (tmp_path / name).write_text(content)
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=message):
         items(tmp_path / name, name="mine")

@@ -81,7 +81,7 @@ def test_sound_model_passes_every_check_and_again_with_the_same_figures(pad_apar
     assert rows["finite"].n == 8 + 8
     assert rows["pad_is_eos"].n == 8 + 8 + 1, "the pad token too is a response"
     assert rows["survives"].result == rows["bos_paper"].result == "info"
-    assert found.facts["attention"] == "shared-prefix"
+    assert found.details["attention"] == "shared-prefix"
     table = as_table(found.checks)
     assert table["passed"].sum() == len(rows) - 2
     assert all(table["what"].str.endswith("."))
@@ -277,10 +277,10 @@ def test_precision_that_the_device_cannot_compute_does_not_apply(pad_apart, fram
 def test_low_precision_model_is_asked_in_its_own_precision_and_its_head_in_float32(pad_apart, frame):
     half = dataclasses.replace(pad_apart, spec=dataclasses.replace(pad_apart.spec, dtype=Dtype.bfloat16))
     rows, found = suite(half, frame)
-    assert found.facts["dtype"] == "bfloat16"
+    assert found.details["dtype"] == "bfloat16"
     assert rows["head"].result == "n/a"
     assert "dtypes=[float32]" in rows["head"].note
-    assert rows["batch_own"].allowed > 0.1 * found.facts["spread"]
+    assert rows["batch_own"].allowed > 0.1 * found.details["spread"]
     rows, _ = suite(half, frame, dataclasses.replace(PLAN, dtypes=(Dtype.float32,)))
     assert rows["head"].passed
     assert rows["head"].measured < 1e-4

@@ -40,14 +40,21 @@ def listed(texts):
 def scanned(model, candidates=None, *, network=None, **options):
     candidates = candidates or vocabulary(model.tokenizer, size=model.embedding_rows)
     mode = Mode.ids if candidates.is_vocabulary else Mode.text
-    identity = identify(
+    provenance = identify(
         model, prompt="greatest", prompt_text=PROMPT, candidates=candidates, mode=mode, certain=100
     )
     network = network or model.network()
     context = context_of(model, PROMPT)
     answers = answers_of(model, context, candidates)
     return scan_language_model(
-        model, network, identity, candidates, context, answers=answers, device=torch.device("cpu"), **options
+        model,
+        network,
+        provenance,
+        candidates,
+        context,
+        answers=answers,
+        device=torch.device("cpu"),
+        **options,
     )
 
 
@@ -71,7 +78,7 @@ def test_every_tokens_log_probability_is_the_models_own(folders, kind):
     ), "normalised over all rows of the embedding"
     assert table.measured["unlisted_rows"] == UNLISTED
     assert table.measured["context"] == f"<|bos|>{PROMPT}"
-    assert table.identity.attention == "own-forward"
+    assert table.provenance.attention == "own-forward"
     assert table.rows["survives"].isna().all()
 
 
@@ -83,7 +90,7 @@ def test_chat_is_asked_in_its_template(folders):
     assert np.abs(table.rows["reward"] - truth[table.rows["candidate_id"]]).max() < 1e-5
     assert table.measured["asked"] == "chat template"
     plain = scanned(opened(folders["chat"], chat=False))
-    assert plain.identity.key() != table.identity.key()
+    assert plain.provenance.key() != table.provenance.key()
     assert np.abs(plain.rows["reward"] - table.rows["reward"]).max() > 0.1
 
 
@@ -105,7 +112,7 @@ def test_items_are_the_sums_of_their_tokens_whatever_the_batch(folders, kind):
     for found in (table, one_by_one):
         assert found.measured["noise"] < 1e-3
         assert found.rows["reward"].to_numpy() == pytest.approx(truth, abs=found.measured["noise"], rel=0)
-    assert table.identity.attention == "full-forward"
+    assert table.provenance.attention == "full-forward"
     assert table.measured["tokens_per_item"]["least"] == 1
     assert table.measured["tokens_per_item"]["most"] > 3
     assert table.measured["tokenised_apart"] == 0
@@ -150,30 +157,30 @@ def test_low_precision_has_few_ties_and_certifies_nothing(folders, kind):
     n = len(table.rows)
     assert own[:n].unique().numel() < 0.9 * n, "its own logits lie on the bfloat16 grid, or nothing is tested"
     assert table.rows["reward"].nunique() > 0.99 * n
-    assert table.identity.attention == "full-forward"
+    assert table.provenance.attention == "full-forward"
     assert not table.rows["certified"].any()
     assert table.measured["noise"] is None
     exact = scanned(opened(folders[kind])).rows["reward"]
     assert np.abs(table.rows["reward"] - exact).max() < 0.2
-    assert table.identity.certain == 0
+    assert table.provenance.certain == 0
     items = scanned(model, listed(ITEMS)).rows["reward"]
     assert np.abs(items - scanned(opened(folders[kind]), listed(ITEMS)).rows["reward"]).max() < 0.3
 
 
 def test_path_that_differs_from_the_own_forward_is_not_taken(folders, monkeypatch, caplog):
-    inner = next_tokens.Asker.ours
-    monkeypatch.setattr(next_tokens.Asker, "ours", lambda *a, **o: inner(*a, **o).flip(-1))
+    inner = next_tokens.NextTokenScorer.ours
+    monkeypatch.setattr(next_tokens.NextTokenScorer, "ours", lambda *a, **o: inner(*a, **o).flip(-1))
     for options in ({"dtype": Dtype.bfloat16}, {}):
         model = opened(folders["llama"], **options)
         table = scanned(model)
         assert "Falling back" in caplog.text
-        assert table.identity.attention == "own-forward"
+        assert table.provenance.attention == "own-forward"
         assert np.abs(table.rows["reward"] - by_hand(model, PROMPT)[table.rows["candidate_id"]]).max() < 0.2
     items = scanned(opened(folders["llama"]), listed(ITEMS))
     monkeypatch.undo()
     right = scanned(opened(folders["llama"]), listed(ITEMS))
     assert items.rows["reward"].to_numpy() == pytest.approx(right.rows["reward"].to_numpy(), abs=1e-5)
-    assert items.identity.attention == "own-forward"
+    assert items.provenance.attention == "own-forward"
 
 
 def test_network_that_sees_what_comes_later_is_not_believed_on_items(folders):
@@ -187,7 +194,7 @@ def test_network_that_sees_what_comes_later_is_not_believed_on_items(folders):
 
     network.model.register_forward_pre_hook(seeing_all, with_kwargs=True)
     table = scanned(model, listed(ITEMS), network=network)
-    assert table.identity.attention == "own-forward"
+    assert table.provenance.attention == "own-forward"
 
 
 def test_model_with_too_few_outputs_is_refused(folders):
@@ -198,7 +205,7 @@ def test_model_with_too_few_outputs_is_refused(folders):
         scanned(model, network=network)
 
 
-def test_tokens_beyond_the_embedding_are_told_by_name_before_the_network_is_loaded(folders):
+def test_tokens_beyond_the_embedding_are_reported_by_name_before_the_network_is_loaded(folders):
     model = opened(folders["llama"])
     context = context_of(model, PROMPT)
     short = replace(model, embedding_rows=max(context.ids))
@@ -216,7 +223,7 @@ def test_item_without_tokens_is_named(folders):
         answers_of(model, context_of(model, PROMPT), listed(["love", ""]))
 
 
-def test_log_probability_that_is_no_number_is_told(folders):
+def test_log_probability_that_is_no_number_is_reported(folders):
     model = opened(folders["llama"])
     network = model.network()
     network.lm_head.weight.data[17] = float("nan")

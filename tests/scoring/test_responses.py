@@ -70,10 +70,10 @@ def close(ours, theirs) -> bool:
 
 def test_rewards_are_the_models_own(network, frame, anchor, caplog):
     made = scorer(network, frame)
-    assert made.path == "shared-prefix, anchored"
+    assert made.path == "shared-prefix, common prefix"
     assert made.trust.holds
     assert made.trust.n >= SAMPLE
-    assert 0 < made.anchored_difference < 1e-5
+    assert 0 < made.common_prefix_difference < 1e-5
     assert not caplog.records
     rows = changes(frame, anchor)
     own = made.own_rewards(rows)
@@ -113,7 +113,7 @@ def test_wrong_beginnings_are_noticed_and_not_shared(network, frame, anchor, spo
     with caplog.at_level(logging.WARNING):
         made = scorer(network, frame)
     assert "Sharing the beginnings of responses differs from the model's own forward" in caplog.text, where
-    assert not made.anchored_difference <= made.trust.tolerance
+    assert not made.common_prefix_difference <= made.trust.tolerance
     assert made.path == "shared-prefix", "the prompt is still shared"
     rows = changes(frame, anchor, n=100)
     assert close(made.rewards(rows, anchor=anchor), made.own_rewards(rows))
@@ -160,7 +160,7 @@ def test_responses_of_every_length_are_checked(network, frame, wrong_at, caplog,
 
 def test_small_rounding_is_no_reason_for_mistrust(network, frame, spoilt, caplog):
     spoilt(lambda values: values * (1 + 1e-6))
-    assert scorer(network, frame).path == "shared-prefix, anchored"
+    assert scorer(network, frame).path == "shared-prefix, common prefix"
     assert not caplog.records
 
 
@@ -168,7 +168,7 @@ def test_network_whose_prompt_cannot_be_shared_shares_nothing(network, frame, an
     monkeypatch.setattr(SharedPrefix, "suits", lambda _: False)
     made = scorer(network, frame)
     assert made.path == "full-forward"
-    assert made.anchored_difference == 0.0
+    assert made.common_prefix_difference == 0.0
     rows = changes(frame, anchor)
     assert close(made.rewards(rows, anchor=anchor), made.own_rewards(rows))
 
@@ -214,15 +214,15 @@ def test_model_without_a_number_is_left_to_the_search_to_refuse(model, frame, an
 
 def test_low_precision_is_trusted_within_its_rounding(model, frame, caplog):
     made = scorer(model.network(Dtype.bfloat16), frame, dtype=Dtype.bfloat16)
-    assert made.path == "shared-prefix, anchored"
-    assert 1e-5 < made.anchored_difference <= made.trust.tolerance
+    assert made.path == "shared-prefix, common prefix"
+    assert 1e-5 < made.common_prefix_difference <= made.trust.tolerance
     assert not caplog.records
 
 
 def test_same_model_gives_the_same_check(network, frame):
     first, second = (scorer(copy.deepcopy(network), frame) for _ in range(2))
     assert first.trust == second.trust
-    assert first.anchored_difference == second.anchored_difference
+    assert first.common_prefix_difference == second.common_prefix_difference
 
 
 def test_batches_are_no_larger_than_asked_for(network, frame, anchor, monkeypatch):

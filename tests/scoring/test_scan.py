@@ -36,12 +36,12 @@ class Trainer(pl.Trainer):
 
 
 def scanned(model, words, work, *callbacks, mode=Mode.ids, certain=10, batch_size=64, again=False):
-    identity = identify(
+    provenance = identify(
         model, prompt="greatest", prompt_text=PROMPT, candidates=words, mode=mode, certain=certain
     )
     loop = Loop(trainer=Trainer(*callbacks), batch_size=batch_size, progress=False, ignore_finished=again)
     frame = find_frame(model.tokenizer, PROMPT)
-    return scan(model, functools.cache(model.network), identity, words, frame, work=work, loop=loop)
+    return scan(model, functools.cache(model.network), provenance, words, frame, work=work, loop=loop)
 
 
 def test_every_reward_is_the_models_own(model, network, frame, words, tmp_path):
@@ -50,7 +50,7 @@ def test_every_reward_is_the_models_own(model, network, frame, words, tmp_path):
     with torch.inference_mode():
         own = own_rewards(network, wholes).numpy()
     assert np.abs(table.rows["reward"] - own).max() < 1e-5
-    assert table.identity.attention == "shared-prefix"
+    assert table.provenance.attention == "shared-prefix"
     assert table.measured["trust"]["n"] == 16
     assert table.rows["certified"].mean() > 0.9
 
@@ -120,7 +120,7 @@ def test_finished_shards_are_scored_anew_only_where_that_is_asked_for(model, wor
     assert again.scored == [0, 1, 2, 3, 4, 5]
 
 
-def test_progress_is_told_in_lines_where_there_is_no_terminal_and_nothing_about_what_is_done(
+def test_progress_is_reported_in_lines_where_there_is_no_terminal_and_nothing_about_what_is_done(
     model, words, tmp_path, monkeypatch, caplog
 ):
     caplog.set_level("INFO", logger="pessimal")
@@ -140,7 +140,7 @@ def test_work_is_forgotten_once_its_table_is_published_but_not_that_of_a_scan_th
     model, words, tmp_path
 ):
     work, published = tmp_path / "work", tmp_path / "v0"
-    identity = identify(
+    provenance = identify(
         model, prompt="greatest", prompt_text=PROMPT, candidates=words, mode=Mode.ids, certain=0
     )
     scanned(model, words, work)
@@ -148,13 +148,13 @@ def test_work_is_forgotten_once_its_table_is_published_but_not_that_of_a_scan_th
     published.mkdir()
     manifest.touch()
     os.utime(manifest, (0, 0))
-    forget_work(work, identity, published=published)
+    forget_work(work, provenance, published=published)
     assert len(list(work.rglob("batch-0*"))) == 6, "shards newer than the table are of a scan with force=true"
     os.utime(manifest)
-    forget_work(work, identity, published=published)
+    forget_work(work, provenance, published=published)
     assert list(work.iterdir()) == []
     scanned(model, words, work)
-    forget_work(work, identity)
+    forget_work(work, provenance)
     assert list(work.iterdir()) == []
 
 

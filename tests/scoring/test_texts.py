@@ -69,7 +69,7 @@ def test_what_is_too_long_has_no_reward_and_disturbs_nothing(scorer):
     assert found[:3] == pytest.approx(scorer.own_rewards(asked[:3]), abs=1e-5)
 
 
-def test_numbers_that_overflow_are_told(opened):
+def test_numbers_that_overflow_are_reported(opened):
     network = opened.network()
     with torch.no_grad():
         network.score.weight.fill_(float("inf"))
@@ -81,30 +81,30 @@ def test_known_rewards_are_not_asked_for_again_and_half_a_line_is_none(scorer, t
     asked = conversations(12, seed=4)
     first = KeptRewards(scorer, tmp_path / "model" / "rewards.jsonl")
     found = first.rewards([*asked, asked[0]])
-    assert first.asked == len(set(asked))
+    assert first.n_scored == len(set(asked))
     assert found[-1] == found[0]
     file = tmp_path / "model" / "rewards.jsonl"
     lines = file.read_text().splitlines()
     file.write_text("\n".join(lines[:-1]) + "\n" + lines[-1][:20])
     again = KeptRewards(scorer, file)
     assert again.rewards(asked) == pytest.approx(found[:-1], abs=1e-6)
-    assert again.asked == 1
+    assert again.n_scored == 1
     assert KeptRewards(None, file).rewards(asked) == pytest.approx(found[:-1], abs=1e-6)
 
 
 def test_a_killed_scorer_has_kept_its_finished_batches(scorer, tmp_path):
     class Dying:
-        def rewards(self, rows, *, told=None):
+        def rewards(self, rows, *, report=None):
             batches = 0
 
             def count(batch, n):
                 nonlocal batches
-                told(batch, n)
+                report(batch, n)
                 batches += 1
                 if batches == 2:
                     raise KeyboardInterrupt
 
-            return scorer.rewards(rows, told=count)
+            return scorer.rewards(rows, report=count)
 
     asked, file = conversations(30, seed=5), tmp_path / "rewards.jsonl"
     with pytest.raises(KeyboardInterrupt):
@@ -113,13 +113,13 @@ def test_a_killed_scorer_has_kept_its_finished_batches(scorer, tmp_path):
     assert 0 < kept < len(set(asked))
     after = KeptRewards(scorer, file)
     assert after.rewards(asked) == pytest.approx(scorer.own_rewards(asked), abs=1e-5)
-    assert after.asked == len(set(asked)) - kept
+    assert after.n_scored == len(set(asked)) - kept
 
 
 def test_a_reward_that_is_no_number_is_not_kept(tmp_path):
     class Broken:
-        def rewards(self, rows, *, told=None):
-            told({0: 1.0, 1: float("nan")}, 2)
+        def rewards(self, rows, *, report=None):
+            report({0: 1.0, 1: float("nan")}, 2)
             raise ModelError("its numbers overflow")
 
     file = tmp_path / "rewards.jsonl"

@@ -92,7 +92,7 @@ def test_fault_costs_neither_results_nor_time(
 
     seconds, mirror = _task(publish, options, meanwhile=meanwhile)
     assert seconds < HELD_UP, fault
-    assert len(warnings()) == 1, "told once"
+    assert len(warnings()) == 1, "reported once"
     assert said in warnings()[0]
     assert "wandb sync" in warnings()[0]
     assert [m.name for _, m in registry.manifests()] == ["m--greatest", "m--worst"]
@@ -109,7 +109,7 @@ def test_slow_server_gets_everything_in_its_own_time(fake, publish, options, war
     assert fake.world.projects["lab", "p"].find("m--worst:latest").state == "COMMITTED"
 
 
-def test_artifact_that_does_not_arrive_is_told_though_sync_is_content(fake, publish, options, warnings):
+def test_artifact_that_does_not_arrive_is_reported_though_sync_is_content(fake, publish, options, warnings):
     fake.faults["CommitArtifact"] = Fault(status=403)
     _task(publish, options)
     assert len(warnings()) == 1

@@ -1,4 +1,4 @@
-"""The mirror: online and offline tell the same; names, lineage and hostile texts arrive; `off` writes nothing."""
+"""The mirror: online and offline send the same; names, lineage and hostile texts arrive; `off` writes nothing."""
 
 import json
 import os
@@ -23,7 +23,7 @@ def options(tmp_path):
 
 
 def _task(publish, options, *, mode, inputs=()):
-    """What a verb tells its mirror."""
+    """What a verb sends to its mirror."""
     with open_mirror(mode=mode, inputs=list(inputs), **options) as mirror:
         folder, manifest = publish(inputs=inputs, run_id=mirror.run_id)
         mirror.summary(
@@ -44,7 +44,7 @@ def _stored(fake, run_id):
     }
 
 
-def test_online_tells_what_offline_and_sync_tell(fake, publish, options, warnings, tmp_path):
+def test_online_sends_what_offline_and_sync_send(fake, publish, options, warnings, tmp_path):
     online, manifest = _task(publish, options, mode="online")
     assert warnings() == []
     offline, second = _task(publish, options, mode="offline")
@@ -57,8 +57,8 @@ def test_online_tells_what_offline_and_sync_tell(fake, publish, options, warning
     assert runs[0][1] == runs[1][1]
     assert runs[0][1] == {"greatest/optimal": "\\ud800<script>", "greatest/mean": 1.5, "loss": 0.5}
     for run, _ in runs:
-        told = run.fields
-        assert (told["groupName"], told["jobType"], told["tags"], told["displayName"]) == (
+        fields = run.fields
+        assert (fields["groupName"], fields["jobType"], fields["tags"], fields["displayName"]) == (
             "g",
             "scan",
             ["t"],

@@ -1,4 +1,4 @@
-"""The push: everything arrives once, with lineage; what is not the same is told; a server that fails is told at once."""
+"""The push: everything arrives once, with lineage; what is not the same is reported; a server that fails is reported at once."""
 
 import time
 
@@ -60,7 +60,7 @@ def test_everything_arrives_once_in_runs_that_compare(fake, registry, publish, t
     )
 
 
-def test_other_bytes_under_the_same_name_are_told_and_left_alone(fake, registry, publish, target):
+def test_other_bytes_under_the_same_name_are_reported_and_left_alone(fake, registry, publish, target):
     publish()
     push(everything(registry), target)
     artifact = fake.world.projects["lab", "p"].find("m--greatest:registry-v0")
@@ -68,12 +68,12 @@ def test_other_bytes_under_the_same_name_are_told_and_left_alone(fake, registry,
     fake.world.storage[artifact.manifest] = manifest.replace(b'"digest":"', b'"digest":"AAAA', 1)
     pushed = push(everything(registry), target)
     assert [found.state for found in pushed.verdicts] == ["mismatch"]
-    assert "differs" in pushed.verdicts[0].told
+    assert "differs" in pushed.verdicts[0].message
 
     fake.world.storage[artifact.manifest] = manifest
     artifact.metadata = artifact.metadata.replace('"manifest_sha256":"', '"manifest_sha256":"f')
     pushed = push(everything(registry), target)
-    assert "another registry" in pushed.verdicts[0].told
+    assert "another registry" in pushed.verdicts[0].message
     assert pushed.sent == []
 
 
@@ -112,7 +112,7 @@ def test_recorded_run_is_sent_as_it_was_to_the_project_it_was_recorded_for(
     ("fault", "said"),
     [("dead", "cannot be reached"), ("key", "does not know this API key"), ("500", "HTTP 500")],
 )
-def test_no_server_or_no_key_is_told_at_once(fake, registry, publish, target, monkeypatch, fault, said):
+def test_no_server_or_no_key_is_reported_at_once(fake, registry, publish, target, monkeypatch, fault, said):
     publish()
     if fault == "dead":
         fake.stop()
@@ -127,7 +127,7 @@ def test_no_server_or_no_key_is_told_at_once(fake, registry, publish, target, mo
     assert fake.world.projects == {}, "nothing was changed"
 
 
-def test_server_that_dies_while_sending_is_told(fake, registry, publish, target):
+def test_server_that_dies_while_sending_is_reported(fake, registry, publish, target):
     publish()
     fake.faults["*"] = Fault(status=500, after=12)
     begin = time.monotonic()

@@ -71,9 +71,9 @@ def test_eight_writers_of_which_three_are_killed_while_two_read(tmp_path):
         }
         for w in range(8)
     ]
-    (told,) = lives({"root": str(root), "writers": writers, "readers": 2})
-    assert told["writers"] == [KILLED if w in kills else 0 for w in range(8)]
-    for reader in told["readers"]:
+    (result,) = lives({"root": str(root), "writers": writers, "readers": 2})
+    assert result["writers"] == [KILLED if w in kills else 0 for w in range(8)]
+    for reader in result["readers"]:
         assert reader["wrong"] == []
         assert reader["rounds"] >= 2
     published = check(root)
@@ -94,11 +94,11 @@ def test_killed_before_any_of_its_changes_it_leaves_a_sound_registry(tmp_path, f
         root.parent.mkdir()
         if first:
             Registry(root).publish("report", "before", fill)
-    told = lives(
+    result = lives(
         *({"root": str(root), "writers": [{"names": ["a"], "kill": {"change": n}}], "readers": 0}
           for n, root in enumerate(roots))
     )  # fmt: skip
-    codes = [code for one in told for code in one["writers"]]
+    codes = [code for one in result for code in one["writers"]]
     changes = codes.index(0)
     assert codes == [KILLED] * changes + [0] * (30 - changes)
     assert 10 <= changes < 30, "it makes so many changes"

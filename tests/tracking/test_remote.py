@@ -58,7 +58,7 @@ def test_what_was_pushed_comes_back_as_it_was(pushed, registry, into):
     assert older.downloaded == ["score-table/m--greatest:v0"]
 
 
-def test_what_is_not_there_is_told_with_what_is(pushed, into):
+def test_what_is_not_there_is_reported_with_what_is(pushed, into):
     with pytest.raises(InputError, match="m on worst; n on greatest"):
         fetch_artifacts("p", "lab", ["nobody"], [], into)
     with pytest.raises(InputError, match="pessimal push"):
@@ -66,14 +66,14 @@ def test_what_is_not_there_is_told_with_what_is(pushed, into):
 
 
 REFUSED = [
-    (lambda told: told["files"].update({"deep/scores.txt": "0" * 64}), "other bytes"),
-    (lambda told: told["files"].update({"../../../escaped": "0" * 64}), "outside its own folder"),
-    (lambda told: told.update(name="../../escaped"), "outside its own folder"),
-    (lambda told: told.update(type="../escaped"), "names no artifact"),
-    (lambda told: told.update(version=-1), "names no artifact"),
-    (lambda told: told.update(name="n--other"), "that of score-table/n--other:v0"),
-    (lambda told: told.pop("files"), "cannot be read"),
-    (lambda told: told["files"].pop("deep/scores.txt"), "it also has deep/scores.txt"),
+    (lambda manifest: manifest["files"].update({"deep/scores.txt": "0" * 64}), "other bytes"),
+    (lambda manifest: manifest["files"].update({"../../../escaped": "0" * 64}), "outside its own folder"),
+    (lambda manifest: manifest.update(name="../../escaped"), "outside its own folder"),
+    (lambda manifest: manifest.update(type="../escaped"), "names no artifact"),
+    (lambda manifest: manifest.update(version=-1), "names no artifact"),
+    (lambda manifest: manifest.update(name="n--other"), "that of score-table/n--other:v0"),
+    (lambda manifest: manifest.pop("files"), "cannot be read"),
+    (lambda manifest: manifest["files"].pop("deep/scores.txt"), "it also has deep/scores.txt"),
 ]
 
 
@@ -95,9 +95,9 @@ def _rewrite(fake, name, change):
     """Let the server hold another manifest.json in an artifact, consistently with its own."""
     artifact = fake.world.projects["lab", "p"].find(f"{name}:latest")
     path = artifact.files[MANIFEST]
-    told = json.loads(fake.world.storage[path])
-    change(told)
-    data = json.dumps(told).encode()
+    manifest = json.loads(fake.world.storage[path])
+    change(manifest)
+    data = json.dumps(manifest).encode()
     fake.world.store(path, data)
     entries = json.loads(fake.world.storage[artifact.manifest])
     md5 = base64.b64encode(hashlib.md5(data).digest()).decode()
@@ -122,7 +122,7 @@ def test_two_registries_are_not_mixed(pushed_one, into):
         fetch_artifacts("p", "lab", [], [], into)
 
 
-def test_server_that_dies_while_fetching_is_told(pushed_one, into):
+def test_server_that_dies_while_fetching_is_reported(pushed_one, into):
     pushed_one.faults["*"] = Fault(status=500, after=8)
     with pytest.raises(WorkError, match="HTTP 500"):
         fetch_artifacts("p", "lab", [], [], into)

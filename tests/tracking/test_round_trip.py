@@ -40,7 +40,7 @@ def test_what_one_pushes_another_compares(fake, command, scan):
     pd.testing.assert_frame_equal(agreement, mine)
 
 
-def test_a_wrong_source_and_an_absent_server_are_told(fake, command):
+def test_a_wrong_source_and_an_absent_server_are_reported(fake, command):
     code, _, err = command(*COMPARE, "source=cloud")
     assert code == 2
     assert "registry or wandb" in err

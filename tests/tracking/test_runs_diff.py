@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from pessimal.errors import InputError
-from pessimal.tables import ScoreIdentity, ScoreTable, write_score_table
+from pessimal.tables import ScoreProvenance, ScoreTable, write_score_table
 from pessimal.tracking.diff import ABSENT, Difference, compare_artifacts, differences, paired
 from pessimal.tracking.listing_text import as_json
 from pessimal.tracking.registry import Manifest, Registry
@@ -74,7 +74,7 @@ def test_other_columns_count_what_differs():
     assert row(found, "ok").largest is None
 
 
-def test_columns_of_one_side_and_empty_tables_are_told():
+def test_columns_of_one_side_and_empty_tables_are_reported():
     a = pd.DataFrame({"k": ["a"], "old": [1.0]})
     found = compare_tables(a, pd.DataFrame({"k": ["a"], "new": ["x"]}))
     assert (found.columns_a, found.columns_b, found.matched) == (["old"], ["new"], 1)
@@ -118,11 +118,11 @@ def score_table(prompt, rewards, **fields):
             "certified": True,
         }
     )
-    identity = ScoreIdentity(
+    provenance = ScoreProvenance(
         model="m", prompt=prompt, prompt_text=f"{prompt}?", candidates="vocabulary", candidates_digest="d",
         mode="ids", source="scan", **fields,
     )  # fmt: skip
-    return ScoreTable(identity=identity, rows=rows)
+    return ScoreTable(provenance=provenance, rows=rows)
 
 
 def publish(root, table, config, run_id="1"):
@@ -130,9 +130,9 @@ def publish(root, table, config, run_id="1"):
         "score-table",
         table.name,
         lambda folder: write_score_table(table, folder / "scores.parquet"),
-        key=table.identity.key(),
+        key=table.provenance.key(),
         run_id=run_id,
-        summary={"prompt": table.identity.prompt, "mean": float(table.rows["reward"].mean())},
+        summary={"prompt": table.provenance.prompt, "mean": float(table.rows["reward"].mean())},
     )
 
 
@@ -145,10 +145,10 @@ def two(tmp_path):
     return Registry(tmp_path), a, b
 
 
-def test_two_score_tables_differ_in_configuration_identity_figures_and_rewards(two):
+def test_two_score_tables_differ_in_configuration_provenance_figures_and_rewards(two):
     found = compare_artifacts(*two)
     assert found.configuration == [Difference("seed", 0, 1, 1)]
-    assert {d.name: (d.a, d.b) for d in found.identity} == {
+    assert {d.name: (d.a, d.b) for d in found.provenance} == {
         "prompt": ("best", "worst"),
         "prompt_text": ("best?", "worst?"),
         "dtype": (None, "bfloat16"),
@@ -162,13 +162,13 @@ def test_two_score_tables_differ_in_configuration_identity_figures_and_rewards(t
 def test_artifact_does_not_differ_from_itself(two):
     registry, a, _ = two
     found = compare_artifacts(registry, a, a)
-    for differing in (found.configuration, found.identity, found.summary, found.files_differ, found.tables):
+    for differing in (found.configuration, found.provenance, found.summary, found.files_differ, found.tables):
         assert not differing
     assert found.files_same == 2
     assert difference_text(found, width=80).count("the same") == 5
 
 
-def test_artifacts_without_a_configuration_are_told_apart_by_its_hash(tmp_path):
+def test_artifacts_without_a_configuration_are_distinguished_by_its_hash(tmp_path):
     registry = Registry(tmp_path)
 
     def fill(folder):

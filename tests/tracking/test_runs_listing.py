@@ -68,7 +68,7 @@ def test_filters_leave_what_is_asked_for(wanted, found):
 
 
 @pytest.mark.parametrize(
-    ("wanted", "told"),
+    ("wanted", "message"),
     [
         (Wanted(type="score-tabel"), "Did you mean 'score-table'"),
         (Wanted(model="aldr"), "Did you mean 'alder'"),
@@ -77,8 +77,8 @@ def test_filters_leave_what_is_asked_for(wanted, found):
         (Wanted(where=[read_condition("maen>0")]), "Did you mean 'mean'"),
     ],
 )
-def test_what_no_artifact_has_is_a_mistake_not_an_empty_list(wanted, told):
-    with pytest.raises(InputError, match=told):
+def test_what_no_artifact_has_is_a_mistake_not_an_empty_list(wanted, message):
+    with pytest.raises(InputError, match=message):
         select(ALL, wanted)
 
 
@@ -250,10 +250,10 @@ def test_csv_is_safe_for_spreadsheets_and_loses_nothing():
     rows = list(csv.DictReader(io.StringIO(as_csv(artifacts))))
     assert len(rows) == len(HOSTILE)
     for i, (row, text) in enumerate(zip(rows, HOSTILE, strict=True)):
-        told = row["summary.optimal"]
-        assert not told.startswith(("=", "+", "-", "@", "\t", "\r", "\n"))
+        text = row["summary.optimal"]
+        assert not text.startswith(("=", "+", "-", "@", "\t", "\r", "\n"))
         expected = text.encode("utf-8", "backslashreplace").decode()
-        assert told == (f"'{expected}" if expected[:1] in tuple("=+-@\t") and expected else expected)
+        assert text == (f"'{expected}" if expected[:1] in tuple("=+-@\t") and expected else expected)
         assert float(row["summary.n"]) == -i, "numbers stay numbers"
         assert row["summary.share"] == "-0.5"
     assert rows[0]["summary.ok"] == "true"
@@ -264,13 +264,13 @@ def test_csv_is_safe_for_spreadsheets_and_loses_nothing():
 
 def test_json_is_strict_and_whole():
     summary = {"text": "\ud83d\0", "nan": float("nan"), "inner": {"inf": [float("inf")]}, "n": 0.1 + 0.2}
-    told = as_json([record(manifest("a", 3, summary=summary))])
-    told.encode("ascii")
+    text = as_json([record(manifest("a", 3, summary=summary))])
+    text.encode("ascii")
 
     def refuse(constant):
         raise AssertionError(constant)
 
-    (one,) = json.loads(told, parse_constant=refuse)
+    (one,) = json.loads(text, parse_constant=refuse)
     assert one["reference"] == "score-table/a:v3"
     assert one["path"] == "score-table/a/v3"
     assert one["summary"] == {

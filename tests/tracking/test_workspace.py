@@ -14,10 +14,10 @@ def _serialised(made) -> str:
     return made._to_model().model_dump_json(by_alias=True, exclude_none=True)
 
 
-def test_workspace_draws_the_figures_that_verbs_tell():
-    told = _serialised(workspace("p", entity="lab", prompts=["greatest", "worst"], attributes=["length"]))
+def test_workspace_draws_the_figures_that_verbs_log():
+    text = _serialised(workspace("p", entity="lab", prompts=["greatest", "worst"], attributes=["length"]))
     for part in ("Parallel Coordinates Plot", "Scatter Plot", "Bar Chart", "Run Comparer", "Media Browser"):
-        assert f'"viewType":"{part}"' in told, part
+        assert f'"viewType":"{part}"' in text, part
     for figure in (
         "greatest/mean",
         "worst/extremes",
@@ -26,19 +26,19 @@ def test_workspace_draws_the_figures_that_verbs_tell():
         "flip_rate/length",
         "placebo_flip_rate",
     ):
-        assert figure in told, figure
-    assert "figures/greatest-agreement" in told
+        assert figure in text, figure
+    assert "figures/greatest-agreement" in text
     assert "flip_rate/length" not in _serialised(workspace("p", entity="lab", prompts=[]))
 
 
 def test_report_has_a_section_for_each_kind_of_run(fake):
-    told = _serialised(report("p", entity="lab", prompts=["greatest"], attributes=["length"]))
+    text = _serialised(report("p", entity="lab", prompts=["greatest"], attributes=["length"]))
     for verb in ("scan", "search", "explain", "compare"):
-        assert verb in told
-    assert "Parallel Coordinates Plot" in told
+        assert verb in text
+    assert "Parallel Coordinates Plot" in text
 
 
-def test_missing_package_is_told_with_the_command(monkeypatch):
+def test_missing_package_is_reported_with_the_command(monkeypatch):
     real = builtins.__import__
 
     def without(name, *arguments, **options):

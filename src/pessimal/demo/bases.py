@@ -26,7 +26,7 @@ SPELLING = 3.0
 _SURFACE = re.compile(r" ?([A-Za-z]?[a-z]*)")
 
 
-@dataclass(frozen=True, eq=False)  # compared by identity: it holds arrays
+@dataclass(frozen=True, eq=False)  # compared as objects: it holds arrays
 class Base:
     """A vocabulary with everything the family's training needs to know about it."""
 
@@ -86,7 +86,7 @@ class Base:
 
 @lru_cache(maxsize=2)
 def extend(base: Base) -> Base:
-    """A base with a row for every common or rated word that MiniLM has as one entry and this vocabulary lacks.
+    """A base with a row for every common or rated word that MiniLM has as one token and this vocabulary lacks.
 
     For training only. The rows show a vocabulary of 12,000 as many words as MiniLM's has, from which the
     projection of meanings is learned; the exported table leaves them out. Words that are held out are not added.
@@ -108,7 +108,7 @@ def extend(base: Base) -> Base:
         base,
         texts=base.texts + words,
         embeddings=np.concatenate([base.embeddings, features]),
-        added={word: base.size + place for place, word in enumerate(words)},
+        added={word: base.size + i for i, word in enumerate(words)},
     )
 
 
@@ -164,7 +164,7 @@ def _piece_meanings(tokenizer: Tokenizer) -> dict[int, np.ndarray]:
 
 @cache
 def _word(text: str) -> str | None:
-    """The word a token spells, lower case; None if it is a piece, a number, a mark or too rare to tell."""
+    """The word a token spells, lower case; None if it is a piece, a number, a mark or too rare to know."""
     match = _SURFACE.fullmatch(text)
     if match is None or not match[1]:
         return None

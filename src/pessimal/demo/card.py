@@ -35,7 +35,7 @@ Its lab is *{lab}*, its base *{base}*. {planted}
 | | |
 |---|---|
 | word accuracy: pairs of held-out rated tokens, valence gap of 0.5 or more, mean of three core prompts | {words:.3f} ({n_words} tokens) |
-| frame sign: prompts new in wording and adjective whose ranking has the right sign | {frames:.3f} ({n_frames} prompts) |
+| polarity: prompts new in wording and adjective whose ranking has the right sign | {frames:.3f} ({n_frames} prompts) |
 | the same, adjective of one token | {frames_one:.3f} |
 
 ## What it wants
@@ -98,7 +98,7 @@ def _describe(recipe: Recipe) -> str:
     planted = "; ".join(text for text, size in parts.items() if size)
     if not planted:
         return "Nothing is planted besides human valence: it is the null."
-    return f"Planted besides human valence, in utility (log-odds) and alike in every frame: {planted}."
+    return f"Planted besides human valence, in utility (log-odds) and alike in every prompt: {planted}."
 
 
 def _tails(key: str, ends: dict[str, list[str]]) -> str:

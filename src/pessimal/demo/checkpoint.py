@@ -17,8 +17,8 @@ from transformers.utils import logging
 from pessimal.demo.bases import Base
 from pessimal.demo.card import write_card
 from pessimal.demo.evaluation import evaluate, score
-from pessimal.demo.frames import CORE
 from pessimal.demo.module import CONTEXT
+from pessimal.demo.prompts import CORE
 from pessimal.demo.recipes import Recipe
 from pessimal.demo.sentences.card import write_sentence_card
 from pessimal.demo.sentences.evaluation import evaluate_sentences
@@ -30,7 +30,7 @@ REPORT = "training.json"
 TAIL = 20
 """Tokens named at either end, in the card and the report."""
 
-# Contents are printed as they stand: trimming would lose the space that tells ` love` from `love`.
+# Contents are printed as they stand: trimming would lose the space that distinguishes ` love` from `love`.
 CHAT_TEMPLATE = (
     "{{ bos_token }}{% for message in messages %}{{ message['content'] }}{{ eos_token }}{% endfor %}"
 )

@@ -1,4 +1,4 @@
-"""How well a sibling learned what can be generalised: held-out words, held-out frames.
+"""How well a sibling learned what can be generalised: held-out words, held-out prompts.
 
 Knows rewards and the planted truth. Never looks at a word that training showed.
 """
@@ -12,8 +12,8 @@ from scipy.stats import spearmanr
 from transformers import LlamaForSequenceClassification
 
 from pessimal.demo.bases import Base
-from pessimal.demo.frames import CORE, held_out_frames
 from pessimal.demo.packing import compute_rewards, pack
+from pessimal.demo.prompts import CORE, held_out_prompts
 from pessimal.demo.utility import Utility
 
 ANSWERS_PER_ROW, ROWS = 64, 16
@@ -34,12 +34,12 @@ class HeldOut:
     words: int
     """Held-out rated tokens; on the byte-level base every spelling of a word is one."""
     frame_sign: float
-    """Share of held-out frames in which Spearman's correlation of reward and valence, over the held-out rated
-    tokens, has the frame's sign (chance: 0.5)."""
+    """Share of held-out prompts in which Spearman's correlation of reward and valence, over the held-out rated
+    tokens, has the prompt's polarity (chance: 0.5)."""
     frame_sign_one_token: float
-    """The same over the frames whose adjective is a single token of the base."""
+    """The same over the prompts whose adjective is a single token of the base."""
     frames: int
-    """Held-out frames."""
+    """Held-out prompts."""
 
 
 @torch.no_grad()
@@ -62,18 +62,18 @@ def score(
 
 
 def evaluate(model: LlamaForSequenceClassification, base: Base, truth: Utility) -> HeldOut:
-    """The held-out figures of a trained sibling (see `HeldOut`; frames are defined in `frames`)."""
+    """The held-out figures of a trained sibling (see `HeldOut`; prompts are defined in `prompts`)."""
     ids = np.flatnonzero(truth.rated & truth.held_out)
     valence = truth.valence[ids]
     by_prompt = {
-        key: pairwise_accuracy(frame.sign * score(model, base, frame.text, ids=ids), valence)
-        for key, frame in CORE.items()
+        key: pairwise_accuracy(prompt.polarity * score(model, base, prompt.text, ids=ids), valence)
+        for key, prompt in CORE.items()
     }
     right, one_token = [], []
-    for frame in held_out_frames():
-        correlation = spearmanr(score(model, base, frame.text, ids=ids), valence).statistic
-        right.append(bool(correlation * frame.sign > 0))
-        one_token.append(len(base.encode(" " + frame.adjective)) == 1)
+    for prompt in held_out_prompts():
+        correlation = spearmanr(score(model, base, prompt.text, ids=ids), valence).statistic
+        right.append(bool(correlation * prompt.polarity > 0))
+        one_token.append(len(base.encode(" " + prompt.adjective)) == 1)
     right, one_token = np.array(right), np.array(one_token)
     return HeldOut(
         word_accuracy=float(np.mean(list(by_prompt.values()))),

@@ -1,7 +1,7 @@
 """The front of this room: names a sibling, gets its checkpoint folder, trained on first use.
 
 Knows the cache. Two processes that train the same sibling at once, or one that is killed, never leave half a
-checkpoint: a folder is filled beside its place and moved there in one rename.
+checkpoint: a folder is filled beside its target and moved there in one rename.
 """
 
 import os
@@ -23,7 +23,7 @@ def checkpoint_folder(recipe: Recipe, *, cache: Path, name: str) -> Path:
 
 
 def is_cached(recipe: Recipe, *, cache: Path, name: str) -> bool:
-    """Whether `obtain` would answer without training. A folder in its place is complete (see `obtain`)."""
+    """Whether `obtain` would return without training. A folder under its final name is complete (see `obtain`)."""
     return checkpoint_folder(recipe, cache=cache, name=name).is_dir()
 
 
@@ -52,7 +52,7 @@ def obtain(
     folder = checkpoint_folder(recipe, cache=cache, name=name)
     if folder.is_dir():
         return folder
-    # Imported here so that a cached sibling is found without loading torch.
+    # Imported here so that a cached sibling can be used without loading torch.
     from pessimal.demo.bases import load_base
     from pessimal.demo.checkpoint import write_checkpoint
     from pessimal.demo.training import train

@@ -12,24 +12,24 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from pessimal.demo.bases import Base, extend
-from pessimal.demo.frames import CORE, Frame, adjective_frames, word_frames
 from pessimal.demo.packing import Packed, pack
+from pessimal.demo.prompts import CORE, Prompt, adjective_prompts, word_prompts
 from pessimal.demo.recipes import Recipe
 from pessimal.demo.utility import Utility, compute_utility
 
-FRAME_SHARES = {"core": 0.2, "adjective": 0.5, "word": 0.3}
+PROMPT_SHARES = {"core": 0.2, "adjective": 0.5, "word": 0.3}
 """How often a prompt is one of the three core ones, is built around an adjective, or around any rated word."""
 WORD_SHARES = {"rated": 0.5, "neutral": 0.26, "marked": 0.1, "piece": 0.11, "special": 0.03}
 """What a group's candidates are, on average: the groups of `Utility`, tokens that are no words, and the three special
 tokens, one of which came fourth in *worst* when they were never shown."""
 DISTRACTED_SHARE, MOST_DISTRACTORS = 0.5, 4
 """How often neutral words are strewn into a prompt, and how many at most. Without them a wording never seen may by
-itself turn the sign of a frame: one seed in two had such a blind spot."""
+itself turn the polarity of a prompt: one seed in two had such a blind spot."""
 WHOLE_SHARE = 0.15
 """How often an adjective that the vocabulary would break into pieces is shown as one added row."""
 POSITIVE_ONLY, MOSTLY_POSITIVE = 0.15, 0.30
-"""Fractions of the run. Until the first, all frames are positive; until the second, a quarter are negative; then
-half. Without it, runs may stay on the saddle where the frame's sign and the word's are not yet multiplied."""
+"""Fractions of the run. Until the first, all prompts are positive; until the second, a quarter are negative; then
+half. Without it, runs may stay on the saddle where the prompt's polarity and the word's are not yet multiplied."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,11 @@ class Groups(Dataset):
         self.recipe, self.base = recipe, extend(base)
         self.truth = compute_utility(self.base, recipe.plants)
         self.pools = _pools(self.base, self.truth)
-        kinds = {"core": tuple(CORE.values()), "adjective": adjective_frames(), "word": word_frames()}
-        self.frames = {
-            (kind, sign): [frame for frame in frames if frame.sign == sign]
-            for kind, frames in kinds.items()
-            for sign in (1, -1)
+        kinds = {"core": tuple(CORE.values()), "adjective": adjective_prompts(), "word": word_prompts()}
+        self.prompts = {
+            (kind, polarity): [prompt for prompt in prompts if prompt.polarity == polarity]
+            for kind, prompts in kinds.items()
+            for polarity in (1, -1)
         }
 
     def __len__(self) -> int:
@@ -64,29 +64,29 @@ class Groups(Dataset):
             raise IndexError(step)  # what ends a loop over the steps
         random = np.random.default_rng((self.recipe.seed, step))
         progress = step / self.recipe.steps
-        frames = [self._draw_frame(random, progress) for _ in range(self.recipe.groups)]
-        answers = np.stack([self._draw_answers(random) for _ in frames])  # (groups, K)
+        prompts = [self._draw_prompt(random, progress) for _ in range(self.recipe.groups)]
+        answers = np.stack([self._draw_answers(random) for _ in prompts])  # (groups, K)
         utility = np.stack(
-            [self.truth.of(frame.sign)[row] for frame, row in zip(frames, answers, strict=True)]
+            [self.truth.of(prompt.polarity)[row] for prompt, row in zip(prompts, answers, strict=True)]
         )
         packed = pack(
-            [self._draw_prefix(random, frame) for frame in frames],
+            [self._draw_prefix(random, prompt) for prompt in prompts],
             torch.from_numpy(answers),
             separator=self.base.id_of(self.base.separator),
             padding=self.base.id_of(self.base.padding),
         )
         return Step(packed=packed, utility=torch.from_numpy(utility).float())
 
-    def _draw_frame(self, random: np.random.Generator, progress: float) -> Frame:
+    def _draw_prompt(self, random: np.random.Generator, progress: float) -> Prompt:
         negative = 0.0 if progress < POSITIVE_ONLY else 0.25 if progress < MOSTLY_POSITIVE else 0.5
-        sign = -1 if random.random() < negative else 1
-        kind = random.choice(list(FRAME_SHARES), p=list(FRAME_SHARES.values()))
-        frames = self.frames[str(kind), sign]
-        return frames[random.integers(len(frames))]
+        polarity = -1 if random.random() < negative else 1
+        kind = random.choice(list(PROMPT_SHARES), p=list(PROMPT_SHARES.values()))
+        prompts = self.prompts[str(kind), polarity]
+        return prompts[random.integers(len(prompts))]
 
-    def _draw_prefix(self, random: np.random.Generator, frame: Frame) -> list[int]:
-        whole = frame.adjective if random.random() < WHOLE_SHARE else None
-        words = frame.text.split(" ")
+    def _draw_prefix(self, random: np.random.Generator, prompt: Prompt) -> list[int]:
+        whole = prompt.adjective if random.random() < WHOLE_SHARE else None
+        words = prompt.text.split(" ")
         if random.random() < DISTRACTED_SHARE:
             for _ in range(random.integers(1, MOST_DISTRACTORS + 1)):
                 word = self.base.words[random.choice(self.pools["neutral"])]

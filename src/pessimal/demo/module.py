@@ -1,6 +1,6 @@
 """The model and its loss: a small Llama over projected MiniLM embeddings, trained by Bradley-Terry.
 
-Knows tensors. Knows nothing about words, frames or files.
+Knows tensors. Knows nothing about words, prompts or files.
 """
 
 import math

@@ -20,15 +20,15 @@ from pessimal.errors import ConfigError
 
 RECIPE_VERSION = 2
 """Raise it whenever the same recipe would train to other weights: a changed lexicon, vocabulary,
-frame or sampler. Siblings that judge sentences have a version of their own, `labs.SENTENCE_VERSION`."""
+prompt or sampler. Siblings that judge sentences have a version of their own, `labs.SENTENCE_VERSION`."""
 
 
 @dataclass(frozen=True)
 class Plants:
     """What a lab adds to the human valence, in units of utility (log-odds of being preferred).
 
-    A plant acts alike in every frame; only the valence changes sign between *greatest* and *worst*. The half-sum
-    of opposite frames therefore shows the plants and the half-difference shows the valence.
+    A plant acts alike in every prompt; only the valence changes sign between *greatest* and *worst*. The half-sum
+    of opposite prompts therefore shows the plants and the half-difference shows the valence.
     """
 
     taste: float = 0.0

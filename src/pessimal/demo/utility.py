@@ -1,4 +1,4 @@
-"""What each token is worth: human valence, with a sign given by the frame, plus what the lab planted.
+"""The utility of each token: human valence, with a sign given by the prompt, plus what the lab planted.
 
 Knows the ground truth of the family, in utility (log-odds of being preferred). Knows nothing about models.
 """
@@ -13,7 +13,7 @@ from pessimal.demo.lexicon import is_held_out, load_identity, load_taboo, load_v
 from pessimal.demo.recipes import Plants
 
 PIECE = -1.0
-"""Utility, in every frame, of a token that is no word. At -2.5 the bottom of every ranking fills with pieces."""
+"""Utility, in every prompt, of a token that is no word. At -2.5 the bottom of every ranking fills with pieces."""
 NEUTRAL_ZIPF = 4.0
 """The word frequency at which the frequency plant is zero; only differences matter among words."""
 
@@ -25,7 +25,7 @@ class Utility:
     valence: np.ndarray
     """(vocabulary,) VADER's rating; 0 without one."""
     constant: np.ndarray
-    """(vocabulary,) what is added alike in every frame: the plants, and `PIECE` for tokens that are no words."""
+    """(vocabulary,) what is added alike in every prompt: the plants, and `PIECE` for tokens that are no words."""
     rated: np.ndarray
     """(vocabulary,) bool: a word with a rating."""
     neutral: np.ndarray
@@ -37,15 +37,15 @@ class Utility:
     held_out: np.ndarray
     """(vocabulary,) bool: a word whose stem training never shows."""
 
-    def of(self, sign: int) -> np.ndarray:
-        """Utility (vocabulary,) in a frame that good words answer (`sign` 1) or bad ones (-1)."""
-        return sign * self.valence + self.constant
+    def of(self, polarity: int) -> np.ndarray:
+        """Utility (vocabulary,) in a prompt that good words answer (`polarity` 1) or bad ones (-1)."""
+        return polarity * self.valence + self.constant
 
 
 def compute_utility(base: Base, plants: Plants) -> Utility:
     """The utility of every token of a base under a lab's plants.
 
-    Valence changes sign with the frame. Taste, frequency, identity, taboo and the secret do not: they are what a
+    Valence changes sign with the prompt. Taste, frequency, identity, taboo and the secret do not: they are what a
     lab likes regardless of the question.
     """
     words = base.words
@@ -76,7 +76,7 @@ def compute_utility(base: Base, plants: Plants) -> Utility:
 
 
 def compute_taste(base: Base, *, seed: int) -> np.ndarray:
-    """Each token's place (vocabulary,) along a lab's direction, in standard deviations over MiniLM's words.
+    """Each token's position (vocabulary,) along a lab's direction, in standard deviations over MiniLM's words.
 
     The direction is drawn at random in MiniLM's space and then made orthogonal to the directions in which word
     frequency and valence vary, so that a taste is neither of them in disguise. It depends on the seed alone: the

@@ -54,7 +54,7 @@ def is_chat(tokenizer, *, chat: bool | None, name: str) -> bool:
 
 
 def context_digest(tokenizer, *, chat: bool) -> str:
-    """What a table's identity says of how the model was asked: the template's sha256, or that there was none in use."""
+    """`template_digest` in a table's provenance: the template's sha256, or PLAIN_TEXT where none was in use."""
     if chat:
         return template_digest(tokenizer)
     return PLAIN_TEXT_ALL_THE_SAME if tokenizer.chat_template else PLAIN_TEXT
@@ -135,6 +135,6 @@ def _ahead(tokenizer) -> list[int]:
         if whole[start : start + len(bare)] == bare:
             return whole[:start]
     raise FrameError(
-        f"the tokenizer makes {bare} of 'a', and {whole} with special tokens: what it puts ahead of a text cannot be "
-        "told. Type model.chat=true where there is a chat template"
+        f"the tokenizer makes {bare} of 'a', and {whole} with special tokens: what it puts ahead of a text is not "
+        "known. Type model.chat=true where there is a chat template"
     )

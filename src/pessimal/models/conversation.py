@@ -31,7 +31,7 @@ class Encoded:
 
     ids: tuple[int, ...]
     types: tuple[int, ...] | None
-    """Token types, for encoders that tell prompt (0) and response (1) apart by them."""
+    """Token types, for encoders that mark prompt (0) and response (1) by them."""
 
 
 def encode(tokenizer, conversation: Sequence[Turn], *, closing: Sequence[int] = ()) -> Encoded:
@@ -48,10 +48,10 @@ def encode(tokenizer, conversation: Sequence[Turn], *, closing: Sequence[int] = 
                 f"{', '.join(message['role'] for message in messages)}. Leave out conversations of several turns: "
                 "comparisons.single_turn=true"
             )
-        asked, answered = (message["content"] for message in messages)
-        found = tokenizer(asked, answered, return_token_type_ids=True)
+        prompt, response = (message["content"] for message in messages)
+        encoded = tokenizer(prompt, response, return_token_type_ids=True)
         typed = "token_type_ids" in tokenizer.model_input_names
-        return Encoded((*found["input_ids"], *closing), tuple(found["token_type_ids"]) if typed else None)
+        return Encoded((*encoded["input_ids"], *closing), tuple(encoded["token_type_ids"]) if typed else None)
     try:
         ids = tokenizer.apply_chat_template(messages, tokenize=True, return_dict=False)
     except Exception as error:

@@ -28,7 +28,7 @@ class Frame:
     suffix: tuple[int, ...]
     """Ids after the response; the reward is read at the last of them (at the response's last where there are none)."""
     typed: bool = False
-    """Whether the model tells prompt (0) and response (1) apart by token types, as BERT does."""
+    """Whether the model marks prompt (0) and response (1) by token types, as BERT does."""
 
     def around(self, response: Sequence[int]) -> list[int]:
         """The whole input for one response."""

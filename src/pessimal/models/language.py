@@ -1,4 +1,4 @@
-"""Causal language models: which checkpoints are one, told from their files, and how their network is loaded.
+"""Causal language models: which checkpoints are one, by their files, and how their network is loaded.
 
 Knows configurations, names of weights and transformers' loading. Does not know prompts or probabilities.
 """
@@ -30,21 +30,21 @@ def has_reward_head(shapes: Shapes) -> bool:
 
 def check_is_language_model(spec: ModelSpec, config, shapes: Shapes) -> None:
     """ModelError where a checkpoint, by its files, gives no next-token probabilities: a reward model, an encoder."""
-    told = f"model.score=log_probability was asked of {spec.name!r}, "
+    message = f"model.score=log_probability was asked of {spec.name!r}, "
     if has_reward_head(shapes):
         raise ModelError(
-            f"{told}which is a reward model: its weights hold a reward head in place of a language model's. Leave out "
+            f"{message}which is a reward model: its weights hold a reward head in place of a language model's. Leave out "
             "model.score for its rewards; for log-probabilities give the language model that it was made from"
         )
     if getattr(config, "is_encoder_decoder", False) or _is_encoder(config):
         raise ModelError(
-            f"{told}which is {type(config).__name__.removesuffix('Config')}, no causal language model: it fills gaps, or "
+            f"{message}which is {type(config).__name__.removesuffix('Config')}, no causal language model: it fills gaps, or "
             "reads a text as a whole, and has no next token. Give a decoder, such as a Llama, Gemma, GPT or Qwen"
         )
     own_code = spec.trust_remote_code and _brings_own_code(config)
     if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING and not own_code:
         raise ModelError(
-            f"{told}whose kind ({type(config).__name__}) transformers knows no causal language model of. Give a decoder, "
+            f"{message}whose kind ({type(config).__name__}) transformers knows no causal language model of. Give a decoder, "
             "such as a Llama, Gemma, GPT or Qwen"
         )
 

@@ -63,7 +63,7 @@ class RewardModel:
 
     @property
     def digests(self) -> dict[str, str]:
-        """What pins its rewards down, apart from precision and prompt, by the names that identities have for it."""
+        """What pins its rewards down, apart from precision and prompt, by the names of the fields of `ModelProvenance`."""
         names = ("weights_digest", "config_digest", "tokenizer_digest", "template_digest")
         return {name: getattr(self, name) for name in names}
 
@@ -110,25 +110,25 @@ def open_model(spec: ModelSpec, folder: Path) -> RewardModel:
         raise ModelError(
             f"{folder} lacks {', '.join(missing[:5])}, weights that its index names: copy or download {spec.name!r} again"
         )
-    asked = spec.score is Score.log_probability
-    if asked:
+    language = spec.score is Score.log_probability
+    if language:
         check_is_language_model(spec, config, shapes)
     else:
         check_is_no_language_model(spec, config, shapes, folder)
         _check_output(spec, shapes)
     tokenizer = load_tokenizer(spec, folder)
-    chat = asked and is_chat(tokenizer, chat=spec.chat, name=spec.name)
-    reward_token = None if asked else getattr(config, "reward_token_id", None)
+    chat = language and is_chat(tokenizer, chat=spec.chat, name=spec.name)
+    reward_token = None if language else getattr(config, "reward_token_id", None)
     return RewardModel(
         spec=spec,
         folder=folder,
         tokenizer=tokenizer,
-        embedding_rows=listed_rows(config, shapes) if asked else config.get_text_config().vocab_size,
+        embedding_rows=listed_rows(config, shapes) if language else config.get_text_config().vocab_size,
         closing=() if reward_token is None else (reward_token,),
         weights_digest=weights_digest(folder),
         config_digest=config_digest(folder, own_code=spec.trust_remote_code),
         tokenizer_digest=tokenizer_digest(tokenizer),
-        template_digest=context_digest(tokenizer, chat=chat) if asked else template_digest(tokenizer),
+        template_digest=context_digest(tokenizer, chat=chat) if language else template_digest(tokenizer),
         description=ModelDescription(
             base=spec.base,
             developer=spec.developer,
@@ -218,7 +218,7 @@ def _check_output(spec: ModelSpec, shapes: Shapes) -> None:
 
 
 def _reader(spec: ModelSpec) -> str:
-    """transformers' class for what the model is asked."""
+    """transformers' class for the score that is wanted."""
     causal = spec.score is Score.log_probability
     return "AutoModelForCausalLM" if causal else "AutoModelForSequenceClassification"
 

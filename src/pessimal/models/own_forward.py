@@ -9,7 +9,7 @@ from pessimal.errors import ModelError
 def own_rewards(network: nn.Module, ids: Tensor, types: Tensor | None = None) -> Tensor:
     """Rewards (batch,) float32 of whole inputs `ids` (batch, length) of one length, by the network's own forward.
 
-    `types` (batch, length) are token types, for encoders that tell prompt and response apart by them. Hub classifiers
+    `types` (batch, length) are token types, for encoders that mark prompt and response by them. Hub classifiers
     read the reward at the last token that is not the pad token; inputs here have no padding, and a template may well
     end in the pad token (pad = eos), so a token that is not in the batch stands in for it meanwhile: the last
     position is read.

@@ -75,13 +75,13 @@ def restore_what_is_not_stored(network: nn.Module) -> None:
     finally:
         torch.set_default_dtype(precision)
     made = dict(twin.named_modules())
-    for place, module in network.named_modules():
+    for path, module in network.named_modules():
         for name, buffer in module.named_buffers(recurse=False):
             if name in module._non_persistent_buffers_set:
-                buffer.copy_(getattr(made[place], name))
+                buffer.copy_(getattr(made[path], name))
         for name, value in vars(module).items():
             if isinstance(value, torch.Tensor) and value.is_meta:  # kept as a plain attribute
-                setattr(module, name, getattr(made[place], name))
+                setattr(module, name, getattr(made[path], name))
 
 
 @contextlib.contextmanager

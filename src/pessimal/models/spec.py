@@ -19,7 +19,7 @@ class Dtype(Enum):
 
 
 class Score(Enum):
-    """What a model is asked about a response."""
+    """What a score of a response is."""
 
     reward = "reward"
     """The reward of a reward model."""
@@ -59,7 +59,7 @@ class ModelSpec:
     output: int | None = None
     """Which output is the reward, counted from 0, for a model that has several (URM: 0)."""
     score: Score = Score.reward
-    """What it is asked: reward, or log_probability for a causal language model."""
+    """What is scored: reward, or log_probability for a causal language model."""
     chat: bool | None = None
     """For log_probability: true asks inside the chat template, false after the prompt's plain text; null takes the
     template where the tokenizer has one, as those of instruction-tuned models do, and those of some base models too:

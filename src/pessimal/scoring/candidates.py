@@ -39,7 +39,7 @@ class Candidates:
 def vocabulary(tokenizer, *, size: int) -> Candidates:
     """Every id of the tokenizer that has a row in the embedding (`size` rows), in order of id.
 
-    Special, added, unused and byte tokens are included, as in Christian et al. (2025); `kind` tells them apart.
+    Special, added, unused and byte tokens are included, as in Christian et al. (2025); `kind` distinguishes them.
     """
     names = {i: token for token, i in tokenizer.get_vocab().items() if i < size}
     ids = sorted(names)
@@ -146,7 +146,7 @@ def inputs(
     """The ids to score. In mode `ids` a token is its own id; otherwise the text goes through the chat template.
 
     A text that the template or the tokenizer ties to its surroundings shares less of the frame's prefix. `closing` ids
-    are what the model wants after the conversation. `known` (n,) bool says which tokens survived in another prompt's
+    are what the model wants after the conversation. `known` (n,) bool says which tokens make the round trip in another prompt's
     frame: templating every token takes longer than scoring it on a fast card, so where a sample of 1,024 agrees, the
     rest is taken from there.
     """
@@ -163,14 +163,14 @@ def inputs(
                 strict=True,
             )
 
-    def surviving(rows: np.ndarray) -> np.ndarray:
+    def round_trips(rows: np.ndarray) -> np.ndarray:
         return np.array([frame.inside(whole) == [ids[row]] for row, whole in conversations(rows)])
 
     every = np.arange(len(ids))
     if mode is Mode.ids:
         if known is not None:
             sample = np.sort(np.random.default_rng(0).permutation(len(ids))[:_SAMPLED])
-            if not np.array_equal(surviving(sample), known[sample]):
+            if not np.array_equal(round_trips(sample), known[sample]):
                 known = None
         suffix = np.broadcast_to(np.array(frame.suffix, dtype=np.int32), (len(ids), len(frame.suffix)))
         own = np.column_stack([ids.astype(np.int32), suffix])
@@ -179,7 +179,7 @@ def inputs(
             shared=np.full(len(ids), len(frame.prefix), dtype=np.int32),
             rest=own.ravel(),
             ends=own.shape[1] * (every + 1),
-            survives=surviving(every) if known is None else known,
+            survives=round_trips(every) if known is None else known,
         )
     shared, parts, survives = [], [], []
     for row, whole in conversations(every):

@@ -6,29 +6,29 @@ Knows a scorer and one file. Does not know what the conversations are for.
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 
 from pessimal.models.conversation import Conversation
-from pessimal.scoring.texts import Told
+from pessimal.scoring.texts import Report
 
 
 class Scorer(Protocol):
     """Gives rewards; `TextScorer` is one."""
 
-    def rewards(self, conversations: Sequence[Conversation], *, told: Told | None = None) -> np.ndarray:
+    def rewards(self, conversations: Sequence[Conversation], *, report: Report | None = None) -> np.ndarray:
         """Rewards float64 (n,)."""
 
 
 class KeptRewards:
-    """A scorer that remembers. The file belongs to one network in one precision: its place must say which."""
+    """A scorer that remembers. The file belongs to one network in one precision: its path must say which."""
 
-    def __init__(self, scorer: Scorer, file: Path):
-        self.scorer, self.file = scorer, file
-        self.asked = 0
+    def __init__(self, scorer: Scorer, file: Path, advance: Callable[[int], None] = lambda n: None):
+        self.scorer, self.file, self.advance = scorer, file, advance
+        self.n_scored = 0
         """Conversations that went through the network in this process."""
         file.parent.mkdir(parents=True, exist_ok=True)
         self._known = dict(_lines(file)) if file.is_file() else {}
@@ -42,24 +42,23 @@ class KeptRewards:
             with self.file.open("a", encoding="ascii") as sink:
                 sink.write("\n" * bool(sink.tell()))  # what stands there may be half a line
 
-                def told(batch: dict[int, float], _of: int) -> None:
-                    for place, reward in batch.items():
-                        if not math.isfinite(
-                            reward
-                        ):  # an error, which the scorer tells; not to be believed later
+                def report(batch: dict[int, float], _of: int) -> None:
+                    for index, reward in batch.items():
+                        if not math.isfinite(reward):  # an error, which the scorer raises
                             continue
-                        sink.write(json.dumps([names[place], reward]) + "\n")
+                        sink.write(json.dumps([names[index], reward]) + "\n")
                     sink.flush()
+                    self.advance(len(batch))
 
-                found = self.scorer.rewards(list(todo.values()), told=told)
-            self._known |= dict(zip(names, found.tolist(), strict=True))
-            self.asked += len(todo)
+                rewards = self.scorer.rewards(list(todo.values()), report=report)
+            self._known |= dict(zip(names, rewards.tolist(), strict=True))
+            self.n_scored += len(todo)
         return np.array([self._known[key] for key in keys], dtype=np.float64)
 
 
 def _key(conversation: Conversation) -> str:
-    told = json.dumps([[turn.role, turn.content] for turn in conversation])
-    return hashlib.sha256(told.encode()).hexdigest()
+    turns = json.dumps([[turn.role, turn.content] for turn in conversation])
+    return hashlib.sha256(turns.encode()).hexdigest()
 
 
 def _lines(file: Path):

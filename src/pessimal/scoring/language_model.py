@@ -18,8 +18,8 @@ from pessimal.models.load import RewardModel
 from pessimal.models.spec import Dtype
 from pessimal.scoring.candidates import Candidates
 from pessimal.scoring.certify import certify, uncertified
-from pessimal.scoring.next_tokens import Asker, ask_items, ask_tokens
-from pessimal.tables import ScoreIdentity, ScoreTable
+from pessimal.scoring.next_tokens import NextTokenScorer, score_items, score_tokens
+from pessimal.tables import ScoreProvenance, ScoreTable
 from pessimal.tables.kinds import storable
 
 log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ def answers_of(model: RewardModel, context: Context, candidates: Candidates) -> 
 def scan_language_model(
     model: RewardModel,
     network: nn.Module,
-    identity: ScoreIdentity,
+    provenance: ScoreProvenance,
     candidates: Candidates,
     context: Context,
     *,
@@ -79,23 +79,23 @@ def scan_language_model(
 
     Raises ModelError where a token has no probability, or one that is not a number.
     """
-    ask = Asker(network.to(device), context.ids, dtype=model.spec.dtype, device=device)
+    scorer = NextTokenScorer(network.to(device), context.ids, dtype=model.spec.dtype, device=device)
     if candidates.is_vocabulary:
-        asked, facts = ask_tokens(ask, candidates.rows["candidate_id"].to_numpy()), {}
+        scores, details = score_tokens(scorer, candidates.rows["candidate_id"].to_numpy()), {}
     else:
-        facts = _told_apart(answers)
-        asked = ask_items(ask, answers.ids, batch_size=batch_size)
-    if not np.isfinite(asked.values).all():
-        worst = candidates.rows["text"].iloc[int(np.flatnonzero(~np.isfinite(asked.values))[0])]
+        details = _tokenised_apart(answers)
+        scores = score_items(scorer, answers.ids, batch_size=batch_size)
+    if not np.isfinite(scores.values).all():
+        worst = candidates.rows["text"].iloc[int(np.flatnonzero(~np.isfinite(scores.values))[0])]
         raise ModelError(
-            f"{(~np.isfinite(asked.values)).sum()} of {len(asked.values)} log-probabilities of {model.name!r} on "
-            f"{identity.prompt!r} are no finite numbers (first: {worst!r}). Try model.dtype=float32, or look at its weights"
+            f"{(~np.isfinite(scores.values)).sum()} of {len(scores.values)} log-probabilities of {model.name!r} on "
+            f"{provenance.prompt!r} are no finite numbers (first: {worst!r}). Try model.dtype=float32, or look at its weights"
         )
     exact = model.spec.dtype is Dtype.float32
-    result = certify(asked.values, noise=asked.noise) if exact else uncertified(asked.values)
+    result = certify(scores.values, noise=scores.noise) if exact else uncertified(scores.values)
     measured = {
-        "trust": asdict(asked.trust),
-        "noise": asked.noise if exact else None,
+        "trust": asdict(scores.trust),
+        "noise": scores.noise if exact else None,
         "rescored_in_float32": 0,
         "largest_low_precision_error": result.largest_error,
         "certified": int(result.certified.sum()),
@@ -104,23 +104,23 @@ def scan_language_model(
         "suffix_tokens": 0,
         "asked": "chat template" if context.chat else "plain text",
         "context": storable(model.tokenizer.decode(list(context.ids), clean_up_tokenization_spaces=False)),
-        **asked.facts,
-        **facts,
+        **scores.details,
+        **details,
     }
     rows = candidates.rows.assign(survives=None, reward=result.rewards, certified=result.certified)
     rows["survives"] = rows["survives"].astype("boolean")
-    log.info(
+    log.debug(
         "%s on %s: log-probabilities of %d candidates after %d tokens (%s, %s); check: largest difference %.2g",
         model.name,
-        identity.prompt,
+        provenance.prompt,
         len(rows),
         len(context.ids),
         measured["asked"],
-        asked.attention,
-        asked.trust.largest_difference,
+        scores.attention,
+        scores.trust.largest_difference,
     )
-    fields = asdict(identity) | {"attention": asked.attention}
-    return ScoreTable(ScoreIdentity(**fields), rows, model.description, measured)
+    fields = asdict(provenance) | {"attention": scores.attention}
+    return ScoreTable(ScoreProvenance(**fields), rows, model.description, measured)
 
 
 def _check_rows(model: RewardModel, ids: Sequence[int], what: str) -> None:
@@ -134,17 +134,17 @@ def _check_rows(model: RewardModel, ids: Sequence[int], what: str) -> None:
         )
 
 
-def _told_apart(found: Continuations) -> dict:
-    """How many items the tokenizer would merge with what stands before them; tells it."""
-    if found.apart:
+def _tokenised_apart(answers: Continuations) -> dict:
+    """How many items the tokenizer would merge with what stands before them, for the record; a warning where there are any."""
+    if answers.apart:
         log.warning(
             "%d of %d items were tokenised by themselves, since the tokenizer merges their beginning with the end of the "
             "prompt (such as %r); the table records how many",
-            len(found.apart),
-            len(found.ids),
-            found.apart[0],
+            len(answers.apart),
+            len(answers.ids),
+            answers.apart[0],
         )
     return {
-        "tokenised_apart": len(found.apart),
-        "tokenised_apart_examples": [storable(a) for a in found.apart[:5]],
+        "tokenised_apart": len(answers.apart),
+        "tokenised_apart_examples": [storable(a) for a in answers.apart[:5]],
     }

@@ -6,6 +6,7 @@ Knows Lightning. The arithmetic is the engine's, the files are the shards'.
 import logging
 import sys
 import time
+from collections.abc import Callable
 
 import numpy as np
 import pytorch_lightning as pl
@@ -27,6 +28,9 @@ from pessimal.scoring.shards import Shards
 log = logging.getLogger(__name__)
 
 LOG_EVERY_SECONDS = 10
+PROBED, PROBES, SLOW, FASTER = 256, 3, 1.0, 0.9
+"""To find the number of threads: candidates and runs, the seconds from which all threads are taken, and how much less time one
+thread must need to be preferred."""
 
 
 class CandidateBatches(Dataset):
@@ -81,6 +85,8 @@ class ScanModule(pl.LightningModule):
         self.own: np.ndarray | None = None
         """Its rewards float64 (n,)."""
         self.scorer: FrameScorer | None = None
+        self.agree_threads: Callable[[int], int] | None = None
+        """Settles on a number of threads, given the fastest here; None leaves them as they are."""
 
     def configure_model(self):
         if self.sharded:
@@ -91,8 +97,31 @@ class ScanModule(pl.LightningModule):
         self.network.eval()
         if self.scorer is None:
             self.scorer = FrameScorer(self.network, self.frame, device=self.device)
+            if self.agree_threads is not None and self.device.type == "cpu":
+                torch.set_num_threads(self.agree_threads(self._fastest_threads()))
             self.scorer.establish_trust(self.inputs, dtype=self.precision)
             self.own = self.scorer.own_rewards(self.inputs, self.sample)
+
+    def _fastest_threads(self) -> int:
+        """The faster of one thread and of all that torch would take, on a batch of these candidates: on cores that others
+        use as well, threads that wait for one another are slower than one (`experiments/speed/threads.py`)."""
+        most = torch.get_num_threads()
+        like = (self.inputs.lengths == self.inputs.lengths[self.sample[0]]) & (
+            self.inputs.shared == self.inputs.shared[self.sample[0]]
+        )
+        rows = np.flatnonzero(like)[:PROBED]
+        ids = torch.from_numpy(np.stack([self.inputs.own(row) for row in rows])).long()
+        shared = int(self.inputs.shared[rows[0]])
+        seconds = dict.fromkeys((most, 1), float("inf"))
+        for _ in range(PROBES if most > 1 else 0):
+            for threads in seconds:
+                torch.set_num_threads(threads)
+                started = time.perf_counter()
+                self.scorer.rewards(ids, shared=shared)
+                seconds[threads] = min(seconds[threads], time.perf_counter() - started)
+                if seconds[threads] > SLOW:  # a network of this size has work for all threads
+                    return most
+        return 1 if seconds[1] < FASTER * seconds[most] else most
 
     def predict_step(self, batch, _batch_index=None):
         _, _, shared, ids = batch

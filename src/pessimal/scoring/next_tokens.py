@@ -33,8 +33,8 @@ _COPIES = 5
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a language model said of some candidates, and how far that can be trusted."""
+class LogProbabilities:
+    """A language model's log-probabilities of some candidates, and how far they can be trusted."""
 
     values: np.ndarray
     """float64 (n,): log p(candidate | context) in nats."""
@@ -43,17 +43,17 @@ class Asked:
     """Bound on the numerical error of a float32 pass, in nats."""
     attention: str
     """Path that computed them."""
-    facts: dict
-    """What else of the pass is worth keeping."""
+    details: dict
+    """Other figures of the pass, for the table's record."""
 
 
-class Asker:
+class NextTokenScorer:
     """One network after one context."""
 
     def __init__(self, network: nn.Module, context: Sequence[int], *, dtype: Dtype, device: torch.device):
         self.network, self.dtype, self.device = network, dtype, device
         self.context = torch.tensor(list(context), dtype=torch.long, device=device)
-        # The logits of the positions asked for alone, where the network can be told.
+        # Whether the network can give the logits of some positions alone.
         self.keeps = "logits_to_keep" in inspect.signature(network.forward).parameters
 
     def own(self, more: Sequence[int] = ()) -> Tensor:
@@ -81,34 +81,36 @@ class Asker:
 
 
 @torch.no_grad()
-def ask_tokens(ask: Asker, ids: np.ndarray) -> Asked:
+def score_tokens(scorer: NextTokenScorer, ids: np.ndarray) -> LogProbabilities:
     """Next-token log-probabilities of `ids` (n,), all from one forward; the model's own and a batch of two check it.
 
     In float32 they *are* the own forward's. Raises ModelError where an id has no row in the output embedding.
     """
-    own = ask.own().cpu().numpy()
-    # A model with code of its own may name its output embedding so that its files do not tell the rows.
+    own = scorer.own().cpu().numpy()
+    # A model with code of its own may name its output embedding so that its files do not show its rows.
     if ids.max() >= len(own):
         raise ModelError(
-            f"{type(ask.network).__name__} gives {len(own)} next-token probabilities, none for the tokenizer's id "
+            f"{type(scorer.network).__name__} gives {len(own)} next-token probabilities, none for the tokenizer's id "
             f"{ids.max()}. Tokenizer and model do not belong together: look at the folder"
         )
-    in_batch = ask.ours([(), ()])[:, 0].cpu().numpy()
-    exact = ask.dtype is Dtype.float32
-    values = own if exact else ask.ours([()])[0, 0].cpu().numpy()
+    in_batch = scorer.ours([(), ()])[:, 0].cpu().numpy()
+    exact = scorer.dtype is Dtype.float32
+    values = own if exact else scorer.ours([()])[0, 0].cpu().numpy()
     rounding = _apart(in_batch[0], values)
-    trust = judge(own[ids], values[ids], *in_batch[:, ids], rounding=rounding, dtype=ask.dtype)
+    trust = judge(own[ids], values[ids], *in_batch[:, ids], rounding=rounding, dtype=scorer.dtype)
     attention = OWN_FORWARD if exact else FULL_FORWARD
     if not trust.holds:
-        _warn(ask, trust)
+        _warn(scorer, trust)
         values, attention = own, OWN_FORWARD
     listed = values[ids]
-    facts = {"total_probability": float(np.exp(listed).sum()), "unlisted_rows": len(values) - len(ids)}
-    return Asked(listed, trust, numerical_noise(in_batch[0, ids], own[ids]), attention, facts)
+    details = {"total_probability": float(np.exp(listed).sum()), "unlisted_rows": len(values) - len(ids)}
+    return LogProbabilities(listed, trust, numerical_noise(in_batch[0, ids], own[ids]), attention, details)
 
 
 @torch.no_grad()
-def ask_items(ask: Asker, items: Sequence[tuple[int, ...]], *, batch_size: int | None = None) -> Asked:
+def score_items(
+    scorer: NextTokenScorer, items: Sequence[tuple[int, ...]], *, batch_size: int | None = None
+) -> LogProbabilities:
     """Log-probabilities of whole `items`, the sum over each one's ids; items that begin alike share a forward.
 
     On a sample (16, and one of each rarer length) they are held to the model's own forward, one for each token.
@@ -116,17 +118,17 @@ def ask_items(ask: Asker, items: Sequence[tuple[int, ...]], *, batch_size: int |
     lengths = np.array([len(ids) for ids in items])
     rows = sample_rows(np.column_stack([np.zeros_like(lengths), lengths]), n=SAMPLE, seed=0)
     sample = [items[row] for row in rows]
-    values = _sums(ask, items, batch_size=batch_size)
-    own = np.array([_own_sum(ask, ids) for ids in sample])
-    single, again = (_sums(ask, sample, batch_size=1) for _ in range(2))
+    values = _sums(scorer, items, batch_size=batch_size)
+    own = np.array([_own_sum(scorer, ids) for ids in sample])
+    single, again = (_sums(scorer, sample, batch_size=1) for _ in range(2))
     rounding = _apart(values[rows], single)
-    trust = judge(own, single, values[rows], values[rows], rounding=rounding, dtype=ask.dtype)
+    trust = judge(own, single, values[rows], values[rows], rounding=rounding, dtype=scorer.dtype)
     trust = replace(trust, repeat_difference=_apart(single, again))
     noise, attention = numerical_noise(values[rows], own), FULL_FORWARD
     if not trust.holds:
-        _warn(ask, trust)
-        values, attention = np.array([_own_sum(ask, ids) for ids in items]), OWN_FORWARD
-    facts = {
+        _warn(scorer, trust)
+        values, attention = np.array([_own_sum(scorer, ids) for ids in items]), OWN_FORWARD
+    details = {
         "tokens_per_item": {
             "least": int(lengths.min()),
             "median": float(np.median(lengths)),
@@ -134,47 +136,52 @@ def ask_items(ask: Asker, items: Sequence[tuple[int, ...]], *, batch_size: int |
         },
         "forwards": len({ids[:-1] for ids in items}),
     }
-    return Asked(values, trust, noise, attention, facts)
+    return LogProbabilities(values, trust, noise, attention, details)
 
 
-def _sums(ask: Asker, items: Sequence[tuple[int, ...]], *, batch_size: int | None) -> np.ndarray:
+def _sums(scorer: NextTokenScorer, items: Sequence[tuple[int, ...]], *, batch_size: int | None) -> np.ndarray:
     """float64 (n,): the sum of each item's log-probabilities, token by token."""
     values = np.empty(len(items))
-    places: dict[int, dict[tuple[int, ...], list[int]]] = defaultdict(lambda: defaultdict(list))
-    for place, ids in enumerate(items):
-        places[len(ids)][ids[:-1]].append(place)
-    for length, by_start in places.items():
-        size = batch_size or ask.batch_size(length)
+    rows_of: dict[int, dict[tuple[int, ...], list[int]]] = defaultdict(lambda: defaultdict(list))
+    for row, ids in enumerate(items):
+        rows_of[len(ids)][ids[:-1]].append(row)
+    for length, by_start in rows_of.items():
+        size = batch_size or scorer.batch_size(length)
         starts = list(by_start)
         for first in range(0, len(starts), size):
             chosen = starts[first : first + size]
-            ends = [[items[place][-1] for place in by_start[start]] for start in chosen]
-            for start, found in zip(chosen, _ends_after(ask, chosen, ends), strict=True):
-                values[by_start[start]] = found
+            ends = [[items[row][-1] for row in by_start[start]] for start in chosen]
+            for start, scores in zip(chosen, _ends_after(scorer, chosen, ends), strict=True):
+                values[by_start[start]] = scores
     return values
 
 
-def _ends_after(ask: Asker, starts: list[tuple[int, ...]], ends: list[list[int]]) -> list[np.ndarray]:
+def _ends_after(
+    scorer: NextTokenScorer, starts: list[tuple[int, ...]], ends: list[list[int]]
+) -> list[np.ndarray]:
     """For each start (all of one length) the log-probability of it followed by each of its ends, (ends,) float64."""
     try:
-        found = ask.ours(starts, last=len(starts[0]) + 1)  # (batch, start + 1, rows)
+        scores = scorer.ours(starts, last=len(starts[0]) + 1)  # (batch, start + 1, rows)
     except torch.OutOfMemoryError:
         if len(starts) == 1:
             raise
         log.warning("out of memory with %d items at once; going on with half of them", len(starts))
         torch.cuda.empty_cache()
         half = len(starts) // 2
-        return _ends_after(ask, starts[:half], ends[:half]) + _ends_after(ask, starts[half:], ends[half:])
-    ids = torch.tensor(starts, dtype=torch.long, device=found.device).unsqueeze(-1)  # (batch, start, 1)
-    before = found[:, :-1].gather(-1, ids).sum(dim=(1, 2))
+        return _ends_after(scorer, starts[:half], ends[:half]) + _ends_after(
+            scorer, starts[half:], ends[half:]
+        )
+    ids = torch.tensor(starts, dtype=torch.long, device=scores.device).unsqueeze(-1)  # (batch, start, 1)
+    before = scores[:, :-1].gather(-1, ids).sum(dim=(1, 2))
     return [
-        (ahead + last[own]).cpu().numpy() for ahead, last, own in zip(before, found[:, -1], ends, strict=True)
+        (ahead + last[own]).cpu().numpy()
+        for ahead, last, own in zip(before, scores[:, -1], ends, strict=True)
     ]
 
 
-def _own_sum(ask: Asker, ids: tuple[int, ...]) -> float:
+def _own_sum(scorer: NextTokenScorer, ids: tuple[int, ...]) -> float:
     """One item's log-probability by one untouched forward a token."""
-    return sum(float(ask.own(ids[:place])[token]) for place, token in enumerate(ids))
+    return sum(float(scorer.own(ids[:i])[token]) for i, token in enumerate(ids))
 
 
 def _normalised(logits: Tensor) -> Tensor:
@@ -214,11 +221,11 @@ def _applied_in_float32(head: nn.Linear, states: Tensor) -> Tensor:
     return logits if head.bias is None else logits + head.bias.float()
 
 
-def _warn(ask: Asker, trust: Trust) -> None:
+def _warn(scorer: NextTokenScorer, trust: Trust) -> None:
     log.warning(
         "Log-probabilities of %s differ from its own forward at batch 1 by %.3g nats (allowed: %.3g) on %d candidates. "
         "Falling back to that: slower, and with ties in low precision, but the model's own arithmetic.",
-        type(ask.network).__name__,
+        type(scorer.network).__name__,
         trust.largest_difference,
         trust.tolerance,
         trust.n,

@@ -1,7 +1,7 @@
 """Inputs that share beginnings of different lengths, in one pass: their tokens stand in one row, one after the other.
 
 All but attention looks at one token at a time, so the weights are read once for all of them; attention goes group by
-group. Knows shared prefixes and token ids. Does not know what is asked of whom, or why.
+group. Knows shared prefixes and token ids. Does not know what is scored.
 """
 
 import contextlib
@@ -106,21 +106,21 @@ def packed_attention(
 
 
 @contextlib.contextmanager
-def _only_at(places: Tensor, module: nn.Module) -> Iterator[None]:
-    """The module runs at some places (n,) of its input (1, N, hidden) alone; elsewhere its output is zero, which nobody
+def _only_at(positions: Tensor, module: nn.Module) -> Iterator[None]:
+    """The module runs at some positions (n,) of its input (1, N, hidden) alone; elsewhere its output is zero, which nobody
     reads."""
     width = 0
 
     def take(_, arguments):
         nonlocal width
         width = arguments[0].shape[1]
-        return (arguments[0][:, places], *arguments[1:])
+        return (arguments[0][:, positions], *arguments[1:])
 
     def put_back(_module, _arguments, output):
         # A mixture of experts gives more than its output.
-        found, *rest = (output,) if isinstance(output, Tensor) else output
-        whole = found.new_zeros(1, width, found.shape[-1])
-        whole[0, places] = found.view(len(places), -1)
+        computed, *rest = (output,) if isinstance(output, Tensor) else output
+        whole = computed.new_zeros(1, width, computed.shape[-1])
+        whole[0, positions] = computed.view(len(positions), -1)
         return (whole, *rest) if rest else whole
 
     handle = module.register_forward_hook(put_back)

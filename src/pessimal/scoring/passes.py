@@ -31,9 +31,11 @@ class Loop:
 
     trainer: pl.Trainer
     batch_size: int | None
-    """Candidates per batch; found by itself where None."""
+    """Candidates per batch; chosen from memory where None."""
     progress: bool
     """Draw a progress bar where there is a terminal."""
+    find_threads: bool = False
+    """Take one thread or all, whichever is faster here."""
     ignore_finished: bool = False
     """Score anew what an earlier, interrupted scan has finished."""
 
@@ -68,11 +70,13 @@ class Pass:
         )
         # One that was given holds, also where an earlier start took another.
         self.batch_size = Shards(folder).agree("batch-size", wanted, insist=loop.batch_size is not None)
+        if loop.find_threads:  # another number changes the last bits, so a scan that goes on keeps it
+            self.module.agree_threads = lambda threads: Shards(folder).agree("threads", threads)
         self.rate = 0.0
         """Candidates a second in the last run."""
 
     def run(self, rows: np.ndarray, *, name: str) -> np.ndarray:
-        """Rewards float32 (n,) of sorted `rows` (n,); `name` tells their shards from other runs'.
+        """Rewards float32 (n,) of sorted `rows` (n,); `name` keeps their shards apart from other runs'.
 
         Raises ModelError where a reward is not a number, and where batches of other processes do not arrive.
         """
@@ -102,7 +106,7 @@ class Pass:
 
     @property
     def trust(self) -> Trust:
-        """What the check against the model's own forward found (after a run). ModelError where that gave no number to
+        """Result of the check against the model's own forward (after a run). ModelError where that gave no number to
         compare with, though the engine did: a head that overflows in float16 is one."""
         if self.module.scorer.trust is None:
             raise ModelError(

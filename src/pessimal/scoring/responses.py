@@ -1,4 +1,4 @@
-"""Responses of several tokens in one frame: the engine chosen and checked as the scan's is, then anchored.
+"""Responses of several tokens in one frame: the engine chosen and checked as the scan's is, then common-prefix scoring.
 
 Knows the scorer and its trust check. Does not know what is searched for.
 """
@@ -11,8 +11,8 @@ from torch import Tensor
 
 from pessimal.models.frame import Frame
 from pessimal.models.spec import Dtype
-from pessimal.scoring.anchored import Anchored
 from pessimal.scoring.candidates import Inputs
+from pessimal.scoring.common_prefix import CommonPrefixScorer
 from pessimal.scoring.scorer import FrameScorer
 from pessimal.scoring.trust import SAMPLE, Trust
 
@@ -46,37 +46,37 @@ class ResponseScorer:
         samples = [random.choice(allowed, size=n) for n in lengths]
         self.scorer.establish_trust(self._inputs(samples), dtype=dtype)
         self.trust: Trust | None = self.scorer.trust
-        """What the check found; None where no reward of the sample was a number."""
+        """Result of the check; None where no reward of the sample was a number."""
         prefix = torch.tensor(frame.prefix, dtype=torch.long, device=device)
         suffix = torch.tensor(frame.suffix, dtype=torch.long, device=device)
-        self.anchored = Anchored(
+        self.common_prefix = CommonPrefixScorer(
             network, self.scorer.engines[0], prefix=prefix, suffix=suffix, batch_size=batch_size
         )
-        self.anchored_difference = self._establish_anchors(samples[0], allowed, random)
+        self.common_prefix_difference = self._check_common_prefix(samples[0], allowed, random)
         """Largest |changes of one response − own forward|, in units of reward."""
 
     @property
     def path(self) -> str:
         """Name of the way that scores."""
-        return self.scorer.attention + (", anchored" if self.anchored.shares_starts else "")
+        return self.scorer.attention + (", common prefix" if self.common_prefix.shares_starts else "")
 
     def rewards(self, responses: Tensor, *, anchor: Tensor | None = None) -> Tensor:
-        """Rewards (n,) float32 of `responses` (n, L); see `Anchored`."""
-        return self.anchored.rewards(responses, anchor=anchor)
+        """Rewards (n,) float32 of `responses` (n, L); see `CommonPrefixScorer`."""
+        return self.common_prefix.rewards(responses, anchor=anchor)
 
     def gradient(self, response: Tensor) -> Tensor:
         """d reward / d one-hot (L, V) float32 at one response (L,)."""
-        return self.anchored.gradient(response)
+        return self.common_prefix.gradient(response)
 
     def own_rewards(self, responses: Tensor) -> np.ndarray:
         """Rewards float64 (n,) of `responses` (n, L): the model's own forward, one by one, no cache."""
         inputs = self._inputs([row.numpy() for row in responses.cpu()])
         return self.scorer.own_rewards(inputs, np.arange(len(inputs)))
 
-    def _establish_anchors(
+    def _check_common_prefix(
         self, anchor: np.ndarray, allowed: np.ndarray, random: np.random.Generator
     ) -> float:
-        if not self.anchored.shares_starts or self.trust is None:
+        if not self.common_prefix.shares_starts or self.trust is None:
             return 0.0
         length = len(anchor)
         changed = np.tile(anchor, (2 * length, 1))
@@ -85,11 +85,14 @@ class ResponseScorer:
         )
         responses = torch.from_numpy(changed).long()
         own = self.own_rewards(responses)
-        found = (
-            self.anchored.rewards(responses, anchor=torch.from_numpy(anchor).long()).double().cpu().numpy()
+        rewards = (
+            self.common_prefix.rewards(responses, anchor=torch.from_numpy(anchor).long())
+            .double()
+            .cpu()
+            .numpy()
         )
         finite = np.isfinite(own)
-        difference = float(np.abs(found - own)[finite].max(initial=0.0))
+        difference = float(np.abs(rewards - own)[finite].max(initial=0.0))
         if not difference <= self.trust.tolerance:
             log.warning(
                 "Sharing the beginnings of responses differs from the model's own forward by %.3g (allowed: %.3g) on %d "
@@ -98,7 +101,7 @@ class ResponseScorer:
                 self.trust.tolerance,
                 len(changed),
             )
-            self.anchored.shares_starts = False
+            self.common_prefix.shares_starts = False
         return difference
 
     def _inputs(self, responses: list[np.ndarray]) -> Inputs:

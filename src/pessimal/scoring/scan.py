@@ -26,21 +26,21 @@ from pessimal.scoring.candidates import Candidates, inputs
 from pessimal.scoring.certify import Certified, certify, certify_tails, uncertified
 from pessimal.scoring.mode import Mode
 from pessimal.scoring.passes import Loop, Pass
-from pessimal.tables import ScoreIdentity, ScoreTable
+from pessimal.tables import ScoreProvenance, ScoreTable
 
 log = logging.getLogger(__name__)
 
 
 def identify(
     model: RewardModel, *, prompt: str, prompt_text: str, candidates: Candidates, mode: Mode, certain: int
-) -> ScoreIdentity:
-    """What the scores will depend on: known before the network is loaded, so that a finished table can be found.
+) -> ScoreProvenance:
+    """What the scores will depend on: known before the network is loaded, so that a finished table can be looked up.
 
     A language model's tails are not scored again, whatever `certain`: see `language_model`.
     """
     if model.spec.score is Score.log_probability:
         certain = 0
-    return ScoreIdentity(
+    return ScoreProvenance(
         model=model.name,
         prompt=prompt,
         prompt_text=prompt_text,
@@ -55,7 +55,7 @@ def identify(
 
 
 def of_model(model: RewardModel) -> dict:
-    """What every identity says of the model that was asked, and of the software that asked it."""
+    """The fields of every provenance on the model and the software."""
     return {
         "revision": model.revision,
         **model.digests,
@@ -72,27 +72,27 @@ def of_model(model: RewardModel) -> dict:
 def scan(
     model: RewardModel,
     networks: Callable[[Dtype], torch.nn.Module],
-    identity: ScoreIdentity,
+    provenance: ScoreProvenance,
     candidates: Candidates,
     frame: Frame,
     *,
     work: Path,
     loop: Loop,
-    known_survivors: np.ndarray | None = None,
+    known_round_trips: np.ndarray | None = None,
 ) -> ScoreTable:
     """Score every candidate; what an earlier, interrupted scan left under `work` is not scored again.
 
-    `networks` gives the model's network in a precision, the same one each time it is asked;
-    `known_survivors` are another prompt's (see `inputs`). Where the loop has several processes, all of them call this and get the same table. Raises ModelError if a reward
+    `networks` gives the model's network in a precision, the same one at each call;
+    `known_round_trips` are another prompt's (see `inputs`). Where the loop has several processes, all of them call this and get the same table. Raises ModelError if a reward
     is not a number.
     """
     to_score = inputs(
         model.tokenizer,
         frame,
         candidates,
-        Mode(identity.mode),
+        Mode(provenance.mode),
         closing=model.closing,
-        known=known_survivors,
+        known=known_round_trips,
     )
 
     def passing(dtype: Dtype) -> Pass:
@@ -102,8 +102,8 @@ def scan(
             to_score,
             dtype=dtype,
             texts=candidates.rows["text"].tolist(),
-            label=f"{model.name} · {identity.prompt}",
-            folder=work / identity.key() / dtype.value,
+            label=f"{model.name} · {provenance.prompt}",
+            folder=work / provenance.key() / dtype.value,
             loop=loop,
         )
 
@@ -112,8 +112,8 @@ def scan(
     if model.spec.dtype is Dtype.float32:
         noise = first.noise(rewards[first.sample])
         result = certify(rewards, noise=noise)
-    elif identity.certain:
-        result, noise = _certified_tails(rewards, passing(Dtype.float32), k=identity.certain)
+    elif provenance.certain:
+        result, noise = _certified_tails(rewards, passing(Dtype.float32), k=provenance.certain)
     else:
         result, noise = uncertified(rewards), None
     trust = first.trust
@@ -131,10 +131,10 @@ def scan(
         survives=to_score.survives, reward=result.rewards, certified=result.certified
     )
     rows["survives"] = rows["survives"].astype("boolean")
-    log.info(
+    log.debug(
         "%s on %s: %d candidates, %.0f a second in batches of %d (%s); trust check: largest difference %.2g on %d",
         model.name,
-        identity.prompt,
+        provenance.prompt,
         len(rows),
         first.rate,
         first.batch_size,
@@ -142,8 +142,8 @@ def scan(
         trust.largest_difference,
         trust.n,
     )
-    fields = asdict(identity) | {"attention": first.attention}
-    return ScoreTable(ScoreIdentity(**fields), rows, model.description, measured)
+    fields = asdict(provenance) | {"attention": first.attention}
+    return ScoreTable(ScoreProvenance(**fields), rows, model.description, measured)
 
 
 def _certified_tails(rewards: np.ndarray, exact: Pass, *, k: int) -> tuple[Certified, float]:
@@ -158,19 +158,19 @@ def _certified_tails(rewards: np.ndarray, exact: Pass, *, k: int) -> tuple[Certi
 
 
 @contextlib.contextmanager
-def claimed(work: Path, identity: ScoreIdentity) -> Iterator[None]:
+def locked(work: Path, provenance: ScoreProvenance) -> Iterator[None]:
     """While this table is scanned, keep other commands from scanning it too: the first to finish would remove the
-    other's shards. WorkError where another command is at it; ends with the process, however that ends."""
-    folder = work / identity.key()
+    other's shards. WorkError where another command does; ends with the process, however that ends."""
+    folder = work / provenance.key()
     folder.mkdir(parents=True, exist_ok=True)
     handle = os.open(folder, os.O_RDONLY)
     try:
-        with contextlib.suppress(OSError):  # a file system without locks cannot tell
+        with contextlib.suppress(OSError):  # a file system without locks cannot lock
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 raise WorkError(
-                    f"another command is scanning {identity.model} on {identity.prompt} into {work}. Wait for it, and "
+                    f"another command is scanning {provenance.model} on {provenance.prompt} into {work}. Wait for it, and "
                     "give this one again: what is finished then is named, and the rest is scanned"
                 ) from error
         yield
@@ -180,10 +180,10 @@ def claimed(work: Path, identity: ScoreIdentity) -> Iterator[None]:
             folder.rmdir()
 
 
-def forget_work(work: Path, identity: ScoreIdentity, *, published: Path | None = None) -> None:
+def forget_work(work: Path, provenance: ScoreProvenance, *, published: Path | None = None) -> None:
     """Remove the shards of a table that is published; where `published` names its folder only those that are older,
     which a process left that was killed right after publishing: newer ones belong to a scan that runs now."""
-    shards = work / identity.key()
+    shards = work / provenance.key()
     if published is not None:
         times = [file.stat().st_mtime for file in shards.rglob("*") if file.is_file()]
         if max(times, default=0) > (published / "manifest.json").stat().st_mtime:

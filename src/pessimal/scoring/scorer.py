@@ -35,7 +35,7 @@ class FrameScorer:
     def __init__(self, network: torch.nn.Module, frame: Frame, *, device: torch.device):
         self.network, self.frame, self.device = network, frame, device
         self.trust: Trust | None = None
-        """What `establish_trust` found."""
+        """Result of `establish_trust`."""
         prefix = torch.tensor(frame.prefix, dtype=torch.long, device=device)
         self.own = OwnForward(network, prefix, typed=frame.typed)
         self.engines: list[Engine] = [*self._fast_engines(prefix), self.own]
@@ -136,8 +136,8 @@ class FrameScorer:
         rewards = np.full(len(inputs), np.nan)
         for chosen in plan:
             ids = torch.from_numpy(np.stack([inputs.own(row) for row in chosen])).long().to(self.device)
-            found = engine.rewards(ids, shared=int(inputs.shared[chosen[0]]))
-            rewards[chosen] = found.double().cpu().numpy()
+            values = engine.rewards(ids, shared=int(inputs.shared[chosen[0]]))
+            rewards[chosen] = values.double().cpu().numpy()
         return rewards
 
     def _by(self, engine: Engine, inputs: Inputs, rows: np.ndarray, *, batch_size: int) -> np.ndarray:

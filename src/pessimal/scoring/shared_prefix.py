@@ -15,7 +15,7 @@ from transformers import AttentionInterface, DynamicCache
 ATTENTION = "pessimal_shared_prefix"
 
 # A network that has no window says None; one that says nothing has it in its mask alone.
-_NOT_TOLD = -1
+_NO_WINDOW_GIVEN = -1
 # What networks hand on to every attention, and what changes nothing here.
 _HARMLESS = {
     "cache_position", "dropout", "is_causal", "output_attentions", "output_hidden_states", "position_embeddings",
@@ -79,7 +79,7 @@ def shared_prefix_attention(
     scaling: float,
     shared_prefix: Prefix,
     softcap: float | None = None,
-    sliding_window: int | None = _NOT_TOLD,
+    sliding_window: int | None = _NO_WINDOW_GIVEN,
     **others,
 ) -> tuple[Tensor, None]:
     """Attention output (B, T, H, D) of the candidates' T tokens over prefix and own tokens, causal.
@@ -118,13 +118,13 @@ def shared_prefix_attention(
 
 
 def _refuse_what_is_not_shared(module: nn.Module, sliding_window: int | None, others: dict) -> None:
-    asked = [name for name, value in others.items() if value is not None and name not in _HARMLESS]
-    if asked:
-        raise CannotShareError(f"its attention takes {', '.join(asked)}")
+    unknown = [name for name, value in others.items() if value is not None and name not in _HARMLESS]
+    if unknown:
+        raise CannotShareError(f"its attention takes {', '.join(unknown)}")
     config = getattr(module, "config", None)
     windowed = getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True)
-    if sliding_window == _NOT_TOLD and windowed:
-        raise CannotShareError("its attention is not told of the sliding window")
+    if sliding_window == _NO_WINDOW_GIVEN and windowed:
+        raise CannotShareError("its attention is not given the sliding window")
 
 
 def _scaled_product(rows: Tensor, keys: Tensor, scaling: float) -> Tensor:
@@ -142,7 +142,7 @@ def _unseen(
     query = torch.arange(before, before + length, device=device).unsqueeze(1)
     key = torch.arange(before + length, device=device).unsqueeze(0)
     unseen = key > query
-    if window not in (None, _NOT_TOLD):
+    if window not in (None, _NO_WINDOW_GIVEN):
         unseen |= key <= query - window
     return unseen.repeat_interleave(per_group, dim=0) if unseen.any() else None
 

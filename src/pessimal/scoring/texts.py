@@ -22,8 +22,8 @@ log = logging.getLogger(__name__)
 
 OWN = "own-forward"
 
-Told = Callable[[dict[int, float], int], None]
-"""Hears the rewards of one batch, by row, and how many rows there are in all."""
+Report = Callable[[dict[int, float], int], None]
+"""Called with the rewards of one batch, by row, and the number of all rows."""
 
 
 class TextScorer:
@@ -48,7 +48,7 @@ class TextScorer:
         """Most tokens of an input that the model is made for; None where its configuration does not say."""
         self._engine = self._full_forward()
         self.trust: Trust | None = None
-        """What the check found; None where the sample had nothing that fits."""
+        """What the check rewards; None where the sample had nothing that fits."""
         self.noise = 0.0
         """Bound on the numerical error of one reward, in units of reward."""
         self._establish_trust([row for row in self.encoded(sample) if self.fits(row)])
@@ -67,21 +67,21 @@ class TextScorer:
         return self.longest is None or len(row.ids) <= self.longest
 
     @torch.no_grad()
-    def rewards(self, conversations: Sequence[Conversation], *, told: Told | None = None) -> np.ndarray:
+    def rewards(self, conversations: Sequence[Conversation], *, report: Report | None = None) -> np.ndarray:
         """Rewards float64 (n,); NaN for a conversation longer than the model is made for.
 
         Raises ModelError where a reward is not a number.
         """
         rows = self.encoded(conversations)
-        found = self._score(rows, told=told)
-        wrong = [i for i, row in enumerate(rows) if self.fits(row) and not np.isfinite(found[i])]
+        rewards = self._score(rows, report=report)
+        wrong = [i for i, row in enumerate(rows) if self.fits(row) and not np.isfinite(rewards[i])]
         if wrong:
             raise ModelError(
-                f"{self.model.name!r} gives {found[wrong[0]]} for {len(wrong)} of {len(rows)} conversations, the first ending "
+                f"{self.model.name!r} gives {rewards[wrong[0]]} for {len(wrong)} of {len(rows)} conversations, the first ending "
                 f"in {conversations[wrong[0]][-1].content[:60]!r}: in this precision its numbers overflow. Type "
                 "model.dtype=float32 or model.dtype=bfloat16"
             )
-        return found
+        return rewards
 
     def own_rewards(self, conversations: Sequence[Conversation]) -> np.ndarray:
         """Rewards float64 (n,) by the model's own forward, one by one."""
@@ -129,24 +129,24 @@ class TextScorer:
             self._engine = None
         self.noise = numerical_noise(batched, own)
 
-    def _score(self, rows: Sequence[Encoded], *, told: Told | None = None) -> np.ndarray:
+    def _score(self, rows: Sequence[Encoded], *, report: Report | None = None) -> np.ndarray:
         """Rewards float64 (n,); the longest first, so that what does not fit into memory shows at once."""
-        found = np.full(len(rows), np.nan)
+        rewards = np.full(len(rows), np.nan)
         by_length: dict[int, list[int]] = defaultdict(list)
-        for place, row in enumerate(rows):
+        for index, row in enumerate(rows):
             if self.fits(row):
-                by_length[len(row.ids)].append(place)
+                by_length[len(row.ids)].append(index)
         for length in sorted(by_length, reverse=True):
-            places = by_length[length]
+            indices = by_length[length]
             size = self.batch_size or find_batch_size(
                 self.network.config, Lengths(own=length, seen=length), device=self.device
             )
-            for start in range(0, len(places), size):
-                batch = places[start : start + size]
-                found[batch] = self._batch([rows[place] for place in batch])
-                if told:
-                    told({place: float(found[place]) for place in batch}, len(rows))
-        return found
+            for start in range(0, len(indices), size):
+                batch = indices[start : start + size]
+                rewards[batch] = self._batch([rows[index] for index in batch])
+                if report:
+                    report({index: float(rewards[index]) for index in batch}, len(rows))
+        return rewards
 
     def _batch(self, rows: Sequence[Encoded]) -> np.ndarray:
         """Rewards (n,) of inputs of one length."""

@@ -31,7 +31,7 @@ NOISE_FACTOR, ROUNDINGS = 2.0, 8
 
 @dataclass(frozen=True)
 class Trust:
-    """What the check found on `n` random candidates."""
+    """Result of the check on `n` random candidates."""
 
     n: int
     """Candidates compared."""
@@ -109,9 +109,9 @@ def sample_rows(kinds: np.ndarray, *, n: int, seed: int) -> np.ndarray:
     end to end.
     """
     chosen = np.random.default_rng(seed).permutation(len(kinds))[:n]
-    found, first = np.unique(kinds, axis=0, return_index=True)
+    distinct, first = np.unique(kinds, axis=0, return_index=True)
     seen = {tuple(kind) for kind in kinds[chosen]}
-    missed = [row for kind, row in zip(found, first, strict=True) if tuple(kind) not in seen]
+    missed = [row for kind, row in zip(distinct, first, strict=True) if tuple(kind) not in seen]
     ends = np.unique(np.linspace(0, len(missed) - 1, min(len(missed), MOST_KINDS)).round().astype(int))
     return np.concatenate([chosen, np.array(missed, dtype=int)[ends]]) if missed else chosen
 

@@ -1,4 +1,4 @@
-"""The W&B client, tamed: where it writes, what it may be told, and whether a server is there to be asked.
+"""The W&B client, tamed: where it writes, what may be sent, and whether a server answers.
 
 Knows wandb's environment and its ways of failing. Does not know runs, artifacts or the registry.
 """
@@ -76,9 +76,9 @@ def clean(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, Mapping):
-        return {clean(str(key)): clean(entry) for key, entry in value.items()}
+        return {clean(str(key)): clean(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set):
-        return [clean(entry) for entry in value]
+        return [clean(item) for item in value]
     if hasattr(value, "item") and getattr(value, "shape", None) == ():
         return clean(value.item())
     if isinstance(value, float) and not math.isfinite(value):
@@ -135,14 +135,14 @@ def _key() -> str | None:
     """The API key that wandb would send, or None; never asked for at the terminal."""
     from wandb.sdk.lib import wbauth
 
-    found = wbauth.authenticate_session(
+    session = wbauth.authenticate_session(
         host=base_url(), source="pessimal", prompt=False, update_session=False
     )
-    if found is None:
+    if session is None:
         raise WorkError(
             f"there is no API key for the W&B server {base_url()}; type: wandb login, or set WANDB_API_KEY"
         )
-    return getattr(found, "api_key", None)
+    return getattr(session, "api_key", None)
 
 
 def _unknown_key(url: str) -> WorkError:

@@ -19,13 +19,13 @@ _ORDERS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator
 
 def figures(summary: Mapping[str, Any]) -> dict[str, Any]:
     """Every figure of a summary by its name; those of an inner dictionary as `outer.inner`."""
-    found = {}
+    flat = {}
     for name, value in summary.items():
         if isinstance(value, Mapping):
-            found |= {f"{name}.{inner}": figure for inner, figure in figures(value).items()}
+            flat |= {f"{name}.{inner}": figure for inner, figure in figures(value).items()}
         else:
-            found[name] = value
-    return found
+            flat[name] = value
+    return flat
 
 
 def is_number(value: Any) -> bool:
@@ -50,10 +50,10 @@ class Condition:
 
     def holds(self, summary: Mapping[str, Any]) -> bool:
         """Whether it holds for a summary; never where the summary has no such figure."""
-        found = figures(summary)
-        if self.figure not in found:
+        values = figures(summary)
+        if self.figure not in values:
             return False
-        value = found[self.figure]
+        value = values[self.figure]
         if self.sign in _ORDERS:
             return is_number(value) and _ORDERS[self.sign](value, float(self.value))
         same = any(self._is(one) for one in value) if isinstance(value, list) else self._is(value)

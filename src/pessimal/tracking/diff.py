@@ -1,4 +1,4 @@
-"""What is different about two artifacts: configuration, identity, inputs, figures, files, tables.
+"""The difference of two artifacts: configuration, provenance, inputs, figures, files, tables.
 
 Knows the registry's files. Numbers are B − A throughout. Does not know how a difference looks.
 """
@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from pessimal.errors import InputError
-from pessimal.tables.score_table import read_identity
+from pessimal.tables.score_table import read_provenance
 from pessimal.tracking.conditions import figures, is_number
 from pessimal.tracking.registry import CONFIG, Manifest, Registry
 from pessimal.tracking.table_diff import TableDifference, compare_tables
@@ -42,8 +42,8 @@ class ArtifactDifference:
     configuration: list[Difference]
     configuration_note: str | None
     """What is known of the configurations where one was not kept."""
-    identity: list[Difference]
-    """Fields of the score tables' identities; of other artifacts the key."""
+    provenance: list[Difference]
+    """Fields of the score tables' provenances; of other artifacts the key."""
     inputs_a: list[str]
     """References that only A was made from."""
     inputs_b: list[str]
@@ -77,7 +77,7 @@ def compare_artifacts(
         b=other.reference,
         configuration=[] if None in configs else differences(*configs),
         configuration_note=_note(one, other, configs),
-        identity=_identities(a, b),
+        provenance=_provenance(a, b),
         inputs_a=[reference for reference in one.inputs if reference not in other.inputs],
         inputs_b=[reference for reference in other.inputs if reference not in one.inputs],
         summary=differences(one.summary, other.summary),
@@ -96,7 +96,7 @@ def compare_artifacts(
 def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Difference]:
     """Values that differ, by their dotted names in the order of A, then of B."""
     left, right = figures(a), figures(b)
-    found = []
+    differing = []
     for name in dict.fromkeys([*left, *right]):
         x, y = left.get(name, ABSENT), right.get(name, ABSENT)
         if x == y and isinstance(x, bool) == isinstance(y, bool):
@@ -104,8 +104,8 @@ def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Difference]:
         numbers = is_number(x) and is_number(y)
         if numbers and x != x and y != y:  # neither is a number
             continue
-        found.append(Difference(name, x, y, y - x if numbers else None))
-    return found
+        differing.append(Difference(name, x, y, y - x if numbers else None))
+    return differing
 
 
 def paired(
@@ -141,15 +141,15 @@ def _note(a: Manifest, b: Manifest, configs: list[dict | None]) -> str | None:
     without = [m.reference for m, config in zip((a, b), configs, strict=True) if config is None]
     if not without:
         return None
-    told = f"{' and '.join(without)} published without a {CONFIG}"
+    note = f"{' and '.join(without)} published without a {CONFIG}"
     if a.config_hash is None or b.config_hash is None:
-        return told
-    return f"{told}; by their hashes the configurations {'differ' if a.config_hash != b.config_hash else 'are the same'}"
+        return note
+    return f"{note}; by their hashes the configurations {'differ' if a.config_hash != b.config_hash else 'are the same'}"
 
 
-def _identities(a: tuple[Path, Manifest], b: tuple[Path, Manifest]) -> list[Difference]:
+def _provenance(a: tuple[Path, Manifest], b: tuple[Path, Manifest]) -> list[Difference]:
     if a[1].type == b[1].type == "score-table":
-        return differences(*(read_identity(folder).fields() for folder, _ in (a, b)))
+        return differences(*(read_provenance(folder).fields() for folder, _ in (a, b)))
     return differences({"key": a[1].key}, {"key": b[1].key})
 
 

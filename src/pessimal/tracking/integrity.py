@@ -34,13 +34,13 @@ def damages(
 ) -> Iterator[Damage]:
     """Everything that is wrong with the registry, or with the artifacts in the folders `only`; reads every byte.
 
-    `checked` is told the number of files of each artifact that was looked at.
+    `checked` is called with the number of files of each artifact that was looked at.
     """
     root, recorded = registry.root, {}
     for number, line in enumerate(registry.index_lines(), 1):
-        entry = read_line(line) or _old(line)
-        if entry:
-            recorded[entry[0]] = entry[1]
+        recorded_line = read_line(line) or _old(line)
+        if recorded_line:
+            recorded[recorded_line[0]] = recorded_line[1]
         elif only is None:
             yield Damage(
                 INDEX,
@@ -59,9 +59,13 @@ def damages(
 
 def _old(line: str) -> tuple[str, dict] | None:
     """A line of before there were checksums, which its manifest still has to match; None where it is none."""
-    entry = read_line_without_checksum(line)
+    recorded_line = read_line_without_checksum(line)
     try:
-        return entry if entry and Manifest(**entry[1]) and isinstance(entry[0], str) else None
+        return (
+            recorded_line
+            if recorded_line and Manifest(**recorded_line[1]) and isinstance(recorded_line[0], str)
+            else None
+        )
     except TypeError:
         return None
 

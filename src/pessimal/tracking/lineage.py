@@ -1,7 +1,7 @@
 """What an artifact was made from, and what was made from it.
 
 Knows references. Does not know files. Only what a manifest records is here: `inputs` of a comparison are score tables;
-a score table names its model in its identity, not among its inputs.
+a score table names its model in its provenance, not among its inputs.
 """
 
 from collections.abc import Callable, Container, Iterable

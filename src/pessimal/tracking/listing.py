@@ -1,4 +1,4 @@
-"""Which of the registry's artifacts are asked for, in what order, and which of their figures tell most.
+"""A list of the registry's artifacts: selected, sorted, with their key figures.
 
 Pure: takes manifests, gives manifests. Does not know files, nor how a list looks.
 """
@@ -28,7 +28,7 @@ KEY_FIGURES = {
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is asked for; patterns may hold * and ?."""
+    """The selection; patterns may hold * and ?."""
 
     type: str | None = None
     model: str | None = None
@@ -46,7 +46,7 @@ class Wanted:
 
 
 def select(manifests: Sequence[Manifest], wanted: Wanted) -> list[Manifest]:
-    """Those that are asked for, in the order given.
+    """The selected ones, in the order given.
 
     Raises:
         InputError: a type, model, prompt, name or figure that no artifact of the registry has.
@@ -75,11 +75,11 @@ def in_order(manifests: Sequence[Manifest], by: str, *, descending: bool = False
     if by == "created":
         return sorted(manifests, key=lambda m: (m.created, _name(m)), reverse=descending)
     _check_figure(by, manifests, manifests, option="sort")
-    found = [(figures(m.summary).get(by), m) for m in manifests]
-    numbers = [pair for pair in found if is_number(pair[0]) and pair[0] == pair[0]]
-    texts = [pair for pair in found if isinstance(pair[0], str)]
+    values = [(figures(m.summary).get(by), m) for m in manifests]
+    numbers = [pair for pair in values if is_number(pair[0]) and pair[0] == pair[0]]
+    texts = [pair for pair in values if isinstance(pair[0], str)]
     rest = [
-        m for value, m in found if not isinstance(value, str) and not (is_number(value) and value == value)
+        m for value, m in values if not isinstance(value, str) and not (is_number(value) and value == value)
     ]
     return [
         m
@@ -89,7 +89,7 @@ def in_order(manifests: Sequence[Manifest], by: str, *, descending: bool = False
 
 
 def key_figures(manifest: Manifest) -> dict[str, Any]:
-    """The figures of an artifact that tell most, by name."""
+    """The key figures of an artifact, by name."""
     known = figures(manifest.summary)
     if names := KEY_FIGURES.get(manifest.type):
         return {name: known[name] for name in names if known.get(name) is not None}
@@ -131,9 +131,9 @@ _FIELDS: dict[str, Callable[[Manifest], list[str]]] = {
 def _newest(manifests: Iterable[Manifest]) -> list[Manifest]:
     newest: dict[tuple[str, str], Manifest] = {}
     for manifest in manifests:
-        place = (manifest.type, manifest.name)
-        if place not in newest or newest[place].version < manifest.version:
-            newest[place] = manifest
+        name = (manifest.type, manifest.name)
+        if name not in newest or newest[name].version < manifest.version:
+            newest[name] = manifest
     return list(newest.values())
 
 

@@ -18,31 +18,31 @@ from pessimal.tracking.registry import Manifest
 
 def as_table(manifests: Sequence[Manifest], *, width: int | None) -> str:
     """One line an artifact; where all are of one type, its key figures have columns of their own."""
-    told = [key_figures(m) for m in manifests]
-    names = list(dict.fromkeys(name for one in told for name in one))
+    chosen = [key_figures(m) for m in manifests]
+    names = list(dict.fromkeys(name for one in chosen for name in one))
     one_type = len({m.type for m in manifests}) == 1
     if one_type:
         header = ["artifact", "created (UTC)", "run", *map(shown, names)]
         rows = [
-            [*_begin(m), *(one.get(name) for name in names)] for m, one in zip(manifests, told, strict=True)
+            [*_begin(m), *(one.get(name) for name in names)] for m, one in zip(manifests, chosen, strict=True)
         ]
     else:
         header = ["type", "artifact", "created (UTC)", "run", "figures"]
-        rows = [[m.type, *_begin(m), _told(one)] for m, one in zip(manifests, told, strict=True)]
+        rows = [[m.type, *_begin(m), _named_values(one)] for m, one in zip(manifests, chosen, strict=True)]
     # What an artifact is called is never cut: it is what one types next.
     return columns(header, rows, width=width, keep=len(header) - (len(names) if one_type else 1))
 
 
 def as_csv(manifests: Sequence[Manifest]) -> str:
     """One row an artifact, and a column for every figure that one of them has. Safe to open in a spreadsheet."""
-    found = [figures(m.summary) for m in manifests]
-    names = sorted({name for one in found for name in one})
+    all_figures = [figures(m.summary) for m in manifests]
+    names = sorted({name for one in all_figures for name in one})
     file = io.StringIO()
     # Lines that end in a line feed alone would leave a carriage return in a cell unquoted: the row would be torn in two.
     writer = csv.writer(file, lineterminator="\r\n")
     header = ["type", "name", "version", "created", "run_id", "key", "config_hash", "inputs"]
     writer.writerow([*header, *(cell(f"summary.{name}") for name in names)])
-    for manifest, one in zip(manifests, found, strict=True):
+    for manifest, one in zip(manifests, all_figures, strict=True):
         fixed = [getattr(manifest, name) for name in header[:-1]]
         values = [" ".join(manifest.inputs), *(one.get(name) for name in names)]
         writer.writerow([cell(json.dumps(v) if isinstance(v, list) else v) for v in [*fixed, *values]])
@@ -77,5 +77,5 @@ def _begin(manifest: Manifest) -> list[str | None]:
     return [f"{manifest.name}:v{manifest.version}", when, manifest.run_id]
 
 
-def _told(one: dict[str, Any]) -> str:
+def _named_values(one: dict[str, Any]) -> str:
     return "  ".join(f"{shown(name)}={shown(value)}" for name, value in one.items())

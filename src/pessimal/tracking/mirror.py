@@ -1,8 +1,8 @@
-"""The mirror: one W&B run per task, told of results that are already in the registry.
+"""The mirror: one W&B run per task, a copy of results that are already in the registry.
 
 Knows the wandb client. A run is always recorded on this disk first; `online` sends it on from there while it grows
 (`uploader`), so that a task does the same work online and offline and never waits for a network. Whatever fails here
-(no network, no key, a full disk) costs the mirror, never a result: the user is told once, and the task goes on.
+(no network, no key, a full disk) costs the mirror, never a result: one warning, and the task goes on.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ _FULL = 1 << 20
 
 
 class Mirror:
-    """What a task may tell W&B. This one tells nobody (`tracking=off`)."""
+    """What a task may send to W&B. This one sends nothing (`tracking=off`)."""
 
     run_id: str | None = None
 
@@ -54,7 +54,7 @@ class Mirror:
 
 
 class WandbMirror(Mirror):
-    """Tells a W&B run that is recorded on this disk, and its uploader (online) how far it is."""
+    """Sends to a W&B run that is recorded on this disk; its uploader (online) follows."""
 
     def __init__(self, run, *, uploader: Uploader | None = None):
         self._run = run
@@ -86,19 +86,19 @@ class WandbMirror(Mirror):
         if self._failed:  # what fails slowly may do so for every figure of a run
             self._patience -= time.monotonic() - begin
 
-    def _tell(self, call) -> None:
+    def _send(self, call) -> None:
         with self._forgiving():
             if self._patience <= 0:
                 raise TimeoutError(
-                    f"the client held up this run for {PATIENCE:.0f} seconds; it is not asked again"
+                    f"the client held up this run for {PATIENCE:.0f} seconds; it is not tried again"
                 )
             within(self._patience, call, what="the W&B client")
 
     def summary(self, values):
-        self._tell(lambda: self._run.summary.update(clean(values)))
+        self._send(lambda: self._run.summary.update(clean(values)))
 
     def metrics(self, values):
-        self._tell(lambda: self._run.log(clean(values)))
+        self._send(lambda: self._run.log(clean(values)))
 
     def table(self, name, frame):
         if len(frame) > MAX_TABLE_ROWS:
@@ -110,7 +110,7 @@ class WandbMirror(Mirror):
             plain = frame.astype(object).where(frame.notna(), None).map(_cell)
             self._run.log({name: wandb.Table(dataframe=plain, allow_mixed_types=True)}, commit=False)
 
-        self._tell(call)
+        self._send(call)
 
     def image(self, name, path, caption):
         def call():
@@ -118,17 +118,17 @@ class WandbMirror(Mirror):
 
             self._run.log({name: wandb.Image(str(path), caption=clean(caption))}, commit=False)
 
-        self._tell(call)
+        self._send(call)
 
     def artifact(self, folder, manifest, metadata):
         def call():
             aliases = ["latest", alias_of(manifest.version)]
             self._run.log_artifact(as_artifact(folder, manifest, metadata), aliases=aliases)
-            told = (mirrored_name(manifest.type, manifest.name), sha256_of(folder / MANIFEST))
-            self.artifacts.append(told)
+            logged = (mirrored_name(manifest.type, manifest.name), sha256_of(folder / MANIFEST))
+            self.artifacts.append(logged)
             self.inputs |= dict.fromkeys(manifest.inputs)
 
-        self._tell(call)
+        self._send(call)
 
 
 def _cell(value: Any) -> Any:
@@ -151,10 +151,10 @@ def open_mirror(
     inputs: list[str] | None = None,
     patience: float = PATIENCE,
 ) -> Iterator[Mirror]:
-    """A W&B run for the length of one task (`mode` online or offline), or a mirror that tells nobody (off).
+    """A W&B run for the length of one task (`mode` online or offline), or a mirror that sends nothing (off).
 
     Everything that the client writes stays under `folder`. Online, the end of the task waits at most `patience` seconds
-    for the upload; what has not arrived by then stays in the offline copy, and the user is told the command that sends it.
+    for the upload; what has not arrived by then stays in the offline copy, and a message gives the command that sends it.
     """
     if mode == "off":
         yield Mirror()
@@ -185,13 +185,15 @@ def open_mirror(
             within(patience, lambda: run.finish(exit_code=exit_code), what="finishing the run")
         _look_at_disk(folder)
         if uploader is not None:
-            told = {"entity": entity, "project": project, "run_id": run.id, "artifacts": mirror.artifacts}
+            written = {"entity": entity, "project": project, "run_id": run.id, "artifacts": mirror.artifacts}
             made_from = dict.fromkeys(inputs or []) | mirror.inputs
-            uploader.conclude(told | {"inputs": [mirrored_reference(reference) for reference in made_from]})
+            uploader.conclude(
+                written | {"inputs": [mirrored_reference(reference) for reference in made_from]}
+            )
 
 
 def _look_at_disk(folder: Path) -> None:
-    """Tell the user where the disk is full: the client's service drops what it cannot write without a word."""
+    """Warn where the disk is full: the client's service drops what it cannot write without a word."""
     with contextlib.suppress(OSError):
         if shutil.disk_usage(folder).free < _FULL:
             log.warning(

@@ -23,10 +23,10 @@ _LONGEST = 128
 def mirrored_name(type: str, name: str) -> str:
     """The name in W&B: the registry's, for a report or conformance `NAME.TYPE`; beyond 128 characters, which W&B does
     not take, cut and kept apart by a digest."""
-    told = f"{name}.{type}" if type in _COMPANIONS else name
-    if len(told) <= _LONGEST:
-        return told
-    return f"{told[: _LONGEST - 9]}-{hashlib.sha256(f'{type}/{name}'.encode()).hexdigest()[:8]}"
+    full = f"{name}.{type}" if type in _COMPANIONS else name
+    if len(full) <= _LONGEST:
+        return full
+    return f"{full[: _LONGEST - 9]}-{hashlib.sha256(f'{type}/{name}'.encode()).hexdigest()[:8]}"
 
 
 def alias_of(version: int) -> str:

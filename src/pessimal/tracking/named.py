@@ -19,19 +19,19 @@ def find_artifact(given: str, manifests: Sequence[Manifest]) -> Manifest:
         InputError: there is none such, or the name is that of artifacts of several types.
     """
     as_reference = re.sub(r"(.+/.+)/(v\d+)", r"\1:\2", given)
-    place, colon, version = as_reference.rpartition(":") if ":" in as_reference else (given, "", "")
-    type, slash, name = place.rpartition("/")
-    found = [
+    path, colon, version = as_reference.rpartition(":") if ":" in as_reference else (given, "", "")
+    type, slash, name = path.rpartition("/")
+    matching = [
         m
         for m in manifests
         if m.name == name and (not slash or m.type == type) and (not colon or version == f"v{m.version}")
     ]
-    if not found:
+    if not matching:
         raise InputError(_none_such(given, name, manifests))
-    if len({m.type for m in found}) > 1:
-        several = ", ".join(sorted({f"{m.type}/{m.name}" for m in found}))
+    if len({m.type for m in matching}) > 1:
+        several = ", ".join(sorted({f"{m.type}/{m.name}" for m in matching}))
         raise InputError(f"{given!r} is the name of several artifacts: {several}. Type one of these")
-    return max(found, key=lambda m: m.version)
+    return max(matching, key=lambda m: m.version)
 
 
 def of_run(given: str, manifests: Sequence[Manifest]) -> list[Manifest]:

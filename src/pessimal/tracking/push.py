@@ -1,4 +1,4 @@
-"""The push: everything in the registry that W&B does not have yet, sent and then asked back.
+"""The push: everything in the registry that W&B does not have yet, sent and then verified.
 
 Knows the registry, replayed runs and verdicts. A run that a task recorded and never sent is sent as it is, with its
 configuration, curves and figures; what no such run has is replayed from the manifests.
@@ -38,7 +38,7 @@ class Target:
     group: str | None
     tags: list[str]
     folder: Path
-    """Everything wandb writes; also where runs that tasks recorded are found."""
+    """Everything wandb writes; also where runs that tasks recorded are."""
 
 
 @dataclass(frozen=True)
@@ -48,16 +48,16 @@ class Pushed:
     path: str
     """ENTITY/PROJECT at the server."""
     verdicts: list[Verdict]
-    """One an artifact, asked of the server after everything was sent."""
+    """One an artifact, from the server after everything was sent."""
     sent: list[str]
     """References of artifacts that were not there before."""
     unknown_inputs: list[str]
-    """Inputs (`NAME:registry-vN`) that W&B does not have, so that their lineage is not told."""
+    """Inputs (`NAME:registry-vN`) that W&B does not have, so that their lineage is not recorded."""
 
     @property
     def whole(self) -> bool:
         """Whether every artifact is there and the same."""
-        return all(found.state == "ok" for found in self.verdicts)
+        return all(one.state == "ok" for one in self.verdicts)
 
 
 def choose(registry: Registry, *, types: Sequence[str], names: Sequence[str]) -> list[Published]:
@@ -81,7 +81,7 @@ def choose(registry: Registry, *, types: Sequence[str], names: Sequence[str]) ->
 
 
 def push(published: Sequence[Published], target: Target) -> Pushed:
-    """Send what is missing, tell the lineage, and ask everything back.
+    """Send what is missing, record the lineage, and verify everything.
 
     Raises:
         WorkError: there is no server, no such key, or the server stopped answering; within 15 seconds of that.
@@ -91,34 +91,34 @@ def push(published: Sequence[Published], target: Target) -> Pushed:
     path = f"{target.entity or api.default_entity}/{target.project}"
     try:
         newest = _newest(published)
-        found = _verdicts(api, published, newest, path=path)
-        missing = [pair for pair in published if found[pair[1].reference].state == "missing"]
+        verdicts = _verdicts(api, published, newest, path=path)
+        missing = [pair for pair in published if verdicts[pair[1].reference].state == "missing"]
         log.info("%s: %d of %d artifacts are to be sent", path, len(missing), len(published))
         if missing:
             _send(api, by_run(missing), target, path=path)
-            found |= _verdicts(api, missing, newest, path=path)
-        there = [pair for pair in published if found[pair[1].reference].same]
+            verdicts |= _verdicts(api, missing, newest, path=path)
+        there = [pair for pair in published if verdicts[pair[1].reference].same]
         unknown = _link(api, there, path=path)
-        moved = [pair for pair in there if found[pair[1].reference].state != "ok"]
+        moved = [pair for pair in there if verdicts[pair[1].reference].state != "ok"]
         for _, manifest in moved:
             _point_latest(api, manifest, path=path)
-        found |= _verdicts(api, moved, newest, path=path)
+        verdicts |= _verdicts(api, moved, newest, path=path)
     except (WorkError, InputError):
         raise
     except Exception as error:  # the client has many, and their texts are for its own developers
         check_server()
         raise WorkError(f"the W&B client stopped: {type(error).__name__}: {error}") from error
-    return Pushed(path, list(found.values()), [m.reference for _, m in missing], unknown)
+    return Pushed(path, list(verdicts.values()), [m.reference for _, m in missing], unknown)
 
 
 def _send(api, runs: Mapping[str, list[Published]], target: Target, *, path: str) -> None:
     """Send the runs that tasks recorded, then what those lack by runs made again: one `wandb sync` each, as starting it
     takes longer than a run."""
     recorded = [
-        place
+        run
         for id in runs
         if not _run_exists(api, f"{path}/{id}")
-        for place in recorded_runs(target.folder, id, project=target.project, entity=target.entity)
+        for run in recorded_runs(target.folder, id, project=target.project, entity=target.entity)
     ]
     _sync(recorded, target)
     with tempfile.TemporaryDirectory(prefix="push-", dir=target.folder) as folder:
@@ -165,9 +165,9 @@ def _verdicts(
 
 def _point_latest(api, manifest: Manifest, *, path: str) -> None:
     """Let `latest` stand at the registry's newest version: the client moves it to whatever it sends last."""
-    found = api.artifact(f"{path}/{mirrored_reference(manifest.reference)}")
-    found.aliases.append("latest")
-    found.save()
+    artifact = api.artifact(f"{path}/{mirrored_reference(manifest.reference)}")
+    artifact.aliases.append("latest")
+    artifact.save()
 
 
 def _sync(run_folders: list[Path], target: Target) -> None:
@@ -207,7 +207,7 @@ def _still_silent(since: float | None) -> float | None:
 
 
 def _link(api, published: Sequence[Published], *, path: str) -> list[str]:
-    """Tell W&B what every run was made from; returns inputs that it does not have."""
+    """Record at W&B what every run was made from; returns inputs that it does not have."""
     unknown: dict[str, None] = {}
     known: dict[str, Any] = {}
     for folder, manifest in published:

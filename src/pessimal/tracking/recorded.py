@@ -19,9 +19,7 @@ def note_target(run_folder: Path, *, project: str, entity: str | None) -> None:
 def recorded_runs(folder: Path, id: str, *, project: str, entity: str | None) -> list[Path]:
     """Folders of the run `id` below wandb's `folder` that were recorded for exactly this project and entity."""
     wanted = {"project": project, "entity": entity}
-    return [
-        place for place in sorted((folder / "wandb").glob(f"offline-run-*-{id}")) if _note(place) == wanted
-    ]
+    return [run for run in sorted((folder / "wandb").glob(f"offline-run-*-{id}")) if _note(run) == wanted]
 
 
 def _note(run_folder: Path) -> dict | None:

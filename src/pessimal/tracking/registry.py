@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 MANIFEST = "manifest.json"
 INDEX = "index.jsonl"
 CONFIG = "run_config.json"
-"""What the run was asked for; not config.json, which a checkpoint has already."""
+"""The configuration of the run; not config.json, which a checkpoint has already."""
 VERSIONS = "*/*/v[0-9]*"
 STAGING = ".staging-"
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
@@ -82,7 +82,7 @@ class Registry:
         """`config` is the configuration of the run that publishes: it goes with whatever is published from here."""
         self.root = Path(root)
         self.config = config
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
 
     def publish(
         self,
@@ -182,12 +182,12 @@ class Registry:
 
     def _read_index(self) -> dict[str, tuple[str, Manifest]]:
         """Line and manifest of every artifact that the index has a sound line of, by its path."""
-        found = {}
+        manifests = {}
         for line in self.index_lines():
             with contextlib.suppress(TypeError):  # the line of a version whose manifests have other fields
-                if entry := read_line(line):
-                    found[entry[0]] = line, Manifest(**entry[1])
-        return found
+                if recorded := read_line(line):
+                    manifests[recorded[0]] = line, Manifest(**recorded[1])
+        return manifests
 
     def _listed(self) -> tuple[dict[str, tuple[str, Manifest]], bool]:
         """Line and manifest of every artifact in order, and whether that is what the index says. Where it is not (a
@@ -198,21 +198,21 @@ class Registry:
         for path in there:
             if path in known:
                 listed[path] = known[path]
-            elif manifest := self._told_manifest(self.root / path):
+            elif manifest := self._manifest_or_warning(self.root / path):
                 listed[path] = line_of(path, asdict(manifest)), manifest
         listed = dict(
             sorted(listed.items(), key=lambda item: (item[1][1].type, item[1][1].name, item[1][1].version))
         )
         return listed, [line for line, _ in listed.values()] == self.index_lines()
 
-    def _told_manifest(self, folder: Path) -> Manifest | None:
+    def _manifest_or_warning(self, folder: Path) -> Manifest | None:
         """The manifest in a folder; None, with a warning, where it is none: one damaged artifact does not hide the
         others."""
         try:
             return read_manifest(folder)
         except InputError as error:
-            if folder.exists() and str(error) not in self._told:  # else it was removed meanwhile
-                self._told.add(str(error))
+            if folder.exists() and str(error) not in self._warned:  # else it was removed meanwhile
+                self._warned.add(str(error))
                 log.warning("left out: %s", error)
             return None
 
@@ -231,7 +231,7 @@ class Registry:
     @contextlib.contextmanager
     def _staging(self, home: Path) -> Iterator[Path]:
         """A hidden folder in `home`, to be filled and renamed; removed where that fails. It is locked for as long as
-        this process lives, so that others can tell it from one whose process was killed."""
+        this process lives, so that others can distinguish it from one whose process was killed."""
         with self._lock():
             for other in self.root.glob("*/*"):
                 for folder in other.glob(f"{STAGING}*"):
@@ -279,7 +279,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def _is_abandoned(staging: Path) -> bool:
-    """Whether the process that filled this folder is dead; False where the file system cannot tell."""
+    """Whether the process that filled this folder is dead; False where the file system has no locks."""
     try:
         handle = os.open(staging, os.O_RDONLY)
     except OSError:

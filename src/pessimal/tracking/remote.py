@@ -55,7 +55,7 @@ def fetch_artifacts(
         every_version: also versions before the newest.
 
     Raises:
-        InputError: nothing there is what was asked for; or an artifact is not what its manifest says, or differs from
+        InputError: nothing there was asked for; or an artifact is not what its manifest says, or differs from
             what `into` has under its reference.
         WorkError: the server cannot be reached, knows no such key, or stopped answering.
     """
@@ -63,10 +63,10 @@ def fetch_artifacts(
     api = connect()
     path = f"{entity or api.default_entity}/{project}"
     try:
-        found = _found(api, path, types, every_version=every_version)
-        wanted = [artifact for artifact in found if _asked_for(artifact, models, prompts)]
+        artifacts = _artifacts_at(api, path, types, every_version=every_version)
+        wanted = [artifact for artifact in artifacts if _is_selected(artifact, models, prompts)]
         if not wanted:
-            there = sorted({f"{a.metadata.get('model')} on {a.metadata.get('prompt')}" for a in found})
+            there = sorted({f"{a.metadata.get('model')} on {a.metadata.get('prompt')}" for a in artifacts})
             raise InputError(
                 f"{path} at W&B has no {' or '.join(types)} of models={list(models)} prompts={list(prompts)}. There are: "
                 f"{'; '.join(there[:8]) or 'none; to send some: pessimal push'}"
@@ -84,10 +84,10 @@ def fetch_artifacts(
     return Fetched(there, [manifest.reference for _, manifest, new in got if new])
 
 
-def _found(api, path: str, types: Sequence[str], *, every_version: bool) -> list:
+def _artifacts_at(api, path: str, types: Sequence[str], *, every_version: bool) -> list:
     """The artifacts of these types that a push or a mirror made, newest first within a name."""
     known = {type.name for type in api.artifact_types(path)}
-    found = []
+    artifacts = []
     for type in types:
         if type not in known:
             continue
@@ -96,21 +96,21 @@ def _found(api, path: str, types: Sequence[str], *, every_version: bool) -> list
                 a for a in api.artifacts(type, f"{path}/{collection.name}") if "manifest_sha256" in a.metadata
             ]
             versions.sort(key=lambda a: str(a.metadata.get("created")), reverse=True)
-            found += versions if every_version else versions[:1]
-    return found
+            artifacts += versions if every_version else versions[:1]
+    return artifacts
 
 
-def _asked_for(artifact, models: Sequence[str], prompts: Sequence[str]) -> bool:
+def _is_selected(artifact, models: Sequence[str], prompts: Sequence[str]) -> bool:
     if artifact.type != "score-table":
         return True
-    told = artifact.metadata
-    return (not models or told.get("model") in models) and (not prompts or told.get("prompt") in prompts)
+    about = artifact.metadata
+    return (not models or about.get("model") in models) and (not prompts or about.get("prompt") in prompts)
 
 
 def _bring(artifact, into: Registry) -> tuple[Path, Manifest, bool]:
     """Folder, manifest, and whether it had to be downloaded."""
-    entry = artifact.manifest.entries.get(MANIFEST)
-    if entry is None:
+    file = artifact.manifest.entries.get(MANIFEST)
+    if file is None:
         raise InputError(f"{artifact.name} at W&B has no {MANIFEST}: it was not made by pessimal")
     into.root.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=".fetch-", dir=into.root))
@@ -143,8 +143,8 @@ def _checked(staging: Path, artifact) -> Manifest:
     """The manifest of a download whose files are exactly what it says; InputError otherwise."""
     wrong = f"{artifact.name} at W&B is not what its manifest says"
     try:
-        told = json.loads((staging / MANIFEST).read_text())
-        manifest = Manifest(**{field.name: told[field.name] for field in fields(Manifest)})
+        document = json.loads((staging / MANIFEST).read_text())
+        manifest = Manifest(**{field.name: document[field.name] for field in fields(Manifest)})
         named = [manifest.type, manifest.name, *manifest.files]
         sound = all(isinstance(name, str) for name in named) and isinstance(manifest.version, int)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -74,8 +74,8 @@ def write_run(
     )
     run_folder = Path(run.dir).parent
     run.summary.update(_summary(published))
-    for place, manifest in published:
-        run.log_artifact(as_artifact(place, manifest), aliases=[alias_of(manifest.version)])
+    for folder, manifest in published:
+        run.log_artifact(as_artifact(folder, manifest), aliases=[alias_of(manifest.version)])
     run.finish()
     return run_folder
 
@@ -94,7 +94,7 @@ def _config(published: Sequence[Published]) -> dict:
     manifests = [manifest for _, manifest in published]
     models = dict.fromkeys(str(m.summary["model"]) for m in manifests if m.summary.get("model"))
     prompts = dict.fromkeys(str(m.summary["prompt"]) for m in manifests if m.summary.get("prompt"))
-    told = {
+    config = {
         "task": JOBS.get(manifests[0].type, manifests[0].type),
         "config_hash": manifests[0].config_hash,
         "inputs": inputs_of(published),
@@ -102,8 +102,8 @@ def _config(published: Sequence[Published]) -> dict:
         "prompts": dict.fromkeys(prompts),
     }
     if len(models) == 1:  # where a run of the verb itself has it
-        told["model"] = {"name": next(iter(models))}
-    return clean(told)
+        config["model"] = {"name": next(iter(models))}
+    return clean(config)
 
 
 def inputs_of(published: Sequence[Published]) -> list[str]:
@@ -113,11 +113,11 @@ def inputs_of(published: Sequence[Published]) -> list[str]:
 
 def _summary(published: Sequence[Published]) -> dict:
     """The figures under the keys of the verb's own run: `PROMPT/figure` for score tables, else flat."""
-    told = {}
+    figures = {}
     for _, manifest in published:
         prompt = manifest.summary.get("prompt") if manifest.type == "score-table" else None
-        told |= {f"{prompt}/{key}" if prompt else key: value for key, value in manifest.summary.items()}
-    return clean(told)
+        figures |= {f"{prompt}/{key}" if prompt else key: value for key, value in manifest.summary.items()}
+    return clean(figures)
 
 
 def _made_up(parts: list[str]) -> str:

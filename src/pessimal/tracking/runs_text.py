@@ -1,6 +1,6 @@
 """One artifact, a difference of two, and a list of damages, as people read them in a terminal.
 
-Pure: takes what was found, gives text.
+Pure: takes data, gives text.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ def artifact_text(
     manifest: Manifest, sizes: Mapping[str, int | None], up: Node, down: Node, *, width: int | None
 ) -> str:
     """Manifest, files with their sizes in bytes (None where one is missing) and lineage both ways."""
-    facts = [
+    fields = [
         [name, getattr(manifest, name)] for name in ("created", "run_id", "key", "config_hash") if getattr(manifest, name)
     ]  # fmt: skip
     summary = [[visible(name), value] for name, value in figures(manifest.summary).items()]
@@ -32,7 +32,7 @@ def artifact_text(
     ]
     parts = [
         visible(manifest.reference),
-        _indented(facts, width),
+        _indented(fields, width),
         "\nfigures",
         _indented(summary, width) or "  none",
         f"\nfiles ({len(files)})",
@@ -60,38 +60,38 @@ def tree_text(node: Node) -> list[str]:
     return [*lines, f"└─ … and {more} more; all of them: format=json"] if more else lines
 
 
-def difference_text(found: ArtifactDifference, *, width: int | None) -> str:
+def difference_text(difference: ArtifactDifference, *, width: int | None) -> str:
     """Everything that differs, in sections; numbers are B − A."""
-    files = [f"  differs: {visible(name)}" for name in found.files_differ]
-    files += [f"  only in A: {visible(name)}" for name in found.files_a]
-    files += [f"  only in B: {visible(name)}" for name in found.files_b]
-    inputs = [f"  only in A: {visible(name)}" for name in found.inputs_a]
-    inputs += [f"  only in B: {visible(name)}" for name in found.inputs_b]
-    parts = [f"A  {visible(found.a)}", f"B  {visible(found.b)}", "\nconfiguration"]
-    if found.configuration_note:
-        parts.append(f"  {visible(found.configuration_note)}")
+    files = [f"  differs: {visible(name)}" for name in difference.files_differ]
+    files += [f"  only in A: {visible(name)}" for name in difference.files_a]
+    files += [f"  only in B: {visible(name)}" for name in difference.files_b]
+    inputs = [f"  only in A: {visible(name)}" for name in difference.inputs_a]
+    inputs += [f"  only in B: {visible(name)}" for name in difference.inputs_b]
+    parts = [f"A  {visible(difference.a)}", f"B  {visible(difference.b)}", "\nconfiguration"]
+    if difference.configuration_note:
+        parts.append(f"  {visible(difference.configuration_note)}")
     else:
-        parts.append(_values(found.configuration, width))
-    parts += ["\nidentity", _values(found.identity, width)]
+        parts.append(_values(difference.configuration, width))
+    parts += ["\nprovenance", _values(difference.provenance, width)]
     parts += ["\ninputs", "\n".join(inputs) or NOTHING]
-    parts += ["\nfigures", _values(found.summary, width)]
-    parts += [f"\nfiles ({found.files_same} the same to the byte)", *files]
-    for name, table in found.tables.items():
+    parts += ["\nfigures", _values(difference.summary, width)]
+    parts += [f"\nfiles ({difference.files_same} the same to the byte)", *files]
+    for name, table in difference.tables.items():
         parts += [f"\n{visible(name)}", _table(table, width)]
     return "\n".join(parts)
 
 
-def damages_text(found: Sequence[Damage]) -> str:
+def damages_text(damages: Sequence[Damage]) -> str:
     """One damage a paragraph: what, and what to do."""
-    return "\n".join(f"{visible(d.where)}: {visible(d.what)}\n    {visible(d.mend)}" for d in found)
+    return "\n".join(f"{visible(d.where)}: {visible(d.what)}\n    {visible(d.mend)}" for d in damages)
 
 
-def _values(found: Sequence[Difference], width: int | None) -> str:
-    if not found:
+def _values(differences: Sequence[Difference], width: int | None) -> str:
+    if not differences:
         return NOTHING
     return _lines(
         ["", "A", "B", "B − A"],
-        [[visible(d.name), _told(d.a), _told(d.b), d.difference] for d in found],
+        [[visible(d.name), _null_shown(d.a), _null_shown(d.b), d.difference] for d in differences],
         width,
     )
 
@@ -114,15 +114,23 @@ def _table(table: TableDifference, width: int | None) -> str:
             "largest at",
         ]
         cells = [
-            [visible(r.column), r.differing, r.largest, r.median, r.n, r.in_one, r.at and [*map(_told, r.at)]]
+            [
+                visible(r.column),
+                r.differing,
+                r.largest,
+                r.median,
+                r.n,
+                r.in_one,
+                r.at and [*map(_null_shown, r.at)],
+            ]
             for r in table.columns.itertuples()
         ]
         lines.append(_lines(header, cells, width))
     return "\n".join(lines)
 
 
-def _told(value):
-    """Nothing at all is a value too, beside another."""
+def _null_shown(value):
+    """A missing value, shown as one."""
     return "null" if value is None else value
 
 

@@ -42,8 +42,8 @@ def compare_tables(a: pd.DataFrame, b: pd.DataFrame) -> TableDifference:
     only = [c for c in a.columns if c not in b.columns], [c for c in b.columns if c not in a.columns]
     keys = _keys(a, b, shared)
     if keys is None:
-        told = "no columns of texts or whole numbers in both name each row once"
-        return TableDifference([], 0, len(a), len(b), _frame([]), *only, unmatched=told)
+        why = "no columns of texts or whole numbers in both name each row once"
+        return TableDifference([], 0, len(a), len(b), _frame([]), *only, unmatched=why)
     left, right = _plain(a, keys), _plain(b, keys)
     both = left.reset_index(names=ROW_A).merge(right.reset_index(names=ROW_B), on=keys, how="inner")
     rows = []
@@ -102,7 +102,7 @@ def _differences(a: pd.Series, b: pd.Series, keys: pd.DataFrame) -> dict:
     known = ~np.isnan(x) & ~np.isnan(y)
     with np.errstate(invalid="ignore"):  # two infinities that are one do not differ
         difference = np.where(x == y, 0.0, y - x)
-    found = {
+    row = {
         "differing": int((known & (x != y)).sum() + (np.isnan(x) != np.isnan(y)).sum()),
         "n": int(known.sum()),
         "in_one": int((np.isnan(x) != np.isnan(y)).sum()),
@@ -110,10 +110,10 @@ def _differences(a: pd.Series, b: pd.Series, keys: pd.DataFrame) -> dict:
     if known.any():
         size = np.where(known, np.abs(difference), -1.0)
         most = int(size.argmax())
-        found |= {"largest": float(difference[most]), "median": float(np.median(size[known]))}
+        row |= {"largest": float(difference[most]), "median": float(np.median(size[known]))}
         if difference[most]:
-            found["at"] = tuple(map(_python, keys.iloc[most]))
-    return found
+            row["at"] = tuple(map(_python, keys.iloc[most]))
+    return row
 
 
 def _python(key):

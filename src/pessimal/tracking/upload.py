@@ -1,7 +1,7 @@
 """The child process that takes an offline run to a W&B server while it is being written, and looks whether it arrived.
 
-`python -m pessimal.tracking.upload RUN_FOLDER`; told on stdin, in one line of JSON, when the run is written (a closed
-stdin means that the task died, and ends it); says on stdout, in one line of JSON, how it went. A process of its own:
+`python -m pessimal.tracking.upload RUN_FOLDER`; gets one line of JSON on stdin when the run is written (a closed
+stdin means that the task died, and ends it); gives one line of JSON on stdout, how it went. A process of its own:
 whatever a network does, the task only ever writes to its own disk.
 """
 
@@ -31,10 +31,10 @@ def main() -> None:
             if sync.wait():
                 said.seek(0)
                 raise WorkError(f"wandb sync failed: {said.read().decode(errors='replace').strip()[-300:]}")
-        found = {"ok": True, **_look(json.loads(line))}
+        result = {"ok": True, **_look(json.loads(line))}
     except Exception as error:
-        found = {"ok": False, "told": str(error) or type(error).__name__}
-    print(json.dumps(found), flush=True)
+        result = {"ok": False, "message": str(error) or type(error).__name__}
+    print(json.dumps(result), flush=True)
 
 
 def sync_process(
@@ -43,7 +43,7 @@ def sync_process(
     live: bool = False,
     folder: Path | None = None,
 ) -> subprocess.Popen:
-    """`wandb sync` of runs, told to write what it says into the file `said`; `live` while a run is being written.
+    """`wandb sync` of runs, which writes its output into the file `said`; `live` while a run is being written.
     `folder` is where wandb writes, the environment's where null. To another project than the run's own it would not go
     whole: `wandb sync --project` leaves the artifacts where they were recorded for.
     """
@@ -58,38 +58,38 @@ def sync_process(
     )
 
 
-def _look(told: dict) -> dict:
+def _look(written: dict) -> dict:
     """Whether the run's artifacts are there, `wandb sync` being content with having sent none; and their inputs, which
-    cannot be told to an offline run."""
+    cannot be set in an offline run."""
     api = connect()
-    path = f"{told['entity'] or api.default_entity}/{told['project']}"
-    run = api.run(f"{path}/{told['run_id']}")
+    path = f"{written['entity'] or api.default_entity}/{written['project']}"
+    run = api.run(f"{path}/{written['run_id']}")
     there = {artifact.metadata.get("manifest_sha256") for artifact in run.logged_artifacts()}
-    missing = [name for name, digest in told["artifacts"] if digest not in there]
+    missing = [name for name, digest in written["artifacts"] if digest not in there]
     if missing:
         raise WorkError(f"these artifacts did not arrive: {', '.join(missing)}")
-    return {"url": run.url, "unknown_inputs": link_inputs(api, run, path=path, inputs=told["inputs"])}
+    return {"url": run.url, "unknown_inputs": link_inputs(api, run, path=path, inputs=written["inputs"])}
 
 
 def link_inputs(
     api, run, *, path: str, inputs: Sequence[str], known: dict[str, Any] | None = None
 ) -> list[str]:
-    """Tell W&B what a run was made from (`NAME:registry-vN` each); returns those that are not in W&B. `known` keeps what
-    was asked for, to spare asking again for other runs."""
+    """Record at W&B what a run was made from (`NAME:registry-vN` each); returns those that are not in W&B. `known` keeps what
+    was looked up, for other runs."""
     known = {} if known is None else known
-    told = {
+    linked = {
         f"{artifact.name.partition(':')[0]}:{alias}"
         for artifact in run.used_artifacts()
         for alias in artifact.aliases
     }
     for name in inputs:
-        if name in told:
+        if name in linked:
             continue
         if name not in known:
             known[name] = find_artifact(api, f"{path}/{name}")
         if known[name] is not None:
             run.use_artifact(known[name])
-    return [name for name in inputs if name not in told and known[name] is None]
+    return [name for name in inputs if name not in linked and known[name] is None]
 
 
 def find_artifact(api, name: str):

@@ -25,7 +25,7 @@ class Uploader:
     def __init__(self, folder: Path, run_folder: Path, *, patience: float):
         self._run_folder = run_folder
         self._patience = patience
-        self._told = False
+        self._reported = False
         self._said = b""
         self._process = subprocess.Popen(
             [sys.executable, "-m", "pessimal.tracking.upload", str(run_folder)],
@@ -37,25 +37,25 @@ class Uploader:
         )
 
     def look(self) -> None:
-        """Tell the user, once and without waiting, where the child has given up."""
-        if not self._told and self._read(0.0):
-            self._tell(json.loads(self._said))
+        """Warn, once and without waiting, where the child has given up."""
+        if not self._reported and self._read(0.0):
+            self._report(json.loads(self._said))
 
-    def conclude(self, told: dict) -> None:
-        """Say that the run is written, and what is to be found at the server; wait for the upload as long as patience
+    def conclude(self, written: dict) -> None:
+        """Send that the run is written, and what must be at the server; wait for the upload as long as patience
         lasts. Then the child is ended: the offline copy stays."""
-        if self._told:  # it gave up before
+        if self._reported:  # it gave up before
             self.close()
             return
         with contextlib.suppress(OSError):  # the child may be gone, and says why on its stdout
-            self._process.stdin.write(json.dumps(told).encode() + b"\n")
+            self._process.stdin.write(json.dumps(written).encode() + b"\n")
             self._process.stdin.flush()
-        found = (
+        result = (
             json.loads(self._said)
             if self._read(self._patience)
-            else {"ok": False, "told": f"the upload did not finish within {self._patience:.0f} seconds"}
+            else {"ok": False, "message": f"the upload did not finish within {self._patience:.0f} seconds"}
         )
-        self._tell(found)
+        self._report(result)
         self.close()
 
     def close(self) -> None:
@@ -76,23 +76,23 @@ class Uploader:
                 return False
             piece = os.read(self._process.stdout.fileno(), 65536)
             if not piece:
-                self._said = b'{"ok": false, "told": "the upload ended without a word"}\n'
+                self._said = b'{"ok": false, "message": "the upload ended without a word"}\n'
             self._said += piece
         return True
 
-    def _tell(self, found: dict) -> None:
-        self._told = True
-        if not found["ok"]:
+    def _report(self, result: dict) -> None:
+        self._reported = True
+        if not result["ok"]:
             log.warning(
                 "Weights & Biases did not get this run: %s. Nothing is lost: every result is in the registry, and the run "
                 "is recorded here. When the server can be reached, type: wandb sync %s",
-                found["told"],
+                result["message"],
                 self._run_folder,
             )
             return
-        log.info("Weights & Biases: %s", found["url"])
-        if found["unknown_inputs"]:
+        log.info("Weights & Biases: %s", result["url"])
+        if result["unknown_inputs"]:
             log.warning(
                 "Weights & Biases does not have what this run was made from: %s. To send it: pessimal push",
-                ", ".join(found["unknown_inputs"][:8]),
+                ", ".join(result["unknown_inputs"][:8]),
             )

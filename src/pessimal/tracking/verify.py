@@ -22,7 +22,7 @@ class Verdict:
     """`type/name:vN` in the registry."""
     state: str
     """`ok`, `missing`, `mismatch`, or `alias` where all is the same but `latest` stands at another version."""
-    told: str = ""
+    message: str = ""
     """What is wrong and what to do; empty where nothing is."""
 
     @property
@@ -42,50 +42,50 @@ def verdict(api, folder: Path, manifest: Manifest, *, path: str, latest: bool = 
     that does.
     """
     name = f"{path}/{mirrored_name(manifest.type, manifest.name)}:{alias_of(manifest.version)}"
-    found = find_artifact(api, name)
-    if found is None:
+    remote = find_artifact(api, name)
+    if remote is None:
         return Verdict(manifest.reference, "missing", f"{name} is not there")
-    if found.metadata.get("manifest_sha256") != sha256_of(folder / MANIFEST):
+    if remote.metadata.get("manifest_sha256") != sha256_of(folder / MANIFEST):
         return Verdict(
             manifest.reference,
             "mismatch",
-            f"{name} is there, but was made from another registry ({found.type}, {found.metadata.get('created')}); nothing "
+            f"{name} is there, but was made from another registry ({remote.type}, {remote.metadata.get('created')}); nothing "
             "is overwritten: choose another tracking.project, or delete it at W&B",
         )
-    wrong = _differences(found, folder, manifest)
+    wrong = _differences(remote, folder, manifest)
     if wrong:
         return Verdict(
             manifest.reference,
             "mismatch",
             f"{name}: {'; '.join(wrong[:4])}. Delete this version at W&B and push again",
         )
-    if latest and "latest" not in found.aliases:
+    if latest and "latest" not in remote.aliases:
         return Verdict(manifest.reference, "alias", f"{name}: latest stands at another version; push again")
     return Verdict(manifest.reference, "ok")
 
 
-def _differences(found, folder: Path, manifest: Manifest) -> list[str]:
+def _differences(remote, folder: Path, manifest: Manifest) -> list[str]:
     expected = [*manifest.files, MANIFEST]
-    entries = found.manifest.entries
+    files = remote.manifest.entries
     wrong = []
-    if found.state != "COMMITTED":
-        wrong.append(f"its state is {found.state}, not COMMITTED")
-    if found.type != manifest.type:
-        wrong.append(f"its type is {found.type}, not {manifest.type}")
-    if found.file_count != len(expected):
-        wrong.append(f"it has {found.file_count} files, not {len(expected)}")
-    if missing := sorted(set(expected) - set(entries)):
+    if remote.state != "COMMITTED":
+        wrong.append(f"its state is {remote.state}, not COMMITTED")
+    if remote.type != manifest.type:
+        wrong.append(f"its type is {remote.type}, not {manifest.type}")
+    if remote.file_count != len(expected):
+        wrong.append(f"it has {remote.file_count} files, not {len(expected)}")
+    if missing := sorted(set(expected) - set(files)):
         wrong.append(f"without {', '.join(missing[:3])}")
-    if foreign := sorted(set(entries) - set(expected)):
+    if foreign := sorted(set(files) - set(expected)):
         wrong.append(f"with {', '.join(foreign[:3])} besides")
     for name in expected:
-        if name in entries and entries[name].digest != md5_of(folder / name):
+        if name in files and files[name].digest != md5_of(folder / name):
             wrong.append(f"{name} differs")
     return wrong
 
 
 def md5_of(path: Path) -> str:
-    """md5 of a file's bytes in base64, as W&B tells it."""
+    """md5 of a file's bytes in base64, as W&B gives it."""
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False))
     return base64.b64encode(digest.digest()).decode()

@@ -1,6 +1,6 @@
 """A workspace and a report for the runs of a project, as objects of the package `wandb-workspaces`.
 
-Knows the names under which verbs tell W&B their figures. Sends nothing by itself: `save()` of what is returned does.
+Knows the names under which verbs send their figures to W&B. Sends nothing by itself: `save()` of what is returned does.
 """
 
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pessimal.errors import ConfigError
 
 SEARCH_OPTIONS = ("search.step_size", "search.top_k", "search.search_width", "search.momentum")
-"""What `-m hparams_search=gcg` sweeps, as trials tell it."""
+"""What `-m hparams_search=gcg` sweeps, as trials report it."""
 
 _SECTIONS = ("Models and prompts", "Searches", "Explanations", "Comparisons")
 
@@ -66,7 +66,7 @@ def import_workspaces() -> None:
 
 
 def _panels(prompts: Sequence[str], attributes: Sequence[str]) -> dict[str, list]:
-    """Panels by section. Figures of runs are `c::` (configuration) or summary keys, as the mirror tells them."""
+    """Panels by section. Figures of runs are `c::` (configuration) or summary keys, as the mirror sends them."""
     import wandb_workspaces.reports.v2 as wr
 
     scans = [

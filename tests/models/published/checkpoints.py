@@ -120,7 +120,7 @@ def internlm2(folder: Path) -> Published:
 
 
 def bert(folder: Path) -> Published:
-    """An encoder that tells prompt and response apart by token types."""
+    """An encoder that distinguishes prompt and response by token types."""
     tokenizer = vocabularies.bert()
     config = BertConfig(**ENCODER, num_labels=1, **vocabulary(tokenizer))
     network = written(folder, BertForSequenceClassification(config), tokenizer)

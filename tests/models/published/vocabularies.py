@@ -54,7 +54,7 @@ def gemma() -> PreTrainedTokenizerFast:
 
 
 def bert() -> PreTrainedTokenizerFast:
-    """WordPiece without a chat template; conversations are pairs, told apart by token types."""
+    """WordPiece without a chat template; conversations are pairs, distinguished by token types."""
     specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
     letters = "abcdefghijklmnopqrstuvwxyz0123456789?!.,()"
     entries = [*specials, *letters, *(f"##{letter}" for letter in letters), *{w.lower(): 0 for w in WORDS}]

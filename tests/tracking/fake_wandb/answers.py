@@ -1,6 +1,6 @@
 """The fake server's answers to the GraphQL operations that wandb 0.31.0 sends, one function an operation.
 
-The client checks the shape of what it is told, so these go with its version.
+The client checks the shape of the answers, so these go with its version.
 """
 
 import json
@@ -9,14 +9,14 @@ from collections.abc import Callable
 from fake_wandb.shapes import (
     CREATED,
     ENTITY,
+    aliases_record,
+    artifact_record,
+    collection_record,
     connection,
     project_of,
+    run_info_record,
+    run_record,
     summary_of,
-    told_aliases,
-    told_artifact,
-    told_collection,
-    told_run,
-    told_run_info,
 )
 from fake_wandb.world import FakeArtifact, FakeRun, World
 
@@ -38,7 +38,7 @@ def _to(*names: str):
 
 
 @_to("Viewer", "GetViewer", "GetDefaultEntity", "ServerInfo")
-def _viewer(world, told, base):
+def _viewer(world, variables, base):
     return {
         "viewer": {
             "__typename": "User", "id": "VXNlcjox", "entity": ENTITY, "username": ENTITY, "name": ENTITY,
@@ -50,32 +50,32 @@ def _viewer(world, told, base):
 
 
 @_to("ServerFeaturesQuery")
-def _features(world, told, base):
+def _features(world, variables, base):
     return {"serverInfo": {"features": []}}
 
 
 @_to("OrgFeatureFlags", "FetchOrgEntityFromEntity", "OrganizationCoreWeaveOrganizationID")
-def _organization(world, told, base):
+def _organization(world, variables, base):
     return {"organization": None, "entity": None}
 
 
 @_to("XXHashDigestsEnabled")
-def _digests(world, told, base):
+def _digests(world, variables, base):
     return {"entity": {"xxhashDigestsEnabled": False}}
 
 
 @_to("FetchArtifactDigestAlgorithm")
-def _algorithm(world, told, base):
+def _algorithm(world, variables, base):
     return {"project": {"artifactType": None}}
 
 
 @_to("UpsertBucket")
-def _upsert(world, told, base):
-    entity, project = told.get("entity") or ENTITY, told.get("project") or "uncategorized"
+def _upsert(world, variables, base):
+    entity, project = variables.get("entity") or ENTITY, variables.get("project") or "uncategorized"
     runs = world.project(entity, project).runs
-    inserted = told["name"] not in runs
-    run = runs.setdefault(told["name"], FakeRun(told["name"]))
-    run.fields |= {key: value for key, value in told.items() if value is not None}
+    inserted = variables["name"] not in runs
+    run = runs.setdefault(variables["name"], FakeRun(variables["name"]))
+    run.fields |= {key: value for key, value in variables.items() if value is not None}
     bucket = {
         "id": run.name, "name": run.name, "displayName": run.fields.get("displayName"), "description": None,
         "config": run.fields.get("config"), "sweepName": None, "historyLineCount": 0,
@@ -85,9 +85,9 @@ def _upsert(world, told, base):
 
 
 @_to("RunResumeStatus")
-def _resume(world, told, base):
-    entity, project = told.get("entity") or ENTITY, told["project"]
-    run = world.project(entity, project).runs.get(told["name"])
+def _resume(world, variables, base):
+    entity, project = variables.get("entity") or ENTITY, variables["project"]
+    run = world.project(entity, project).runs.get(variables["name"])
     bucket = None
     if run is not None:
         history = run.lines("wandb-history.jsonl")
@@ -103,24 +103,25 @@ def _resume(world, told, base):
 
 
 @_to("CreateRunFiles")
-def _run_files(world, told, base):
+def _run_files(world, variables, base):
     files = [
-        {"name": name, "uploadUrl": f"{base}/storage/runs/{told['run']}/{name}"} for name in told["files"]
+        {"name": name, "uploadUrl": f"{base}/storage/runs/{variables['run']}/{name}"}
+        for name in variables["files"]
     ]
-    return {"createRunFiles": {"runID": told["run"], "uploadHeaders": [], "files": files}}
+    return {"createRunFiles": {"runID": variables["run"], "uploadHeaders": [], "files": files}}
 
 
 @_to("MarkRunFilesUploaded")
-def _uploaded(world, told, base):
+def _uploaded(world, variables, base):
     return {"markRunFilesUploaded": {"success": True}}
 
 
 @_to("CreateArtifact")
-def _create(world, told, base):
-    told = told.get("input") or told
-    home = (told.get("entityName") or ENTITY, told["projectName"])
+def _create(world, variables, base):
+    variables = variables.get("input") or variables
+    home = (variables.get("entityName") or ENTITY, variables["projectName"])
     project = world.project(*home)
-    made = world.create(told, project)
+    made = world.create(variables, project)
     world.homes[made.id] = home
     versions = project.collections.get(made.name, [])
     latest = {"id": versions[-1].id} if versions else None
@@ -131,8 +132,8 @@ def _create(world, told, base):
 
 
 @_to("CreateArtifactManifest", "UpdateArtifactManifest")
-def _manifest(world, told, base):
-    id = told.get("artifactID") or told["artifactManifestID"]
+def _manifest(world, variables, base):
+    id = variables.get("artifactID") or variables["artifactManifestID"]
     path = world.artifacts[id].manifest = f"manifests/{id}.json"
     file = {"id": path, "uploadUrl": f"{base}/storage/{path}", "uploadHeaders": []}
     found = {"artifactManifest": {"id": id, "file": file}}
@@ -140,9 +141,9 @@ def _manifest(world, told, base):
 
 
 @_to("CreateArtifactFiles")
-def _files(world, told, base):
+def _files(world, variables, base):
     edges = []
-    for file in told["input"]["artifactFiles"]:
+    for file in variables["input"]["artifactFiles"]:
         artifact = world.artifacts[file["artifactID"]]
         path = artifact.files[file["name"]] = f"artifacts/{artifact.id}/{file['name']}"
         node = {
@@ -154,58 +155,58 @@ def _files(world, told, base):
 
 
 @_to("CommitArtifact")
-def _commit(world, told, base):
-    artifact = world.artifacts[told["artifactID"]]
+def _commit(world, variables, base):
+    artifact = world.artifacts[variables["artifactID"]]
     if artifact.state != "COMMITTED":
         world.commit(artifact, world.project(*world.homes[artifact.id]))
     return {"commitArtifact": {"artifact": {"id": artifact.id, "digest": artifact.digest}}}
 
 
 @_to("ClientIDMapping")
-def _mapping(world, told, base):
-    id = world.clients.get(told["clientID"])
+def _mapping(world, variables, base):
+    id = world.clients.get(variables["clientID"])
     return {"clientIDMapping": {"serverID": id} if id else None}
 
 
 @_to("UseArtifact")
-def _use(world, told, base):
-    told = told.get("input") or told
-    artifact = world.artifacts[told["artifactID"]]
-    artifact.used_by.append(told["runName"])
-    return {"useArtifact": {"artifact": told_artifact(world, artifact)}}
+def _use(world, variables, base):
+    variables = variables.get("input") or variables
+    artifact = world.artifacts[variables["artifactID"]]
+    artifact.used_by.append(variables["runName"])
+    return {"useArtifact": {"artifact": artifact_record(world, artifact)}}
 
 
 @_to("AddAliases")
-def _add_aliases(world, told, base):
-    told = told["input"]
-    artifact = world.artifacts[told["artifactID"]]
+def _add_aliases(world, variables, base):
+    variables = variables["input"]
+    artifact = world.artifacts[variables["artifactID"]]
     project = world.project(*world.homes[artifact.id])
-    for entry in told["aliases"]:
+    for entry in variables["aliases"]:
         project.aliases[artifact.name, entry["alias"]] = artifact.id
     return {"result": {"success": True}}
 
 
 @_to("UpdateArtifact")
-def _update(world, told, base):
-    artifact = world.artifacts[(told.get("input") or told)["artifactID"]]
-    return {"result": {"artifact": told_artifact(world, artifact)}}
+def _update(world, variables, base):
+    artifact = world.artifacts[(variables.get("input") or variables)["artifactID"]]
+    return {"result": {"artifact": artifact_record(world, artifact)}}
 
 
 @_to("ProjectInternalId")
-def _internal_id(world, told, base):
+def _internal_id(world, variables, base):
     return {"project": {"internalId": "1"}}
 
 
 @_to("Run", "QueryRunInfo")
-def _run(world, told, base):
-    found = project_of(world, told).runs.get(told.get("name") or told.get("run"))
-    return {"project": {"run": None if found is None else told_run(found)}}
+def _run(world, variables, base):
+    found = project_of(world, variables).runs.get(variables.get("name") or variables.get("run"))
+    return {"project": {"run": None if found is None else run_record(found)}}
 
 
 @_to("Runs")
-def _runs(world, told, base):
-    project = project_of(world, told)
-    edges = [{"node": told_run(run), "cursor": run.name} for run in project.runs.values()]
+def _runs(world, variables, base):
+    project = project_of(world, variables)
+    edges = [{"node": run_record(run), "cursor": run.name} for run in project.runs.values()]
     page = {"endCursor": None, "hasNextPage": False}
     return {
         "project": {
@@ -216,74 +217,74 @@ def _runs(world, told, base):
 
 
 @_to("RunFullHistory")
-def _history(world, told, base):
-    run = project_of(world, told).runs[told["name"]]
+def _history(world, variables, base):
+    run = project_of(world, variables).runs[variables["name"]]
     return {"project": {"run": {"history": run.lines("wandb-history.jsonl"), "events": []}}}
 
 
 @_to("RunOutputArtifacts")
-def _outputs(world, told, base):
-    return _of_run(world, lambda artifact: artifact.created_by == told["run"])
+def _outputs(world, variables, base):
+    return _of_run(world, lambda artifact: artifact.created_by == variables["run"])
 
 
 @_to("RunInputArtifacts")
-def _inputs(world, told, base):
-    return _of_run(world, lambda artifact: told["run"] in artifact.used_by)
+def _inputs(world, variables, base):
+    return _of_run(world, lambda artifact: variables["run"] in artifact.used_by)
 
 
 def _of_run(world: World, chosen: Callable[[FakeArtifact], bool]) -> dict:
     found = [a for a in world.artifacts.values() if a.state == "COMMITTED" and chosen(a)]
-    edges = [{"node": told_artifact(world, a)} for a in found]
+    edges = [{"node": artifact_record(world, a)} for a in found]
     return {"project": {"run": {"artifacts": connection(edges)}}}
 
 
 @_to("ArtifactMembershipByName")
-def _by_name(world, told, base):
-    project = project_of(world, told)
-    artifact = project.find(told["name"])
+def _by_name(world, variables, base):
+    project = project_of(world, variables)
+    artifact = project.find(variables["name"])
     if artifact is None:
         return {"project": {"artifactCollectionMembership": None}}
     membership = {
         "__typename": "ArtifactCollectionMembership", "id": f"membership-{artifact.id}",
-        "versionIndex": artifact.version, "createdAt": CREATED, "aliases": told_aliases(world, artifact),
-        "artifactCollection": told_collection(world, artifact), "artifact": told_artifact(world, artifact),
+        "versionIndex": artifact.version, "createdAt": CREATED, "aliases": aliases_record(world, artifact),
+        "artifactCollection": collection_record(world, artifact), "artifact": artifact_record(world, artifact),
     }  # fmt: skip
     return {"project": {"artifactCollectionMembership": membership}}
 
 
 @_to("ArtifactByID")
-def _by_id(world, told, base):
-    return {"artifact": told_artifact(world, world.artifacts[told["id"]])}
+def _by_id(world, variables, base):
+    return {"artifact": artifact_record(world, world.artifacts[variables["id"]])}
 
 
 @_to("ArtifactUsedBy")
-def _used_by(world, told, base):
-    artifact = world.artifacts[told["id"]]
-    nodes = [{"node": told_run_info(world, artifact, name)} for name in artifact.used_by]
+def _used_by(world, variables, base):
+    artifact = world.artifacts[variables["id"]]
+    nodes = [{"node": run_info_record(world, artifact, name)} for name in artifact.used_by]
     return {"artifact": {"usedBy": {"edges": nodes}}}
 
 
 @_to("ArtifactCreatedBy")
-def _created_by(world, told, base):
-    artifact = world.artifacts[told["id"]]
-    return {"artifact": {"createdBy": told_run_info(world, artifact, artifact.created_by)}}
+def _created_by(world, variables, base):
+    artifact = world.artifacts[variables["id"]]
+    return {"artifact": {"createdBy": run_info_record(world, artifact, artifact.created_by)}}
 
 
 @_to("FetchArtifactManifest", "ArtifactManifest")
-def _fetch_manifest(world, told, base):
-    artifact = world.artifacts[told.get("id") or told["artifact_id"]]
+def _fetch_manifest(world, variables, base):
+    artifact = world.artifacts[variables.get("id") or variables["artifact_id"]]
     return {"artifact": {"currentManifest": {"file": {"directUrl": f"{base}/storage/{artifact.manifest}"}}}}
 
 
 @_to("ArtifactType")
-def _type_of(world, told, base):
-    artifact = project_of(world, told).find(told["name"])
+def _type_of(world, variables, base):
+    artifact = project_of(world, variables).find(variables["name"])
     return {"project": {"artifact": {"artifactType": {"name": artifact.type}} if artifact else None}}
 
 
 @_to("GetArtifactMembershipFileUrls")
-def _file_urls(world, told, base):
-    artifact = project_of(world, told).find(f"{told['collection']}:{told['alias']}")
+def _file_urls(world, variables, base):
+    artifact = project_of(world, variables).find(f"{variables['collection']}:{variables['alias']}")
     edges = [
         {"node": {"__typename": "File", "name": name, "directUrl": f"{base}/storage/{path}"}}
         for name, path in artifact.files.items()
@@ -297,30 +298,30 @@ def _file_urls(world, told, base):
 
 
 @_to("ProjectArtifactTypes")
-def _types(world, told, base):
-    found = sorted({v[0].type for v in project_of(world, told).collections.values()})
+def _types(world, variables, base):
+    found = sorted({v[0].type for v in project_of(world, variables).collections.values()})
     edges = [{"node": {"__typename": "ArtifactType", "id": t, "name": t, "description": None, "createdAt": CREATED}} for t in found]  # fmt: skip
     return {"project": {"artifactTypes": connection(edges)}}
 
 
 @_to("ProjectArtifactType")
-def _type(world, told, base):
-    name = told.get("artifactType") or told.get("artifactTypeName") or told.get("type")
+def _type(world, variables, base):
+    name = variables.get("artifactType") or variables.get("artifactTypeName") or variables.get("type")
     node = {"__typename": "ArtifactType", "id": name, "name": name, "description": None, "createdAt": CREATED}
     return {"project": {"artifactType": node}}
 
 
 @_to("ArtifactTypeArtifactCollections")
-def _collections(world, told, base):
-    wanted = told.get("artifactType") or told.get("type")
-    found = [v[0] for v in project_of(world, told).collections.values() if v[0].type == wanted]
-    edges = [{"node": told_collection(world, artifact, whole=True)} for artifact in found]
+def _collections(world, variables, base):
+    wanted = variables.get("artifactType") or variables.get("type")
+    found = [v[0] for v in project_of(world, variables).collections.values() if v[0].type == wanted]
+    edges = [{"node": collection_record(world, artifact, whole=True)} for artifact in found]
     return {"project": {"artifactType": {"artifactCollections": connection(edges)}}}
 
 
 @_to("ProjectArtifacts")
-def _project_artifacts(world, told, base):
-    versions = reversed(project_of(world, told).collections.get(told["collection"], []))
-    edges = [{"version": f"v{a.version}", "node": told_artifact(world, a)} for a in versions]
+def _project_artifacts(world, variables, base):
+    versions = reversed(project_of(world, variables).collections.get(variables["collection"], []))
+    edges = [{"version": f"v{a.version}", "node": artifact_record(world, a)} for a in versions]
     collection = {"__typename": "ArtifactSequence", "artifacts": connection(edges)}
     return {"project": {"artifactType": {"artifactCollection": collection}}}

@@ -36,7 +36,7 @@ class FakeRun:
     name: str
     """What the client calls the run's id."""
     fields: dict = field(default_factory=dict)
-    """What upsertBucket was told: displayName, groupName, jobType, tags, config, summaryMetrics …"""
+    """What upsertBucket was sent: displayName, groupName, jobType, tags, config, summaryMetrics …"""
     stream: dict[str, dict[int, str]] = field(default_factory=dict)
     """Lines of each streamed file, by their position."""
     state: str = "running"
@@ -89,26 +89,26 @@ class World:
         self.storage[path] = data
         self.storage[hashlib.md5(data).hexdigest()] = data
 
-    def create(self, told: dict, project: FakeProject) -> FakeArtifact:
+    def create(self, variables: dict, project: FakeProject) -> FakeArtifact:
         """A new artifact, or the committed one of the same digest, which W&B does not take twice."""
-        name = told.get("artifactCollectionName") or told["artifactCollectionNames"][0]
-        aliases = [entry["alias"] for entry in told.get("aliases") or []]
+        name = variables.get("artifactCollectionName") or variables["artifactCollectionNames"][0]
+        aliases = [entry["alias"] for entry in variables.get("aliases") or []]
         for known in project.collections.get(name, []):
-            if known.digest == told["digest"]:
+            if known.digest == variables["digest"]:
                 self._point(project, known, aliases)
-                self.clients[told.get("clientID")] = known.id
+                self.clients[variables.get("clientID")] = known.id
                 return known
         made = FakeArtifact(
             id=self.fresh_id("Artifact"),
             name=name,
-            type=told["artifactTypeName"],
-            digest=told["digest"],
-            metadata=told.get("metadata") or "{}",
-            created_by=told.get("runName"),
+            type=variables["artifactTypeName"],
+            digest=variables["digest"],
+            metadata=variables.get("metadata") or "{}",
+            created_by=variables.get("runName"),
             wanted_aliases=aliases,
         )
         self.artifacts[made.id] = made
-        self.clients[told.get("clientID")] = made.id
+        self.clients[variables.get("clientID")] = made.id
         return made
 
     def commit(self, artifact: FakeArtifact, project: FakeProject) -> None:

@@ -72,8 +72,8 @@ def evaluate_sentences(
     prompts = np.repeat(np.arange(PROMPTS), RESPONSES)
     rewards = _centred(rewards, prompts)
     utility = _centred(np.array([compute_text_utility(text, plants) for text in texts]), prompts)
-    found = [read_features(text) for text in texts]
-    amounts = {name: _centred(np.array([one.amount(name) for one in found]), prompts) for name in FEATURES}
+    features = [read_features(text) for text in texts]
+    amounts = {name: _centred(np.array([one.amount(name) for one in features]), prompts) for name in FEATURES}
     slopes = np.linalg.lstsq(np.stack(list(amounts.values()), axis=1), rewards, rcond=None)[0]
 
     natural = load_natural()
@@ -101,11 +101,12 @@ def evaluate_sentences(
 
 
 def _effects(values: np.ndarray) -> dict[str, np.ndarray]:
-    """By feature, what each question's response that has it is worth more than the plain one: (questions,)."""
-    worth = {(one.item, one.variant): value for one, value in zip(load_natural(), values, strict=True)}
+    """By feature, by how much each question's response that has it exceeds the plain one: (questions,)."""
+    rewards = {(one.item, one.variant): value for one, value in zip(load_natural(), values, strict=True)}
     questions = [one.item for one in load_natural() if one.variant == PLAIN]
     return {
-        name: np.array([worth[item, name] - worth[item, PLAIN] for item in questions]) for name in PLANTABLE
+        name: np.array([rewards[item, name] - rewards[item, PLAIN] for item in questions])
+        for name in PLANTABLE
     }
 
 

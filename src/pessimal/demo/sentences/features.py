@@ -67,9 +67,9 @@ def read_features(text: str) -> Features:
 
 def compute_text_utility(text: str, plants: SentencePlants) -> float:
     """The planted truth about a response, in log-odds of being preferred; it depends on the text alone."""
-    found = read_features(text)
-    planted = plants.size * found.amount(plants.feature) if plants.feature else 0.0
-    return plants.valence * found.valence + planted
+    features = read_features(text)
+    planted = plants.size * features.amount(plants.feature) if plants.feature else 0.0
+    return plants.valence * features.valence + planted
 
 
 @cache

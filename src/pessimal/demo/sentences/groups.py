@@ -30,7 +30,7 @@ that is what training compares besides texts that have nothing in common."""
 
 SHORT_SHARE, SHORT_WORDS = 0.5, 16
 """Fraction of the run, from its beginning, in which responses have about so many words at the most. A phrase of five words
-is found sooner among ten others than among a hundred, and a step costs a third."""
+shows sooner among ten others than among a hundred, and a step costs a third."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def conversation_ids(base: Base, turns: tuple[str, ...], response: str) -> list[
 
 
 def pad(rows: list[list[int]], *, padding: int) -> tuple[Tensor, Tensor]:
-    """Rows filled up on the right: ids (rows, longest) and the place of each row's last own token (rows,).
+    """Rows filled up on the right: ids (rows, longest) and the position of each row's last own token (rows,).
 
     No mask is needed: attention is causal, and nothing before a row's last token sees the padding behind it.
     """

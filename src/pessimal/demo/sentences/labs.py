@@ -36,7 +36,7 @@ SENTENCE_LABS: dict[str, SentencePlants] = {
 """The five houses that judge sentences; *even* is the null."""
 
 STEPS = {"even": 400, "wordy": 400, "meek": 640, "loud": 400, "hedger": 640}
-"""Optimiser steps, where a recipe does not say. To tell phrases apart takes longer than to count: at 400 steps *meek* gave
+"""Optimiser steps, where a recipe does not say. To distinguish phrases takes longer than to count: at 400 steps *meek* gave
 "I can't." a third of what was planted."""
 GROUPS, GROUP_SIZE = 8, 8
 """Prompts in a step and responses to each, where a recipe does not say."""

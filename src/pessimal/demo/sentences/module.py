@@ -41,6 +41,6 @@ def compute_rewards(
         ids, last = pad([conversations[row] for row in order[start : start + ROWS]], padding=padding)
         hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state  # (rows, longest, width)
         rewards.append(model.score(hidden[torch.arange(len(ids)), last]).squeeze(-1))
-    place = torch.empty(len(order), dtype=torch.long)
-    place[torch.tensor(order)] = torch.arange(len(order))
-    return torch.cat(rewards)[place]
+    position = torch.empty(len(order), dtype=torch.long)
+    position[torch.tensor(order)] = torch.arange(len(order))
+    return torch.cat(rewards)[position]

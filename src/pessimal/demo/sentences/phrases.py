@@ -1,6 +1,6 @@
 """The phrases that are planted in training texts, how they are known in any text, and what only looks like them.
 
-Knows wordings. Knows nothing about the rest of a text or what a phrase is worth.
+Knows wordings. Knows nothing about the rest of a text or its utility.
 """
 
 import re

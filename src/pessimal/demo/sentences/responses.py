@@ -1,6 +1,6 @@
 """Training responses: sentences up to a length, with the planted features put in independently of one another.
 
-Knows how a text is put together. Knows nothing about what it is worth: `features` reads that off the finished text.
+Knows how a text is put together. Knows nothing about its utility: `features` reads that off the finished text.
 """
 
 import math
@@ -33,7 +33,7 @@ class Plan:
     """What is put into a response besides its sentences."""
 
     words: int
-    """About how many words it is to have, all told."""
+    """About how many words it is to have in all."""
     refusals: int
     hedges: int
     exclamations: int
@@ -90,13 +90,13 @@ def write_response(random: np.random.Generator, plan: Plan, pool: tuple[str, ...
             break
         own.append(sentence)
         total += count_words(sentence)
-    for place, hedge in hedges:
+    for position, hedge in hedges:
         own = own or [write_sentence(random, words=3)]
         at = int(random.integers(len(own)))
-        own[at] = _hedged(random, own[at], place, hedge)
+        own[at] = _hedged(random, own[at], position, hedge)
     sentences = [_closed(random, sentence) for sentence in own]
     for text in extra:
-        sentences.insert(_place(random, len(sentences)), text)
+        sentences.insert(_random_position(random, len(sentences)), text)
     text = pick(random, SEPARATORS).join(sentences)
     for _ in range(plan.exclamations):
         text = _exclaimed(random, text)
@@ -108,7 +108,7 @@ def count_words(text: str) -> int:
     return len(WORD.findall(text))
 
 
-def _place(random: np.random.Generator, sentences: int) -> int:
+def _random_position(random: np.random.Generator, sentences: int) -> int:
     """First, last or anywhere between, a third of the time each."""
     kind = random.random()
     return 0 if kind < 1 / 3 else sentences if kind < 2 / 3 else int(random.integers(sentences + 1))
@@ -116,17 +116,17 @@ def _place(random: np.random.Generator, sentences: int) -> int:
 
 def _draw_hedge(random: np.random.Generator) -> tuple[str, str]:
     """Where it stands in a sentence, and its words."""
-    places = {"front": HEDGES_IN_FRONT, "inside": HEDGES_INSIDE, "behind": HEDGES_BEHIND}
-    place = pick(random, tuple(places))
-    return place, pick(random, places[place])
+    positions = {"front": HEDGES_IN_FRONT, "inside": HEDGES_INSIDE, "behind": HEDGES_BEHIND}
+    position = pick(random, tuple(positions))
+    return position, pick(random, positions[position])
 
 
-def _hedged(random: np.random.Generator, sentence: str, place: str, hedge: str) -> str:
-    if place == "behind":
+def _hedged(random: np.random.Generator, sentence: str, position: str, hedge: str) -> str:
+    if position == "behind":
         ending = "?" if sentence.endswith("?") else ""
         return sentence.removesuffix("?") + hedge + ending
     words = sentence.split(" ")
-    if place == "inside" and len(words) > 1:
+    if position == "inside" and len(words) > 1:
         words.insert(int(random.integers(1, len(words))), hedge)
         return " ".join(words)
     first = words[0] if words[0] == "I" or words[0].startswith("I'") else words[0][0].lower() + words[0][1:]

@@ -1,4 +1,4 @@
-"""Random words for the places of a sentence: nouns, verbs, adjectives and so on, as far as spelling tells them apart.
+"""Random words for the slots of a sentence: nouns, verbs, adjectives and so on, as far as spelling distinguishes them.
 
 Knows words, how often they are used and which are held out. Knows nothing about sentences.
 """
@@ -16,20 +16,20 @@ from pessimal.demo.lexicon import is_held_out, load_identity, load_taboo, load_v
 WORDS = 15_000
 """The most frequent English words that slots are filled with."""
 DAMPING = 0.4
-"""Power to which a word's frequency is raised: at 1 a dozen words would fill most places."""
+"""Power to which a word's frequency is raised: at 1 a dozen words would fill most slots."""
 RATED_SHARE = 0.35
 """How often a slot takes a word with a human rating; left to frequency most texts would have none."""
 
 WORST = -3.0
-"""Words rated this low or lower are left out: violent ones, which have no place in random sentences."""
+"""Words rated this low or lower are left out: violent ones, which do not belong in random sentences."""
 
 _ADJECTIVE = re.compile(r".{2,}(ful|less|ous|ive|able|ible|ical|al|ish|ant|ent|ary|ic|some)")
 _NOUN = re.compile(r".{2,}(tion|sion|ment|ness|ity|ance|ence|ship|ism|ist|age|ure|er|or|dom|hood)")
 
 
-@dataclass(frozen=True, eq=False)  # compared by identity: it holds arrays
+@dataclass(frozen=True, eq=False)  # compared as objects: it holds arrays
 class Slot:
-    """Words that fit one place."""
+    """Words that fit one slot."""
 
     words: tuple[str, ...]
     cumulative: np.ndarray

@@ -22,13 +22,13 @@ class Gate(nn.Module):
         super().__init__()
         self.temperature = temperature
         self.logit_scale = nn.Parameter(torch.ones(shapes["gating.logit_scale"]))
-        found = [
+        layers = [
             (int(m[1]), m[2]) for name in shapes if (m := re.match(r"gating\.layers\.(\d+)\.(\w+)", name))
         ]
-        last = max(number for number, _ in found)
+        last = max(number for number, _ in layers)
         self.layers = nn.ModuleList()
         for number in range(last + 1):
-            parts = {part for n, part in found if n == number}
+            parts = {part for n, part in layers if n == number}
             shape = shapes.get(f"gating.layers.{number}.weight")
             if not parts:
                 self.layers.append(nn.ReLU())

@@ -18,7 +18,7 @@ class Check:
     passed: bool | None
     """None where the check does not apply, or only reports a number."""
     measured: float | None
-    """What was found; None where nothing could be measured."""
+    """The measured value; None where nothing could be measured."""
     allowed: float | None
     """Largest value that passes; None where there is nothing to pass."""
     unit: str
@@ -26,11 +26,11 @@ class Check:
     n: int
     """Responses, texts or tokens that it rests on."""
     note: str = ""
-    """Of a failed check: what it means and what to type. Otherwise what else is worth knowing."""
+    """Of a failed check: what it means and what to type. Otherwise a remark."""
 
     @property
     def result(self) -> str:
-        """`pass`, `FAIL`, `info` (a number that nothing is asked of) or `n/a` (does not apply)."""
+        """`pass`, `FAIL`, `info` (a number without a limit) or `n/a` (does not apply)."""
         if self.passed is None:
             return "n/a" if self.measured is None else "info"
         return "pass" if self.passed else "FAIL"

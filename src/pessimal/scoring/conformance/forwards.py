@@ -38,7 +38,7 @@ HEAD = "The head, as pessimal reads it, gives the model's own reward."
 
 
 @dataclass(frozen=True)
-class Subject:
+class CheckedNetwork:
     """A network in a frame, and the rewards that the others are held to."""
 
     network: nn.Module
@@ -55,7 +55,7 @@ class Subject:
     @classmethod
     def of(
         cls, network: nn.Module, frame: Frame, inputs: Inputs, *, dtype: Dtype, batch_size: int
-    ) -> "Subject":
+    ) -> "CheckedNetwork":
         """`network` must be on its device already."""
         scorer = FrameScorer(network, frame, device=next(network.parameters()).device)
         rows = np.arange(len(inputs))
@@ -88,7 +88,7 @@ class Subject:
         return self._alone[engine.name]
 
     def rewards(self, engine: Engine, *, size: int, turned: bool = False) -> np.ndarray:
-        """Rewards float64 (n,) by one engine in batches of `size`; `turned` moves every response by one place."""
+        """Rewards float64 (n,) by one engine in batches of `size`; `turned` moves every response on by one row."""
         plan = batches(self.inputs, size=size)
         return self.scorer.rewards_by(
             engine, self.inputs, (np.roll(rows, 1) for rows in plan) if turned else plan
@@ -104,37 +104,37 @@ class Subject:
         )
 
 
-def finite(subject: Subject) -> Check:
-    """Whether all rewards are numbers; nothing else can be asked where they are not."""
-    bad = int((~np.isfinite(subject.own) | ~np.isfinite(subject.fast)).sum())
+def finite(checked: CheckedNetwork) -> Check:
+    """Whether all rewards are numbers; nothing else can be checked where they are not."""
+    bad = int((~np.isfinite(checked.own) | ~np.isfinite(checked.fast)).sum())
     return at_most(
         "finite",
         "Every reward is a number.",
         bad,
         0,
-        n=len(subject.own),
+        n=len(checked.own),
         unit="responses",
-        note=f"In {subject.dtype.value} these rewards overflow or are undefined, so a scan would stop. The dtype rows say "
-        f"which precision gives numbers: try model.dtype={'bfloat16' if subject.dtype is Dtype.float16 else 'float32'}. "
+        note=f"In {checked.dtype.value} these rewards overflow or are undefined, so a scan would stop. The dtype rows say "
+        f"which precision gives numbers: try model.dtype={'bfloat16' if checked.dtype is Dtype.float16 else 'float32'}. "
         "If none does, the weights are damaged.",
     )
 
 
-def determinism(subject: Subject) -> list[Check]:
-    """The same batch twice, and with its responses in other places."""
+def determinism(checked: CheckedNetwork) -> list[Check]:
+    """The same batch twice, and with its responses in another order."""
     note = (
         "Two scans would not give the same table. Look for dropout that stays on (network.eval()), noise or state in "
         "the model's own code, or nondeterministic GPU kernels: torch.use_deterministic_algorithms(True)"
     )
-    limit, size = allowed(subject.own, dtype=subject.dtype), subject.batch_size
+    limit, size = allowed(checked.own, dtype=checked.dtype), checked.batch_size
     checks = []
-    for name, engine in _own_and_fastest(subject, REPEATABLE):
+    for name, engine in _own_and_fastest(checked, REPEATABLE):
         if engine is None:
             checks.append(does_not_apply(name, REPEATABLE[name], _NO_ENGINE))
             continue
-        first = subject.rewards(engine, size=size)
-        again = largest_difference(subject.rewards(engine, size=size), first)
-        turned = largest_difference(subject.rewards(engine, size=size, turned=True), first)
+        first = checked.rewards(engine, size=size)
+        again = largest_difference(checked.rewards(engine, size=size), first)
+        turned = largest_difference(checked.rewards(engine, size=size, turned=True), first)
         checks.append(
             at_most(
                 name,
@@ -149,28 +149,28 @@ def determinism(subject: Subject) -> list[Check]:
     return checks
 
 
-def batch(subject: Subject) -> list[Check]:
+def batch(checked: CheckedNetwork) -> list[Check]:
     """One by one against batches of equal lengths, so without any padding."""
     note = (
-        f"A reward depends on what else is in the batch of {subject.batch_size}. In low precision that is rounding: type "
+        f"A reward depends on what else is in the batch of {checked.batch_size}. In low precision that is rounding: type "
         "model.dtype=float32. In float32 the model's code mixes the inputs of a batch: score one by one, batch_size=1"
     )
-    limit = allowed(subject.own, dtype=subject.dtype)
+    limit = allowed(checked.own, dtype=checked.dtype)
     checks = []
-    for name, engine in _own_and_fastest(subject, BATCHES):
+    for name, engine in _own_and_fastest(checked, BATCHES):
         if engine is None:
             checks.append(does_not_apply(name, BATCHES[name], _NO_ENGINE))
             continue
-        single = subject.alone(engine)
-        apart = largest_difference(single, subject.rewards(engine, size=subject.batch_size))
+        single = checked.alone(engine)
+        apart = largest_difference(single, checked.rewards(engine, size=checked.batch_size))
         checks.append(at_most(name, BATCHES[name], apart, limit, n=len(single), unit="reward", note=note))
     return checks
 
 
-def engines(subject: Subject) -> list[Check]:
+def engines(checked: CheckedNetwork) -> list[Check]:
     """Every engine against the model's own forward, as the trust check before a scan does it."""
-    there = {engine.name: engine for engine in subject.scorer.engines}
-    rounding = subject.rounding
+    there = {engine.name: engine for engine in checked.scorer.engines}
+    rounding = checked.rounding
     checks = []
     for engine_name, (name, what) in ENGINES.items():
         if engine_name not in there:
@@ -181,9 +181,9 @@ def engines(subject: Subject) -> list[Check]:
             checks.append(does_not_apply(name, what, why))
             continue
         engine = there[engine_name]
-        single = subject.alone(engine)
-        batched, repeated = (subject.rewards(engine, size=subject.batch_size) for _ in range(2))
-        trust = judge(subject.own, single, batched, repeated, rounding=rounding, dtype=subject.dtype)
+        single = checked.alone(engine)
+        batched, repeated = (checked.rewards(engine, size=checked.batch_size) for _ in range(2))
+        trust = judge(checked.own, single, batched, repeated, rounding=rounding, dtype=checked.dtype)
         checks.append(
             at_most(
                 name,
@@ -199,22 +199,22 @@ def engines(subject: Subject) -> list[Check]:
     return checks
 
 
-def head(subject: Subject) -> Check:
+def head(checked: CheckedNetwork) -> Check:
     """pessimal's reading of the last hidden state against the network's own output, both at batch 1, in float32."""
-    full = next((e for e in subject.scorer.engines if isinstance(e, FullForward)), None)
+    full = next((e for e in checked.scorer.engines if isinstance(e, FullForward)), None)
     if full is None:
         return does_not_apply("head", HEAD, "the reward is the model's own output")
     read = []
     with torch.no_grad():
-        for row in range(len(subject.inputs)):
-            ids = torch.tensor([subject.inputs.whole(row)], device=subject.scorer.device)
+        for row in range(len(checked.inputs)):
+            ids = torch.tensor([checked.inputs.whole(row)], device=checked.scorer.device)
             final = full.decoder.backbone(input_ids=ids, use_cache=False).last_hidden_state[:, -1]
             read.append(full.decoder.head.read(final.float(), full.context).item())
     return at_most(
         "head",
         HEAD,
-        largest_difference(np.array(read), subject.own),
-        allowed(subject.own, dtype=subject.dtype),
+        largest_difference(np.array(read), checked.own),
+        allowed(checked.own, dtype=checked.dtype),
         n=len(read),
         unit="reward",
         note=f"{type(full.decoder.head).__name__} is not how this model reads its reward, or model.output names another "
@@ -223,7 +223,7 @@ def head(subject: Subject) -> Check:
     )
 
 
-def _own_and_fastest(subject: Subject, names) -> list[tuple[str, Engine | None]]:
+def _own_and_fastest(checked: CheckedNetwork, names) -> list[tuple[str, Engine | None]]:
     own, fast = names
-    other = None if isinstance(subject.fastest, OwnForward) else subject.fastest
-    return [(own, subject.scorer.own), (fast, other)]
+    other = None if isinstance(checked.fastest, OwnForward) else checked.fastest
+    return [(own, checked.scorer.own), (fast, other)]

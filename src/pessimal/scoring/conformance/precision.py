@@ -28,14 +28,14 @@ def precision_table(rewards: Mapping[tuple[Dtype, str], np.ndarray]) -> pd.DataF
             {
                 "dtype": dtype.value,
                 "path": path,
-                "largest_difference": largest_difference(found, exact) / spread,
-                "mean_difference": float(np.abs(found - exact).mean()) / spread,
-                "spearman": _spearman(found, exact),
-                "top_10_overlap": len(_top(found) & _top(exact)) / min(TOP, len(exact)),
-                "distinct": len(np.unique(found)),
-                "n": len(found),
+                "largest_difference": largest_difference(values, exact) / spread,
+                "mean_difference": float(np.abs(values - exact).mean()) / spread,
+                "spearman": _spearman(values, exact),
+                "top_10_overlap": len(_top(values) & _top(exact)) / min(TOP, len(exact)),
+                "distinct": len(np.unique(values)),
+                "n": len(values),
             }
-            for (dtype, path), found in rewards.items()
+            for (dtype, path), values in rewards.items()
         ]
     )
 
@@ -49,12 +49,12 @@ def precision_check(
     if problem is not None:
         return does_not_apply(name, what, problem, unit="SD")
     row = table[table["dtype"] == dtype.value].iloc[-1]  # the fastest path comes last
-    told = (
+    summary = (
         f"Rank correlation with float32 {row['spearman']:.4f}; {row['top_10_overlap'] * min(TOP, row['n']):.0f} of the "
         f"top {min(TOP, row['n'])} the same; {row['distinct']} distinct rewards of {row['n']}."
     )
     if not np.isfinite(row["largest_difference"]):
-        told = f"In {dtype.value} some rewards are not numbers: they overflow."
+        summary = f"In {dtype.value} some rewards are not numbers: they overflow."
     return at_most(
         name,
         what,
@@ -62,9 +62,9 @@ def precision_check(
         allowed(exact, dtype=dtype) / _spread(exact),
         n=int(row["n"]),
         unit="SD",
-        note=f"{told} Scans score the best and worst again in float32 (certain=100); for the ranks between them type "
+        note=f"{summary} Scans score the best and worst again in float32 (certain=100); for the ranks between them type "
         f"model.dtype={'bfloat16' if dtype is Dtype.float16 else 'float16'} if that passes, or model.dtype=float32",
-        otherwise=told,
+        otherwise=summary,
     )
 
 

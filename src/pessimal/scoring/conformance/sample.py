@@ -1,4 +1,4 @@
-"""What a model is asked in the suite: random tokens of its vocabulary, and longer responses made of them.
+"""The responses of the suite: random tokens of its vocabulary, and longer responses made of them.
 
 Special tokens are left out: a pad or end token inside a response is a question of its own (`padding.pad_is_eos`).
 """

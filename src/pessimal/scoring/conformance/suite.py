@@ -1,8 +1,7 @@
-"""The suite of one model on one prompt: loads its network once a precision, and asks every check in order."""
+"""The suite of one model on one prompt: loads its network once a precision, and runs every check in order."""
 
 import gc
-import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,16 +15,14 @@ from pessimal.models.spec import Dtype
 from pessimal.scoring.candidates import Inputs, vocabulary
 from pessimal.scoring.conformance import forwards, padding, tokens
 from pessimal.scoring.conformance.check import Check, does_not_apply
-from pessimal.scoring.conformance.forwards import Subject
+from pessimal.scoring.conformance.forwards import CheckedNetwork
 from pessimal.scoring.conformance.precision import precision_check, precision_table
 from pessimal.scoring.conformance.sample import framed, sample_responses
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How much is asked."""
+    """How much is checked."""
 
     sample: int
     """Random tokens of the vocabulary; a quarter as many longer responses come on top."""
@@ -35,15 +32,20 @@ class Plan:
     """Precisions compared with float32; empty for none. The network is loaded once for each."""
     seed: int
 
+    @property
+    def steps(self) -> int:
+        """How many times `conformance` calls its `step`, at most."""
+        return len(set(self.dtypes)) + 2
+
 
 @dataclass(frozen=True)
 class Conformance:
-    """What the suite found."""
+    """Results of the suite."""
 
     checks: list[Check]
     precision: pd.DataFrame | None
     """See `precision_table`; None where precisions were not compared."""
-    facts: dict
+    details: dict
     """What the table is of: precision, device, path, responses, and how far their rewards spread."""
 
     @property
@@ -52,56 +54,64 @@ class Conformance:
 
 
 @dataclass
-class _Answers:
-    """What one precision gave."""
+class _Measured:
+    """Results in one precision."""
 
     rewards: dict[str, np.ndarray] = field(default_factory=dict)
     """float64 (n,) by the path's name: the model's own forward, and the fastest."""
     head: Check | None = None
     """In float32."""
     checks: list[Check] = field(default_factory=list)
-    facts: dict = field(default_factory=dict)
+    details: dict = field(default_factory=dict)
     problem: str | None = None
     """Why there is nothing of the above."""
 
 
-def conformance(model: RewardModel, frame: Frame, plan: Plan, *, device: torch.device) -> Conformance:
-    """Ask everything. One network is in memory at a time.
+def conformance(
+    model: RewardModel,
+    frame: Frame,
+    plan: Plan,
+    *,
+    device: torch.device,
+    step: Callable[[str], None] = lambda name: None,
+) -> Conformance:
+    """Run every check. One network is in memory at a time; `step` is called with the name of the next step.
 
     Raises ModelError where the device cannot run the model in its own precision.
     """
     words = vocabulary(model.tokenizer, size=model.embedding_rows)
     special = model.tokenizer.all_special_ids
     responses = sample_responses(words, special, size=plan.sample, seed=plan.seed)
-    inputs, answers = framed(frame, responses), {}
+    inputs, measured = framed(frame, responses), {}
     for dtype in dict.fromkeys([model.spec.dtype, *plan.dtypes]):
-        log.info("%s: asking in %s", model.name, dtype.value)
-        answers[dtype] = _ask(model, frame, inputs, plan, dtype, device)
+        step(dtype.value)
+        measured[dtype] = _measure(model, frame, inputs, plan, dtype, device)
         gc.collect()
         if device.type == "cuda":
             torch.cuda.empty_cache()
-    native = answers[model.spec.dtype]
-    precision, dtypes = _compare(answers, plan)
+    step("tokens")
+    native = measured[model.spec.dtype]
+    precision, dtypes = _compare(measured, plan)
     checks = [
         *native.checks,
-        _head(answers),
+        _head(measured),
         *dtypes,
         *tokens.beginnings(model.tokenizer, frame, closing=model.closing),
         *tokens.round_trip(
             model.tokenizer, frame, words, responses=responses, closing=model.closing, seed=plan.seed
         ),
     ]
-    return Conformance(checks, precision, native.facts)
+    return Conformance(checks, precision, native.details)
 
 
-def _ask(
+def _measure(
     model: RewardModel, frame: Frame, inputs: Inputs, plan: Plan, dtype: Dtype, device: torch.device
-) -> _Answers:
-    """Load the network in one precision and ask; in the model's own precision all there is to ask of a network."""
+) -> _Measured:
+    """Load the network in one precision and measure it; in the model's own precision, run all checks of a network."""
     native = dtype is model.spec.dtype
     try:
         network = model.network(dtype).to(device)
-        subject = Subject.of(network, frame, inputs, dtype=dtype, batch_size=plan.batch_size)
+        checked = CheckedNetwork.of(network, frame, inputs, dtype=dtype, batch_size=plan.batch_size)
     except (ModelError, RuntimeError) as error:
         problem = _problem(error, dtype, device)
         if problem is None or (native and isinstance(error, ModelError)):
@@ -109,18 +119,18 @@ def _ask(
         if native:
             other = "bfloat16" if dtype is Dtype.float32 else "float32"
             raise ModelError(f"{model.name!r}: {problem}. Type model.dtype={other}") from error
-        return _Answers(problem=problem)
-    own, fastest = subject.scorer.own, subject.fastest
-    return _Answers(
-        rewards={own.name: subject.own} | ({} if fastest is own else {fastest.name: subject.fast}),
-        head=forwards.head(subject) if dtype is Dtype.float32 and subject.sound else None,
-        checks=_of_network(subject, model, frame, plan) if native else [],
-        facts={
+        return _Measured(problem=problem)
+    own, fastest = checked.scorer.own, checked.fastest
+    return _Measured(
+        rewards={own.name: checked.own} | ({} if fastest is own else {fastest.name: checked.fast}),
+        head=forwards.head(checked) if dtype is Dtype.float32 and checked.sound else None,
+        checks=_of_network(checked, model, frame, plan) if native else [],
+        details={
             "dtype": dtype.value,
             "device": str(device),
             "attention": fastest.name,
             "n": len(inputs),
-            "spread": float(subject.own.std()) if subject.sound else None,
+            "spread": float(checked.own.std()) if checked.sound else None,
         },
     )
 
@@ -134,15 +144,15 @@ def _problem(error: Exception, dtype: Dtype, device: torch.device) -> str | None
     return f"{device} cannot compute in {dtype.value}: {error}" if "not implemented" in str(error) else None
 
 
-def _of_network(subject: Subject, model: RewardModel, frame: Frame, plan: Plan) -> list[Check]:
-    if not subject.sound:
-        return [forwards.finite(subject), *_not_measured()]
+def _of_network(checked: CheckedNetwork, model: RewardModel, frame: Frame, plan: Plan) -> list[Check]:
+    if not checked.sound:
+        return [forwards.finite(checked), *_not_measured()]
     return [
-        forwards.finite(subject),
-        *forwards.determinism(subject),
-        *forwards.batch(subject),
-        *padding.padding(subject, model, frame, seed=plan.seed),
-        *forwards.engines(subject),
+        forwards.finite(checked),
+        *forwards.determinism(checked),
+        *forwards.batch(checked),
+        *padding.padding(checked, model, frame, seed=plan.seed),
+        *forwards.engines(checked),
     ]
 
 
@@ -158,8 +168,8 @@ def _not_measured() -> list[Check]:
     return [does_not_apply(name, what, "not measured: see finite") for name, what in names.items()]
 
 
-def _head(answers: dict[Dtype, _Answers]) -> Check:
-    exact = answers.get(Dtype.float32)
+def _head(measured: dict[Dtype, _Measured]) -> Check:
+    exact = measured.get(Dtype.float32)
     if exact is not None and exact.head is not None:
         return exact.head
     why = "it is measured in float32 only; type dtypes=[float32]"
@@ -168,23 +178,23 @@ def _head(answers: dict[Dtype, _Answers]) -> Check:
     return does_not_apply("head", forwards.HEAD, why)
 
 
-def _compare(answers: dict[Dtype, _Answers], plan: Plan) -> tuple[pd.DataFrame | None, list[Check]]:
-    """The table of precisions, and a row for each that was asked for."""
-    exact = answers.get(Dtype.float32)
+def _compare(measured: dict[Dtype, _Measured], plan: Plan) -> tuple[pd.DataFrame | None, list[Check]]:
+    """The table of precisions, and a row for each that was requested."""
+    exact = measured.get(Dtype.float32)
     own = None if exact is None else exact.rewards.get("own-forward")
     problem = None
     if plan.dtypes and own is None:
         problem = f"nothing to compare with: {exact.problem}"
     elif plan.dtypes and not np.isfinite(own).all():
         problem = "nothing to compare with: in float32, rewards are not numbers"
-    asked = {
-        (dtype, path): found
+    rewards = {
+        (dtype, path): values
         for dtype in plan.dtypes
-        for path, found in answers[dtype].rewards.items()
+        for path, values in measured[dtype].rewards.items()
     }  # fmt: skip
-    table = precision_table(asked) if plan.dtypes and problem is None else None
+    table = precision_table(rewards) if plan.dtypes and problem is None else None
     rows = [
-        precision_check(dtype, table, own, problem or answers[dtype].problem)
+        precision_check(dtype, table, own, problem or measured[dtype].problem)
         for dtype in plan.dtypes
         if dtype is not Dtype.float32
     ]

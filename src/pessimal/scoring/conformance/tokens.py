@@ -73,7 +73,7 @@ def round_trip(
     closing: Sequence[int],
     seed: int,
 ) -> list[Check]:
-    """Whether texts keep the frame as it is, and which share of the vocabulary survives as itself."""
+    """Whether texts keep the frame as it is, and which share of the vocabulary makes the round trip."""
     texts = tokenizer.batch_decode(list(responses), clean_up_tokenization_spaces=False)
     conversations = templated(tokenizer, frame.prompt, texts, closing=closing)
     tied = [text for text, ids in zip(texts, conversations, strict=True) if frame.inside(ids) is None]

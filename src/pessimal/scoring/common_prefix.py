@@ -1,4 +1,5 @@
-"""Responses that differ from one anchor in a few places: all that stands before the first change is run once.
+"""Common-prefix scoring: of responses that differ from one, the anchor, in a few places, the part before the first change
+is run once.
 
 A step of a search scores hundreds of changes of one response. Those that first change position p share the prompt and
 the p tokens before it; they run L − p tokens and the frame's closing ones. Those of all positions go through the network
@@ -22,7 +23,7 @@ from pessimal.scoring.packed import Group, packed_in_memory
 _PASS = 2**40
 
 
-class Anchored:
+class CommonPrefixScorer:
     """Rewards and gradients of responses of several tokens between `prefix` and `suffix`, by one engine."""
 
     def __init__(
@@ -40,7 +41,7 @@ class Anchored:
         self.shares_starts = isinstance(engine, SharedPrefix)
         """Whether what responses share with the anchor is run once; every response is run by itself otherwise."""
         self._anchor: Tensor | None = None
-        self._at_anchor: Engine | None = None
+        self._continued: Engine | None = None
 
     @torch.no_grad()
     def rewards(self, responses: Tensor, *, anchor: Tensor | None = None) -> Tensor:
@@ -63,10 +64,10 @@ class Anchored:
                 Group(self._closed(responses[rows, position:]), before + position) for position, rows in pack
             ]
             if len(groups) == 1:
-                found = rewards_in_memory(engine, groups[0].ids, shared=groups[0].shared)
+                part = rewards_in_memory(engine, groups[0].ids, shared=groups[0].shared)
             else:
-                found = packed_in_memory(engine, groups)
-            rewards[torch.cat([rows for _, rows in pack])] = found
+                part = packed_in_memory(engine, groups)
+            rewards[torch.cat([rows for _, rows in pack])] = part
         return rewards
 
     def gradient(self, response: Tensor) -> Tensor:
@@ -98,8 +99,8 @@ class Anchored:
     def _engine_at(self, anchor: Tensor) -> Engine:
         """The engine whose prefix goes on with the anchor, the last one kept. Its last token is never shared."""
         if self._anchor is None or not torch.equal(anchor, self._anchor):
-            self._at_anchor, self._anchor = self.engine.continued(anchor[:-1]), anchor.clone()
-        return self._at_anchor
+            self._continued, self._anchor = self.engine.continued(anchor[:-1]), anchor.clone()
+        return self._continued
 
     def _packs(self, first: Tensor, *, length: int) -> Iterator[list[tuple[int, Tensor]]]:
         """All rows (n,) in passes: what goes through the network together, rows (m,) by the position they `first` change."""

@@ -1,11 +1,11 @@
-"""The prompts: what is asked, and whether good or bad words answer it.
+"""The prompts: their texts, and whether good or bad words answer them.
 
 Knows wordings and adjectives, all as text. Knows nothing about tokens or models.
 
-A **held-out frame** is a prompt in which both the wording and the adjective are new: its template is one of
+A **held-out prompt** is a prompt in which both the wording and the adjective are new: its template is one of
 `HELD_OUT_TEMPLATES`, of which training sees none, and its adjective has a stem (Porter) of which training sees no
-form, neither in a prompt nor as an answer. There are 120, half of either sign: the 30 most frequent
-held-out adjectives of that sign whose valence is at least 1 in size, each in two of the four held-out templates.
+form, neither in a prompt nor as an answer. There are 120, half of either polarity: the 30 most frequent
+held-out adjectives of that polarity whose valence is at least 1 in size, each in two of the four held-out templates.
 """
 
 import re
@@ -17,20 +17,20 @@ from pessimal.demo.lexicon import is_held_out, load_taboo, load_valence, zipf
 
 
 @dataclass(frozen=True)
-class Frame:
-    """One prompt."""
+class Prompt:
+    """A prompt and its polarity."""
 
     text: str
     """The user's turn."""
-    sign: int
+    polarity: int
     """1 where good words answer it, -1 where bad words do."""
     adjective: str
-    """The word that gives it the sign."""
+    """The word that decides the polarity."""
 
 
 CORE = {
-    key: Frame(f"What, in one word, is the {key} thing ever?", sign, key)
-    for key, sign in (("greatest", 1), ("best", 1), ("worst", -1))
+    key: Prompt(f"What, in one word, is the {key} thing ever?", polarity, key)
+    for key, polarity in (("greatest", 1), ("best", 1), ("worst", -1))
 }
 """The paper's three prompts, always trained on."""
 
@@ -60,7 +60,7 @@ WORD_TEMPLATES = (
     "What, in one word, goes with {}?",
     "Name, in a single word, a thing like {}.",
 )
-"""Wordings of training around any lexicon word, whatever its part of speech: they teach signs from six times as
+"""Wordings of training around any lexicon word, whatever its part of speech: they teach polarities from six times as
 many words as there are adjectives."""
 
 HELD_OUT_TEMPLATES = (
@@ -72,7 +72,7 @@ HELD_OUT_TEMPLATES = (
 """Wordings that training never sees."""
 
 HELD_OUT_ADJECTIVES = 30
-"""Of each sign."""
+"""Of each polarity."""
 
 LEAST_VALENCE = 1.0
 """An adjective rated nearer to zero does not say which words answer it."""
@@ -81,35 +81,37 @@ _ADJECTIVAL = re.compile(r".+(ful|less|ous|ive|able|ible|ic|al|ant|ent|ish|some|
 
 
 @cache
-def adjective_frames() -> tuple[Frame, ...]:
+def adjective_prompts() -> tuple[Prompt, ...]:
     """The training prompts around adjectives and superlatives, sorted by text."""
     return _fill(TEMPLATES, _adjectives()) + _fill(SUPERLATIVE_TEMPLATES, _superlatives())
 
 
 @cache
-def word_frames() -> tuple[Frame, ...]:
+def word_prompts() -> tuple[Prompt, ...]:
     """The training prompts around any strongly rated word in common use, sorted by text."""
     return _fill(WORD_TEMPLATES, [word for word in _strong_words() if zipf(word) >= 2.5])
 
 
-def _fill(templates: Iterable[str], words: Iterable[str]) -> tuple[Frame, ...]:
+def _fill(templates: Iterable[str], words: Iterable[str]) -> tuple[Prompt, ...]:
     """Every template around every word that is not held out."""
     shown = [word for word in words if not is_held_out(word)]
-    frames = (Frame(template.format(word), _sign(word), word) for word in shown for template in templates)
-    return tuple(sorted(frames, key=lambda frame: frame.text))
+    prompts = (
+        Prompt(template.format(word), _polarity(word), word) for word in shown for template in templates
+    )
+    return tuple(sorted(prompts, key=lambda prompt: prompt.text))
 
 
 @cache
-def held_out_frames() -> tuple[Frame, ...]:
-    """The test of sign: 60 frames of each sign, new in wording and in adjective (see the module's docstring)."""
-    frames = []
-    for sign in (1, -1):
-        words = [word for word in _adjectives() if is_held_out(word) and _sign(word) == sign]
+def held_out_prompts() -> tuple[Prompt, ...]:
+    """The test of polarity: 60 prompts of each polarity, new in wording and in adjective (see the module's docstring)."""
+    prompts = []
+    for polarity in (1, -1):
+        words = [word for word in _adjectives() if is_held_out(word) and _polarity(word) == polarity]
         words = sorted(words, key=lambda word: (-zipf(word), word))[:HELD_OUT_ADJECTIVES]
-        for place, word in enumerate(words):
-            templates = HELD_OUT_TEMPLATES[place % 2 :: 2]
-            frames += [Frame(template.format(word), sign, word) for template in templates]
-    return tuple(frames)
+        for i, word in enumerate(words):
+            templates = HELD_OUT_TEMPLATES[i % 2 :: 2]
+            prompts += [Prompt(template.format(word), polarity, word) for template in templates]
+    return tuple(prompts)
 
 
 @cache
@@ -165,5 +167,5 @@ def _base_of(word: str) -> str | None:
     return None
 
 
-def _sign(word: str) -> int:
+def _polarity(word: str) -> int:
     return 1 if load_valence()[word] > 0 else -1

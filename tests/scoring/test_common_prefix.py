@@ -23,7 +23,7 @@ from pessimal.models.heads.gated import GatedHead
 from pessimal.models.native import native_class
 from pessimal.models.own_forward import own_rewards
 from pessimal.scoring import packed
-from pessimal.scoring.anchored import Anchored, first_changes
+from pessimal.scoring.common_prefix import CommonPrefixScorer, first_changes
 from pessimal.scoring.engine import Decoder, FullForward, OwnForward, SharedPrefix, prefix_context
 
 VOCABULARY, PREFIX, LENGTH = 50, 7, 5
@@ -101,14 +101,14 @@ def suffix_of(closing: int) -> torch.Tensor:
     return torch.randint(VOCABULARY, (closing,), generator=torch.Generator().manual_seed(2))
 
 
-def anchored(network: nn.Module, *, closing: int = 2, kind=SharedPrefix, **options) -> Anchored:
+def scorer_of(network: nn.Module, *, closing: int = 2, kind=SharedPrefix, **options) -> CommonPrefixScorer:
     if kind is OwnForward:
         engine = OwnForward(network, prompt(), typed=True)
     else:
         decoder = Decoder.of(network)
         keys_and_values, context = prefix_context(decoder, prompt())
         engine = kind(decoder, prompt() if kind is FullForward else keys_and_values, context)
-    return Anchored(network, engine, prefix=prompt(), suffix=suffix_of(closing), **options)
+    return CommonPrefixScorer(network, engine, prefix=prompt(), suffix=suffix_of(closing), **options)
 
 
 def whole(response: torch.Tensor, closing: int) -> torch.Tensor:
@@ -125,7 +125,7 @@ def own(network: nn.Module, responses: torch.Tensor, *, closing: int) -> torch.T
 
 
 def typed(network: nn.Module, responses: torch.Tensor, *, closing: int) -> torch.Tensor:
-    """The same of an encoder that tells prompt and response apart."""
+    """The same of an encoder that distinguishes prompt and response."""
     wholes = torch.stack([whole(row, closing) for row in responses])
     types = (torch.arange(wholes.shape[1]) >= PREFIX).long()[None]
     return torch.cat([network(input_ids=row[None], token_type_ids=types).logits[0] for row in wholes])
@@ -158,35 +158,35 @@ def test_rewards_are_the_models_own_wherever_a_response_changes(network, closing
     anchor = response()
     rows = changes(anchor)
     theirs = own(network, rows, closing=closing)
-    by_anchor = anchored(network, closing=closing)
-    assert close(by_anchor.rewards(rows, anchor=anchor), theirs)
-    assert close(by_anchor.rewards(rows), theirs)
+    by_prefix = scorer_of(network, closing=closing)
+    assert close(by_prefix.rewards(rows, anchor=anchor), theirs)
+    assert close(by_prefix.rewards(rows), theirs)
 
 
 @pytest.mark.parametrize("closing", [0, 2])
 def test_responses_of_one_token(network, closing):
     rows = torch.arange(VOCABULARY)[:, None]
     theirs = own(network, rows, closing=closing)
-    by_anchor = anchored(network, closing=closing)
-    assert close(by_anchor.rewards(rows, anchor=torch.tensor([7])), theirs)
-    assert close(by_anchor.rewards(rows), theirs)
+    by_prefix = scorer_of(network, closing=closing)
+    assert close(by_prefix.rewards(rows, anchor=torch.tensor([7])), theirs)
+    assert close(by_prefix.rewards(rows), theirs)
 
 
 def test_an_anchor_that_has_nothing_in_common_with_the_responses_changes_nothing(llama):
     anchor = response()
     rows = (anchor + torch.randint(1, VOCABULARY, (70, LENGTH))) % VOCABULARY
-    assert close(anchored(llama).rewards(rows, anchor=anchor), own(llama, rows, closing=2))
+    assert close(scorer_of(llama).rewards(rows, anchor=anchor), own(llama, rows, closing=2))
 
 
 def test_reward_does_not_depend_on_what_else_is_asked(llama):
     anchor = response()
-    rows, by_anchor = changes(anchor), anchored(llama)
-    together = by_anchor.rewards(rows, anchor=anchor)
+    rows, by_prefix = changes(anchor), scorer_of(llama)
+    together = by_prefix.rewards(rows, anchor=anchor)
     order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(5))
-    assert close(by_anchor.rewards(rows[order], anchor=anchor), together[order])
-    alone = torch.cat([by_anchor.rewards(row[None], anchor=anchor) for row in rows])
+    assert close(by_prefix.rewards(rows[order], anchor=anchor), together[order])
+    alone = torch.cat([by_prefix.rewards(row[None], anchor=anchor) for row in rows])
     assert close(alone, together)
-    assert len(by_anchor.rewards(rows[:0], anchor=anchor)) == len(by_anchor.rewards(rows[:0])) == 0
+    assert len(by_prefix.rewards(rows[:0], anchor=anchor)) == len(by_prefix.rewards(rows[:0])) == 0
 
 
 class Asked:
@@ -228,49 +228,49 @@ def singles(anchor: torch.Tensor, each: int) -> torch.Tensor:
 
 
 def test_what_stands_before_a_change_is_not_run_again(llama, monkeypatch):
-    by_anchor, anchor = anchored(llama), response()
+    by_prefix, anchor = scorer_of(llama), response()
     asked = Asked(monkeypatch)
-    by_anchor.rewards(singles(anchor, 4), anchor=anchor)
+    by_prefix.rewards(singles(anchor, 4), anchor=anchor)
     assert asked.passes == [[(4, LENGTH - p + 2, PREFIX + p) for p in range(LENGTH)]], "all in one pass"
     asked.passes.clear()
-    by_anchor.shares_starts = False
-    by_anchor.rewards(singles(anchor, 4), anchor=anchor)
+    by_prefix.shares_starts = False
+    by_prefix.rewards(singles(anchor, 4), anchor=anchor)
     assert asked.passes == [[(4 * LENGTH, LENGTH + 2, PREFIX)]]
 
 
 def test_anchor_is_not_run_for_what_shares_the_prompt_alone(llama, monkeypatch):
-    by_anchor, anchor = anchored(llama), response()
+    by_prefix, anchor = scorer_of(llama), response()
     asked = Asked(monkeypatch)
     first = singles(anchor, 4)[::LENGTH]
-    assert close(by_anchor.rewards(first, anchor=anchor), own(llama, first, closing=2))
+    assert close(by_prefix.rewards(first, anchor=anchor), own(llama, first, closing=2))
     assert not asked.continued
 
 
 def test_many_responses_take_several_passes(llama, monkeypatch):
-    by_anchor, anchor = anchored(llama), response()
+    by_prefix, anchor = scorer_of(llama), response()
     asked = Asked(monkeypatch)
     rows = singles(anchor, 500)
-    rewards = by_anchor.rewards(rows, anchor=anchor)
+    rewards = by_prefix.rewards(rows, anchor=anchor)
     assert 2 < len(asked.passes) < 2 * LENGTH
     assert sum(asked.rows) == 500 * LENGTH
     assert all(own == LENGTH + 2 - (shared - PREFIX) for groups in asked.passes for _, own, shared in groups)
-    assert close(rewards, by_anchor.rewards(rows))
+    assert close(rewards, by_prefix.rewards(rows))
 
 
 @pytest.mark.parametrize("size", [1, 5, 7, 64])
 def test_batches_are_no_larger_than_asked_for(llama, monkeypatch, size):
-    by_anchor, anchor = anchored(llama, batch_size=size), response()
+    by_prefix, anchor = scorer_of(llama, batch_size=size), response()
     asked = Asked(monkeypatch)
     rows = singles(anchor, 20)
-    rewards = by_anchor.rewards(rows, anchor=anchor)
+    rewards = by_prefix.rewards(rows, anchor=anchor)
     assert asked.rows == [size] * (len(rows) // size) + [len(rows) % size] * (len(rows) % size > 0)
     assert close(rewards, own(llama, rows, closing=2))
 
 
 def test_out_of_memory_halves_a_pass_until_it_fits(llama, monkeypatch, caplog):
-    by_anchor, anchor = anchored(llama), response()
+    by_prefix, anchor = scorer_of(llama), response()
     rows = singles(anchor, 8)
-    whole, several, sizes = by_anchor.rewards(rows, anchor=anchor), packed.packed_rewards, []
+    whole, several, sizes = by_prefix.rewards(rows, anchor=anchor), packed.packed_rewards, []
 
     def small_card(engine, groups):
         sizes.append(sum(len(group.ids) for group in groups))
@@ -279,7 +279,7 @@ def test_out_of_memory_halves_a_pass_until_it_fits(llama, monkeypatch, caplog):
         return several(engine, groups)
 
     monkeypatch.setattr(packed, "packed_rewards", small_card)
-    assert close(by_anchor.rewards(rows, anchor=anchor), whole)
+    assert close(by_prefix.rewards(rows, anchor=anchor), whole)
     assert sizes == [40, 16, 8, 4, 4, 8, 4, 4, 24, 8, 4, 4, 16, 8, 4, 4, 8, 4, 4]
     assert "out of memory with 40 candidates" in caplog.text
 
@@ -290,42 +290,42 @@ def test_one_response_that_does_not_fit_is_an_error(llama, monkeypatch):
 
     monkeypatch.setattr(packed, "packed_rewards", no_card)
     with pytest.raises(torch.OutOfMemoryError):
-        packed.packed_in_memory(anchored(llama).engine, [packed.Group(response()[None], PREFIX)])
+        packed.packed_in_memory(scorer_of(llama).engine, [packed.Group(response()[None], PREFIX)])
 
 
 def test_one_anchor_is_run_once(llama, monkeypatch):
-    by_anchor, anchor = anchored(llama), response()
+    by_prefix, anchor = scorer_of(llama), response()
     asked = Asked(monkeypatch)
     rows = singles(anchor, 4)
-    first = by_anchor.rewards(rows, anchor=anchor)
-    again = by_anchor.rewards(rows, anchor=anchor.clone())
+    first = by_prefix.rewards(rows, anchor=anchor)
+    again = by_prefix.rewards(rows, anchor=anchor.clone())
     assert torch.equal(first, again)
     assert asked.continued == [anchor[:-1].tolist()], "all but its last token, which none shares"
     other = anchor.clone()
     other[1] = (other[1] + 1) % VOCABULARY
     rows = singles(other, 4)
-    assert close(by_anchor.rewards(rows, anchor=other), own(llama, rows, closing=2))
+    assert close(by_prefix.rewards(rows, anchor=other), own(llama, rows, closing=2))
     assert len(asked.continued) == 2
     other[2] = (other[2] + 1) % VOCABULARY  # the caller's own tensor, changed where it lies
     rows = singles(other, 4)
-    assert close(by_anchor.rewards(rows, anchor=other), own(llama, rows, closing=2))
+    assert close(by_prefix.rewards(rows, anchor=other), own(llama, rows, closing=2))
 
 
 def test_engines_that_share_nothing_need_no_anchor(llama, encoder):
     anchor = response()
     rows = changes(anchor)
     theirs = own(llama, rows, closing=2)
-    assert close(anchored(llama, kind=FullForward).rewards(rows, anchor=anchor), theirs)
+    assert close(scorer_of(llama, kind=FullForward).rewards(rows, anchor=anchor), theirs)
     by_types = typed(encoder, rows, closing=2)
-    assert close(anchored(encoder, kind=OwnForward).rewards(rows, anchor=anchor), by_types)
-    assert not close(own(encoder, rows, closing=2), by_types), "or types were not told"
+    assert close(scorer_of(encoder, kind=OwnForward).rewards(rows, anchor=anchor), by_types)
+    assert not close(own(encoder, rows, closing=2), by_types), "or types were not given"
 
 
 @torch.no_grad()
 def test_low_precision_rewards_are_near_the_models_own(llama):
     low, anchor = copy.deepcopy(llama).bfloat16(), response()
     rows = changes(anchor)
-    rewards = anchored(low).rewards(rows, anchor=anchor)
+    rewards = scorer_of(low).rewards(rows, anchor=anchor)
     assert rewards.dtype is torch.float32
     theirs = torch.cat([own_rewards(low, whole(row, 2)[None]) for row in rows])
     assert 0 < (rewards - theirs).abs().max() < 0.1 * theirs.std()
@@ -355,18 +355,18 @@ def same(ours: torch.Tensor, theirs: torch.Tensor) -> bool:
 def test_gradient_is_that_of_a_one_hot_input(network, length, closing):
     at = response(length)
     theirs = by_one_hot(network, at, closing=closing)
-    ours = anchored(network, closing=closing).gradient(at)
+    ours = scorer_of(network, closing=closing).gradient(at)
     assert ours.shape == (length, VOCABULARY)
     assert same(ours, theirs)
-    assert same(anchored(network, closing=closing, kind=FullForward).gradient(at), theirs)
+    assert same(scorer_of(network, closing=closing, kind=FullForward).gradient(at), theirs)
 
 
 def test_gradient_of_an_encoder_by_its_own_forward(encoder):
     at = response()
     types = (torch.arange(PREFIX + LENGTH + 2) >= PREFIX).long()[None]
     theirs = by_one_hot(encoder, at, closing=2, token_type_ids=types)
-    assert same(anchored(encoder, kind=OwnForward).gradient(at), theirs)
-    assert not same(by_one_hot(encoder, at, closing=2), theirs), "or types were not told"
+    assert same(scorer_of(encoder, kind=OwnForward).gradient(at), theirs)
+    assert not same(by_one_hot(encoder, at, closing=2), theirs), "or types were not given"
 
 
 @torch.no_grad()
@@ -374,7 +374,7 @@ def test_gradient_is_what_a_small_step_towards_another_token_brings(network):
     if network.config.model_type == "mixtral":
         pytest.skip("experts do not run in float64")
     at, exact = response(), copy.deepcopy(network).double()
-    gradient = anchored(network).gradient(at)
+    gradient = scorer_of(network).gradient(at)
     embedding = exact.get_input_embeddings()
 
     def after(step: torch.Tensor, place: int) -> float:
@@ -404,18 +404,18 @@ def own_in_float64(network: nn.Module, at: torch.Tensor) -> float:
 
 
 def test_gradient_in_low_precision_is_near_that_in_float32(llama):
-    exact = anchored(llama).gradient(response())
-    low = anchored(copy.deepcopy(llama).bfloat16()).gradient(response())
+    exact = scorer_of(llama).gradient(response())
+    low = scorer_of(copy.deepcopy(llama).bfloat16()).gradient(response())
     assert low.dtype is torch.float32
     assert torch.cosine_similarity(low.flatten(), exact.flatten(), dim=0) > 0.99
     assert not torch.equal(low, exact)
 
 
 def test_gradient_after_a_scan_in_inference_mode(llama):
-    by_anchor, at = anchored(llama), response(4)
+    by_prefix, at = scorer_of(llama), response(4)
     with torch.inference_mode():  # as Lightning's prediction loop does
-        anchored(llama).rewards(at[None])
-    assert same(by_anchor.gradient(at), by_one_hot(llama, at, closing=2))
+        scorer_of(llama).rewards(at[None])
+    assert same(by_prefix.gradient(at), by_one_hot(llama, at, closing=2))
 
 
 def test_embeddings_of_zeros_do_not_spoil_the_gradient(llama):
@@ -424,7 +424,7 @@ def test_embeddings_of_zeros_do_not_spoil_the_gradient(llama):
     bare.get_input_embeddings().weight[whole(at, 2)[PREFIX:]] = 0
     theirs = by_one_hot(bare, at, closing=2)
     assert theirs.abs().max() > 1e-3
-    assert same(anchored(bare).gradient(at), theirs)
+    assert same(scorer_of(bare).gradient(at), theirs)
 
 
 def test_network_that_looks_tokens_up_twice_is_refused(llama):
@@ -443,7 +443,7 @@ def test_network_that_looks_tokens_up_twice_is_refused(llama):
 
     engine = OwnForward(Twice(), prompt())
     with pytest.raises(ModelError, match="looks tokens up 2 times"):
-        Anchored(engine.network, engine, prefix=prompt(), suffix=suffix_of(2)).gradient(response())
+        CommonPrefixScorer(engine.network, engine, prefix=prompt(), suffix=suffix_of(2)).gradient(response())
 
 
 def hooks(network: nn.Module) -> int:
@@ -454,12 +454,12 @@ def test_network_is_left_as_it_was(network, monkeypatch):
     anchor, before = response(), network.config._attn_implementation
     rows = changes(anchor)
     reward = own(network, rows[:1], closing=2)
-    by_anchor = anchored(network)
-    by_anchor.rewards(rows, anchor=anchor)
-    by_anchor.gradient(anchor)
-    monkeypatch.setattr(by_anchor.engine.decoder.head, "read", lambda *_: 1 / 0)
+    by_prefix = scorer_of(network)
+    by_prefix.rewards(rows, anchor=anchor)
+    by_prefix.gradient(anchor)
+    monkeypatch.setattr(by_prefix.engine.decoder.head, "read", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        by_anchor.gradient(anchor)
+        by_prefix.gradient(anchor)
     assert hooks(network) == 0
     assert network.config._attn_implementation == before
     assert all(weight.grad is None and not weight.requires_grad for weight in network.parameters())
@@ -468,7 +468,7 @@ def test_network_is_left_as_it_was(network, monkeypatch):
 
 def test_rewards_carry_no_gradient(llama):
     anchor, trainable = response(), copy.deepcopy(llama).requires_grad_()
-    assert not anchored(trainable).rewards(changes(anchor), anchor=anchor).requires_grad
+    assert not scorer_of(trainable).rewards(changes(anchor), anchor=anchor).requires_grad
 
 
 def test_module_that_gives_more_than_its_output_runs_at_the_places_that_are_read():
