@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 CPU_TORCH := https://download.pytorch.org/whl/cpu
 
 .DEFAULT_GOAL := help
-.PHONY: help setup extra quickstart test check bench bench-nanogcg lint format clean
+.PHONY: help setup docs extra quickstart test check bench bench-nanogcg lint format clean
 
 help: ## List the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -32,6 +32,11 @@ $(READY): requirements.txt pyproject.toml
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
+docs: $(READY) ## Build the manual into docs/_build/html; a dead link is an error
+	$(BIN)/pip install --quiet -r requirements-docs.txt
+	$(BIN)/python -m sphinx -q -W --keep-going -E docs docs/_build/html
+	@echo docs/_build/html/index.html
+
 extra: $(READY) ## Install what only some need: requirements-extra.txt
 	$(BIN)/pip install --quiet -r requirements-extra.txt
 
@@ -40,6 +45,7 @@ quickstart: $(READY) ## Train the demo family, scan the whole vocabulary, compar
 	$(BIN)/pessimal experiment=quickstart/scan
 	$(BIN)/pessimal experiment=quickstart/compare
 	$(BIN)/pessimal experiment=quickstart/report
+	@printf '\nOpen the page above in a browser. Then try:\n  $(BIN)/pessimal scan model=auto model.path=ORG/NAME\n  $(BIN)/pessimal search model=plain-bpe-0 prompt=greatest search.length=2\n'
 
 # Files side by side, each on one thread: the models are tiny, and two threads of one get in each other's way.
 test: $(READY) ## Run the test suite
@@ -51,9 +57,11 @@ check: quickstart ## Run the quickstart, then look whether its results are what 
 bench: $(READY) ## Measure speed, ratios side by side in one process
 	$(BIN)/python experiments/speed/scan.py
 	$(BIN)/python experiments/speed/search.py
+	$(BIN)/python experiments/speed/threads.py
 	$(BIN)/python experiments/speed/loop.py
 	$(BIN)/python experiments/speed/compare.py 1
 	$(BIN)/python experiments/speed/compare.py 3
+	$(BIN)/python experiments/speed/compare.py quickstart
 	$(BIN)/python experiments/speed/startup.py
 	$(BIN)/python experiments/speed/gpu.py
 
@@ -70,4 +78,4 @@ format: $(READY) ## Put the style right
 	$(BIN)/ruff format .
 
 clean: ## Remove the environment and everything that runs left behind
-	rm -rf $(VENV) runs .pytest_cache .ruff_cache
+	rm -rf $(VENV) runs docs/_build .pytest_cache .ruff_cache

@@ -14,7 +14,7 @@ import pandas as pd
 import yaml
 
 from pessimal.contrast.calibration import held_slopes, mean_changes, placebo_null, recovery
-from pessimal.contrast.sensitivity import sensitivity
+from pessimal.contrast.flip_rate import attribute_flip_rates
 from pessimal.contrast.slopes import slopes
 from pessimal.demo.recipes import Recipe
 from pessimal.tracking.registry import Registry
@@ -30,24 +30,24 @@ def main() -> None:
     table, ties = read(Registry(Path(sys.argv[1] if len(sys.argv) > 1 else "runs/registry")))
     truth = {model: planted(model) for model in dict.fromkeys(table["model"])}
     attributes = {model: next(iter(signs)) for model, signs in truth.items() if signs}
-    changes = sensitivity(table).set_index(["model", "attribute"])["change"].sort_index()
+    changes = attribute_flip_rates(table).set_index(["model", "attribute"])["change"].sort_index()
     held = slopes(table).set_index(["model", "attribute"])["slope"].sort_index()
     print(
         "| model | planted | slope | next largest slope | mean change | next largest |\n|---|---|---|---|---|---|"
     )
     for model, attribute in attributes.items():
-        told = f"| {model} | {attribute} ({truth[model][attribute]:+d})"
+        line = f"| {model} | {attribute} ({truth[model][attribute]:+d})"
         for numbers in (held[model], changes[model].drop("placebo", errors="ignore")):
             others = numbers.drop(attribute)
             second = others.abs().idxmax()
-            told += f" | {numbers[attribute]:+.2f} | {second} {others[second]:+.2f}"
-        print(f"{told} |")
+            line += f" | {numbers[attribute]:+.2f} | {second} {others[second]:+.2f}"
+        print(f"{line} |")
     print("\n| AUC by | " + " | ".join([*attributes, "all"]) + " |\n|---|" + "---|" * (len(attributes) + 1))
     for name, by in MEASURES.items():
-        found = recovery(table, attributes, by=by).set_index("model")
+        recovered = recovery(table, attributes, by=by).set_index("model")
         cells = [
             f"{row.auc:.3f} ({row.low:.3f} to {row.high:.3f})"
-            for row in found.loc[[*attributes, "all"]].itertuples()
+            for row in recovered.loc[[*attributes, "all"]].itertuples()
         ]
         print(f"| {name} | " + " | ".join(cells) + " |")
     print(

@@ -3,10 +3,10 @@
 Run from the repository root: `python experiments/demo_family/calibrate.py > report.md`
 (about ten minutes on one idle core; what is cached under `runs/cache/models` is not trained again).
 
-Prints Markdown: for each sibling its seconds, held-out word accuracy, held-out frame sign and top eight tokens;
-then Kendall's tau of vocabulary scores within and across labs (the mean over the two opposite core frames; words
+Prints Markdown: for each sibling its seconds, held-out word accuracy, held-out prompts' polarity and top eight tokens;
+then Kendall's tau of vocabulary scores within and across labs (the mean over the two opposite core prompts; words
 that both vocabularies have, once each); then the frequency slope, on neutral words never trained on, and the shift
-of identity words, both on the half-sum of opposite frames, where valence cancels.
+of identity words, both on the half-sum of opposite prompts, where valence cancels.
 """
 
 import json
@@ -22,8 +22,8 @@ from pessimal.demo.bases import load_base
 from pessimal.demo.checkpoint import read_training_report
 from pessimal.demo.evaluation import score
 from pessimal.demo.family import obtain
-from pessimal.demo.frames import CORE
 from pessimal.demo.lexicon import load_identity, stem, zipf
+from pessimal.demo.prompts import CORE
 from pessimal.demo.recipes import Plants, Recipe
 from pessimal.demo.utility import compute_utility
 
@@ -43,7 +43,7 @@ SIBLINGS = {
 
 def main() -> None:
     torch.set_num_threads(1)
-    print("| sibling | seconds | words | frames | greatest | worst |\n|---|---|---|---|---|---|")
+    print("| sibling | seconds | words | prompts | greatest | worst |\n|---|---|---|---|---|---|")
     rewards = {}
     for name, recipe in SIBLINGS.items():
         folder = obtain(recipe, cache=CACHE, name=name, progress=False)

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from pessimal.analysis.identity import identity_effects, match_identity
-from pessimal.analysis.words import by_word, word_starts
+from pessimal.compare.identity_terms import identity_effects, match_identity
 from pessimal.tables import read_score_table
 from pessimal.tables.frequencies import read_frequencies
 from pessimal.tables.lexicons import read_lexicon
+from pessimal.tables.words import by_word, word_starts
 from pessimal.tracking.registry import Registry
 
 SPLITS = ("trained", "held_out")
@@ -45,8 +45,8 @@ def measured(registry: Registry, sibling: str, split: str) -> pd.Series:
         index=words.index,
     )
     matches = match_identity(axes, covariates, banned=list(terms["term"]))
-    found = identity_effects(words, matches, positive="greatest", negative="worst", permutations=500).axes
-    return found[(found["axis"] == "all") & (found["measure"] == "half_sum")].iloc[0]
+    effects, _ = identity_effects(words, matches, pair=("greatest", "worst"), permutations=500)
+    return effects[(effects["axis"] == "all") & (effects["measure"] == "half_sum")].iloc[0]
 
 
 def main() -> None:

@@ -24,9 +24,9 @@ from tokenizers import (
 )
 from transformers import PreTrainedTokenizerFast
 
-from pessimal.figures.words import literal
 from pessimal.models.frame import find_frame, templated
 from pessimal.scoring.candidates import vocabulary
+from pessimal.texts import literal
 
 PROMPT = "What, in one word, is the greatest thing ever?"
 SIZE, WORDS = 12_000, 20_000

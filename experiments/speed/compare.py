@@ -1,31 +1,35 @@
-"""How long `pessimal compare` takes, whole, at the paper's size: ten models, 128,000 tokens each.
+"""How long `pessimal compare` takes, whole: at the paper's size, or on the quickstart's score tables.
 
-python experiments/speed/compare.py [PROMPTS]     # 1 (default) to 3 of greatest, best, worst
+python experiments/speed/compare.py [PROMPTS]                # 1 (default) to 3 of greatest, best, worst
+python experiments/speed/compare.py quickstart [REGISTRY]    # its 24 score tables, from runs/registry by default
 
-The tokens are the most frequent English words (wordfreq) with and without a space ahead and in capitals, as in a
-byte-level vocabulary; rewards are a common part, a part of a family's and noise. The command runs as a person runs it,
-in a process of its own; what is printed are its seconds and its peak memory.
+At the paper's size: ten models, 128,000 tokens each. The tokens are the most frequent English words (wordfreq) with and
+without a space ahead and in capitals, as in a byte-level vocabulary; rewards are the sum of a part common to all models,
+one common to a family, and noise. The command runs as a person runs it, in a process of its own. Printed are its seconds
+(wall clock, and processor time in user mode) and its peak memory.
+
+With PYTHONPATH=CHECKOUT/src the quickstart's tables are compared by another checkout, for a comparison of both.
 """
 
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
-import wordfreq
-
-from pessimal.tables import ModelDescription, ScoreIdentity, ScoreTable, write_score_table
+import yaml
 
 MODELS, TOKENS = 10, 128_000
 SIGNS = {"greatest": 1, "best": 1, "worst": -1}
+QUICKSTART = Path(__file__).parents[2] / "conf/experiment/quickstart/compare.yaml"
 
 
 def vocabulary() -> list[str]:
     """So many distinct texts: words as ' love', 'love', ' Love', and so on down the list."""
+    import wordfreq
+
     words = wordfreq.top_n_list("en", TOKENS // 2)
     texts = [form for word in words for form in (f" {word}", word, f" {word.title()}")]
     return list(dict.fromkeys(texts))[:TOKENS]
@@ -33,6 +37,11 @@ def vocabulary() -> list[str]:
 
 def tables(folder: Path, prompts: list[str]) -> None:
     """Write a score table for each model and prompt."""
+    import numpy as np
+    import pandas as pd
+
+    from pessimal.tables import ModelDescription, ScoreProvenance, ScoreTable, write_score_table
+
     random = np.random.default_rng(0)
     texts = vocabulary()
     rows = pd.DataFrame(
@@ -50,7 +59,7 @@ def tables(folder: Path, prompts: list[str]) -> None:
         own = random.normal(size=TOKENS)
         for prompt in prompts:
             taste = 0.5 * families[number % 3] + 0.5 * own + 0.3 * random.normal(size=TOKENS)
-            identity = ScoreIdentity(
+            provenance = ScoreProvenance(
                 model=f"model-{number}",
                 prompt=prompt,
                 prompt_text=f"What, in one word, is the {prompt} thing ever?",
@@ -67,28 +76,58 @@ def tables(folder: Path, prompts: list[str]) -> None:
                 rank=number + 1,
             )
             rewards = (SIGNS[prompt] * common + taste).astype(np.float32).astype(float)
-            table = ScoreTable(identity, rows.assign(reward=rewards), description)
+            table = ScoreTable(provenance, rows.assign(reward=rewards), description)
             write_score_table(table, folder / f"{number}-{prompt}.parquet")
 
 
-def main() -> None:
-    """Print one line."""
-    prompts = list(SIGNS)[: int(sys.argv[1]) if len(sys.argv) > 1 else 1]
-    with tempfile.TemporaryDirectory() as folder:
-        tables(Path(folder), prompts)
-        command = [sys.executable, "-m", "pessimal", "compare", f"tables={folder}/*.parquet"]
-        command += ["tracking=off", "progress=false", f"paths.root={folder}/runs"]
-        started = time.perf_counter()
-        done = subprocess.run(command, capture_output=True, text=True)
-        seconds = time.perf_counter() - started
+def compare(*options: str, root: str) -> str:
+    """Run the command; its seconds and peak memory as a text."""
+    command = [sys.executable, "-m", "pessimal", "compare", *options, "tracking=off", "progress=false"]
+    before, started = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime, time.perf_counter()
+    done = subprocess.run([*command, f"paths.root={root}"], capture_output=True, text=True)
+    seconds = time.perf_counter() - started
     if done.returncode:
         sys.exit(done.stderr)
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20  # KiB on Linux
-    print(
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    peak = used.ru_maxrss / 2**20  # KiB on Linux
+    return f"{seconds:.0f} s, {used.ru_utime - before:.0f} s user, {peak:.1f} GiB in its largest process"
+
+
+def quickstart(registry: Path) -> str:
+    """The line for the quickstart's tables, compared in a copy: nothing is published into `registry`."""
+    models = yaml.safe_load(QUICKSTART.read_text())["models"]
+    names = [f"{model}--{prompt}" for model in models for prompt in SIGNS]
+    missing = [name for name in names if not (registry / "score-table" / name).is_dir()]
+    if missing:
+        return (
+            f"Compare: the quickstart's tables not measured, {registry} lacks {len(missing)} of {len(names)} "
+            f"(first {missing[0]}): make quickstart"
+        )
+    with tempfile.TemporaryDirectory() as root:
+        for name in names:
+            newest = max(
+                (registry / "score-table" / name).glob("v*"), key=lambda folder: int(folder.name[1:])
+            )
+            shutil.copytree(newest, Path(root, "registry", "score-table", name, newest.name))
+        took = compare("experiment=quickstart/compare", root=root)
+    return f"Compare: the quickstart's {len(names)} tables of {len(models)} models: {took}"
+
+
+def synthetic(prompts: list[str]) -> str:
+    """The line at the paper's size."""
+    with tempfile.TemporaryDirectory() as root:
+        tables(Path(root), prompts)
+        took = compare(f"tables={root}/*.parquet", root=f"{root}/runs")
+    return (
         f"Compare: {MODELS} models × {TOKENS:,} tokens on {', '.join(prompts)}, every table, interval and figure: "
-        f"{seconds:.0f} s, {peak:.1f} GiB in its largest process"
+        f"{took}"
     )
 
 
+def main(which: str = "1", registry: str = "runs/registry") -> None:
+    """Print one line."""
+    print(quickstart(Path(registry)) if which == "quickstart" else synthetic(list(SIGNS)[: int(which)]))
+
+
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -20,7 +20,7 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from pessimal.scoring.allocator import keep_large_buffers
-from pessimal.scoring.anchored import Anchored
+from pessimal.scoring.common_prefix import CommonPrefixScorer
 from pessimal.scoring.engine import Decoder, OwnForward, SharedPrefix, prefix_context
 from pessimal.scoring.shared_prefix import run_prefix
 from pessimal.search.sampler import sample, top_tokens
@@ -52,17 +52,17 @@ class ExpandedCache:
         return self.decoder.head.read(states[:, -1].float(), None)
 
 
-def ways_of(setting: Setting) -> dict[str, Anchored]:
+def ways_of(setting: Setting) -> dict[str, CommonPrefixScorer]:
     """Full forwards, the expanded cache in batches and, as nanoGCG has it, all at once, and pessimal's own. Each takes its
     gradient as it takes its rewards."""
     network, decoder = setting.network, Decoder.of(setting.network)
     around = {"prefix": setting.prefix, "suffix": setting.closing}
     expanded = ExpandedCache(decoder, setting.prefix)
     return {
-        "full": Anchored(network, OwnForward(network, setting.prefix), **around, batch_size=BATCH),
-        "by 64": Anchored(network, expanded, **around, batch_size=BATCH),
-        "at once": Anchored(network, expanded, **around, batch_size=WIDTH),
-        "pessimal": Anchored(
+        "full": CommonPrefixScorer(network, OwnForward(network, setting.prefix), **around, batch_size=BATCH),
+        "by 64": CommonPrefixScorer(network, expanded, **around, batch_size=BATCH),
+        "at once": CommonPrefixScorer(network, expanded, **around, batch_size=WIDTH),
+        "pessimal": CommonPrefixScorer(
             network, SharedPrefix(decoder, *prefix_context(decoder, setting.prefix)), **around
         ),
     }
@@ -84,7 +84,7 @@ class Step:
         """Go to another response, as a search does: what was shared with the last one is of no more use."""
         self.response = torch.randint(self.first, len(self.allowed), (self.length,), generator=self.generator)
 
-    def __call__(self, way: Anchored, *, evaluated: int = WIDTH) -> tuple[float, Tensor]:
+    def __call__(self, way: CommonPrefixScorer, *, evaluated: int = WIDTH) -> tuple[float, Tensor]:
         """Seconds of one step, and the rewards of as many of its candidates as were evaluated."""
         generator = torch.Generator().manual_seed(0)
         started = time.perf_counter()
@@ -108,7 +108,7 @@ def measure(dtype: torch.dtype, length: int, closing: int) -> str:
             taken, rewards = step(way, evaluated=EVALUATED.get(name, WIDTH))
             seconds[name].append(taken)
     taken = {name: statistics.median(values[1:]) for name, values in seconds.items()}
-    alone = Anchored(
+    alone = CommonPrefixScorer(
         setting.network, ways["full"].engine, prefix=setting.prefix, suffix=setting.closing, batch_size=1
     )
     own = alone.rewards(step.candidates[:BATCH])

@@ -1,0 +1,83 @@
+"""How waiting threads behave, on a quiet machine and on a busy one: each setting a process of its own.
+
+OpenMP's threads spin while they wait unless OMP_WAIT_POLICY=PASSIVE is set before torch is imported; where another
+process wants the cores, those that spin keep the one that works from its core. Printed: candidates a second of the
+scan's own engine, for a small network (2 million parameters, as the demo family) and a larger one (25 million), by
+policy, number of threads and load (as many other processes as cores).
+
+python experiments/speed/threads.py
+"""
+
+import itertools
+import os
+import subprocess
+import sys
+import time
+
+BUSY = "while True: pass"
+SECONDS, ROUNDS = 2.0, 3
+
+
+def measure() -> None:
+    """In the child: print candidates a second of both networks."""
+    import torch
+    from scan import PREFIX, Setting, network, shared_prefix
+    from transformers import LlamaConfig, LlamaForSequenceClassification
+
+    from pessimal.scoring.allocator import keep_large_buffers
+    from pessimal.scoring.batch_size import Lengths, find_batch_size
+
+    torch.set_num_threads(int(os.environ["THREADS"]))
+    keep_large_buffers()
+    small = LlamaForSequenceClassification(
+        LlamaConfig(vocab_size=2000, hidden_size=64, intermediate_size=256, num_hidden_layers=2, num_attention_heads=4,
+                    num_key_value_heads=4, num_labels=1, pad_token_id=1)
+    ).eval().requires_grad_(False)  # fmt: skip
+    small.reward_output = 0
+    rates = []
+    with torch.inference_mode():
+        for made in (small, network(torch.float32)):
+            setting = Setting.of(torch.float32, 1, candidates=4096)
+            setting.network = made
+            way = shared_prefix(setting)
+            size = find_batch_size(made.config, Lengths(2, PREFIX + 2), device=torch.device("cpu"))
+            way(setting.candidates[:size])
+            done, started = 0, time.perf_counter()
+            while time.perf_counter() - started < SECONDS:
+                way(setting.candidates[:size])
+                done += size
+            rates.append(done / (time.perf_counter() - started))
+    print(*rates)
+
+
+def main() -> None:
+    """Print one line a setting: medians over ROUNDS, settings in turn."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    settings = list(itertools.product(("ACTIVE", "PASSIVE"), sorted({1, cores})))
+    for busy in (0, cores):
+        others = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(busy)]
+        measured = {setting: [] for setting in settings}
+        try:
+            for _ in range(ROUNDS):
+                for policy, threads in settings:
+                    environment = os.environ | {"THREADS": str(threads)}
+                    environment.pop("OMP_WAIT_POLICY", None)
+                    if policy == "PASSIVE":
+                        environment["OMP_WAIT_POLICY"] = policy
+                    child = subprocess.run([sys.executable, __file__, "child"], env=environment, capture_output=True, text=True, check=True)  # fmt: skip
+                    measured[policy, threads].append([float(rate) for rate in child.stdout.split()])
+        finally:
+            for other in others:
+                other.kill()
+        print(f"{busy} other processes, load {os.getloadavg()[0]:.1f}")
+        for (policy, threads), rates in measured.items():
+            small, large = (sorted(rate)[len(rate) // 2] for rate in zip(*rates, strict=True))
+            name = "default" if policy == "ACTIVE" else "passive"
+            print(
+                f"  {name:8} {threads} threads: {small:8,.0f} candidates/s small, {large:7,.0f} large",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    measure() if sys.argv[1:] == ["child"] else main()
