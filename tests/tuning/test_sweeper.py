@@ -139,7 +139,7 @@ def toys(command, monkeypatch):
 @pytest.fixture
 def quick(toys, monkeypatch):
     """The same without W&B, and without drawing figures, which takes longest."""
-    monkeypatch.setattr("pessimal.verbs.publish.save_figures", lambda results, folder, labels: {})
+    monkeypatch.setattr("pessimal.verbs.publish.save_figures", lambda *_: {})
     return lambda *arguments, **manners: toys("tracking=off", *arguments, **manners)
 
 
