@@ -44,9 +44,10 @@ more
 """
 
 
-# Before torch is imported: OpenMP's threads otherwise spin while they wait, and where another process wants the cores a
-# scan falls to a fortieth of its rate (`experiments/speed/threads.py`).
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+# Before torch is imported: OpenMP's threads spin long while they wait, and where another process wants the cores, those
+# that spin keep the one that works from its core. A short spin costs nothing on a quiet machine (`experiments/speed/threads.py`).
+if "OMP_WAIT_POLICY" not in os.environ:
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 
 def main() -> None:
