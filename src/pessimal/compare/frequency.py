@@ -11,12 +11,10 @@ from pessimal.compare.regression import Fit, classical, interval, robust
 from pessimal.errors import TableError
 from pessimal.plots import Forest
 from pessimal.statistics import holm
-from pessimal.tables.result import Estimate, Result, weight_of
+from pessimal.tables.result import LEVEL, Estimate, Result, weight_of
 from pessimal.tables.table_set import TableSet
 from pessimal.tables.words import as_published, check_words, stem_groups, with_half_sums, word_starts
 
-LEVEL = 0.05
-"""Of corrected p values."""
 SETS = ("rated", "unrated")
 LEAST_LETTERS, LEAST_ZIPF = 3, 4.0
 """Of an unrated word: so many letters, and 10 uses per million words. What a vocabulary holds below that is more often a

@@ -18,7 +18,7 @@ from pessimal.compare.matching import MatchedSets, balance, matched_controls, ma
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Heatmap
 from pessimal.statistics import holm
-from pessimal.tables.result import Estimate, Result, weight_of
+from pessimal.tables.result import LEVEL, Estimate, Result, weight_of
 from pessimal.tables.table_set import TableSet
 from pessimal.tables.words import word_starts
 from pessimal.texts import literal
@@ -32,7 +32,6 @@ LEAST_TOPICS = 10
 NAMED_CONTROLS = 5
 EXCHANGES = 2000
 """Random exchanges behind p_words, which is not the p that decides."""
-LEVEL = 0.05
 BELOW, ABOVE = "farthest below", "farthest above"
 NAMED = 10
 """Terms named at each end, a model."""

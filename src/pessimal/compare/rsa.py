@@ -14,16 +14,13 @@ from pessimal.compare.checks import check_square
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Heatmap
 from pessimal.statistics import holm
-from pessimal.tables.result import Estimate, Result, weight_of
+from pessimal.tables.result import LEVEL, Estimate, Result, weight_of
 from pessimal.tables.table_set import TableSet
 
 FACTORS = ("base", "developer", "parameters", "rank")
 WORDS = {"base": "base", "developer": "developer", "parameters": "size", "rank": "rank"}
 ESTIMATED = "estimated"
 TINY = 1e-9  # what rounding leaves of a vector of standardised dyads that should be zero
-
-LEVEL = 0.05
-"""Of corrected p values, from which on a headline does not claim an effect."""
 
 
 def model_matrices(descriptors: pd.DataFrame, *, paper: bool = False) -> dict[str, pd.DataFrame]:

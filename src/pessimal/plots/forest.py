@@ -9,7 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from pessimal.plots import Forest, style
-from pessimal.plots.style import INK, LEVEL, PAPER, RULE, distinct, needed, number, rows_with, shown_names
+from pessimal.plots.style import INK, PAPER, RULE, distinct, needed, number, rows_with, shown_names
+from pessimal.tables.result import LEVEL
 from pessimal.texts import literal
 
 

@@ -34,8 +34,6 @@ OKABE_ITO = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", I
 BLUE, VERMILION = OKABE_ITO[:2]
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")
 MODEL_COLUMNS = ("model", "model_a", "model_b")
-LEVEL = 0.05
-"""Of a test: marks whose corrected p is above it are hollow."""
 LINE, PANEL_GAP = 0.145, 0.28
 """Inches: a line of small text, and the space between two panels."""
 

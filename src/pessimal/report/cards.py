@@ -11,11 +11,11 @@ import pandas as pd
 
 from pessimal.plots import BETWEEN
 from pessimal.report.artifact import Artifact, Shown
+from pessimal.tables.result import LEVEL
 from pessimal.texts import literal, significant
 
 TOKENS = 3
 """At each end."""
-LEVEL = 0.05
 EFFECTS = ("d", "slope_sd", "difference_sd", "steeper_sd", "effect_sd", "estimate", "effect")
 """Columns of which the first that is there is the size of an effect, where no plot declares one."""
 CORRECTED = {"flip_q": "flip_rate", "slope_q": "slope", "change_q": "change"}

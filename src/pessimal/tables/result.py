@@ -14,6 +14,9 @@ import pandas as pd
 if TYPE_CHECKING:
     from pessimal.plots import Plot
 
+LEVEL = 0.05
+"""Of corrected p values: up to it an effect is called significant, in headlines, figures and cards alike."""
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -55,7 +58,7 @@ class Result:
     """Numbers by which runs are compared at W&B."""
 
 
-def weight_of(size: float, p: float | None = None, *, level: float = 0.05) -> float:
+def weight_of(size: float, p: float | None = None, *, level: float = LEVEL) -> float:
     """How much a result deserves the top of the page: 1 where its corrected p is below `level`, plus its size.
 
     Args:
