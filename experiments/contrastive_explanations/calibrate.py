@@ -13,10 +13,10 @@ from pathlib import Path
 import pandas as pd
 import yaml
 
-from pessimal.contrast.calibration import held_slopes, mean_changes, placebo_null, recovery
-from pessimal.contrast.flip_rate import attribute_flip_rates
-from pessimal.contrast.slopes import slopes
 from pessimal.demo.recipes import Recipe
+from pessimal.explain.calibration import held_slopes, mean_changes, placebo_null, recovery
+from pessimal.explain.flip_rate import attribute_flip_rates
+from pessimal.explain.slopes import slopes
 from pessimal.tracking.registry import Registry
 
 MODELS = Path("conf/model")

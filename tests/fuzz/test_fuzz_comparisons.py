@@ -14,10 +14,10 @@ from fuzzing import HOSTILE, cases, hostile, refused, values
 from hypothesis import example
 from hypothesis import strategies as st
 
-from pessimal.contrast.comparison import Comparison, Turn
-from pessimal.contrast.formats import from_row, helpsteer2, hh_rlhf
-from pessimal.contrast.sources import read_jsonl, usable
 from pessimal.errors import InputError
+from pessimal.explain.comparison import Comparison, Turn
+from pessimal.explain.formats import from_row, helpsteer2, hh_rlhf
+from pessimal.explain.sources import read_jsonl, usable
 from pessimal.report.edits import from_json, to_json, views
 from pessimal.tracking.registry import INDEX, MANIFEST, Registry, read_manifest
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 from artifacts import write_artifact
-from pessimal.contrast.comparison import Comparison, Turn
+from pessimal.explain.comparison import Comparison, Turn
 from pessimal.plots import TokenTable
 from pessimal.report.edits import from_json, to_json, views
 from pessimal.report.page import page

@@ -10,8 +10,8 @@ from fuzzing import HOSTILE, cases, hostile, values
 from hypothesis import example
 from hypothesis import strategies as st
 
-from pessimal.contrast.distances import pieces, syntactic, tokens
-from pessimal.contrast.hunks import apply, hunks_between
+from pessimal.explain.distances import pieces, syntactic, tokens
+from pessimal.explain.hunks import apply, hunks_between
 from pessimal.report.differences import GONE, NEW, SAME, condensed, diff, is_readable, readable
 from pessimal.tables.kinds import storable, token_kind
 from pessimal.texts import literal, short_names

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
-from pessimal.contrast.comparison import Comparison, Turn
 from pessimal.errors import InputError, TableError
+from pessimal.explain.comparison import Comparison, Turn
 from pessimal.report.differences import GONE, LEFT_OUT, NEW, SAME, Piece, condensed, diff, readable
 from pessimal.report.edits import from_json, to_json, views
 

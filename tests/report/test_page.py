@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 from artifacts import write_artifact
-from pessimal.contrast.comparison import Comparison, Turn
 from pessimal.errors import InputError
+from pessimal.explain.comparison import Comparison, Turn
 from pessimal.plots import Forest, Heatmap, Scatter, TokenTable
 from pessimal.report.artifact import Artifact, method
 from pessimal.report.edits import to_json, views

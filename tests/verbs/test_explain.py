@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import torch
 
-from pessimal.contrast.sources import read_jsonl
+from pessimal.explain.sources import read_jsonl
 from pessimal.models.conversation import Turn, encode
 from pessimal.models.load import open_model
 from pessimal.models.own_forward import own_rewards

@@ -6,8 +6,8 @@ Knows two texts. Does not know what the edit was for.
 import unicodedata
 from dataclasses import dataclass
 
-from pessimal.contrast.distances import numbered
-from pessimal.contrast.distances import pieces as words
+from pessimal.explain.distances import numbered
+from pessimal.explain.distances import pieces as words
 
 SAME, GONE, NEW, LEFT_OUT = "same", "gone", "new", "left out"
 CONTEXT = 200  # characters of unchanged text that are shown on either side of an edit

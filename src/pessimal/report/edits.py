@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass, fields, is_dataclass
 
 import pandas as pd
 
-from pessimal.contrast.comparison import Comparison, Turn
 from pessimal.errors import InputError, TableError
+from pessimal.explain.comparison import Comparison, Turn
 from pessimal.report.differences import LEFT_OUT, Piece, condensed, diff, is_readable, readable
 from pessimal.texts import significant
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import pandas as pd
 
 from pessimal.config.schema import CompareConfig
-from pessimal.contrast.compare import compared_results, shown_contested
-from pessimal.contrast.comparison import Comparison
-from pessimal.contrast.outcomes import KEY
-from pessimal.contrast.results import Options
-from pessimal.contrast.sources import read_jsonl
 from pessimal.errors import InputError, TableError
+from pessimal.explain.compare import compared_results, shown_contested
+from pessimal.explain.comparison import Comparison
+from pessimal.explain.outcomes import KEY
+from pessimal.explain.results import Options
+from pessimal.explain.sources import read_jsonl
 from pessimal.report.edits import to_json, views
 from pessimal.tables.result import Result
 from pessimal.tracking.registry import Manifest, Registry

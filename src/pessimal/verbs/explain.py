@@ -13,17 +13,17 @@ from rich.text import Text
 
 from pessimal import contrast
 from pessimal.config.schema import ExplainConfig, JudgeKind
-from pessimal.contrast.attribute import PLACEBO, Attribute
-from pessimal.contrast.comparison import Comparison
-from pessimal.contrast.judge import RuleJudge
-from pessimal.contrast.outcomes import requests_for
-from pessimal.contrast.preferences import Which, as_lines, preference_pairs
-from pessimal.contrast.provenance import ExplanationProvenance
-from pessimal.contrast.representatives import examples
-from pessimal.contrast.results import Explained, Options, explained_results, of_attributes
-from pessimal.contrast.rules.draw import digest_of_sources
-from pessimal.contrast.sources import digest
 from pessimal.errors import InputError, WorkError
+from pessimal.explain.attribute import PLACEBO, Attribute
+from pessimal.explain.comparison import Comparison
+from pessimal.explain.judge import RuleJudge
+from pessimal.explain.outcomes import requests_for
+from pessimal.explain.preferences import Which, as_lines, preference_pairs
+from pessimal.explain.provenance import ExplanationProvenance
+from pessimal.explain.representatives import examples
+from pessimal.explain.results import Explained, Options, explained_results, of_attributes
+from pessimal.explain.rules.draw import digest_of_sources
+from pessimal.explain.sources import digest
 from pessimal.models.load import RewardModel, open_model
 from pessimal.report.edits import to_json, views
 from pessimal.scoring.kept_rewards import KeptRewards
@@ -323,7 +323,7 @@ def _what(provenance: ExplanationProvenance) -> dict:
 def _print_cost(config: ExplainConfig, tools: Tools, comparisons: Sequence[Comparison]) -> None:
     """Print what the endpoint would be asked. Which response is preferred is not known yet; either way there are as many
     calls."""
-    from pessimal.contrast.chat.plan import Prices
+    from pessimal.explain.chat.plan import Prices
 
     rewards = {comparison.key: (1.0, 0.0) for comparison in comparisons}
     wanted = requests_for(comparisons, rewards, list(tools.attributes.values()), range(config.seeds), 0.0)

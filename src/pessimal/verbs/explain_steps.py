@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from pessimal.contrast.attribute import PLACEBO, Amount, Attribute, Direction
-from pessimal.contrast.comparison import Comparison
-from pessimal.contrast.distances import locality, semantic, syntactic
-from pessimal.contrast.grow import Grown, Semifactual, grow
-from pessimal.contrast.judge import RuleJudge
-from pessimal.contrast.outcomes import (
+from pessimal.explain.attribute import PLACEBO, Amount, Attribute, Direction
+from pessimal.explain.comparison import Comparison
+from pessimal.explain.distances import locality, semantic, syntactic
+from pessimal.explain.grow import Grown, Semifactual, grow
+from pessimal.explain.judge import RuleJudge
+from pessimal.explain.outcomes import (
     CHOSEN,
     COUNTERFACTUAL,
     SEMIFACTUAL,
@@ -23,10 +23,10 @@ from pessimal.contrast.outcomes import (
     outcomes,
     requests_for,
 )
-from pessimal.contrast.perturbation import Perturbation, Perturber, Status
-from pessimal.contrast.perturbers.placebo import PLACEBO as NEUTRAL
-from pessimal.contrast.shrink import Shrunk, shrink
-from pessimal.contrast.slopes import MOVED
+from pessimal.explain.perturbation import Perturbation, Perturber, Status
+from pessimal.explain.perturbers.placebo import PLACEBO as NEUTRAL
+from pessimal.explain.shrink import Shrunk, shrink
+from pessimal.explain.slopes import MOVED
 from pessimal.scoring.kept_rewards import KeptRewards
 
 

@@ -10,11 +10,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 from pessimal.config.schema import AttributeSpec, ExplainConfig, JudgeKind, PerturberKind
-from pessimal.contrast import sources
-from pessimal.contrast.attribute import Attribute, Edit
-from pessimal.contrast.comparison import Comparison
-from pessimal.contrast.perturbation import Perturber
 from pessimal.errors import InputError
+from pessimal.explain import sources
+from pessimal.explain.attribute import Attribute, Edit
+from pessimal.explain.comparison import Comparison
+from pessimal.explain.perturbation import Perturber
 
 log = logging.getLogger(__name__)
 
@@ -66,25 +66,25 @@ def make_perturber(config: ExplainConfig, attributes: Mapping[str, Attribute]) -
     cache = Path(config.paths.cache) / "answers"
     match spec.kind:
         case PerturberKind.rules:
-            from pessimal.contrast.perturbers.rules import Rules, check
+            from pessimal.explain.perturbers.rules import Rules, check
 
             check(list(attributes.values()))
             return Rules()
         case PerturberKind.random:
-            from pessimal.contrast.perturbers.random_edits import RandomEdits
+            from pessimal.explain.perturbers.random_edits import RandomEdits
 
             return RandomEdits(share=spec.share)
         case PerturberKind.placebo:
             return make_placebo()
         case PerturberKind.blank_filling:
-            from pessimal.contrast.perturbers.blank_filling import BlankFilling
+            from pessimal.explain.perturbers.blank_filling import BlankFilling
 
             return BlankFilling(
                 spec.model, revision=spec.revision, share=spec.share, temperature=spec.temperature
             )
         case PerturberKind.local:
-            from pessimal.contrast.chat.on_machine import OnMachineSpec
-            from pessimal.contrast.perturbers.local import Local
+            from pessimal.explain.chat.on_machine import OnMachineSpec
+            from pessimal.explain.perturbers.local import Local
 
             own = OnMachineSpec(
                 model=spec.model,
@@ -100,7 +100,7 @@ def make_perturber(config: ExplainConfig, attributes: Mapping[str, Attribute]) -
                 min_locality=spec.min_locality,
             )
         case PerturberKind.llm:
-            from pessimal.contrast.perturbers.llm import Llm
+            from pessimal.explain.perturbers.llm import Llm
 
             return Llm(
                 _endpoint(config, spec.model, temperature=spec.temperature),
@@ -111,7 +111,7 @@ def make_perturber(config: ExplainConfig, attributes: Mapping[str, Attribute]) -
 
 def make_placebo() -> Perturber:
     """Who makes the edits that keep the meaning."""
-    from pessimal.contrast.perturbers.placebo import Placebo
+    from pessimal.explain.perturbers.placebo import Placebo
 
     return Placebo()
 
@@ -119,17 +119,17 @@ def make_placebo() -> Perturber:
 def make_judge(config: ExplainConfig):
     """Who says whether an edit did what was asked."""
     if config.judge is JudgeKind.llm:
-        from pessimal.contrast.chat.judge import LlmJudge
+        from pessimal.explain.chat.judge import LlmJudge
 
         return LlmJudge(_endpoint(config, config.judge_model, temperature=0.0))
-    from pessimal.contrast.judge import RuleJudge
+    from pessimal.explain.judge import RuleJudge
 
     return RuleJudge()
 
 
 def _endpoint(config: ExplainConfig, model: str | None, *, temperature: float):
-    from pessimal.contrast.chat.connect import endpoint_client
-    from pessimal.contrast.chat.endpoint_spec import EndpointSpec
+    from pessimal.explain.chat.connect import endpoint_client
+    from pessimal.explain.chat.endpoint_spec import EndpointSpec
 
     spec = config.perturber
     endpoint = EndpointSpec(

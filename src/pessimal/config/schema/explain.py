@@ -8,9 +8,9 @@ from omegaconf import MISSING
 
 from pessimal.config.schema.shared import TaskConfig, TrainerSpec, demo_recipe
 from pessimal.config.schema.values import at_least
-from pessimal.contrast.attribute import PLACEBO
-from pessimal.contrast.source import Source
 from pessimal.errors import ConfigError
+from pessimal.explain.attribute import PLACEBO
+from pessimal.explain.source import Source
 from pessimal.models.spec import ModelSpec
 
 

@@ -1,1 +1,0 @@
-"""Ways of changing a response along an attribute, behind one protocol (`pessimal.contrast.perturbation.Perturber`)."""

@@ -1,0 +1,190 @@
+"""What explanations of several models report side by side: which attributes move which model, and how alike they are in it.
+
+Knows tables of outcomes. Does not know models, perturbers or registries.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+
+from pessimal.explain.attribute import PLACEBO
+from pessimal.explain.compliance import PERTURBATION, flip_rates
+from pessimal.explain.flip_rate import attribute_flip_rates
+from pessimal.explain.metrics import DISTANCES, metrics
+from pessimal.explain.model_agreement import model_agreement
+from pessimal.explain.representatives import contested
+from pessimal.explain.results import Options, coverage_result
+from pessimal.explain.slopes import slopes
+from pessimal.plots import Forest, Heatmap
+from pessimal.tables.result import Estimate, Result, weight_of
+from pessimal.texts import literal
+
+METHOD = "reasons"
+CHANGE = "change"
+"""The measure of agreement that is spoken of: mean changes of the margin, since flips tie massively."""
+PAIRS = 10
+"""More pairs of models are a heat map."""
+
+
+def compared_results(
+    outcomes: pd.DataFrame, provenance: pd.DataFrame, options: Options, *, labels: Mapping[str, str]
+) -> list[Result]:
+    """The Results over the outcomes of one or several models on one set of comparisons.
+
+    Args:
+        outcomes: of all models, under one another.
+        provenance: a row an explanation.
+        options: of intervals and tests.
+        labels: names of models for people.
+    """
+    named = {model: labels.get(model, model) for model in dict.fromkeys(outcomes["model"])}
+    sensitive = attribute_flip_rates(outcomes, permutations=options.permutations, **options.drawn)
+    measured = metrics(outcomes, distances=DISTANCES, **options.drawn)
+    results = [
+        _flip_rate_result(sensitive, outcomes, named),
+        _slopes(slopes(outcomes, confidence=options.confidence), outcomes, named),
+        *(_agreement(outcomes, options, named) if len(named) > 1 else []),
+        coverage_result(measured, METHOD),
+        Result("flip_rates", flip_rates(outcomes, confidence=options.confidence), method=METHOD),
+        Result("provenance", provenance),
+    ]
+    return results
+
+
+def shown_contested(outcomes: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
+    """Outcomes of the most contested comparison of each perturber, to be read in full: by model, nearest to a flip first."""
+    rows = []
+    for perturber, ranking in table.groupby("perturber", sort=False):
+        first = ranking.iloc[0]
+        of_pair = outcomes["model"].isin([first["model_a"], first["model_b"]])
+        of_edit = (outcomes["perturber"] == perturber) & (outcomes["comparison"] == first["comparison"])
+        made = outcomes["edited"].notna() & (outcomes["attribute"] != PLACEBO)
+        rows.append(outcomes[of_pair & of_edit & made].sort_values(["model", "new_margin"], kind="stable"))
+    return pd.concat(rows)
+
+
+def _flip_rate_result(table: pd.DataFrame, outcomes: pd.DataFrame, named: Mapping[str, str]) -> Result:
+    """Flip rates, attributes by models."""
+    own = table[table["attribute"] != PLACEBO].dropna(subset=["flip_rate"])
+    made = outcomes[outcomes["edited"].notna()]
+    once = made.drop_duplicates(PERTURBATION)
+    placebo = int((once["attribute"] == PLACEBO).sum())
+    summary = {"models": len(named), "edits": len(once) - placebo, "placebo_edits": placebo}
+    if own.empty:
+        return Result("sensitivity", table, method=METHOD, notes=("No edit came about.",), summary=summary)
+    order = own.groupby("attribute")["flip_rate"].mean().sort_values(ascending=False, kind="stable")
+    pieces = [
+        table[
+            table["model"].isin(of_perturber["model"])
+            & ((table["perturber"] == perturber) | (table["attribute"] == PLACEBO))
+        ]
+        .assign(perturber=perturber)
+        .sort_values("attribute", key=lambda names: names.map({n: i for i, n in enumerate([*order.index, PLACEBO])}))
+        for perturber, of_perturber in own.groupby("perturber", sort=False)
+    ]  # fmt: skip
+    top = own[own["attribute"] == order.index[0]]
+    low, high = top.loc[top["flip_rate"].idxmin()], top.loc[top["flip_rate"].idxmax()]
+    span = "" if len(top) == 1 else f", {named[low['model']]}'s least ({low['flip_rate']:.0%})"
+    q = None if pd.isna(high["flip_q"]) else float(high["flip_q"])
+    untested = () if table["flip_q"].notna().any() else ("No placebo, so nothing is tested.",)
+    return Result(
+        "sensitivity",
+        table,
+        headline=f"{order.index[0].capitalize()} edits flip {named[high['model']]}'s preference most often "
+        f"({high['flip_rate']:.0%} of edits){span}.",
+        plot=Heatmap(
+            data=pd.concat(pieces), row="attribute", column="model", value="flip_rate", tabs=("perturber",),
+            label="flip rate",
+        ),
+        method=METHOD,
+        weight=weight_of(high["flip_rate"], q),
+        estimate=Estimate(
+            "flip rate", float(high["flip_rate"]), int(high["n"]), "edits", float(high["flip_low"]), float(high["flip_high"]), q
+        ),
+        notes=untested,
+        summary=summary,
+    )  # fmt: skip
+
+
+def _slopes(table: pd.DataFrame, outcomes: pd.DataFrame, named: Mapping[str, str]) -> Result:
+    """What each model's reward gains with an attribute while the others are held."""
+    known = table.dropna(subset=["slope"])
+    edited = outcomes["edited"].notna() & (outcomes["attribute"] != PLACEBO)
+    if known.empty or not edited.any():
+        return Result("slopes", table, method=METHOD, notes=("Slopes are not known: too few edits.",))
+    top = known.loc[known["slope"].abs().idxmax()]
+    size = f"{top['slope']:+.2f}".replace("-", "−")
+    q = None if pd.isna(top["slope_q"]) else float(top["slope_q"])
+    ends = () if q is None else (float(top["slope_low"]), float(top["slope_high"]), q)
+    return Result(
+        "slopes",
+        table,
+        headline=f"With the others held, {top['attribute']} moves {named[top['model']]} most: {size} SD of reward per SD.",
+        plot=Heatmap(
+            data=known, row="attribute", column="model", value="slope", diverging=True, tabs=("perturber",),
+            label="slope (SD per SD)",
+        ),
+        method=METHOD,
+        weight=weight_of(top["slope"], q),
+        estimate=Estimate("slope, SD per SD", float(top["slope"]), int(top["n"]), "edits", *ends),
+    )  # fmt: skip
+
+
+def _agreement(outcomes: pd.DataFrame, options: Options, named: Mapping[str, str]) -> list[Result]:
+    """How alike models are in what moves them; and of the least alike two, where their reasons differ most."""
+    table = model_agreement(outcomes, **options.drawn)
+    if table.empty:  # no perturber explained two of them
+        return []
+    known = table[table["measure"] == CHANGE].dropna(subset=["tau"])
+    if known.empty:
+        reasons = dict.fromkeys(table["reason"])
+        return [Result("model_agreement", table, method=METHOD, notes=(f"No τ is defined: {'; '.join(reasons)}.",))]  # fmt: skip
+    low, high = known.loc[known["tau"].idxmin()], known.loc[known["tau"].idxmax()]
+    least = f"{named[low['model_a']]} and {named[low['model_b']]}"
+    span = "" if len(known) == 1 else f"; most alike, {named[high['model_a']]} and {named[high['model_b']]}: {high['tau']:.2f}"  # fmt: skip
+    pairs = [f"{named[a]} · {named[b]}" for a, b in zip(table["model_a"], table["model_b"], strict=True)]
+    forest = Forest(
+        data=table.assign(pair=pairs), row="pair", estimate="tau", group="measure", tabs=("perturber",),
+        xlabel="Kendall's τ-b of attributes",
+    )  # fmt: skip
+    matrix = Heatmap(
+        value="tau", symmetric=True, order=True, where={"measure": CHANGE}, tabs=("perturber",),
+        label="Kendall's τ-b of mean changes",
+    )  # fmt: skip
+    ends = (float(low["low"]), float(low["high"])) if np.isfinite(low["low"]) else ()
+    results = [
+        Result(
+            "model_agreement",
+            table,
+            headline=f"What moves {least} is ordered with τ = {low['tau']:.2f}{span}.".replace("-0.", "−0."),
+            plot=forest if len(known) <= PAIRS else matrix,
+            method=METHOD,
+            weight=weight_of(1 - low["tau"]) / 2,
+            estimate=Estimate("τ", float(low["tau"]), int(low["attributes"]), "attributes", *ends),
+        )
+    ]
+    rankings = []
+    for perturber, of_perturber in known.groupby("perturber", sort=False):
+        pair = of_perturber.loc[of_perturber["tau"].idxmin()]
+        ranking = contested(outcomes, pair["model_a"], pair["model_b"], perturber=perturber)
+        if len(ranking) and np.isfinite(ranking["tau"].iloc[0]):
+            rankings.append(
+                ranking.assign(perturber=perturber, model_a=pair["model_a"], model_b=pair["model_b"])
+            )
+    if rankings:
+        results.append(_contested(pd.concat(rankings, ignore_index=True), named))
+    return results
+
+
+def _contested(table: pd.DataFrame, named: Mapping[str, str]) -> Result:
+    first = table.iloc[0]
+    return Result(
+        "contested",
+        table,
+        headline=f"{named[first['model_a']]} and {named[first['model_b']]} prefer the same response to "
+        f"{literal(first['comparison'], limit=40)}, for the most different reasons (τ = {first['tau']:.2f}).".replace("-0.", "−0."),
+        method=METHOD,
+        weight=weight_of(0.2),
+        estimate=Estimate("τ", float(first["tau"]), int(first["attributes"]), "attributes"),
+    )  # fmt: skip

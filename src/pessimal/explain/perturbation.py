@@ -1,0 +1,72 @@
+"""A change of one response along one attribute: what is asked for, what came of it, and who makes it.
+
+Knows texts and attributes. Does not know rewards: a perturbation depends on a reward model only through which response
+that model prefers, so it is made once and serves all models.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from pessimal.explain.attribute import Attribute, Direction
+from pessimal.explain.comparison import Comparison
+
+
+class Status(Enum):
+    """What came of a request."""
+
+    changed = "changed"
+    """There is a text, and it differs from the response."""
+    not_applicable = "not applicable"
+    """The perturber says that this response cannot be changed so."""
+    refused = "refused"
+    """A language model refused."""
+    failed = "failed"
+    """No usable answer after all retries: an unreachable endpoint, malformed JSON, an unchanged text."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """One change that is asked for."""
+
+    comparison: Comparison
+    response: int
+    """Which of its two responses: 0 or 1."""
+    attribute: Attribute
+    direction: Direction
+    seed: int = 0
+    """Of several perturbations of the same kind."""
+
+    @property
+    def text(self) -> str:
+        """The response as it stands."""
+        return self.comparison.responses[self.response]
+
+
+@dataclass(frozen=True)
+class Perturbation:
+    """What came of a request."""
+
+    request: Request
+    status: Status
+    text: str | None = None
+    """The whole response after the change; None unless it was changed."""
+    spans: tuple[tuple[int, int], ...] | None = None
+    """(start, end) in characters of the response: the words said to bear on the attribute before the change was made;
+    None where the perturber does not say."""
+    note: str = ""
+    """Which rule was used, or why there is no text."""
+
+
+class Perturber(Protocol):
+    """Changes responses."""
+
+    name: str
+
+    def provenance(self) -> dict:
+        """Everything that decides its texts, as JSON: options, versions, digests of its prompts or word lists."""
+
+    def perturb(self, requests: Sequence[Request]) -> list[Perturbation]:
+        """One perturbation a request, in their order. The same request gives the same perturbation, whatever else is
+        asked with it. Raises only for what concerns all requests (ConfigError, InputError, WorkError)."""

@@ -1,0 +1,236 @@
+"""A local server that speaks the OpenAI chat protocol as a test tells it to, and remembers what it was asked."""
+
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from pessimal.explain.attribute import Attribute, Direction
+from pessimal.explain.chat.cache import Cache
+from pessimal.explain.chat.client import Client
+from pessimal.explain.chat.endpoint import Endpoint
+from pessimal.explain.chat.endpoint_spec import EndpointSpec
+from pessimal.explain.chat.usage import Usage
+from pessimal.explain.comparison import Comparison, Turn
+from pessimal.explain.perturbation import Request
+
+CLARITY = Attribute("clarity", "It is easy to understand.", 1)
+VERBOSITY = Attribute("verbosity", "It uses more words than it needs.", -1)
+OVERALL = Attribute("overall", "It is good.", 1)
+PLACEBO = Attribute("placebo", "", 1)
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "nul\0byte",
+    "   \n",
+    "",
+    "😀" * 9,
+    "Ей-богу, да.",
+    '{"applicable": false}',
+    "x " * 5000,
+)
+
+
+@dataclass
+class Says:
+    """One reply of the server."""
+
+    content: str | None = None
+    status: int = 200
+    headers: dict = field(default_factory=dict)
+    refusal: str | None = None
+    finish_reason: str = "stop"
+    body: str | None = None
+    """The whole body, instead of a completion."""
+    delay: float = 0.0
+    usage: bool = True
+    drip: float = 0.0
+    """Seconds between any two bytes of the body."""
+
+
+class Server:
+    """What a running server was asked."""
+
+    def __init__(self, script: Callable[[dict, int], Says]):
+        self.script, self.requests, self.headers = script, [], []
+        self.in_flight = self.most_in_flight = 0
+        self.lock = threading.Lock()
+        self.url = ""
+
+    def of_kind(self, name: str) -> list[dict]:
+        """Requests whose schema has this name."""
+        return [request for request in self.requests if kind(request) == name]
+
+
+def kind(request: dict) -> str:
+    return request["response_format"]["json_schema"]["name"]
+
+
+def case(request: dict) -> dict:
+    """The material of a request."""
+    return json.loads(request["messages"][-1]["content"])
+
+
+def asked_attributes(request: dict) -> list[str]:
+    return list(case(request)["attributes"])
+
+
+@contextlib.contextmanager
+def serving(script: Callable[[dict, int], Says]) -> Iterator[Server]:
+    """Answer by `script(request, number of requests before it)` while this lasts."""
+    server = Server(script)
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self):
+            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            with server.lock:
+                number = len(server.requests)
+                server.requests.append(request)
+                server.headers.append({name.lower(): value for name, value in self.headers.items()})
+                server.in_flight += 1
+                server.most_in_flight = max(server.most_in_flight, server.in_flight)
+            try:
+                says = server.script(request, number)
+                time.sleep(says.delay)
+            finally:
+                with server.lock:
+                    server.in_flight -= 1
+            data = (says.body if says.body is not None else json.dumps(_completion(says))).encode()
+            with contextlib.suppress(OSError):  # whoever asked may have gone
+                self.send_response(says.status)
+                for name, value in {"Content-Type": "application/json", **says.headers}.items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                for piece in [data[n : n + 1] for n in range(len(data))] if says.drip else [data]:
+                    self.wfile.write(piece)
+                    time.sleep(says.drip)
+
+        def log_message(self, *_):
+            pass
+
+    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    http.daemon_threads = True
+    thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    server.url = f"http://127.0.0.1:{http.server_port}/v1"
+    try:
+        yield server
+    finally:
+        http.shutdown()
+        http.server_close()
+
+
+def _completion(says: Says) -> dict:
+    if says.status != 200:
+        return {"error": {"message": says.content or "scripted", "code": says.refusal}}
+    message = {"role": "assistant", "content": says.content, "refusal": says.refusal}
+    made = {
+        "id": "1", "object": "chat.completion", "created": 0, "model": "m",
+        "choices": [{"index": 0, "message": message, "finish_reason": says.finish_reason}],
+    }  # fmt: skip
+    if says.usage:
+        made["usage"] = {"prompt_tokens": 10, "completion_tokens": 3, "total_tokens": 13}
+    return made
+
+
+def good(request: dict, _number: int = 0) -> Says:
+    """Names the response's first word for every attribute, and rewrites by putting another in its place."""
+    material = case(request)
+    words = material.get("response", "").split()
+    if "attributes" in material:
+        return Says(json.dumps(dict.fromkeys(material["attributes"], words[:1])))
+    seed = request["seed"]
+    text = " ".join([f"{material.get('attribute', 'control')}-{seed}", *words[1:]])
+    return Says(json.dumps({"applicable": True, "response": text}))
+
+
+class Sleeps:
+    """A clock that only sleeping moves, and nobody waits for."""
+
+    def __init__(self):
+        self.now, self.slept = 0.0, []
+
+    def clock(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+
+def chat(
+    url: str,
+    folder=None,
+    *,
+    sleeps: Sleeps | None = None,
+    attempts: int = 3,
+    key: str | None = None,
+    **options,
+):
+    """A chat with a scripted server; nobody waits for a retry."""
+    sleeps, usage = sleeps or Sleeps(), Usage()
+    spec = EndpointSpec(**{"model": "m", "base_url": url, "timeout": 5.0, **options})
+    endpoint = Endpoint(spec, api_key=key, usage=usage, clock=sleeps.clock, sleep=sleeps.sleep)
+    return Client(endpoint, usage=usage, cache=Cache(folder) if folder else None, attempts=attempts)
+
+
+def comparison(
+    first: str = "Peace is a good thing.", second: str = "War, maybe.", *, key: str = "c0"
+) -> Comparison:
+    return Comparison(key, (Turn("user", "What is the best thing?"),), (first, second))
+
+
+def request(
+    attribute: Attribute = CLARITY,
+    *,
+    text: str | None = None,
+    seed: int = 0,
+    response: int = 0,
+    better: bool = True,
+):
+    made = comparison() if text is None else comparison(text, "War, maybe.")
+    return Request(made, response, attribute, Direction.better if better else Direction.worse, seed)
+
+
+SYSTEMLESS = (
+    "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system') }}{% endif %}{% for m in messages %}<|start|>"
+    "{{ m['role'] }}<|sep|>{{ m['content'] }}<|end|>{% endfor %}{% if add_generation_prompt %}<|start|>assistant<|sep|>"
+    "{% endif %}"
+)
+
+
+def scripted_model(folder, says: str | None, *, positions: int = 8192, template: str | None = None):
+    """A tiny causal language model that always says this, by its weights: its layers add nothing, and its head maps the
+    end of the question to one token with the whole text, and that to the end. None: a random one, which says gibberish."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    from tiny_language_models import CHAT, tokenizer
+
+    words = tokenizer(template=template or CHAT)
+    if says is not None:
+        words.add_tokens([says])
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=len(words), hidden_size=64, intermediate_size=64, num_hidden_layers=1, num_attention_heads=4,
+        max_position_embeddings=positions, initializer_range=0.3, bos_token_id=0, eos_token_id=3, pad_token_id=3,
+    )  # fmt: skip
+    network = LlamaForCausalLM(config)
+    if says is not None:
+        with torch.no_grad():
+            for layer in network.model.layers:
+                layer.self_attn.o_proj.weight.zero_()
+                layer.mlp.down_proj.weight.zero_()
+            rows, head = network.model.embed_tokens.weight, network.lm_head.weight
+            rows /= rows.norm(dim=1, keepdim=True).clamp_min(1e-6)  # the padding's is zero
+            head.zero_()
+            text, separator = words.convert_tokens_to_ids([says, "<|sep|>"])
+            head[text], head[3] = 10 * rows[separator], 10 * rows[text]
+    network.save_pretrained(folder)
+    words.save_pretrained(folder)
+    return folder

@@ -1,0 +1,166 @@
+"""The judge: whether an edit moved what it was asked to move."""
+
+import json
+from itertools import groupby
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pessimal.errors import ConfigError
+from pessimal.explain.attribute import Amount, Attribute
+from pessimal.explain.detectors.reading import split_sentences
+from pessimal.explain.detectors.registry import DETECTORS
+from pessimal.explain.detectors.words import syllables
+from pessimal.explain.judge import RuleJudge
+
+PAIRS = [json.loads(line) for line in (Path(__file__).parent / "minimal_pairs.jsonl").open(encoding="utf-8")]
+CONFIG = Path(__file__).parents[2] / "conf" / "contrast"
+NAMES = sorted(DETECTORS)
+HOSTILE = [
+    "",
+    "  \n",
+    "\ud800",
+    "\x00",
+    "<script>",
+    "🙂🙂",
+    "...",
+    "漢字かな",
+    "word " * 2000,
+    "a" * 5000,
+    "1. 2. 3.",
+]
+
+
+def attribute(name: str, **options) -> Attribute:
+    return Attribute(name, "", 1, **options)
+
+
+@pytest.fixture(scope="module")
+def verdicts() -> pd.DataFrame:
+    """Every pair judged four times: raised or lowered, asked for more or less."""
+    rows, items = [], []
+    for pair in PAIRS:
+        for name in NAMES if pair["attribute"] == "placebo" else [pair["attribute"]]:
+            for raised in (True, False):
+                texts = (pair["less"], pair["more"])[:: 1 if raised else -1]
+                for asked in Amount:
+                    items.append((pair["prompt"], *texts, attribute(name), asked))
+                    rows.append({"kind": pair["attribute"], "name": name, "raised": raised, "asked": asked})
+    return pd.DataFrame(rows).assign(verdict=pd.Series(RuleJudge().judge(items), dtype=object))
+
+
+def test_there_is_a_detector_for_every_attribute_of_the_study():
+    assert {path.stem for path in CONFIG.glob("*.yaml")} >= set(NAMES)
+    assert len(NAMES) == 15
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_edit_that_moves_the_attribute_is_seen(verdicts, name):
+    own = verdicts.query("kind == @name")
+    asked_so = own[own["raised"] == (own["asked"] == Amount.more)]["verdict"].dropna().astype(bool)
+    asked_otherwise = own[own["raised"] != (own["asked"] == Amount.more)]["verdict"].dropna().astype(bool)
+    assert len(asked_so) >= (8 if name == "correctness" else 20)
+    assert asked_so.mean() >= 0.85
+    assert asked_otherwise.mean() <= 0.15
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_edit_that_keeps_the_meaning_seldom_counts(verdicts, name):
+    kept = verdicts.query("kind == 'placebo' and name == @name")["verdict"].dropna().astype(bool)
+    assert kept.mean() <= 0.15 if len(kept) else name == "correctness"
+
+
+def test_a_shift_in_one_sentence_of_many_is_still_seen():
+    rest = "It opens at nine. The way there is short. Tickets are sold at the door. " * 3
+    items = [
+        ("Is the museum good?", f"{rest}The museum is the best in town.", f"{rest}The museum might perhaps be good, I guess.",
+         attribute("assertiveness"), asked)
+        for asked in (Amount.less, Amount.more)
+    ]  # fmt: skip
+    assert RuleJudge().judge(items) == [True, False]
+
+
+def test_no_opinion_on_facts_nor_on_what_is_not_known():
+    paris, lyon = "The capital is Paris.", "The capital is Lyon."
+    items = [
+        ("Which capital?", paris, lyon, attribute("correctness"), Amount.less),
+        ("Which capital?", paris, "The capitol capital is is Paris.", attribute("correctness"), Amount.less),
+        ("Which capital?", paris, lyon, attribute("placebo"), Amount.more),
+        (
+            "Which capital?",
+            "It is is Paris.",
+            "It is is Paris. It is big.",
+            attribute("correctness"),
+            Amount.more,
+        ),
+    ]
+    assert RuleJudge().judge(items) == [None, True, None, None]
+
+
+def test_wrong_sums_are_seen_and_chains_and_decimals_are_left_alone():
+    texts = ["17 + 25 = 42.", "17 + 25 = 44.", "2 + 3 + 4 = 9.", "1.5 + 2 = 3.5", "9 / 3 = 3", "9 / 3 = 4"]
+    found = RuleJudge().amounts(texts, ["Sum?"] * 6, [attribute("correctness")])["correctness"]
+    assert found.tolist() == [0, -2, 0, 0, 0, -2]
+
+
+def test_a_users_pattern_counts_and_takes_the_place_of_a_detector():
+    thanks = attribute("verbosity", detect=r"\bthanks?\b")
+    items = [("Hi", "Thanks!", "Thank you, thanks a lot", thanks, asked) for asked in Amount]
+    assert RuleJudge().judge(items) == [True, False]
+    assert RuleJudge().judge([("Hi", "thanks", "thanks " + "word " * 50, thanks, Amount.more)]) == [False]
+    assert RuleJudge().amounts(["Thanks thanks"], ["Hi"], [thanks]).loc[0, "verbosity"] == 2
+
+
+def test_a_pattern_that_is_none_is_the_users_mistake():
+    with pytest.raises(ConfigError, match=r"detect='\('.*no regular expression"):
+        RuleJudge().judge([("p", "a", "b", attribute("mine", detect="("), Amount.more)])
+
+
+def test_hostile_texts_have_finite_amounts():
+    found = RuleJudge().amounts(HOSTILE, ["\ud800 ?"] * len(HOSTILE), [attribute(name) for name in NAMES])
+    assert found.shape == (len(HOSTILE), 15)
+    assert np.isfinite(found.to_numpy()).all()
+    unknown = RuleJudge().amounts(HOSTILE, [""] * len(HOSTILE), [attribute("unheard-of")])
+    assert unknown["unheard-of"].isna().all()
+    assert RuleJudge().judge([]) == []
+
+
+def test_amounts_do_not_depend_on_what_else_is_asked():
+    texts = [pair["more"] for pair in PAIRS[::12]]
+    prompts = [pair["prompt"] for pair in PAIRS[::12]]
+    kinds = [attribute(name) for name in NAMES]
+    together = RuleJudge().amounts(texts, prompts, kinds)
+    pd.testing.assert_frame_equal(together, RuleJudge().amounts(texts, prompts, kinds), check_exact=True)
+    alone = RuleJudge().amounts(texts[3:4], prompts[3:4], kinds)
+    np.testing.assert_allclose(alone.iloc[0], together.iloc[3], atol=1e-5)
+
+
+def test_sentences_end_at_full_stops_and_lines_and_not_in_lists_or_titles():
+    text = "Dr. Lee came at 3.5 p.m. today. Well?\n1. Boil it.\n- Cool it\n\n!!!"
+    assert split_sentences(text) == (
+        "Dr. Lee came at 3.5 p.m. today.", "Well?", "1. Boil it.", "- Cool it",
+    )  # fmt: skip
+    assert [len(part.split()) for part in split_sentences("word " * 200)] == [80, 80, 40]
+
+
+def test_syllables_of_plain_words():
+    words = {"cat": 1, "table": 2, "baked": 1, "started": 2, "information": 4, "the": 1, "makes": 1, "xyz": 1}
+    assert {word: syllables(word) for word in words} == words
+
+
+def test_the_pairs_are_at_least_eight_an_attribute_and_no_prototype():
+    from pessimal.explain.detectors.embedding_axis import load_prototypes
+
+    counts = {name: len(list(rows)) for name, rows in groupby(sorted(pair["attribute"] for pair in PAIRS))}
+    assert min(counts.values()) >= 8
+    assert set(counts) == {*NAMES, "placebo"}
+    written = {text for poles in load_prototypes().values() for texts in poles.values() for text in texts}
+    assert not written & {pair[side] for pair in PAIRS for side in ("more", "less")}
+
+
+def test_the_provenance_names_what_decides():
+    provenance = RuleJudge().provenance()
+    assert json.loads(json.dumps(provenance)) == provenance
+    assert len(provenance["detectors"]) == 64
