@@ -11,7 +11,7 @@ import pandas as pd
 from rich.table import Table
 from rich.text import Text
 
-from pessimal import contrast
+from pessimal import explain as explain_package
 from pessimal.config.schema import ExplainConfig, JudgeKind
 from pessimal.errors import InputError, WorkError
 from pessimal.explain.attribute import PLACEBO, Attribute
@@ -58,7 +58,7 @@ log = logging.getLogger(__name__)
 PREFERENCES, COMPARISONS = "preferences.jsonl", "comparisons.jsonl"
 SHOWN = 9
 """Attributes printed at the end."""
-CONTRAST = Path(contrast.__file__).parent
+SOURCES = Path(explain_package.__file__).parent
 
 
 def run(config: ExplainConfig) -> None:
@@ -194,7 +194,7 @@ def identify(
         perturber_identity=tools.perturber.provenance(),
         placebo_identity=tools.placebo.provenance() if tools.placebo else {},
         judge_identity={"judge": tools.judge.provenance(), "detectors": RuleJudge().provenance()},
-        code=digest_of_sources(*CONTRAST.glob("*.py")),
+        code=digest_of_sources(*SOURCES.glob("*.py")),
         options={name: options[name] for name in names},
         seed=config.seed,
         **of_model(model),
