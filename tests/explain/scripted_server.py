@@ -1,19 +1,17 @@
-"""A local server that speaks the OpenAI chat protocol as a test tells it to, and remembers what it was asked."""
+"""A server that speaks the OpenAI chat protocol as a test tells it to, in this process, and remembers what it was asked."""
 
+import asyncio
 import contextlib
 import json
-import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from unittest import mock
+
+import httpx2
 
 from pessimal.explain.attribute import Attribute, Direction
-from pessimal.explain.chat.cache import Cache
 from pessimal.explain.chat.client import Client
-from pessimal.explain.chat.endpoint import Endpoint
-from pessimal.explain.chat.endpoint_spec import EndpointSpec
-from pessimal.explain.chat.usage import Usage
+from pessimal.explain.chat.endpoint import Endpoint, EndpointOptions
 from pessimal.explain.comparison import Comparison, Turn
 from pessimal.explain.perturbation import Request
 
@@ -46,8 +44,6 @@ class Says:
     """The whole body, instead of a completion."""
     delay: float = 0.0
     usage: bool = True
-    drip: float = 0.0
-    """Seconds between any two bytes of the body."""
 
 
 class Server:
@@ -56,8 +52,9 @@ class Server:
     def __init__(self, script: Callable[[dict, int], Says]):
         self.script, self.requests, self.headers = script, [], []
         self.in_flight = self.most_in_flight = 0
-        self.lock = threading.Lock()
-        self.url = ""
+        self.waits: list[float] = []
+        """Seconds slept before retries, which nobody waits for."""
+        self.url = "http://127.0.0.1:9/v1"
 
     def of_kind(self, name: str) -> list[dict]:
         """Requests whose schema has this name."""
@@ -82,47 +79,32 @@ def serving(script: Callable[[dict, int], Says]) -> Iterator[Server]:
     """Answer by `script(request, number of requests before it)` while this lasts."""
     server = Server(script)
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    async def handle(request: httpx2.Request) -> httpx2.Response:
+        asked, number = json.loads(request.content), len(server.requests)
+        server.requests.append(asked)
+        server.headers.append(dict(request.headers))
+        server.in_flight += 1
+        server.most_in_flight = max(server.most_in_flight, server.in_flight)
+        try:
+            says = server.script(asked, number)
+            await asyncio.sleep(says.delay)
+        finally:
+            server.in_flight -= 1
+        if isinstance(says.body, Exception):
+            raise says.body
+        body = says.body if says.body is not None else json.dumps(_completion(says))
+        return httpx2.Response(
+            says.status, headers={"Content-Type": "application/json", **says.headers}, text=body
+        )
 
-        def do_POST(self):
-            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            with server.lock:
-                number = len(server.requests)
-                server.requests.append(request)
-                server.headers.append({name.lower(): value for name, value in self.headers.items()})
-                server.in_flight += 1
-                server.most_in_flight = max(server.most_in_flight, server.in_flight)
-            try:
-                says = server.script(request, number)
-                time.sleep(says.delay)
-            finally:
-                with server.lock:
-                    server.in_flight -= 1
-            data = (says.body if says.body is not None else json.dumps(_completion(says))).encode()
-            with contextlib.suppress(OSError):  # whoever asked may have gone
-                self.send_response(says.status)
-                for name, value in {"Content-Type": "application/json", **says.headers}.items():
-                    self.send_header(name, value)
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                for piece in [data[n : n + 1] for n in range(len(data))] if says.drip else [data]:
-                    self.wfile.write(piece)
-                    time.sleep(says.drip)
+    async def sleep(seconds: float) -> None:
+        server.waits.append(seconds)
 
-        def log_message(self, *_):
-            pass
-
-    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    http.daemon_threads = True
-    thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    server.url = f"http://127.0.0.1:{http.server_port}/v1"
-    try:
+    with (
+        mock.patch.object(Endpoint, "network", httpx2.MockTransport(handle)),
+        mock.patch("anyio.sleep", sleep),
+    ):
         yield server
-    finally:
-        http.shutdown()
-        http.server_close()
 
 
 def _completion(says: Says) -> dict:
@@ -149,34 +131,10 @@ def good(request: dict, _number: int = 0) -> Says:
     return Says(json.dumps({"applicable": True, "response": text}))
 
 
-class Sleeps:
-    """A clock that only sleeping moves, and nobody waits for."""
-
-    def __init__(self):
-        self.now, self.slept = 0.0, []
-
-    def clock(self) -> float:
-        return self.now
-
-    async def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
-        self.now += seconds
-
-
-def chat(
-    url: str,
-    folder=None,
-    *,
-    sleeps: Sleeps | None = None,
-    attempts: int = 3,
-    key: str | None = None,
-    **options,
-):
-    """A chat with a scripted server; nobody waits for a retry."""
-    sleeps, usage = sleeps or Sleeps(), Usage()
-    spec = EndpointSpec(**{"model": "m", "base_url": url, "timeout": 5.0, **options})
-    endpoint = Endpoint(spec, api_key=key, usage=usage, clock=sleeps.clock, sleep=sleeps.sleep)
-    return Client(endpoint, usage=usage, cache=Cache(folder) if folder else None, attempts=attempts)
+def chat(url: str, folder=None, *, attempts: int = 3, allow_unanswered: bool = False, **options) -> Client:
+    """A client of a scripted server."""
+    asked = EndpointOptions(**{"model": "m", "base_url": url, "requests_per_minute": None} | options)
+    return Client(Endpoint(asked), cache=folder, attempts=attempts, allow_unanswered=allow_unanswered)
 
 
 def comparison(

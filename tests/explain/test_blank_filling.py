@@ -10,9 +10,8 @@ import pytest
 from scripted_server import CLARITY, HOSTILE, VERBOSITY, request
 
 from pessimal.errors import ConfigError, ModelError
-from pessimal.explain.chat.masked_model import draw
 from pessimal.explain.perturbation import Status
-from pessimal.explain.perturbers.blank_filling import BlankFilling, draw_blanks
+from pessimal.explain.perturbers.blank_filling import BlankFilling, draw, draw_blanks
 
 TEXT = "Peace is a good thing; war (says Anna, 42) isn't.\n\n  - Love, and be  loved!"
 WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
@@ -198,11 +197,6 @@ def test_its_provenance_is_its_weights_and_options(model):
     assert own == BlankFilling(model, device="cpu").provenance()
     for options in ({"share": 0.2}, {"longest": 2}, {"temperature": 0.5}):
         assert BlankFilling(model, **options).provenance() != own
-
-
-def test_without_a_model_it_says_what_to_type():
-    with pytest.raises(ConfigError, match=r"perturber\.model=FacebookAI/roberta-base"):
-        BlankFilling(None)
 
 
 @pytest.mark.parametrize("options", [{"share": 0}, {"share": 1.5}, {"longest": 0}, {"temperature": -1}])

@@ -5,7 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from pessimal.explain.distances import diversity, locality, pieces, semantic, syntactic, tokens
+from pessimal.demo.minilm import folder
+from pessimal.explain import embedding
+from pessimal.explain.distances import locality, pieces, semantic, syntactic, tokens
+from pessimal.explain.embedding import embed
 
 HOSTILE = [
     "",
@@ -71,17 +74,6 @@ def test_semantic_distance_does_not_depend_on_what_else_is_asked():
     assert semantic([]).shape == (0,)
 
 
-def test_diversity_is_the_mean_over_all_pairs():
-    found = diversity(["a b", "a c", "a b"])
-    assert found.n == 3
-    assert found.syntactic == pytest.approx((0.5 + 0 + 0.5) / 3)
-    assert found.semantic == pytest.approx(
-        np.mean(semantic([("a b", "a c"), ("a b", "a b"), ("a c", "a b")]))
-    )
-    assert all(math.isnan(value) for value in diversity(["alone"])[:2])
-    assert all(math.isnan(value) for value in diversity([])[:2])
-
-
 def test_locality_counts_changed_tokens_inside_the_spans():
     original = "The bad cat sat on the old mat."
     assert locality(original, "The good cat sat on the old mat.", [(4, 7)]) == 1.0
@@ -102,3 +94,69 @@ def test_an_insertion_counts_at_the_border_it_touches():
 def test_locality_is_unknown_without_spans_or_changes():
     assert math.isnan(locality("a", "b", None))
     assert math.isnan(locality("a b", "a  b", [(0, 3)]))
+
+
+TEXTS = [
+    "The cat sat on the mat.",
+    "A Dog barked; nobody cared!",
+    "word number 7 " * 200,
+    "日本語 und Größe, naïve café 🙂",
+    "null \x00 byte <script>alert(1)</script>",
+    "  spaced\t out \n\n",
+]
+
+
+def afresh(texts, **options):
+    """As a process that has embedded nothing yet would."""
+    embedding._KNOWN.clear()
+    return embed(texts, **options)
+
+
+@pytest.fixture(scope="module")
+def upstream():
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    model = sentence_transformers.SentenceTransformer(str(folder()), device="cpu")
+    return model.encode(TEXTS, normalize_embeddings=True)
+
+
+def test_the_vectors_are_those_of_sentence_transformers(upstream):
+    np.testing.assert_allclose(afresh(TEXTS), upstream, atol=2e-6)
+
+
+def test_what_follows_256_word_pieces_is_not_seen():
+    start = "word " * 254  # and both special pieces
+    same, seen = embed([start, start + "entirely other ending"]), embed(["word " * 253 + "ending", start])
+    np.testing.assert_allclose(same[0], same[1], atol=1e-6)
+    assert np.abs(seen[0] - seen[1]).max() > 1e-4
+
+
+def test_vectors_have_length_one_whatever_the_text():
+    hostile = ["", "   ", "\ud800", "\x00", "🙂" * 50, "a" * 5000, "!!!"]
+    vectors = embed(hostile)
+    assert vectors.shape == (7, 384)
+    assert vectors.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+
+
+def test_a_vector_hardly_depends_on_its_batch_and_not_on_its_place():
+    alone = np.vstack([afresh([text]) for text in TEXTS])
+    together = afresh([*TEXTS, *reversed(TEXTS)], batch_size=4)
+    np.testing.assert_allclose(together[:6], alone, atol=1e-6)
+    np.testing.assert_array_equal(together[:6], together[:5:-1])
+
+
+def test_a_text_is_run_once(monkeypatch):
+    before = afresh(TEXTS[:3])
+    run, encode = [], embedding._encoded
+    monkeypatch.setattr(
+        embedding, "_encoded", lambda texts, **options: run.extend(texts) or encode(texts, **options)
+    )
+    after = embed([*TEXTS[:3], TEXTS[3], TEXTS[3]])
+    assert run == [TEXTS[3]]
+    np.testing.assert_array_equal(after[:3], before)
+
+
+def test_torch_is_loaded_only_when_something_is_embedded(loaded_by):
+    assert (
+        loaded_by(["pessimal.explain.embedding", "pessimal.explain.judge"], ["torch", "transformers"]) == "[]"
+    )

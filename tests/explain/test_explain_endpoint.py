@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from scripted_server import Says, asked_attributes, kind, serving
+from scripted_server import Says, asked_attributes, case, kind, serving
 
 LINES = [
     {"key": "a", "prompt": "What is good?", "responses": ["I think love is good.", "War is evil!"]},
@@ -27,7 +27,8 @@ def explain(command, tiny_checkpoint, tmp_path):
         return command(
             "explain", "model=auto", f"model.path={tiny_checkpoint}", "comparisons=jsonl", f"comparisons.path={file}",
             "contrast=[verbosity,clarity]", "perturber=llm", "perturber.model=m", f"perturber.base_url={url}",
-            "perturber.retries=0", "perturber.concurrency=1", "tracking=off", "replicates=100", "permutations=100", *overrides,
+            "perturber.retries=0", "perturber.concurrency=1", "perturber.requests_per_minute=null", "perturber.stop_after=100",
+            "tracking=off", "replicates=100", "permutations=100", "placebos=0", "shrink=false", *overrides,
         )  # fmt: skip
 
     return run
@@ -37,8 +38,13 @@ def good(request, number):
     if kind(request) == "identify":
         return Says(json.dumps({name: [] for name in asked_attributes(request)}))
     if kind(request) == "rewrite":
-        return Says(json.dumps({"applicable": True, "response": f"peace {number}"}))
+        words = case(request)["response"].split()
+        return Says(json.dumps({"applicable": True, "response": " ".join([f"peace-{number}", *words[1:]])}))
     return Says(json.dumps({"more": "A"}))
+
+
+def outcomes(out: str) -> pd.DataFrame:
+    return pd.read_parquet(Path(out.strip().splitlines()[-1]) / "tables" / "outcomes.parquet")
 
 
 def test_a_run_without_all_answers_is_not_published_and_the_next_asks_only_for_the_rest(explain):
@@ -46,41 +52,71 @@ def test_a_run_without_all_answers_is_not_published_and_the_next_asks_only_for_t
         return Says("down", status=500) if number % 3 == 2 else good(request, number)
 
     with serving(third_fails) as server:
-        code, _, err = explain(server.url, "perturber.stop_after=100")
+        code, _, err = explain(server.url)
         first = len(server.requests)
         assert code == 1
         assert "got no answer" in err
         assert "the same command" in err
         assert not Path("runs/registry/explanation").exists()
         server.script = good
-        code, out, err = explain(server.url, "perturber.stop_after=100")
+        code, out, err = explain(server.url)
         assert code == 0, err
         assert 0 < len(server.requests) - first < first
-        folder = Path(out.strip().splitlines()[-1])
-        rows = pd.read_parquet(folder / "tables" / "outcomes.parquet")
-        assert set(rows.loc[rows["perturber"] == "llm", "status"]) == {"changed"}
+        assert set(outcomes(out)["status"]) == {"changed"}
 
 
 def test_one_may_go_on_without_them(explain):
-    def rewrites_fail(request, number):
-        return Says("down", status=500) if number == 5 else good(request, number)
-
-    with serving(rewrites_fail) as server:
-        code, out, err = explain(server.url, "perturber.allow_unanswered=true", "perturber.stop_after=100")
+    with serving(lambda r, n: Says("down", status=500) if n == 5 else good(r, n)) as server:
+        code, out, err = explain(server.url, "perturber.allow_unanswered=true")
     assert code == 0, err
-    rows = pd.read_parquet(Path(out.strip().splitlines()[-1]) / "tables" / "outcomes.parquet")
-    assert (rows["status"] == "failed").sum() == 1
+    assert (outcomes(out)["status"] == "failed").sum() == 1
 
 
-def test_a_judge_is_asked_and_counted_in_the_dry_run(explain):
+def test_replies_that_are_cut_off_publish_nothing_and_are_explained_with_more_tokens(explain):
+    def cut(request, number):
+        says = good(request, number)
+        return says if request["max_tokens"] > 1024 else Says(says.content[:-9], finish_reason="length")
+
+    with serving(cut) as server:
+        for _ in range(2):
+            code, out, err = explain(server.url)
+            assert code == 1, out
+            assert "perturber.max_tokens=4096" in err
+            assert len(server.requests) == 4  # one a response, and none for what was cut off already
+            assert not Path("runs/registry/explanation").exists()
+        code, out, err = explain(server.url, "perturber.max_tokens=4096")
+    assert code == 0, err
+    assert set(outcomes(out)["status"]) == {"changed"}
+
+
+def test_the_null_and_the_overall_arm_are_written_by_the_same_model(explain):
+    with serving(good) as server:
+        code, out, err = explain(server.url, "placebos=2", "overall=1")
+    assert code == 0, err
+    rows = outcomes(out)
+    assert set(rows["perturber"]) == {"llm"}
+    counts = rows["attribute"].value_counts()
+    assert counts["placebo"] == 2 * 4
+    assert counts["overall"] > 0
+    said = [request["messages"][0]["content"] for request in server.of_kind("rewrite")]
+    assert sum("Paraphrase" in text for text in said) == 8
+
+
+def test_a_judge_is_asked_and_a_dry_run_asks_nothing(explain):
     with serving(good) as server:
         options = ("judge=llm", "judge_model=j")
-        code, out, err = explain(server.url, *options, "dry_run=true")
+        code, out, err = explain(server.url, *options, "dry_run=true", "placebos=2", "overall=1")
         assert code == 0, err
         assert server.requests == []
-        assert "up to 8 calls more" in out
+        assert f"rewrite: {16 + 2 * 4 + 4} calls" in out
         code, out, err = explain(server.url, *options)
         assert code == 0, err
         judged = [request for request in server.requests if request["model"] == "j"]
         assert judged
         assert all(request["temperature"] == 0 for request in judged)
+
+
+def test_an_unknown_option_is_refused_with_a_guess(explain):
+    code, _, err = explain("http://127.0.0.1:9/v1", "perturber.temprature=0.5")
+    assert code == 2
+    assert "temperature" in err

@@ -10,9 +10,7 @@ import pytest
 
 from pessimal.errors import ConfigError
 from pessimal.explain.attribute import Amount, Attribute
-from pessimal.explain.detectors.reading import split_sentences
-from pessimal.explain.detectors.registry import DETECTORS
-from pessimal.explain.detectors.words import syllables
+from pessimal.explain.detectors import DETECTORS, load_prototypes, split_sentences, syllables
 from pessimal.explain.judge import RuleJudge
 
 PAIRS = [json.loads(line) for line in (Path(__file__).parent / "minimal_pairs.jsonl").open(encoding="utf-8")]
@@ -151,8 +149,6 @@ def test_syllables_of_plain_words():
 
 
 def test_the_pairs_are_at_least_eight_an_attribute_and_no_prototype():
-    from pessimal.explain.detectors.embedding_axis import load_prototypes
-
     counts = {name: len(list(rows)) for name, rows in groupby(sorted(pair["attribute"] for pair in PAIRS))}
     assert min(counts.values()) >= 8
     assert set(counts) == {*NAMES, "placebo"}

@@ -11,7 +11,6 @@ from scripted_server import (
     VERBOSITY,
     Says,
     case,
-    chat,
     comparison,
     good,
     kind,
@@ -22,13 +21,14 @@ from scripted_server import (
 from pessimal.errors import ConfigError, WorkError
 from pessimal.explain.attribute import Attribute, Direction
 from pessimal.explain.perturbation import Request, Status
-from pessimal.explain.perturbers.llm import Llm
+from pessimal.explain.perturbers.llm import Llm, find
 
 BOTH = (CLARITY, VERBOSITY)
 
 
-def perturber(server, folder=None, *, attributes=BOTH, min_locality: float = 0.0, **options) -> Llm:
-    return Llm(chat(server.url, folder, **options), attributes=attributes, min_locality=min_locality)
+def perturber(server, folder=None, *, attributes=BOTH, **options) -> Llm:
+    asked = {"model": "m", "base_url": server.url, "requests_per_minute": None} | options
+    return Llm(attributes=attributes, cache=folder, **asked)
 
 
 def rewrites(*texts, applicable: bool = True):
@@ -92,7 +92,7 @@ def test_control_arms_need_no_words_and_name_no_attribute():
     } == {True, False}
 
 
-def test_words_that_do_not_occur_are_dropped_and_counted():
+def test_words_that_do_not_occur_are_passed_over():
     def script(asked, _):
         if kind(asked) == "identify":
             named = {"clarity": ["good thing", "peace", "", " ", "thing."], "verbosity": ["nowhere"]}
@@ -100,15 +100,29 @@ def test_words_that_do_not_occur_are_dropped_and_counted():
         return good(asked)
 
     with serving(script) as server:
-        llm = perturber(server)
-        clarity, verbosity = llm.perturb([request(CLARITY), request(VERBOSITY)])
-        llm.perturb([request(CLARITY, better=False)])
+        clarity, verbosity = perturber(server).perturb([request(CLARITY), request(VERBOSITY)])
     assert clarity.spans == ((11, 22),)  # "good thing" and "thing." overlap
-    assert "3 named words do not occur" in clarity.note
     assert verbosity.spans == ()
     assert verbosity.status is Status.changed
-    assert llm.dropped == 4
-    assert "4 named words did not occur" in llm.summary()
+    assert [case(asked)["words"] for asked in server.of_kind("rewrite")] == [["good thing."], []]
+
+
+@pytest.mark.parametrize(
+    ("response", "named", "spans"),
+    [
+        ("cat category cat", ["cat"], ((0, 3), (13, 16))),
+        ("category", ["cat"], ((0, 3),)),
+        ("so so so", ["so so", "so"], ((0, 5), (6, 8))),
+        ("a b c", ["a b", "b c"], ((0, 5),)),
+        ("Well... no.", ["...", "no."], ((4, 7), (8, 11))),
+        ("日本語です", ["日本"], ((0, 2),)),
+        ("😀😀", ["😀"], ((0, 2),)),
+        ("Peace is good", ["peace", "", " ", "Peace", "good."], ((0, 5),)),
+        ("abc", [], ()),
+    ],
+)
+def test_words_are_found_where_they_stand(response, named, spans):
+    assert find(response, named) == spans
 
 
 def test_not_applicable_is_taken_at_its_word():
@@ -158,8 +172,11 @@ def test_a_request_that_fails_alone_takes_no_other_with_it():
     def script(asked, _):
         return Says(status=500) if case(asked).get("attribute") == "clarity" else good(asked)
 
+    both = [request(CLARITY), request(VERBOSITY)]
     with serving(script) as server:
-        made = perturber(server, retries=0).perturb([request(CLARITY), request(VERBOSITY)])
+        with pytest.raises(WorkError, match="1 questions got no answer"):
+            perturber(server, retries=0).perturb(both)
+        made = perturber(server, retries=0, allow_unanswered=True).perturb(both)
     assert [each.status for each in made] == [Status.failed, Status.changed]
     assert "status 500" in made[0].note
 
@@ -191,7 +208,7 @@ def test_a_second_run_pays_for_nothing(tmp_path):
         again = perturber(server, tmp_path)
         assert again.perturb(everything) == first
     assert len(server.requests) == paid == 8
-    assert "0 calls" in again.summary()
+    assert again.chat.usage["calls"] == 0
 
 
 def test_after_a_stop_the_same_command_goes_on(tmp_path):
@@ -203,7 +220,7 @@ def test_after_a_stop_the_same_command_goes_on(tmp_path):
         llm = perturber(server, tmp_path)
         made = llm.perturb(everything)
     assert {each.status for each in made} == {Status.changed}
-    assert (llm.chat.usage.cached, llm.chat.usage.calls) == (11, 24 - 11)
+    assert (llm.chat.usage["from the cache"], llm.chat.usage["calls"]) == (11, 24 - 11)
 
 
 class TestLocality:
@@ -219,7 +236,7 @@ class TestLocality:
         assert made.text == self.inside
         assert "asked twice" in made.note
         assert "below" not in made.note
-        assert "1 changes lay elsewhere" in llm.summary()
+        assert llm.asked_again == 1
 
     def test_a_change_within_the_words_is_not_asked_for_again(self):
         with serving(rewrites(self.inside)) as server:
@@ -238,7 +255,7 @@ class TestLocality:
             with serving(rewrites(*texts)) as server:
                 (made,) = perturber(server, min_locality=0.9).perturb([request()])
             assert made.text == half
-            assert "still below 0.9" in made.note
+            assert "below 0.9" in made.note
 
     def test_a_second_answer_of_no_use_leaves_the_first(self):
         with serving(rewrites(self.outside, "")) as server:
@@ -278,7 +295,6 @@ def test_an_answer_with_lone_surrogates_is_no_answer():
     with serving(lambda *_: Says('{"applicable": true, "response": "\\ud800"}')) as server:
         (made,) = perturber(server).perturb([request(OVERALL)])
     assert made.status is Status.failed
-    assert "lone surrogates" in made.note
 
 
 def test_nothing_asked_gives_nothing():
@@ -290,7 +306,7 @@ def test_nothing_asked_gives_nothing():
 def test_its_provenance_is_all_that_decides_its_texts():
     with serving(good) as server:
         own = perturber(server).provenance()
-        assert own == perturber(server, key="sk-other", retries=9, concurrency=1).provenance()
+        assert own == perturber(server, api_key_variable=None, retries=9, concurrency=1).provenance()
         others = [
             perturber(server, min_locality=0.1),
             perturber(server, temperature=0.0),
@@ -303,14 +319,118 @@ def test_its_provenance_is_all_that_decides_its_texts():
     assert len(json.loads(json.dumps(own))["prompts"]) == 64
 
 
-def test_impossible_options_and_unknown_attributes_are_refused():
+def test_unknown_attributes_and_equal_names_are_refused():
     with serving(good) as server:
-        with pytest.raises(ConfigError, match="min_locality"):
-            perturber(server, min_locality=2)
         with pytest.raises(ConfigError, match="same name"):
             perturber(server, attributes=(CLARITY, CLARITY))
         with pytest.raises(ConfigError, match="verbosity is asked for"):
             perturber(server, attributes=(CLARITY,)).perturb([request(VERBOSITY)])
-        with pytest.raises(ConfigError, match="attempts"):
-            perturber(server, attempts=0)
     assert server.requests == []
+
+
+class TestPlacebo:
+    def test_the_null_is_made_by_the_same_model_and_keeps_the_length(self):
+        texts = ["Peace is fine.", "Calm is a fine matter."]
+
+        def script(asked, _):
+            again = "An earlier attempt was longer or shorter" in asked["messages"][0]["content"]
+            return Says(json.dumps({"applicable": True, "response": texts[again]}))
+
+        with serving(script) as server:
+            llm = perturber(server)
+            null = llm.placebo()
+            (made,) = null.perturb([request(PLACEBO)])
+        assert null.name == llm.name
+        assert null.provenance()["chat"] == llm.provenance()["chat"]
+        assert made.text == texts[1]  # the first one had 3 words for 5
+        assert len(server.of_kind("rewrite")) == len(server.requests) == 2
+
+    def test_of_two_of_another_length_the_closer_one_is_kept(self):
+        with serving(rewrites("Peace is so very much a truly good thing.", "Calm is good.")) as server:
+            (made,) = perturber(server).placebo().perturb([request(PLACEBO)])
+        assert made.text == "Calm is good."
+        assert "below 0.8" in made.note
+
+    def test_seeds_ask_for_different_paraphrases(self):
+        with serving(good) as server:
+            made = perturber(server).placebo().perturb([request(PLACEBO, seed=seed) for seed in range(3)])
+        assert len({each.text for each in made}) == 3
+
+    def test_without_sampling_a_second_seed_is_declined_and_not_paid_for(self):
+        both = [request(PLACEBO, seed=seed) for seed in (0, 1)]
+        with serving(good) as server:
+            llm = perturber(server, temperature=0.0)
+            assert llm.dry_run(both).calls() == 1
+            made = llm.placebo().perturb(both)
+        assert [each.status for each in made] == [Status.changed, Status.not_applicable]
+        assert len(server.requests) == 1
+
+
+class TestDryRun:
+    everything = [
+        request(attribute, better=better, response=response)
+        for attribute in BOTH
+        for better in (True, False)
+        for response in (0, 1)
+    ] + [request(OVERALL)]
+
+    def test_it_counts_what_would_be_asked_and_asks_nothing(self):
+        with serving(good) as server:
+            plan = perturber(server).dry_run(self.everything)
+            assert server.requests == []
+            assert (plan.calls("identify"), plan.calls("rewrite")) == (2, 9)
+            both = [request(PLACEBO), request(PLACEBO, better=False)]  # are one question
+            assert perturber(server).dry_run(both).calls() == 1
+            perturber(server).perturb(self.everything)
+            assert (len(server.of_kind("identify")), len(server.of_kind("rewrite"))) == (2, 9)
+
+    def test_what_is_in_the_cache_is_apart(self, tmp_path):
+        with serving(good) as server:
+            perturber(server, tmp_path).perturb(self.everything[:3])
+            paid = len(server.requests)
+            plan = perturber(server, tmp_path).dry_run(self.everything)
+            assert (len(plan.cached), plan.calls()) == (paid, 11 - paid)
+            perturber(server, tmp_path).perturb(self.everything)
+            done = perturber(server, tmp_path, price_in=1, price_out=1).dry_run(self.everything)
+        assert (len(done.cached), done.calls(), done.cost()) == (11, 0, 0)
+
+    def test_requests_that_ended_with_step_one_take_no_second(self, tmp_path):
+        def script(asked, _):
+            return Says(None, refusal="No.") if kind(asked) == "identify" else good(asked)
+
+        with serving(script) as server:
+            llm = perturber(server, tmp_path)
+            llm.perturb(self.everything)
+            assert len(server.of_kind("rewrite")) == 1  # the control arm
+            assert llm.dry_run(self.everything).calls() == 0
+
+    def test_the_cost_is_a_quarter_of_the_characters_times_the_prices_or_unknown(self):
+        with serving(good) as server:
+            short = perturber(server).dry_run([request(OVERALL, text="a" * 400)])
+            llm = perturber(server, price_in=2.0, price_out=10.0)
+            long = llm.dry_run([request(OVERALL, text="a" * 4400)])
+        assert long.tokens()[0] - short.tokens()[0] == 1000
+        assert (short.tokens()[1], long.tokens()[1]) == (100, 1100)
+        assert long.cost() == pytest.approx((2 * long.tokens()[0] + 10 * 1100) / 1e6)
+        assert short.cost() is None
+        assert "cost: unknown" in short.text()
+        assert "cost: about 0.0" in long.text()
+
+    def test_it_shows_one_whole_example_of_each_kind_and_what_cannot_be_sent(self):
+        with serving(good) as server:
+            plan = perturber(server).dry_run([*self.everything, request(text="\ud800")])
+        text = plan.text()
+        assert text.count("An example of identify") == text.count("An example of rewrite") == 1
+        assert '"response": "Peace is a good thing."' in text
+        assert plan.unsendable == 1
+
+
+def test_answers_that_are_cut_off_stop_the_work_before_the_second_step_is_paid_for():
+    cut = Says('{"clarity": ["Pea', finish_reason="length")
+    everything = [request(CLARITY, response=response) for response in (0, 1)]
+    with serving(lambda asked, _: cut if kind(asked) == "identify" else good(asked)) as server:
+        with pytest.raises(WorkError, match=r"2 answers were cut off .*perturber.max_tokens=4096"):
+            perturber(server).perturb(everything)
+        assert len(server.requests) == 2
+        made = perturber(server, allow_unanswered=True).perturb(everything)
+    assert {each.status for each in made} == {Status.failed}

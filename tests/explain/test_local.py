@@ -5,14 +5,15 @@ import torch
 from scripted_server import CLARITY, OVERALL, SYSTEMLESS, comparison, request, scripted_model
 
 from pessimal.errors import ConfigError, ModelError, WorkError
-from pessimal.explain.chat.connect import local_client
-from pessimal.explain.chat.on_machine import OnMachineSpec
-from pessimal.explain.chat.question import Question
+from pessimal.explain.attribute import Amount
+from pessimal.explain.chat.judge import LlmJudge, edited_first
+from pessimal.explain.chat.prompts import rewrite
+from pessimal.explain.chat.question import Question, Shape
 from pessimal.explain.perturbation import Status
 from pessimal.explain.perturbers.local import Local
 
 SAYS = '{"applicable": true, "response": "Calm is a good thing."}'
-SCHEMA = {"type": "object", "properties": {}, "required": [], "additionalProperties": True}
+SHAPE = Shape("x", {"word": str})
 
 
 @pytest.fixture(scope="module")
@@ -26,15 +27,16 @@ def random_model(tmp_path_factory):
 
 
 def perturber(model, cache=None, **options) -> Local:
-    return Local(OnMachineSpec(model, device="cpu", **options), attributes=[CLARITY], cache=cache, attempts=2)
+    return Local(
+        **{"model": model, "device": "cpu", "attributes": [CLARITY], "cache": cache, "attempts": 2} | options
+    )
 
 
 def replies(model, seeds, **options) -> list[str]:
     """What is written with these seeds, as it is."""
-    chat = local_client(OnMachineSpec(model, device="cpu", max_tokens=12, **options), cache=None)
-    written = {}
-    questions = [Question(({"role": "user", "content": "Well?"},), SCHEMA, "x", seed) for seed in seeds]
-    chat.transport.send(questions, lambda index, reply: written.update({index: reply}))
+    transport, written = perturber(model, max_tokens=12, **options).chat.transport, {}
+    questions = [Question(({"role": "user", "content": "Well?"},), SHAPE, seed) for seed in seeds]
+    transport.send(questions, lambda index, reply: written.update({index: reply}))
     return [written[index].text for index in range(len(questions))]
 
 
@@ -42,26 +44,28 @@ def test_it_rewrites_and_keeps_what_it_wrote(scripted, tmp_path):
     first = perturber(scripted, tmp_path)
     (made,) = first.perturb([request(OVERALL)])
     assert (made.status, made.text) == (Status.changed, "Calm is a good thing.")
-    assert "1 calls" in first.summary()
+    assert first.chat.usage["calls"] == 1
     again = perturber(scripted, tmp_path)
     assert again.perturb([request(OVERALL)]) == [made]
-    assert again.chat.usage.calls == 0
-    assert again.chat.transport._network is None  # not even loaded
+    assert again.chat.usage["calls"] == 0
+    assert "network" not in vars(again.chat.transport)  # not even loaded
 
 
 def test_an_object_of_another_shape_fails_after_all_attempts(scripted):
     llm = perturber(scripted)
     (made,) = llm.perturb([request(CLARITY)])
     assert made.status is Status.failed
-    assert "lacks clarity" in made.note
-    assert llm.chat.usage.calls == 2
+    assert "clarity" in made.note
+    assert llm.chat.usage["calls"] == 2
 
 
-def test_gibberish_fails(random_model):
-    llm = perturber(random_model, max_tokens=8)
+def test_gibberish_that_never_ends_is_cut_off_and_not_paid_for_again(random_model):
+    with pytest.raises(WorkError, match="max_tokens=32"):
+        perturber(random_model, max_tokens=8).perturb([request(OVERALL)])
+    llm = perturber(random_model, max_tokens=8, allow_unanswered=True)
     (made,) = llm.perturb([request(OVERALL)])
     assert made.status is Status.failed
-    assert (llm.chat.usage.malformed, llm.chat.usage.completion_tokens) == (2, 16)
+    assert (llm.chat.usage["calls"], llm.chat.usage["tokens out"]) == (1, 8)
 
 
 def test_a_seed_writes_the_same_whatever_else_is_asked_and_another_something_else(random_model):
@@ -83,9 +87,8 @@ def test_a_template_without_a_system_turn_puts_it_into_the_users(tmp_path):
     local = perturber(model)
     (made,) = local.perturb([request(OVERALL)])
     assert made.status is Status.changed
-    tokenizer = local.chat.transport._tokenizer
-    question = local._second_step(request(OVERALL), ())
-    text = tokenizer.decode(local.chat.transport._ids(question))
+    transport = local.chat.transport
+    text = transport.tokenizer.decode(transport.ids(rewrite(request(OVERALL), ())))
     assert "You rewrite responses" in text
     assert "Peace is a good thing." in text
     assert "<|start|>system" not in text
@@ -93,7 +96,7 @@ def test_a_template_without_a_system_turn_puts_it_into_the_users(tmp_path):
 
 def test_what_is_too_long_to_be_read_fails_and_says_so(tmp_path):
     model = str(scripted_model(tmp_path / "m", SAYS, positions=300))
-    (made,) = perturber(model).perturb([request(OVERALL)])
+    (made,) = perturber(model, allow_unanswered=True).perturb([request(OVERALL)])
     assert made.status is Status.failed
     assert "reads 300" in made.note
 
@@ -116,24 +119,11 @@ def test_its_provenance_is_its_weights_and_sampling(scripted, random_model):
         assert other.provenance() != own
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"model": None}, "perturber.model=Qwen"),
-        ({"model": "no/such/thing"}, "org/name"),
-        ({"model": "a/b", "dtype": "float8"}, "float8"),
-        ({"model": "a/b", "temperature": -1.0}, "temperature"),
-        ({"model": "a/b", "max_tokens": 0}, "max_tokens"),
-    ],
-)
-def test_impossible_options_are_refused(options, message):
-    with pytest.raises(ConfigError, match=message):
-        OnMachineSpec(**options)
-
-
-def test_a_revision_belongs_to_a_repository(scripted):
+def test_a_model_is_a_folder_or_a_repository_and_a_revision_belongs_to_the_latter(scripted):
+    with pytest.raises(ConfigError, match="org/name"):
+        perturber("no/such/thing")
     with pytest.raises(ConfigError, match="local folder"):
-        OnMachineSpec(scripted, revision="main")
+        perturber(scripted, revision="main")
 
 
 def test_what_is_no_language_model_is_refused(tiny_checkpoint, scripted, tmp_path):
@@ -160,11 +150,7 @@ def test_a_repository_that_cannot_be_fetched_is_reported(monkeypatch):
 
 
 def test_it_answers_questions_of_the_judge_too(tmp_path):
-    from pessimal.explain.attribute import Amount
-    from pessimal.explain.chat.judge import LlmJudge, edited_first
-
-    model = str(scripted_model(tmp_path / "m", '{"more": "A"}'))
-    chat = local_client(OnMachineSpec(model, device="cpu"), cache=None)
+    chat = perturber(str(scripted_model(tmp_path / "m", '{"more": "A"}'))).chat
     items = [("Q", comparison().responses[0], f"edited {n}", CLARITY, Amount.more) for n in range(4)]
     assert LlmJudge(chat).judge(items) == [edited_first(*item[:4]) for item in items]
 
@@ -178,9 +164,3 @@ def test_weights_that_are_no_numbers_stop_the_work(tmp_path):
     network.save_pretrained(model)
     with pytest.raises(WorkError, match="cannot write"):
         perturber(str(model)).perturb([request(OVERALL)])
-
-
-def test_nothing_heavy_is_loaded_before_it_is_needed(loaded_by):
-    modules = [f"pessimal.explain.perturbers.{name}" for name in ("llm", "local", "blank_filling")]
-    modules += ["pessimal.explain.chat.connect", "pessimal.explain.chat.judge"]
-    assert loaded_by(modules, ["torch", "transformers", "openai", "huggingface_hub"]) == "[]"

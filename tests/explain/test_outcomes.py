@@ -10,13 +10,15 @@ import pytest
 
 from pessimal.errors import ConfigError, TableError
 from pessimal.explain.attribute import Attribute, Direction
-from pessimal.explain.comparison import Comparison, Turn
+from pessimal.explain.comparison import Comparison, Turn, read_jsonl
 from pessimal.explain.outcomes import (
-    COLUMNS,
+    KINDS,
+    against_polarity,
+    as_lines,
     check_outcomes,
     outcome_of,
     outcomes,
-    relative_change,
+    preference_pairs,
     requests_for,
 )
 from pessimal.explain.perturbation import Perturbation, Request, Status
@@ -49,7 +51,8 @@ def made(rows: list[dict]) -> pd.DataFrame:
         other = row["side"] != "chosen"
         row |= {
             "response": row["preferred"] ^ other,
-            "direction": "better" if other else "worse",
+            "direction": row.get("direction", "better" if other else "worse"),
+            "amount": row.get("amount", "more" if other else "less"),
             "status": "failed" if text is None and row["status"] == "changed" else row["status"],
             "original": "as it was", "edited": row.get("edited", text), "spans": None, "note": "",
             "reward": 0.0, "new_reward": new_margin, "new_margin": new_margin,
@@ -57,8 +60,8 @@ def made(rows: list[dict]) -> pd.DataFrame:
             "change_in_sd": new_margin - row["margin"], "outcome": outcome_of(new_margin, tie=row["tie"]),
         }  # fmt: skip
         whole.append(row)
-    return pd.DataFrame({name: pd.Series([row[name] for row in whole], dtype=COLUMNS.get(name, object))
-                         for name in [*COLUMNS, "syntactic", "semantic", "locality", "complied"]})  # fmt: skip
+    return pd.DataFrame({name: pd.Series([row[name] for row in whole], dtype=KINDS.get(name, object))
+                         for name in [*KINDS, "syntactic", "semantic", "locality", "complied"]})  # fmt: skip
 
 
 def comparison(key: str, *responses: str) -> Comparison:
@@ -99,7 +102,6 @@ def test_margins_before_and_after_are_those_of_the_definition():
     )
     assert found.reward_sd == pytest.approx(3 / math.sqrt(2))
     assert chosen["change_in_sd"] == pytest.approx(-3.5 / found.reward_sd)
-    assert relative_change(found.table).tolist() == pytest.approx([-3.5 / 3, -2 / 3])
 
 
 @pytest.mark.parametrize(
@@ -146,18 +148,22 @@ def test_requests_name_both_sides_once_a_seed_and_skip_the_undecided():
     assert seen == expected
 
 
-def test_perturbations_made_for_another_model_are_left_out_and_counted():
-    pair = comparison("k")
-    everything = [
-        change(Request(pair, response, LENGTH, direction), f"{response} {direction.value}")
-        for response in (0, 1)
-        for direction in Direction
-    ]
-    one = outcomes("a", [pair], {"k": (1.0, 0.0)}, everything, [0.5] * 4, perturber="p", tie=0)
-    other = outcomes("b", [pair], {"k": (0.0, 1.0)}, everything, [0.5] * 4, perturber="p", tie=0)
-    assert one.table["edited"].tolist() == ["0 worse", "1 better"]
-    assert other.table["edited"].tolist() == ["0 better", "1 worse"]
-    assert one.not_needed == other.not_needed == 2
+def test_both_ways_each_side_is_changed_in_both_directions():
+    asked = requests_for([comparison("k")], {"k": (1.0, 0.0)}, [LENGTH], [0], 0.0, both_ways=True)
+    assert [(r.response, r.direction.value) for r in asked] == [
+        (0, "worse"), (0, "better"), (1, "better"), (1, "worse"),
+    ]  # fmt: skip
+    rows = outcomes(
+        "m",
+        [comparison("k")],
+        {"k": (1.0, 0.0)},
+        [change(r, "x") for r in asked],
+        [2.0] * 4,
+        perturber="p",
+        tie=0,
+    ).table
+    assert rows["amount"].tolist() == ["less", "more", "more", "less"]
+    assert against_polarity(rows).tolist() == [True, False, True, False]
 
 
 def test_what_gave_no_text_keeps_its_row_its_status_and_its_reason():
@@ -192,7 +198,7 @@ def test_hostile_texts_and_names_are_data():
 
 def test_a_set_of_undecided_comparisons_is_an_empty_table_of_the_same_columns():
     found = outcomes("m", [comparison("k")], {"k": (1.0, 1.0)}, [], [], perturber="p", tie=0)
-    assert list(found.table) == list(COLUMNS)
+    assert list(found.table) == list(KINDS)
     assert found.table.empty
     assert (found.undecided, found.decided) == (("k",), ())
 
@@ -203,12 +209,6 @@ def test_rewards_in_single_precision_are_subtracted_in_double():
     new = np.float32([2.0**27])
     table = outcomes("m", [pair], rewards, [change(asked[0], "new")], new, perturber="p", tie=0).table
     assert table["margin"].tolist() == table["new_margin"].tolist() == [2.0**27 - 1]
-
-
-def test_none_of_these_modules_loads_a_model_library(loaded_by):
-    names = ["outcomes", "metrics", "flip_rate", "model_agreement", "representatives", "calibration"]
-    unwanted = ["torch", "transformers", "hydra", "wandb", "matplotlib"]
-    assert loaded_by([f"pessimal.explain.{name}" for name in names], unwanted) == "[]"
 
 
 def test_mistakes_are_reported():
@@ -252,3 +252,79 @@ def test_mistakes_are_reported():
         requests_for([pair], rewards, [LENGTH, LENGTH], [0], 0.0)
     with pytest.raises(TableError, match=r"lacks outcome"):
         check_outcomes(made([{"comparison": "k", "attribute": "a", "change": 1.0}]).drop(columns="outcome"))
+
+
+TALK = (Turn("user", "hi"), Turn("assistant", "hello"), Turn("user", "q"))
+TALKED = [Comparison("k", TALK, ("long answer", "short")), Comparison("k2", TALK[:1], ("x", "y"))]
+
+
+def edit(text: str | None, new_reward: float = 0.5, **changed) -> dict:
+    """A row of an edit of the chosen response (reward 2 against 1), made worse; by default it flips."""
+    side = changed.get("side", "chosen")
+    reward, other = (2.0, 1.0) if side == "chosen" else (1.0, 2.0)
+    new_margin = (new_reward - other) * (1 if side == "chosen" else -1)
+    return {
+        "model": "m", "comparison": "k", "response": int(side != "chosen"), "side": side, "attribute": "clarity",
+        "direction": "worse" if side == "chosen" else "better", "seed": 0, "perturber": "rules",
+        "original": "long answer" if side == "chosen" else "short", "edited": text, "reward": reward,
+        "new_reward": new_reward, "margin": 1.0, "new_margin": new_margin,
+        "outcome": None if text is None else outcome_of(new_margin, tie=0.0), "complied": True,
+    } | changed  # fmt: skip
+
+
+def paired(*rows: dict) -> list[dict]:
+    return preference_pairs(pd.DataFrame(list(rows), dtype=object), TALKED)
+
+
+def test_a_pair_is_labelled_by_the_edits_direction():
+    worse, better = paired(edit("long, er, answer"), edit("short but sweet", 2.5, side="rejected"))
+    assert [turn["content"] for turn in worse["prompt"]] == ["hi", "hello", "q"]
+    assert worse["chosen"] == [{"role": "assistant", "content": "long answer"}]
+    assert worse["rejected"][0]["content"] == "long, er, answer"
+    assert (worse["margin_before"], worse["margin_after"], worse["outcome"]) == (1.0, -0.5, "CF")
+    assert (better["chosen"][0]["content"], better["rejected"][0]["content"]) == ("short but sweet", "short")
+    assert worse["model_agrees"] is better["model_agrees"] is True
+    assert "margin" not in worse  # TRL's RewardTrainer would subtract it in its loss
+
+
+def test_pairs_are_of_flips_and_of_rewards_that_go_the_wrong_way_each_once():
+    pairs = paired(
+        edit("flips"),
+        edit("flips", attribute="coherence"),
+        edit("longer", 2.5),
+        edit("same worth", 2.0),
+        edit("holds", 1.9),
+        edit("shorter", 0.5, side="rejected"),
+        edit("neutral", attribute="placebo"),
+        edit(None, math.nan),
+    )
+    texts = [
+        (pair["rejected"] if pair["direction"] == "worse" else pair["chosen"])[0]["content"] for pair in pairs
+    ]
+    assert texts == ["flips", "longer", "shorter"]
+    assert [pair["model_agrees"] for pair in pairs] == [True, False, False]
+    with pytest.raises(TableError, match="'other'"):
+        paired(edit("x", comparison="other"))
+    with pytest.raises(TableError, match="complied"):
+        preference_pairs(pd.DataFrame([edit("x")]).drop(columns="complied"), TALKED)
+
+
+def test_pairs_of_hostile_texts_are_read_again(tmp_path):
+    texts = [
+        "a\u2028b\u2029c",
+        "\x00",
+        "<script>",
+        "\r\n",
+        '"}\n{"',
+        "👨\u200d👩\u200d👧",
+        "明天",
+        " ",
+        "\ud800 half",
+    ]
+    pairs = paired(*(edit(text, seed=seed) for seed, text in enumerate(texts)))
+    path = tmp_path / "pairs.jsonl"
+    path.write_text(as_lines(pairs), encoding="ascii", newline="\n")
+    found = read_jsonl(path)
+    assert [one.responses[1] for one in found] == [text.replace("\ud800", "\\ud800") for text in texts]
+    assert all(one.turns == TALK and one.preferred == 0 for one in found)
+    assert [one.key for one in found] == [pair["key"] for pair in pairs]

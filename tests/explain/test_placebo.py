@@ -2,10 +2,10 @@
 
 import pytest
 
-from pessimal.explain.attribute import Direction
+from pessimal.explain.attribute import PLACEBO, Attribute, Direction
 from pessimal.explain.comparison import Comparison, Turn
 from pessimal.explain.perturbation import Request, Status
-from pessimal.explain.perturbers.placebo import PLACEBO, Placebo
+from pessimal.explain.perturbers.placebo import Placebo
 
 USUAL = (
     "The color of apples, pears and plums is often red. It is not hard to grow them, for example in 3 pots. "
@@ -15,7 +15,7 @@ USUAL = (
 
 def made(text, seed=0, key="k"):
     comparison = Comparison(key, (Turn("user", "?"),), (text, "other"))
-    (found,) = Placebo().perturb([Request(comparison, 0, PLACEBO, Direction.worse, seed)])
+    (found,) = Placebo().perturb([Request(comparison, 0, Attribute(PLACEBO, "", 1), Direction.worse, seed)])
     return found
 
 
@@ -53,7 +53,13 @@ def test_there_are_several_variants_and_neighbouring_seeds_differ():
 
 def test_the_same_request_gives_the_same_text():
     requests = [
-        Request(Comparison(f"k{i}", (Turn("user", "?"),), (USUAL, "x")), 0, PLACEBO, Direction.better, i)
+        Request(
+            Comparison(f"k{i}", (Turn("user", "?"),), (USUAL, "x")),
+            0,
+            Attribute(PLACEBO, "", 1),
+            Direction.better,
+            i,
+        )
         for i in range(8)
     ]
     together = Placebo().perturb(requests)

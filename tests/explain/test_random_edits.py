@@ -73,5 +73,6 @@ def test_a_share_that_is_none_is_refused(share):
         RandomEdits(share=share)
 
 
-def test_the_provenance_names_the_share():
+def test_the_provenance_names_the_share_and_the_null_is_made_by_rules():
+    assert RandomEdits().placebo().name == "placebo"
     assert json.loads(json.dumps(RandomEdits(share=0.2).provenance()))["share"] == 0.2

@@ -3,3 +3,9 @@
 After Jiang et al. (2025), "Interpreting Language Reward Models via Contrastive Explanations", re-implemented from public
 descriptions. Knows texts, attributes and rewards given as numbers. Does not know models, registries or Hydra.
 """
+
+import sys
+
+from pessimal import Verb
+
+sys.modules[__name__].__class__ = Verb  # pessimal.explain(…): see pessimal.api

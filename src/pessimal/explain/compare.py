@@ -8,12 +8,12 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
+from pessimal.explain.agreement import contested, model_agreement
 from pessimal.explain.attribute import PLACEBO
-from pessimal.explain.compliance import PERTURBATION, flip_rates
-from pessimal.explain.flip_rate import attribute_flip_rates
+from pessimal.explain.explain import CONTROLS
+from pessimal.explain.flips import attribute_flip_rates, flip_rates
 from pessimal.explain.metrics import DISTANCES, metrics
-from pessimal.explain.model_agreement import model_agreement
-from pessimal.explain.representatives import contested
+from pessimal.explain.outcomes import EDIT, against_polarity
 from pessimal.explain.results import Options, coverage_result
 from pessimal.explain.slopes import slopes
 from pessimal.plots import Forest, Heatmap
@@ -39,17 +39,18 @@ def compared_results(
         labels: names of models for people.
     """
     named = {model: labels.get(model, model) for model in dict.fromkeys(outcomes["model"])}
+    published = outcomes[against_polarity(outcomes)]
     sensitive = attribute_flip_rates(outcomes, permutations=options.permutations, **options.drawn)
-    measured = metrics(outcomes, distances=DISTANCES, **options.drawn)
-    results = [
+    measured = metrics(published, distances=DISTANCES, **options.drawn)
+    arms = published[(published["attribute"] == PLACEBO) | ~published["attribute"].isin(CONTROLS)]
+    return [
+        _slopes(slopes(outcomes, confidence=options.confidence), named),
         _flip_rate_result(sensitive, outcomes, named),
-        _slopes(slopes(outcomes, confidence=options.confidence), outcomes, named),
-        *(_agreement(outcomes, options, named) if len(named) > 1 else []),
+        *(_agreement(arms, options, named) if len(named) > 1 else []),
         coverage_result(measured, METHOD),
-        Result("flip_rates", flip_rates(outcomes, confidence=options.confidence), method=METHOD),
+        Result("flip_rates", flip_rates(published, confidence=options.confidence), method=METHOD),
         Result("provenance", provenance),
     ]
-    return results
 
 
 def shown_contested(outcomes: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
@@ -65,37 +66,51 @@ def shown_contested(outcomes: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame
 
 
 def _flip_rate_result(table: pd.DataFrame, outcomes: pd.DataFrame, named: Mapping[str, str]) -> Result:
-    """Flip rates, attributes by models."""
-    own = table[table["attribute"] != PLACEBO].dropna(subset=["flip_rate"])
-    made = outcomes[outcomes["edited"].notna()]
-    once = made.drop_duplicates(PERTURBATION)
+    """Flip rates, attributes by models: a row for models that like more of an attribute, and one for those that like less."""
+    once = outcomes[outcomes["edited"].notna()].drop_duplicates(EDIT)
     placebo = int((once["attribute"] == PLACEBO).sum())
     summary = {"models": len(named), "edits": len(once) - placebo, "placebo_edits": placebo}
+    table = table.assign(
+        row=[
+            f"{liked} {name}".strip() for liked, name in zip(table["liked"], table["attribute"], strict=True)
+        ]
+    )
+    own = table[~table["attribute"].isin(CONTROLS)].dropna(subset=["flip_rate"])
     if own.empty:
-        return Result("sensitivity", table, method=METHOD, notes=("No edit came about.",), summary=summary)
-    order = own.groupby("attribute")["flip_rate"].mean().sort_values(ascending=False, kind="stable")
+        return Result(
+            "sensitivity",
+            table.drop(columns="row"),
+            method=METHOD,
+            notes=("No edit came about.",),
+            summary=summary,
+        )
+    order = own.groupby("row")["flip_rate"].mean().sort_values(ascending=False, kind="stable").index
+    place = {name: number for number, name in enumerate([*order, PLACEBO])}
     pieces = [
         table[
-            table["model"].isin(of_perturber["model"])
+            table["model"].isin(made["model"])
             & ((table["perturber"] == perturber) | (table["attribute"] == PLACEBO))
         ]
         .assign(perturber=perturber)
-        .sort_values("attribute", key=lambda names: names.map({n: i for i, n in enumerate([*order.index, PLACEBO])}))
-        for perturber, of_perturber in own.groupby("perturber", sort=False)
-    ]  # fmt: skip
-    top = own[own["attribute"] == order.index[0]]
+        .sort_values("row", key=lambda names: names.map(place))
+        for perturber, made in own.groupby("perturber", sort=False)
+    ]
+    top = own[own["row"] == order[0]]
     low, high = top.loc[top["flip_rate"].idxmin()], top.loc[top["flip_rate"].idxmax()]
     span = "" if len(top) == 1 else f", {named[low['model']]}'s least ({low['flip_rate']:.0%})"
     q = None if pd.isna(high["flip_q"]) else float(high["flip_q"])
-    untested = () if table["flip_q"].notna().any() else ("No placebo, so nothing is tested.",)
+    untested = (
+        ()
+        if table["flip_q"].notna().any()
+        else ("There are no placebo edits of the same kind, so nothing is tested.",)
+    )
     return Result(
         "sensitivity",
-        table,
-        headline=f"{order.index[0].capitalize()} edits flip {named[high['model']]}'s preference most often "
-        f"({high['flip_rate']:.0%} of edits){span}.",
+        table.drop(columns="row"),
+        headline=f"Edits against liking {order[0]} flip {named[high['model']]}'s preference most often "
+        f"({high['flip_rate']:.0%}){span}.",
         plot=Heatmap(
-            data=pd.concat(pieces), row="attribute", column="model", value="flip_rate", tabs=("perturber",),
-            label="flip rate",
+            data=pd.concat(pieces), row="row", column="model", value="flip_rate", tabs=("perturber",), label="flip rate",
         ),
         method=METHOD,
         weight=weight_of(high["flip_rate"], q),
@@ -107,11 +122,10 @@ def _flip_rate_result(table: pd.DataFrame, outcomes: pd.DataFrame, named: Mappin
     )  # fmt: skip
 
 
-def _slopes(table: pd.DataFrame, outcomes: pd.DataFrame, named: Mapping[str, str]) -> Result:
+def _slopes(table: pd.DataFrame, named: Mapping[str, str]) -> Result:
     """What each model's reward gains with an attribute while the others are held."""
     known = table.dropna(subset=["slope"])
-    edited = outcomes["edited"].notna() & (outcomes["attribute"] != PLACEBO)
-    if known.empty or not edited.any():
+    if known.empty:
         return Result("slopes", table, method=METHOD, notes=("Slopes are not known: too few edits.",))
     top = known.loc[known["slope"].abs().idxmax()]
     size = f"{top['slope']:+.2f}".replace("-", "−")
@@ -120,7 +134,8 @@ def _slopes(table: pd.DataFrame, outcomes: pd.DataFrame, named: Mapping[str, str
     return Result(
         "slopes",
         table,
-        headline=f"With the others held, {top['attribute']} moves {named[top['model']]} most: {size} SD of reward per SD.",
+        headline=f"{named[top['model']]} likes {'more' if top['slope'] > 0 else 'less'} {top['attribute']}: {size} SD of reward "
+        "per SD, the other attributes held.",
         plot=Heatmap(
             data=known, row="attribute", column="model", value="slope", diverging=True, tabs=("perturber",),
             label="slope (SD per SD)",

@@ -1,11 +1,32 @@
-"""What is explained: a conversation and two responses to it.
+"""What is explained: a conversation and two responses to it; and where such comparisons come from.
 
-Knows texts. Does not know which response a model prefers.
+Reads the set of this package, files in several formats, and data sets of the Hugging Face Hub. Does not know which
+response a model prefers.
 """
 
-from dataclasses import dataclass
+import gzip
+import hashlib
+import json
+import re
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
-from pessimal.models.conversation import Turn
+from pessimal.errors import ConfigError, InputError
+from pessimal.models.frame import Turn
+from pessimal.tables.score_table import storable
+
+EMBEDDED = Path(__file__).with_name("embedded.jsonl")
+SUFFIXES = (".jsonl", ".jsonl.gz", ".parquet")
+EXPECTED = (
+    'a row has "prompt" and "responses" (two texts; "preferred" 0 or 1 and "key" may be added), or TRL\'s "prompt", '
+    '"chosen" and "rejected" as texts or as lists of messages'
+)
+ROLES = ("system", "user", "assistant")
+_HH_TURN = re.compile(r"\n\n(Human|Assistant):")
+_HH_ROLES = {"Human": "user", "Assistant": "assistant"}
+_HELPSTEER_TURN = re.compile(r"\n?<extra_id_1>(User|Assistant)(?:\n|$)")
 
 
 @dataclass(frozen=True)
@@ -30,5 +51,386 @@ class Comparison:
         """The user's last turn."""
         return self.turns[-1].content
 
+    def as_line(self) -> str:
+        """One line of JSON that `read_jsonl` reads."""
+        turns = [{"role": turn.role, "content": turn.content} for turn in self.turns]
+        row = {"key": self.key, "prompt": turns, "responses": list(self.responses)}
+        return json.dumps(row | ({} if self.preferred is None else {"preferred": self.preferred}))
 
-__all__ = ["Comparison", "Turn"]
+
+@dataclass(frozen=True)
+class Loaded:
+    """The comparisons of a source that can be explained, and how many could not be."""
+
+    comparisons: tuple[Comparison, ...]
+    """In the order of the source; keys are unique."""
+    empty: int = 0
+    """Left out: a response or the user's last turn is empty or only spaces."""
+    identical: int = 0
+    """Left out: both responses are the same text."""
+    duplicates: int = 0
+    """Left out: an earlier one has the same conversation and the same two responses."""
+    misfits: int = 0
+    """Rows of a Hub data set that make no comparison: no partner for their prompt, transcripts that share no beginning,
+    or turns that do not alternate."""
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        """How many were left out, by what they are."""
+        counts = {
+            "with an empty text": self.empty,
+            "of two equal responses": self.identical,
+            "given twice": self.duplicates,
+            "that are no comparison": self.misfits,
+        }
+        return {what: n for what, n in counts.items() if n}
+
+
+def load(
+    source: str,
+    *,
+    path: Path | None = None,
+    revision: str | None = None,
+    split: str = "train",
+    subset: str | None = None,
+) -> Loaded:
+    """The comparisons of a source: embedded, jsonl, helpsteer2 or hh_rlhf.
+
+    Args:
+        path: the file of `jsonl` (.jsonl, .jsonl.gz, .parquet); of a Hub data set, a local file or folder to be read in
+            its place, laid out as on the Hub: [subset/]train.jsonl.gz.
+        revision: the Hub commit; None for the newest.
+        split: train, validation, test.
+        subset: the folder within the data set: helpful-base, harmless-base.
+
+    Raises:
+        ConfigError: `jsonl` without a path.
+        InputError: something cannot be read as what it was said to be, or the Hub cannot be reached.
+    """
+    if source == "embedded":
+        return usable(read_jsonl(EMBEDDED))
+    if source == "jsonl":
+        if path is None:
+            raise ConfigError("comparisons=jsonl needs comparisons.path=FILE")
+        return usable(read_jsonl(path))
+    name, convert = _HUB[source]
+    if path is None:
+        rows: Iterable[Mapping] = _hub_rows(name, revision=revision, split=split, subset=subset)
+    else:
+        rows = [row for file in _local_files(path, split=split, subset=subset) for _, row in _rows(file)]
+        if any(not isinstance(row, Mapping) for row in rows):
+            raise InputError(f"{path} holds a row that is not an object; rows of {name} were expected")
+    comparisons, misfits = convert(rows, key="-".join([source, *([subset] if subset else []), split]))
+    return replace(usable(comparisons), misfits=misfits)
+
+
+def read_jsonl(path: Path) -> list[Comparison]:
+    """All comparisons of a file, one a line (or row, of .parquet), in our format or TRL's (see `from_row`).
+
+    Without a "key", a comparison is called after the file and the line. Raises InputError, which names file and line.
+    """
+    path, comparisons = Path(path), []
+    lines: dict[str, int] = {}
+    stem = storable(path.name.split(".")[0])
+    for line, row in _rows(path):
+        comparison = from_row(row, where=f"{path}, line {line}", key=f"{stem}-{line}")
+        if (first := lines.setdefault(comparison.key, line)) != line:
+            raise InputError(
+                f"{path}, line {line} has the key {comparison.key!r} of line {first}; give each comparison a key of its own"
+            )
+        comparisons.append(comparison)
+    if not comparisons:
+        raise InputError(f"{path} holds no comparisons; write one a line")
+    return comparisons
+
+
+def usable(comparisons: Iterable[Comparison]) -> Loaded:
+    """Those that can be explained: of two different texts that are not empty, each pair once (in whatever order its
+    responses stand)."""
+    kept, counts = {}, {"empty": 0, "identical": 0, "duplicates": 0}
+    for comparison in comparisons:
+        pair = comparison.turns, frozenset(comparison.responses)
+        if not all(text.strip() for text in (comparison.prompt, *comparison.responses)):
+            counts["empty"] += 1
+        elif len(pair[1]) < 2:
+            counts["identical"] += 1
+        elif pair in kept:
+            counts["duplicates"] += 1
+        else:
+            kept[pair] = comparison
+    return Loaded(tuple(kept.values()), **counts)
+
+
+def choose(comparisons: Sequence[Comparison], *, n: int | None, seed: int) -> list[Comparison]:
+    """A random sample without replacement, in the order it had; all of them for n = None.
+
+    Each comparison's lot is drawn from its key and the seed alone. So samples of one seed lie within one another (10 of
+    them are among the 30), and one more comparison in the source changes at most one of the sample.
+
+    Raises:
+        ConfigError: n is below 1, or there are fewer.
+    """
+    if n is None:
+        return list(comparisons)
+    if not 1 <= n <= len(comparisons):
+        raise ConfigError(
+            f"comparisons.n={n}: the source has {len(comparisons)} comparisons; give 1 … {len(comparisons)}, or null for all"
+        )
+    lots = [hashlib.sha256(json.dumps([seed, one.key]).encode()).digest() for one in comparisons]
+    drawn = set(sorted(range(len(comparisons)), key=lambda number: (lots[number], number))[:n])
+    return [comparison for number, comparison in enumerate(comparisons) if number in drawn]
+
+
+def digest(comparisons: Sequence[Comparison]) -> str:
+    """sha256 over keys, conversations, responses and preferences: another revision of a source has another."""
+    rows = [
+        [one.key, [[turn.role, turn.content] for turn in one.turns], list(one.responses), one.preferred]
+        for one in comparisons
+    ]
+    return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
+
+
+def from_row(row: object, *, where: str, key: str) -> Comparison:
+    """A row of our format or of TRL's preference formats.
+
+    Ours: "prompt" (a text or a list of messages), "responses", and maybe "preferred" and "key". TRL's, where "chosen" is
+    response 0 and preferred: all three texts; lists of messages with the prompt apart; or with the prompt inside "chosen"
+    and "rejected", which then are the same up to their last message. Other fields are let be. A lone surrogate becomes
+    its escape, as no tokenizer takes it.
+
+    Args:
+        where: the file and line, for errors.
+        key: of the comparison, where the row has none.
+
+    Raises:
+        InputError: the row is none of these.
+    """
+    if not isinstance(row, Mapping):
+        raise InputError(f"{where} is not an object but {_shown(row)}; {EXPECTED}")
+    key = _text(row["key"], where=where, field="key") if row.get("key") is not None else key
+    if row.get("responses") is not None:
+        return _from_ours(row, where=where, key=key)
+    chosen, rejected, prompt = row.get("chosen"), row.get("rejected"), row.get("prompt")
+    if chosen is None or rejected is None:
+        raise InputError(f"{where} has the fields {', '.join(map(str, row)) or 'none'}; {EXPECTED}")
+    if not (isinstance(chosen, str) and isinstance(rejected, str)):
+        return _from_messages(prompt, chosen, rejected, where=where, key=key)
+    if prompt is not None:
+        texts = _text(chosen, where=where, field="response"), _text(rejected, where=where, field="response")
+        return Comparison(key, _conversation(prompt, where=where), texts, 0)
+    if found := _from_transcripts(chosen, rejected, key=key):
+        return found
+    raise InputError(f"{where} has texts without a prompt, so that it is not known where it ends; {EXPECTED}")
+
+
+def helpsteer2(rows: Iterable[Mapping], *, key: str) -> tuple[list[Comparison], int]:
+    """Rows of nvidia/HelpSteer2: neighbours with one prompt are a comparison; and how many rows are none.
+
+    The one with the higher `helpfulness` is preferred by people; with equal ones, neither. In a prompt of several turns
+    <extra_id_1>User and <extra_id_1>Assistant open the later ones. Keys are `key` and the number of the first row.
+    """
+    comparisons, misfits, waiting = [], 0, None
+    for number, row in enumerate(rows):
+        where = f"{key}, row {number}"
+        prompt, response = (_text(row.get(f), where=where, field=f) for f in ("prompt", "response"))
+        score = row.get("helpfulness")
+        if isinstance(score, bool) or not isinstance(score, int | float):
+            raise InputError(f"{where} has helpfulness={_shown(score)}; HelpSteer2 has a number there")
+        if waiting is None or waiting[1] != prompt:
+            misfits += waiting is not None
+            waiting = number, prompt, response, score
+            continue
+        first, _, other, others_score = waiting
+        waiting, turns = None, _helpsteer_turns(prompt)
+        if not _alternate(turns):
+            misfits += 2
+            continue
+        preferred = None if others_score == score else int(score > others_score)
+        comparisons.append(Comparison(f"{key}-{first}", turns, (other, response), preferred))
+    return comparisons, misfits + (waiting is not None)
+
+
+def hh_rlhf(rows: Iterable[Mapping], *, key: str) -> tuple[list[Comparison], int]:
+    """Rows of Anthropic/hh-rlhf: two transcripts of one conversation, of which only the last turn differs; and how many
+    rows are none. Spaces around a turn are taken off. Response 0 is the chosen one; keys are `key` and the row's number."""
+    found = []
+    for number, row in enumerate(rows):
+        where = f"{key}, row {number}"
+        texts = [_text(row.get(field), where=where, field=field) for field in ("chosen", "rejected")]
+        found.append(_from_transcripts(*texts, key=f"{key}-{number}"))
+    comparisons = [one for one in found if one is not None]
+    return comparisons, len(found) - len(comparisons)
+
+
+_HUB: dict[str, tuple[str, Callable]] = {
+    "helpsteer2": ("nvidia/HelpSteer2", helpsteer2),
+    "hh_rlhf": ("Anthropic/hh-rlhf", hh_rlhf),
+}
+
+
+def _from_ours(row: Mapping, *, where: str, key: str) -> Comparison:
+    responses, preferred = row["responses"], row.get("preferred")
+    if not isinstance(responses, list | tuple) or len(responses) != 2:
+        raise InputError(f'{where} has "responses" {_shown(responses)}; a list of two texts was expected')
+    if preferred is not None and (isinstance(preferred, bool) or preferred not in (0, 1)):
+        raise InputError(
+            f'{where} has "preferred" {_shown(preferred)}; expected the number of the response that people prefer, 0 or '
+            "1, or null"
+        )
+    turns = _conversation(row.get("prompt"), where=where)
+    first, second = (_text(text, where=where, field="response") for text in responses)
+    return Comparison(key, turns, (first, second), None if preferred is None else int(preferred))
+
+
+def _from_messages(prompt: object, chosen: object, rejected: object, *, where: str, key: str) -> Comparison:
+    first = _messages(chosen, where=where, field="chosen")
+    second = _messages(rejected, where=where, field="rejected")
+    if any(not side or side[-1].role != "assistant" for side in (first, second)):
+        raise InputError(f'{where}: the last message of "chosen" and of "rejected" is to be the assistant\'s')
+    before = first[:-1]
+    if before != second[:-1]:
+        raise InputError(
+            f'{where}: "chosen" and "rejected" differ before their last message; they share a prompt'
+        )
+    if not before:
+        turns = _conversation(prompt, where=where)
+    else:
+        turns = _conversation([{"role": turn.role, "content": turn.content} for turn in before], where=where)
+        # Some write the prompt (or its first question) twice: then the two have to agree.
+        questions = [turn.content for turn in turns if turn.role == "user"]
+        if isinstance(prompt, str) and storable(prompt) not in questions:
+            raise InputError(f'{where}: "prompt" is not among the messages of "chosen"; give it once')
+        if prompt is not None and not isinstance(prompt, str) and _conversation(prompt, where=where) != turns:
+            raise InputError(f'{where}: "prompt" is not what "chosen" begins with; give it once')
+    return Comparison(key, turns, (first[-1].content, second[-1].content), 0)
+
+
+def _conversation(prompt: object, *, where: str) -> tuple[Turn, ...]:
+    """A prompt's turns: a text is the user's only one."""
+    if isinstance(prompt, str):
+        return (Turn("user", storable(prompt)),)
+    turns = _messages(prompt, where=where, field="prompt")
+    if not turns or turns[-1].role != "user":
+        raise InputError(f"{where}: the last message of a prompt is the user's; here it is {_shown(prompt)}")
+    return turns
+
+
+def _messages(value: object, *, where: str, field: str) -> tuple[Turn, ...]:
+    if not isinstance(value, list | tuple):
+        raise InputError(f'{where} has "{field}" {_shown(value)}; {EXPECTED}')
+    for message in value:
+        if not isinstance(message, Mapping) or message.get("role") not in ROLES:
+            raise InputError(
+                f'{where}: "{field}" holds {_shown(message)}; a message is {{"role": …, "content": …}} with one of the '
+                f"roles {', '.join(ROLES)}"
+            )
+    return tuple(Turn(m["role"], _text(m.get("content"), where=where, field="content")) for m in value)
+
+
+def _from_transcripts(chosen: str, rejected: str, *, key: str) -> Comparison | None:
+    """Two "\\n\\nHuman: … \\n\\nAssistant: …" transcripts, or None where they are not a comparison."""
+    first, second = _transcript(storable(chosen)), _transcript(storable(rejected))
+    ends = all(len(side) > 1 and side[-1].role == "assistant" for side in (first, second))
+    if not ends or first[:-1] != second[:-1] or not _alternate(first[:-1]):
+        return None
+    return Comparison(key, first[:-1], (first[-1].content, second[-1].content), 0)
+
+
+def _transcript(text: str) -> tuple[Turn, ...]:
+    head, *parts = _HH_TURN.split(text)
+    if head.strip():
+        return ()
+    pairs = zip(parts[::2], parts[1::2], strict=True)
+    return tuple(Turn(_HH_ROLES[speaker], content.strip()) for speaker, content in pairs)
+
+
+def _helpsteer_turns(prompt: str) -> tuple[Turn, ...]:
+    first, *parts = _HELPSTEER_TURN.split(prompt)
+    turns = [Turn(role.lower(), content) for role, content in zip(parts[::2], parts[1::2], strict=True)]
+    if first or not turns:
+        turns.insert(0, Turn("user", first))
+    if turns[-1] == Turn("assistant", ""):  # opened for the response
+        turns.pop()
+    return tuple(turns)
+
+
+def _alternate(turns: tuple[Turn, ...]) -> bool:
+    """Whether user and assistant take turns, the user first and last; chat templates refuse others."""
+    return len(turns) % 2 == 1 and all(
+        turn.role == ("assistant" if number % 2 else "user") for number, turn in enumerate(turns)
+    )
+
+
+def _text(value: object, *, where: str, field: str) -> str:
+    if not isinstance(value, str):
+        raise InputError(f'{where} has {_shown(value)} for "{field}"; a text was expected')
+    return storable(value)
+
+
+def _shown(value: object) -> str:
+    text = "nothing" if value is None else ascii(value)
+    return text if len(text) <= 80 else f"{text[:77]}…"
+
+
+def _hub_rows(name: str, *, revision: str | None, split: str, subset: str | None) -> list[Mapping]:
+    import datasets  # half a second, and only these sources need it
+
+    try:
+        return datasets.load_dataset(name, data_dir=subset, split=split, revision=revision).to_list()
+    except (
+        Exception
+    ) as error:  # the libraries underneath raise a dozen unrelated types for one absent network
+        asked = {"revision": revision, "subset": subset, "split": split}
+        raise InputError(
+            f"{name} ({', '.join(f'{key} {value}' for key, value in asked.items() if value)}) could not be had from the "
+            f"Hugging Face Hub: {type(error).__name__}: {error}\nWithout the Hub, fetch the data set elsewhere (`hf "
+            f"download --repo-type dataset {name} --local-dir FOLDER`) and type comparisons.path=FOLDER"
+        ) from error
+
+
+def _local_files(path: Path, *, split: str, subset: str | None) -> list[Path]:
+    """The files of a split in a local copy of a data set, in order of name; `path` itself where it is a file."""
+    if not path.is_dir():
+        return [path]
+    top = path / subset if subset else path
+    for folder in (top, top / "data"):
+        files = sorted(folder.glob("*")) if folder.is_dir() else []
+        if wanted := [
+            f for f in files if f.name.startswith((f"{split}.", f"{split}-")) and f.name.endswith(SUFFIXES)
+        ]:
+            return wanted
+    raise InputError(
+        f"comparisons.path={str(path)!r} has no {split}.jsonl, {split}.jsonl.gz or {split}-….parquet in {top}; give the "
+        "folder that holds the data set, with its subsets as folders"
+    )  # fmt: skip
+
+
+def _rows(path: Path) -> list[tuple[int, object]]:
+    """(line from 1, row) of a file."""
+    if not path.name.endswith(SUFFIXES):
+        raise InputError(
+            f"comparisons.path={str(path)!r}: files that end in {', '.join(SUFFIXES)} can be read"
+        )
+    try:
+        if path.suffix == ".parquet":
+            import pyarrow.parquet as parquet
+
+            return list(enumerate(parquet.read_table(path).to_pylist(), start=1))
+        content = path.read_bytes()
+        content = gzip.decompress(content) if path.suffix == ".gz" else content
+    except (OSError, EOFError, ValueError, zlib.error) as error:  # pyarrow's are among them
+        raise InputError(f"comparisons.path={str(path)!r} cannot be read: {error}") from error
+    # At line feeds alone: JSON allows other line separators (U+2028) inside a text.
+    lines = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    return [
+        (number, _row(line, f"{path}, line {number}")) for number, line in enumerate(lines, 1) if line.strip()
+    ]
+
+
+def _row(line: bytes, where: str) -> object:
+    try:
+        return json.loads(line.decode("utf-8"))
+    except (ValueError, RecursionError) as error:  # of UTF-8, of JSON, of a million brackets
+        raise InputError(
+            f"{where} is not JSON: {error}; a file of comparisons has one JSON object a line"
+        ) from error

@@ -6,8 +6,6 @@ Knows texts. Does not know rewards, attributes or who made the change.
 import re
 import unicodedata
 from collections.abc import Sequence
-from itertools import combinations
-from typing import NamedTuple
 
 import numpy as np
 
@@ -23,15 +21,6 @@ _CHARACTERS = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\
 _WORD = rf"(?:(?![{_CHARACTERS}])[\w{_SIGNS}])+"
 _PIECE = re.compile(rf"\s+|{_WORD}(?:['’]{_WORD})*|[\s\S]")
 _DIGITS = 6  # an embedding depends on its batch beyond them
-
-
-class Diversity(NamedTuple):
-    """Mean distances of all pairs within one set of texts; NaN below two texts."""
-
-    syntactic: float
-    semantic: float
-    n: int
-    """Texts; equal ones count as often as they are given, at distance 0."""
 
 
 def pieces(text: str) -> list[str]:
@@ -71,16 +60,6 @@ def semantic(pairs: Sequence[tuple[str, str]]) -> np.ndarray:
     distances = 1 - np.einsum("ij,ij->i", vectors[::2], vectors[1::2])
     same = np.array([a == b for a, b in pairs])
     return np.where(same, 0.0, np.round(np.clip(distances, 0, 2), _DIGITS))
-
-
-def diversity(texts: Sequence[str]) -> Diversity:
-    """How different the texts of one set are from one another."""
-    pairs = list(combinations(texts, 2))
-    if not pairs:
-        return Diversity(float("nan"), float("nan"), len(texts))
-    return Diversity(
-        float(np.mean([syntactic(a, b) for a, b in pairs])), float(np.mean(semantic(pairs))), len(texts)
-    )
 
 
 def locality(original: str, edited: str, spans: Sequence[Span] | None) -> float:

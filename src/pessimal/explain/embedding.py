@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 
 from pessimal.demo.minilm import DIMENSIONS, folder
-from pessimal.tables.kinds import storable
+from pessimal.tables.score_table import storable
 
 LONGEST = 256
 """Word pieces read of a text, with both special ones (the model's own `max_seq_length`); what follows is not seen."""

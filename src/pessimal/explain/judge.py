@@ -1,22 +1,24 @@
-"""Did an edit move the attribute it was asked to move? An independent judge, by detectors of its own.
+"""Did an edit move the attribute it was asked to move? A judge by detectors that share nothing with the rules that edit.
+
+With rules it makes a smoke test: how often it agrees with somebody who reads the edits stands in `detectors`.
 
 Knows texts and attributes. Does not know who made the edit, how, or what any reward model says of it.
 """
 
-import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from importlib.metadata import version
+from pathlib import Path
 
 import pandas as pd
 
 from pessimal.demo.minilm import WEIGHTS_SHA256
 from pessimal.errors import ConfigError
+from pessimal.explain import detectors
 from pessimal.explain.attribute import Amount, Attribute
-from pessimal.explain.detectors.embedding_axis import PROTOTYPES
-from pessimal.explain.detectors.reading import Meanings, Reading, split_sentences
-from pessimal.explain.detectors.registry import DETECTORS
+from pessimal.explain.detectors import DETECTORS, PROTOTYPES, Meanings, Reading, split_sentences
 from pessimal.explain.distances import levenshtein
+from pessimal.explain.edits import digest_of_sources
 
 Item = tuple[str, str, str, Attribute, Amount]
 """(prompt, original, edited, attribute, the amount that was asked for)."""
@@ -29,12 +31,9 @@ class RuleJudge:
 
     def provenance(self) -> dict:
         """Everything that decides its judgements."""
-        digest = hashlib.sha256()
-        for path in sorted(path for path in PROTOTYPES.parent.iterdir() if path.suffix in (".py", ".csv")):
-            digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
         return {
             "judge": self.name,
-            "detectors": digest.hexdigest(),
+            "detectors": digest_of_sources(Path(detectors.__file__), PROTOTYPES),
             "encoder": WEIGHTS_SHA256,
             **{package: version(package) for package in ("vaderSentiment", "wordfreq")},
         }

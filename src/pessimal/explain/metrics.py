@@ -1,8 +1,7 @@
 """How good a perturber's explanations of a model are: coverage, brittleness, distances, diversity, and what failed.
 
 Knows the table of outcomes, with distances already in it. Does not know how a distance is measured, nor attributes one by
-one (see `flip_rate`). Home of the cluster bootstrap of means: the comparison is what is drawn, with all of its rows, since
-its perturbations share two responses and a margin. Intervals of shares are those of `shares`.
+one (see `flips`). Intervals are over comparisons (see `intervals`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +11,9 @@ import pandas as pd
 
 from pessimal.errors import TableError
 from pessimal.explain.attribute import PLACEBO
+from pessimal.explain.distances import syntactic
+from pessimal.explain.embedding import embed
+from pessimal.explain.intervals import check_resampling, cluster_index, draws, ratio_interval, share_interval
 from pessimal.explain.outcomes import (
     CHOSEN,
     COUNTERFACTUAL,
@@ -24,26 +26,14 @@ from pessimal.explain.outcomes import (
     in_order,
 )
 from pessimal.explain.perturbation import Status
-from pessimal.explain.shares import share_interval
 
 Pairwise = Callable[[Sequence[str]], np.ndarray]
 """Distances (k, k) between k texts; distances computed beforehand are looked up in it."""
 ANY, BOTH, ALL = "any", "both", "all"
 DISTANCES = ("syntactic", "semantic")
 USED = [*KEY, "side", "status", "edited", "outcome"]
-RETURNED = [
-    "model",
-    "perturber",
-    "placebo",
-    "metric",
-    "among",
-    "side",
-    "value",
-    "low",
-    "high",
-    "standard_error",
-]
-RETURNED += ["n", "unit", "comparisons", "seeds", "count"]
+RETURNED = ["model", "perturber", "placebo", "metric", "among", "side", "value", "low", "high"]
+RETURNED += ["standard_error", "n", "unit", "comparisons", "seeds", "count"]
 
 
 def metrics(
@@ -107,72 +97,19 @@ def metrics(
     return as_table(rows, RETURNED)
 
 
-def draws(clusters: int, *, replicates: int, seed: int) -> np.ndarray:
-    """How often each cluster is drawn, (replicates, clusters) float64: as many as there are, with replacement."""
-    rng = np.random.default_rng(seed)
-    return rng.multinomial(clusters, np.full(clusters, 1 / clusters), size=replicates).astype(float)
+def pairwise(table: pd.DataFrame) -> dict[str, Pairwise]:
+    """How `metrics` measures the edited texts of one set against one another; each text is embedded once."""
+    texts = list(dict.fromkeys(table["edited"].dropna()))
+    vectors = dict(zip(texts, embed(texts).astype(float), strict=True)) if texts else {}
 
+    def words(chosen: Sequence[str]) -> np.ndarray:
+        return np.array([[syntactic(a, b) for b in chosen] for a in chosen])
 
-def replicated(numerator: np.ndarray, denominator: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """The ratio of two sums over clusters (clusters,) in each draw, (replicates,); NaN where the denominator is 0.
+    def meaning(chosen: Sequence[str]) -> np.ndarray:
+        stacked = np.stack([vectors[text] for text in chosen])
+        return np.clip(1 - stacked @ stacked.T, 0, 2)
 
-    One column at a time: a product of matrices would round differently with the number of its columns, so that a result
-    would depend on what else was asked.
-    """
-    below = weights @ np.ascontiguousarray(denominator, dtype=float)
-    above = weights @ np.ascontiguousarray(numerator, dtype=float)
-    return np.divide(above, below, out=np.full(len(below), np.nan), where=below > 0)
-
-
-def ratio_interval(
-    numerator: np.ndarray, denominator: np.ndarray, weights: np.ndarray, *, confidence: float
-) -> tuple[float, float]:
-    """Percentile bootstrap interval of a mean: a ratio of two sums over clusters. Not for shares: see `shares.share_interval`.
-
-    Few comparisons make it too narrow. Measured, at a confidence of .95 and clusters whose units go together: with 30 of them
-    it held a mean 91 of 100 times, with 10 of them 89. Draws that hold no unit are left out.
-
-    Args:
-        numerator: (clusters,).
-        denominator: (clusters,), counts.
-        weights: of `draws`.
-        confidence: share of draws inside.
-
-    Returns:
-        Lower and upper bound; NaN where fewer than two clusters have a unit.
-    """
-    if np.count_nonzero(denominator) < 2:
-        return np.nan, np.nan
-    return percentiles(replicated(numerator, denominator, weights), confidence=confidence)
-
-
-def percentiles(replicates: np.ndarray, *, confidence: float) -> tuple[float, float]:
-    """The middle `confidence` of the replicates that are numbers; NaN where none is."""
-    known = replicates[~np.isnan(replicates)]
-    if not len(known):
-        return np.nan, np.nan
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(known, [tail, 1 - tail])
-    return float(low), float(high)
-
-
-def cluster_index(comparisons: pd.Series, clusters: Sequence[str]) -> np.ndarray:
-    """The number of each row's comparison in the clusters, (rows,) int."""
-    number_of = {key: number for number, key in enumerate(clusters)}
-    return np.array([number_of[key] for key in comparisons], dtype=np.intp)
-
-
-def check_resampling(*, replicates: int, confidence: float) -> None:
-    """Refuse a bootstrap that has no percentiles.
-
-    Raises:
-        TableError: too few replicates, or a confidence outside (0, 1).
-    """
-    if replicates < 100 or not 0 < confidence < 1:
-        raise TableError(
-            f"An interval needs at least 100 replicates and a confidence between 0 and 1; given were "
-            f"replicates={replicates} and confidence={confidence}. Use replicates=1000, confidence=0.95."
-        )
+    return {"syntactic": words, "semantic": meaning}
 
 
 def _units(group: pd.DataFrame, distances: Sequence[str], pairwise: Mapping[str, Pairwise]):

@@ -1,4 +1,5 @@
-"""What each change of a response does to one model's preference: margins before and after, and whether it flips.
+"""What each change of a response does to one model's preference: margins before and after, and whether it flips; and
+the same changes as preference pairs to train on.
 
 Knows comparisons, perturbations, and rewards as numbers. Does not know what gave the rewards, nor how far a text was
 changed: distances, locality and compliance are joined to the table by whoever measured them.
@@ -6,46 +7,38 @@ changed: distances, locality and compliance are joined to the table by whoever m
 
 import json
 import math
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 
-from pessimal.errors import ConfigError, TableError
-from pessimal.explain.attribute import Attribute, Direction
+from pessimal.errors import TableError
+from pessimal.explain.attribute import PLACEBO, Attribute, Direction
 from pessimal.explain.comparison import Comparison
 from pessimal.explain.perturbation import Perturbation, Request, Status
 
 CHOSEN, REJECTED = "chosen", "rejected"
 COUNTERFACTUAL, SEMIFACTUAL, TIE = "CF", "SF", "tie"
-WANTED = {CHOSEN: Direction.worse, REJECTED: Direction.better}
-"""What is asked of each side: a change that speaks against the preference."""
+AGAINST = {CHOSEN: Direction.worse, REJECTED: Direction.better}
+"""The change of each side that speaks against the preference, if the model likes what is better by an attribute's
+polarity."""
 KEY = ["model", "perturber", "comparison", "response", "attribute", "direction", "seed"]
 """Names a row of the table."""
-ORDER = ["model", "comparison", "response", "side", "attribute", "direction", "seed", "perturber", "status"]
-ORDER += ["original", "edited", "spans", "note", "reward", "new_reward", "margin", "new_margin", "change"]
-ORDER += ["change_in_sd", "outcome"]
-KINDS = dict.fromkeys(["response", "seed"], "int64") | dict.fromkeys(ORDER[13:19], "float64")
-COLUMNS = {name: KINDS.get(name, object) for name in ORDER}
-"""With their types. Texts are Python objects, not pandas strings: a lone surrogate cannot be put into those."""
+EDIT = ["comparison", "response", "attribute", "direction", "seed", "perturber"]
+"""Names one perturbation; several models that share it have a row each."""
+KINDS = {
+    **dict.fromkeys(["model", "comparison"], object),
+    "response": "int64",
+    **dict.fromkeys(["side", "attribute", "direction", "amount"], object),
+    "seed": "int64",
+    **dict.fromkeys(["perturber", "status", "original", "edited", "spans", "note"], object),
+    **dict.fromkeys(["reward", "new_reward", "margin", "new_margin", "change", "change_in_sd"], "float64"),
+    "outcome": object,
+}
+"""Columns with their types. Texts are Python objects, not pandas strings: a lone surrogate cannot be put into those."""
 
-
-@dataclass(frozen=True)
-class Outcomes:
-    """What one perturber's changes do to one model."""
-
-    table: pd.DataFrame
-    """One row a perturbation of a decided comparison, in the order given; columns as in `COLUMNS`."""
-    decided: tuple[str, ...]
-    """Keys of the comparisons in which the model prefers one response, in their order."""
-    undecided: tuple[str, ...]
-    """Keys of those whose two rewards differ by no more than the numerical noise: no side is chosen, so they are left out."""
-    reward_sd: float
-    """Standard deviation (divisor n − 1) of the rewards of all original responses, those of undecided comparisons too."""
-    not_needed: int
-    """Perturbations left out as they speak for this model's preference; they were made for another model."""
+Rewards = Mapping[str, tuple[float, float]]
+"""Of both responses as they stand, by the comparison's key."""
 
 
 def chosen_response(rewards: tuple[float, float], *, tie: float) -> int | None:
@@ -56,42 +49,35 @@ def chosen_response(rewards: tuple[float, float], *, tie: float) -> int | None:
     return 0 if margin > 0 else 1
 
 
+def reward_sd(rewards: Rewards) -> float:
+    """Standard deviation (divisor n − 1) of the rewards of all responses as they stand."""
+    return float(np.std([reward for both in rewards.values() for reward in both], ddof=1))
+
+
 def requests_for(
     comparisons: Sequence[Comparison],
-    rewards: Mapping[str, tuple[float, float]],
+    rewards: Rewards,
     attributes: Sequence[Attribute],
     seeds: Sequence[int],
     tie: float,
+    *,
+    both_ways: bool = False,
 ) -> list[Request]:
-    """The changes one model needs: of each decided comparison the chosen response made worse, the rejected better.
+    """The changes one model needs: of each decided comparison the chosen response made worse, the rejected better; with
+    `both_ways` the opposite of each as well, which flips a model that likes what polarity calls worse.
 
-    Args:
-        comparisons: each key once.
-        rewards: by key, of the two responses as they stand.
-        attributes: along each of which both responses are changed; the placebo may be one.
-        seeds: of so many changes of each kind.
-        tie: the largest difference of two rewards that is numerical noise, in reward.
-
-    Returns:
-        Requests by comparison, side (chosen first), attribute and seed, in the orders given.
-
-    Raises:
-        TableError: a key twice, or a reward that is missing or not finite.
-        ConfigError: a tie that is negative or not finite; an attribute or seed given twice.
+    By comparison, side (chosen first), attribute, direction and seed, in the orders given.
     """
-    check_rewards(comparisons, rewards, tie=tie)
-    for what, given in (("attribute", [attribute.name for attribute in attributes]), ("seed", list(seeds))):
-        if twice := sorted({name for name in given if given.count(name) > 1}):
-            raise ConfigError(f"The {what} {twice[0]!r} is asked for more than once; give each {what} once.")
     found = []
     for comparison in comparisons:
         chosen = chosen_response(rewards[comparison.key], tie=tie)
         if chosen is None:
             continue
-        for response, direction in ((chosen, WANTED[CHOSEN]), (1 - chosen, WANTED[REJECTED])):
+        for response, against in ((chosen, AGAINST[CHOSEN]), (1 - chosen, AGAINST[REJECTED])):
             found += [
                 Request(comparison, response, attribute, direction, seed)
                 for attribute in attributes
+                for direction in (against, *([d for d in Direction if d is not against] if both_ways else []))
                 for seed in seeds
             ]
     return found
@@ -99,72 +85,50 @@ def requests_for(
 
 def outcomes(
     model: str,
-    comparisons: Sequence[Comparison],
-    rewards: Mapping[str, tuple[float, float]],
+    rewards: Rewards,
     perturbations: Sequence[Perturbation],
     new_rewards: Sequence[float | None],
     *,
     perturber: str,
     tie: float,
-) -> Outcomes:
-    """The table of outcomes of one model and one perturber.
+) -> pd.DataFrame:
+    """The table of outcomes of one model and one perturber, a row a perturbation; columns as in `KINDS`.
 
     The margin m ≥ 0 is the chosen response's reward less the rejected one's; m′ is the same with the changed text in the
-    place of one of them. Counterfactual (CF): m′ < −tie. Semifactual (SF): m′ > tie. Else a tie. Perturbations are made once
-    for all models, so some are of the wrong direction for this one (its rejected response made worse): they are left out
-    and counted. The change Δm = m′ − m comes in rewards and in standard deviations of this model's rewards.
+    place of one of them. Counterfactual (CF): m′ < −tie. Semifactual (SF): m′ > tie. Else a tie. The change Δm = m′ − m comes
+    in rewards and in standard deviations of this model's rewards.
 
     Args:
-        model: its name.
-        comparisons: all of the set, each key once; the standard deviation is theirs.
-        rewards: by key, of the two responses as they stand.
-        perturbations: of these comparisons, each request once.
+        rewards: of all comparisons of the set, undecided ones too: the standard deviation is theirs.
+        perturbations: of decided comparisons, each request once.
         new_rewards: of their texts, in their order; None or NaN where there is no text.
-        perturber: its name.
         tie: the largest difference of two rewards that is numerical noise, in reward.
 
     Raises:
-        TableError: a key twice; a reward missing, not finite, or given for no text; a perturbation of an unknown
-            comparison, made twice, or said to have changed a text that it did not.
-        ConfigError: a tie that is negative or not finite.
+        TableError: a perturbation is there twice, or its status, text and reward contradict one another.
 
     Source: Jiang et al. 2025 (counterfactuals and semifactuals); Δm beside the flip is ours.
     """
-    check_rewards(comparisons, rewards, tie=tie)
-    if len(perturbations) != len(new_rewards):
-        raise TableError(
-            f"{len(perturbations)} perturbations came with {len(new_rewards)} rewards of {model}; give one a perturbation, "
-            "None where there is no text."
-        )
-    known = {comparison.key: comparison for comparison in comparisons}
-    chosen = {key: chosen_response(rewards[key], tie=tie) for key in known}
-    scale = float(np.std([reward for key in known for reward in rewards[key]], ddof=1))
-    rows, not_needed = [], 0
+    scale = reward_sd(rewards)
+    rows = []
     for perturbation, new_reward in zip(perturbations, new_rewards, strict=True):
         request = perturbation.request
-        key = request.comparison.key
-        if known.get(key) != request.comparison:
-            raise TableError(f"A perturbation is of comparison {key!r}, which is not among those given.")
-        if chosen[key] is None:
-            continue
-        side = CHOSEN if request.response == chosen[key] else REJECTED
-        if request.direction is not WANTED[side]:
-            not_needed += 1
-            continue
-        _check_text(perturbation, new_reward, model=model)
+        _check_text(perturbation, new_reward)
+        key, attribute = request.comparison.key, request.attribute
+        is_chosen = request.response == chosen_response(rewards[key], tie=tie)
         own, other = (float(rewards[key][place]) for place in (request.response, 1 - request.response))
-        sign = 1 if side == CHOSEN else -1
-        margin = sign * (own - other)
+        sign = 1 if is_chosen else -1
         new_reward = math.nan if new_reward is None else float(new_reward)
-        new_margin = sign * (new_reward - other)
+        margin, new_margin = sign * (own - other), sign * (new_reward - other)
         rows.append(
             {
                 "model": model,
                 "comparison": key,
                 "response": request.response,
-                "side": side,
-                "attribute": request.attribute.name,
+                "side": CHOSEN if is_chosen else REJECTED,
+                "attribute": attribute.name,
                 "direction": request.direction.value,
+                "amount": attribute.amount(request.direction).value,
                 "seed": request.seed,
                 "perturber": perturber,
                 "status": perturbation.status.value,
@@ -181,17 +145,10 @@ def outcomes(
                 "outcome": outcome_of(new_margin, tie=tie),
             }
         )
-    table = pd.DataFrame(
-        {name: pd.Series([row[name] for row in rows], dtype=kind) for name, kind in COLUMNS.items()}
-    )
+    columns = {name: pd.Series([row[name] for row in rows], dtype=kind) for name, kind in KINDS.items()}
+    table = pd.DataFrame(columns)
     check_outcomes(table)
-    return Outcomes(
-        table=table,
-        decided=tuple(key for key in known if chosen[key] is not None),
-        undecided=tuple(key for key in known if chosen[key] is None),
-        reward_sd=scale,
-        not_needed=not_needed,
-    )
+    return table
 
 
 def outcome_of(new_margin: float, *, tie: float) -> str | None:
@@ -201,13 +158,11 @@ def outcome_of(new_margin: float, *, tie: float) -> str | None:
     return COUNTERFACTUAL if new_margin < -tie else SEMIFACTUAL if new_margin > tie else TIE
 
 
-def relative_change(table: pd.DataFrame) -> pd.Series:
-    """Δm / m of each row: −1 takes the whole margin away, below −1 flips the preference (but for ties).
-
-    Every margin in the table is above the noise, so this is always defined where there is a text; small margins make it
-    very large, so means of it are ruled by the closest comparisons. Medians are the safer summary.
-    """
-    return table["change"] / table["margin"]
+def against_polarity(table: pd.DataFrame) -> pd.Series:
+    """Which rows speak against the preference of a model that likes what is better by polarity; the others speak against
+    one that likes what is worse."""
+    wanted = {side: direction.value for side, direction in AGAINST.items()}
+    return table["direction"] == table["side"].map(wanted)
 
 
 def groups(table: pd.DataFrame, names: Sequence[str]) -> Iterator[tuple[tuple, pd.DataFrame]]:
@@ -226,7 +181,7 @@ def in_order(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def as_table(rows: Sequence[Mapping], columns: Sequence[str]) -> pd.DataFrame:
-    """Rows as a table whose texts are Python objects, as in `COLUMNS`."""
+    """Rows as a table whose texts are Python objects, as in `KINDS`."""
     whole = {name: [row[name] for row in rows] for name in columns}
     return pd.DataFrame(
         {
@@ -236,61 +191,80 @@ def as_table(rows: Sequence[Mapping], columns: Sequence[str]) -> pd.DataFrame:
     )
 
 
-def check_outcomes(table: pd.DataFrame, *, columns: Sequence[str] = tuple(COLUMNS)) -> None:
-    """Refuse a table that lacks columns or counts a perturbation twice.
-
-    Raises:
-        TableError: says which column or row.
-    """
+def check_outcomes(table: pd.DataFrame, *, columns: Sequence[str] = tuple(KINDS)) -> None:
+    """TableError for a table that lacks columns or counts a perturbation twice."""
     if missing := [name for name in columns if name not in table]:
-        raise TableError(
-            f"The table of outcomes lacks {', '.join(missing)}; it has {', '.join(map(str, table.columns))}. Make it with "
-            "`outcomes`."
-        )
+        has = ", ".join(map(str, table.columns))
+        raise TableError(f"The table of outcomes lacks {', '.join(missing)}; it has {has}. Explain again: force=true")
     twice = table.duplicated(KEY)
     if twice.any():
-        row = table.loc[twice, KEY].iloc[0].to_dict()
         raise TableError(
-            f"The table of outcomes holds a perturbation more than once ({int(twice.sum())} rows too many), such as {row}. Every "
-            "one counts once: drop the others."
+            f"The table of outcomes holds a perturbation more than once ({int(twice.sum())} rows too many), such as "
+            f"{table.loc[twice, KEY].iloc[0].to_dict()}. Every one counts once: drop the others."
         )
 
 
-def check_rewards(
-    comparisons: Sequence[Comparison], rewards: Mapping[str, tuple[float, float]], *, tie: float
-) -> None:
-    """Refuse comparisons and rewards of which no margin can be computed; see `outcomes` for what is raised."""
-    if not (math.isfinite(tie) and tie >= 0):
-        raise ConfigError(f"tie={tie} is no numerical noise; give a finite reward of at least 0 (0: none).")
-    if not comparisons:
-        raise TableError("There are no comparisons to explain; give at least one.")
-    for key, times in Counter(comparison.key for comparison in comparisons).items():
-        if times > 1:
-            raise TableError(f"The comparison {key!r} is given more than once; keys must differ in a set.")
-        if key not in rewards:
-            raise TableError(f"Comparison {key!r} has no rewards; score both of its responses first.")
-        if len(rewards[key]) != 2 or not all(math.isfinite(reward) for reward in rewards[key]):
-            raise TableError(
-                f"Comparison {key!r} needs two finite rewards, one a response; given were {tuple(rewards[key])}."
-            )
+def _check_text(perturbation: Perturbation, new_reward: float | None) -> None:
+    """Refuse what a perturber of one's own may get wrong: a status, text and reward that contradict one another."""
+    request, text = perturbation.request, perturbation.text
+    scored = new_reward is not None and math.isfinite(new_reward)
+    if (perturbation.status is Status.changed) == (text is not None) == scored and text != request.text:
+        return
+    raise TableError(
+        f"A perturbation ({request.attribute.name}, response {request.response} of comparison {request.comparison.key!r}) has "
+        f"the status {perturbation.status.value!r}, {'no' if text is None else 'a'} text and the reward {new_reward}; changed "
+        "ones have a text other than the response and a finite reward, all else has neither."
+    )
 
 
-def _check_text(perturbation: Perturbation, new_reward: float | None, *, model: str) -> None:
-    """Refuse a perturbation whose status, text and reward contradict one another."""
-    request = perturbation.request
-    where = f"{request.attribute.name}, response {request.response} of comparison {request.comparison.key!r}"
-    has = perturbation.text is not None
-    text = "that has a text" if has else "without a text"
-    if (perturbation.status is Status.changed) != has:
-        raise TableError(
-            f"A perturbation ({where}) {text} is {perturbation.status.value!r}; changed ones have a text, others none."
-        )
-    if perturbation.text == request.text:
-        raise TableError(
-            f"A perturbation ({where}) is said to be changed but has the text of the response itself; it has failed."
-        )
-    scored = new_reward is not None and not math.isnan(new_reward)
-    if scored != has or (scored and not math.isfinite(new_reward)):
-        raise TableError(
-            f"{model} gives {new_reward} to a perturbation ({where}) {text}; texts have finite rewards, all else has None."
-        )
+def preference_pairs(outcomes: pd.DataFrame, comparisons: Mapping[str, Comparison]) -> list[dict]:
+    """Edits as pairs of the response as it stood and as it was edited, in TRL's conversational format: those that flip the
+    preference, and those by which the reward went the wrong way (up for a worse text, down for a better one).
+
+    The label is the edit's direction, not any reward: of an edit that makes a response better, the edited text is
+    "chosen"; of one that makes it worse, the original. So a model learns the value of the attribute, with the rest of the
+    response held still. Labels are no better than the edits: `complied` says what the judge found. A bias shows as pairs
+    that the model orders the other way, `model_agrees` false (null for equal rewards); these correct it. No field is
+    called "margin": TRL's RewardTrainer would subtract it in its loss.
+
+    Args:
+        outcomes: placebos and perturbations without a text are passed over, and so is a pair of texts that came before.
+        comparisons: those that the table is about, by key.
+
+    Source: TRL 1.16, "Dataset formats and types" (preference, conversational) and `RewardTrainer`.
+    """
+    made = outcomes["edited"].notna() & outcomes["outcome"].notna() & (outcomes["attribute"] != PLACEBO)
+    pairs = {}
+    for row in outcomes[made].to_dict("records"):
+        rise = row["new_reward"] - row["reward"]
+        gain = rise if row["direction"] == Direction.better.value else -rise  # of the better text over the other
+        if row["outcome"] == COUNTERFACTUAL or gain < 0:
+            pair = _pair(row, comparisons[row["comparison"]], gain=gain)
+            pairs.setdefault(json.dumps([pair["prompt"], pair["chosen"], pair["rejected"]]), pair)
+    return list(pairs.values())
+
+
+def as_lines(pairs: Iterable[Mapping]) -> str:
+    """One pair a line, in ASCII: whatever a text holds (U+2028, null bytes, lone surrogates) is escaped, as JSON has it."""
+    return "".join(json.dumps(pair, allow_nan=False) + "\n" for pair in pairs)
+
+
+def _pair(row: Mapping, comparison: Comparison, *, gain: float) -> dict:
+    texts = [[{"role": "assistant", "content": row[column]}] for column in ("original", "edited")]
+    better = row["direction"] == Direction.better.value
+    names = ["model", "comparison", "response", "side", "attribute", "direction", "seed", "perturber"]
+    labels = {name: row[name] for name in names} | {name: int(row[name]) for name in ("response", "seed")}
+    return {
+        "key": "/".join(str(value) for name, value in labels.items() if name not in ("model", "side")),
+        "prompt": [{"role": turn.role, "content": turn.content} for turn in comparison.turns],
+        "chosen": texts[better],
+        "rejected": texts[not better],
+        **labels,
+        "reward_original": float(row["reward"]),
+        "reward_edited": float(row["new_reward"]),
+        "margin_before": float(row["margin"]),
+        "margin_after": float(row["new_margin"]),
+        "outcome": row["outcome"],
+        "complied": None if pd.isna(row["complied"]) else bool(row["complied"]),
+        "model_agrees": None if gain == 0 else bool(gain > 0),
+    }

@@ -70,3 +70,9 @@ class Perturber(Protocol):
     def perturb(self, requests: Sequence[Request]) -> list[Perturbation]:
         """One perturbation a request, in their order. The same request gives the same perturbation, whatever else is
         asked with it. Raises only for what concerns all requests (ConfigError, InputError, WorkError)."""
+
+    def placebo(self) -> "Perturber | None":
+        """Who makes edits that keep the meaning, the null of this one's edits; None where there is none.
+
+        The null is of the same kind where it has this perturber's own name (a language model that rewrites for both).
+        Against one of another kind nothing is tested: see `flips.is_null_of`."""

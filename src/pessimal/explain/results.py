@@ -1,43 +1,42 @@
 """What the explanations of one model report: which attributes move its preferences, how well that is known, and examples.
 
-Knows the table of outcomes and what was measured of it. Does not know models, perturbers or registries.
+Knows what `explain` found. Does not know models, perturbers or registries.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
-from pessimal.explain.attribute import PLACEBO, Attribute
-from pessimal.explain.comparison import Comparison
-from pessimal.explain.compliance import compliance, flip_rates, off_target
-from pessimal.explain.distances import syntactic
-from pessimal.explain.embedding import embed
-from pessimal.explain.flip_rate import attribute_flip_rates
-from pessimal.explain.metrics import DISTANCES, Pairwise, metrics
-from pessimal.explain.outcomes import COUNTERFACTUAL, SEMIFACTUAL
-from pessimal.explain.representatives import ranked
+from pessimal.explain.agreement import ranked
+from pessimal.explain.attribute import PLACEBO
+from pessimal.explain.explain import CONTROLS, Explained
+from pessimal.explain.flips import attribute_flip_rates, compliance, flip_rates, is_null_of, off_target
+from pessimal.explain.outcomes import COUNTERFACTUAL, SEMIFACTUAL, against_polarity
 from pessimal.explain.slopes import slopes
 from pessimal.plots import Forest, Heatmap
-from pessimal.tables.kinds import storable
+from pessimal.tables.score_table import storable
 from pessimal.tables.result import Estimate, Result, weight_of
 from pessimal.texts import literal, significant
 
-METHOD, EDITS = "explain", "edits"
+METHOD, EDITS, PAIR = "explain", "edits", "pair"
+DISTANCES = ("syntactic", "semantic")
 SUBSET_LABELS = {COUNTERFACTUAL: "flips", SEMIFACTUAL: "holds", "all": "all edits"}
 """Outcomes, as figures name them."""
+SMALLEST = 5
+"""Edits of a pair that are shown word by word."""
 
 
 @dataclass(frozen=True)
 class Options:
     """How intervals and tests are drawn."""
 
-    replicates: int
-    permutations: int
-    confidence: float
-    seed: int
+    replicates: int = 2000
+    permutations: int = 10_000
+    confidence: float = 0.95
+    seed: int = 0
 
     @property
     def drawn(self) -> dict:
@@ -45,123 +44,121 @@ class Options:
         return {"replicates": self.replicates, "confidence": self.confidence, "seed": self.seed}
 
 
-@dataclass(frozen=True)
-class Explained:
-    """An explanation before it is summarised."""
-
-    model: str
-    perturber: str
-    """Who made the edits along attributes."""
-    description: dict
-    """What pins the model down, for the provenance."""
-    comparisons: dict[str, Comparison]
-    """Those that the model can read, by key."""
-    attributes: dict[str, Attribute]
-    detected: tuple[pd.DataFrame, pd.DataFrame]
-    """What the detectors find in the texts before and after; rows labelled as the table."""
-    table: pd.DataFrame
-    """Outcomes, with distances and compliance; at least one comparison is decided, but maybe no edit came about."""
-    smallest: pd.DataFrame | None
-    """The least of each counterfactual that still flips; None where it was not looked for."""
-    largest: pd.DataFrame | None
-    """The most of each response that may be changed without a flip."""
-    decided: Sequence[str]
-    undecided: Sequence[str]
-    too_long: Sequence[str]
-    left_out: Mapping[str, int]
-    """Comparisons left out while they were read: how many by what they are ("with an empty text")."""
-    reward_sd: float
-    """Standard deviation of the rewards of all responses as they stand."""
-    tie: float
-    """Margins up to this are ties, in units of reward."""
-    noise: float
-    """Bound on the numerical error of one reward."""
-    path: str
-    """The way that scored."""
-    trust: dict
-    """Result of the check of that path."""
-
-    @property
-    def edits(self) -> pd.DataFrame:
-        """Outcomes of the edits along attributes that came about."""
-        return self.table[self.table["edited"].notna() & (self.table["attribute"] != PLACEBO)]
-
-
 def explained_results(explained: Explained, options: Options) -> list[Result]:
-    """The Results of one model's explanations, sensitivities first."""
+    """The Results of one model's explanations: slopes, which separate the attributes, before flip rates, which do not.
+
+    Metrics, representative comparisons and flip rates by judgement are of edits against polarity, as published.
+    """
+    from pessimal.explain.metrics import metrics, pairwise  # loads the encoder: half a second
+
+    published = explained.table[against_polarity(explained.table)]
     sensitive = attribute_flip_rates(explained.table, permutations=options.permutations, **options.drawn)
     fitted = slopes(explained.table, confidence=options.confidence)
-    measured = metrics(explained.table, pairwise=pairwise(explained.table), **options.drawn)
+    first = _slopes(fitted, explained)
+    named = fitted.loc[fitted["slope"].abs().idxmax(), "attribute"] if first.headline else None
+    second = _flip_rates(sensitive, explained, named)
+    if first.headline:
+        second = replace(second, weight=min(second.weight, first.weight))
     results = [
-        _flip_rate_result(sensitive, explained),
-        _slopes(fitted, explained),
-        _representatives(explained),
-        coverage_result(measured, EDITS),
+        first,
+        second,
+        _representatives(published, explained),
+        coverage_result(metrics(published, pairwise=pairwise(published), **options.drawn), EDITS),
         _compliance(explained, options),
-        Result("flip_rates", flip_rates(explained.table, confidence=options.confidence), method=EDITS),
+        Result("flip_rates", flip_rates(published, confidence=options.confidence), method=EDITS),
         _off_target(explained, options),
+        *_smallest_and_largest(explained),
+        Result("outcomes", as_stored(explained.table), method=EDITS),
+        Result("provenance", pd.DataFrame([dict(explained.provenance) | {"tie": explained.tie}])),
     ]
-    if explained.smallest is not None and len(explained.smallest):
-        results.append(_smallest(as_stored(explained.smallest)))
-    if explained.largest is not None and len(explained.largest):
-        results.append(_largest(as_stored(explained.largest)))
-    results.append(Result("outcomes", as_stored(explained.table), method=EDITS))
-    results.append(Result("provenance", _provenance(explained)))
     return results
 
 
-def of_attributes(sensitive: pd.DataFrame, perturber: str) -> pd.DataFrame:
-    """The rows of the edits along attributes, without the placebo's."""
-    return sensitive[(sensitive["perturber"] == perturber) & (sensitive["attribute"] != PLACEBO)]
+def with_taste(sensitive: pd.DataFrame) -> pd.DataFrame:
+    """Flip rates with `taste`, what a model would have to like for these edits to speak against its preference; without
+    the bounds 0 and 1 of a single comparison, which say nothing."""
+    words = {"more": "if it likes more", "less": "if it likes less"}
+    taste = sensitive["liked"].map(words).where(sensitive["attribute"] != PLACEBO, "placebo edits")
+    known = sensitive["comparisons"] > 1
+    ends = {end: sensitive[end].where(known) for end in ("flip_low", "flip_high")}
+    return sensitive.assign(taste=taste.fillna("if it likes better"), **ends)
 
 
-def pairwise(table: pd.DataFrame) -> dict[str, Pairwise]:
-    """How `metrics` measures the edited texts of one set against one another; each text is embedded once."""
-    texts = list(dict.fromkeys(table["edited"].dropna()))
-    vectors = dict(zip(texts, embed(texts).astype(float), strict=True)) if texts else {}
+def _slopes(table: pd.DataFrame, explained: Explained) -> Result:
+    """What the reward gains with each attribute while the others are held."""
+    known = table.dropna(subset=["slope"])
+    if known.empty:
+        why = "Slopes are not known: too few edits for so many attributes, or no detector saw one move."
+        return Result("slopes", table, method=METHOD, notes=(why,))
+    top = known.loc[known["slope"].abs().idxmax()]
+    q = None if pd.isna(top["slope_q"]) else float(top["slope_q"])
+    few = "Slopes have no intervals: too few comparisons for so many attributes."
+    ends = (float(top["slope_low"]), float(top["slope_high"])) if q is not None else (None, None)
+    likes = "more" if top["slope"] > 0 else "less"
+    return Result(
+        "slopes",
+        table,
+        headline=f"{explained.model} likes {likes} {top['attribute']}: {_signed(top['slope'])} SD of reward per SD, the other "
+        "attributes held.",
+        plot=Forest(
+            data=known, row="attribute", estimate="slope", low="slope_low", high="slope_high", p="slope_q", sort=True,
+            tabs=(), xlabel="reward gained per SD of the attribute, others held (SD of reward)",
+        ),
+        method=METHOD,
+        weight=weight_of(top["slope"], q),
+        estimate=Estimate("slope, SD per SD", float(top["slope"]), int(top["n"]), "edits", *ends, q),
+        notes=() if q is not None else (few,),
+        summary={f"slope/{r.attribute}": float(r.slope) for r in known.itertuples() if math.isfinite(r.slope)},
+    )  # fmt: skip
 
-    def words(chosen: Sequence[str]) -> np.ndarray:
-        return np.array([[syntactic(a, b) for b in chosen] for a in chosen])
 
-    def meaning(chosen: Sequence[str]) -> np.ndarray:
-        stacked = np.stack([vectors[text] for text in chosen])
-        return np.clip(1 - stacked @ stacked.T, 0, 2)
-
-    return {"syntactic": words, "semantic": meaning}
-
-
-def _flip_rate_result(table: pd.DataFrame, explained: Explained) -> Result:
-    """How often edits along each attribute flip the preference, against the placebo's."""
-    own = of_attributes(table, explained.perturber).dropna(subset=["flip_rate"])
+def _flip_rates(table: pd.DataFrame, explained: Explained, named: str | None) -> Result:
+    """How often edits along each attribute flip the preference, in either direction; of the attribute that slopes name
+    in the headline, where there is one."""
+    own = table[(table["perturber"] == explained.perturber) & ~table["attribute"].isin(CONTROLS)]
+    own = own.dropna(subset=["flip_rate"])
     null = table[(table["attribute"] == PLACEBO) & (table["n"] > 0)]
-    placebo = float(null["flip_rate"].iloc[0]) if len(null) else None
-    summary = _summary(table, explained)
-    notes = _left_out(explained) + (() if placebo is not None else ("No placebo, so nothing is tested.",))
-    if own.empty:
-        return Result(
-            "sensitivity", table, method=METHOD, notes=(*notes, "No edit came about."), summary=summary
-        )
-    top = own.sort_values(["flip_rate", "change"], ascending=[False, True], kind="stable").iloc[0]
-    against = "" if placebo is None else f", placebo edits {placebo:.0%}"
+    about = own[own["attribute"] == named] if named in set(own["attribute"]) else own
+    top = about.sort_values(["flip_rate", "change"], ascending=[False, True], kind="stable").iloc[0]
+    other = own[(own["attribute"] == top["attribute"]) & (own["which_is"] != top["which_is"])]
+    headline = (
+        f"If it liked {top['liked']} {top['attribute']}, {top['flip_rate']:.0%} of edits flip its preference"
+    )
+    headline += "".join(f"; if {r.liked}, {r.flip_rate:.0%}" for r in other.itertuples())
+    headline += "".join(f"; placebo edits {r.flip_rate:.0%}" for r in null.head(1).itertuples()) + "."
     q = None if pd.isna(top["flip_q"]) else float(top["flip_q"])
+    order = own.groupby("attribute")["flip_rate"].max().sort_values(ascending=False, kind="stable").index
+    place = {name: number for number, name in enumerate(order)}
+    drawn = own.sort_values("attribute", key=lambda names: names.map(place), kind="stable")
+    ends = (float(top["flip_low"]), float(top["flip_high"])) if top["comparisons"] > 1 else (None, None)
     return Result(
         "sensitivity",
         table,
-        headline=f"{top['attribute'].capitalize()} edits flip {explained.model}'s preference most often: {top['flip_rate']:.0%} "
-        f"of {int(top['n'])} edits{against}.",
+        headline=headline,
         plot=Forest(
-            data=pd.concat([own.sort_values("flip_rate", ascending=False, kind="stable"), null]),
-            row="attribute", estimate="flip_rate", low="flip_low", high="flip_high", p="flip_q", tabs=(),
-            reference=placebo or 0.0, xlabel="share of edits that flip the preference (line: placebo edits)",
+            data=with_taste(pd.concat([drawn, null])), row="attribute", estimate="flip_rate", low="flip_low",
+            high="flip_high", p="flip_q", group="taste", tabs=(),
+            reference=float(null["flip_rate"].iloc[0]) if len(null) else 0.0,
+            xlabel="share of edits that flip the preference (line: placebo edits)",
         ),
         method=METHOD,
         weight=weight_of(top["flip_rate"], q),
-        estimate=Estimate(
-            "flip rate", float(top["flip_rate"]), int(top["n"]), "edits", float(top["flip_low"]), float(top["flip_high"]), q
-        ),
-        notes=notes,
-        summary=summary,
+        estimate=Estimate("flip rate", float(top["flip_rate"]), int(top["n"]), "edits", *ends, q),
+        notes=(*_left_out(explained), *_untested(null, explained)),
+        summary=_summary(own, null, explained),
     )  # fmt: skip
+
+
+def _untested(null: pd.DataFrame, explained: Explained) -> tuple[str, ...]:
+    """Why flip rates have no p, where they have none."""
+    if null.empty:
+        return ("There are no placebo edits, so nothing is tested.",)
+    makers = sorted({maker for maker in null["perturber"] if not is_null_of(maker, explained.perturber)})
+    if len(makers) == null["perturber"].nunique():
+        return (
+            f"Placebo edits are by {', '.join(makers)}, of another kind than those of {explained.perturber}: nothing is tested.",
+        )
+    return ()
 
 
 def _left_out(explained: Explained) -> tuple[str, ...]:
@@ -175,64 +172,39 @@ def _left_out(explained: Explained) -> tuple[str, ...]:
     return (f"Comparisons left out: {left_out}.",) if left_out else ()
 
 
-def _summary(sensitive: pd.DataFrame, explained: Explained) -> dict[str, float]:
+def _summary(own: pd.DataFrame, null: pd.DataFrame, explained: Explained) -> dict[str, float]:
     """The numbers by which explanations are listed; unknown ones are left out, as JSON has no NaN."""
-    made = explained.table[explained.table["edited"].notna()]
+    placebo = explained.table["edited"].notna() & (explained.table["attribute"] == PLACEBO)
     numbers = {
         "decided": len(explained.decided),
         "undecided": len(explained.undecided),
         "edits": len(explained.edits),
-        "placebo_edits": len(made) - len(explained.edits),
+        "placebo_edits": int(placebo.sum()),
         "reward_sd": explained.reward_sd,
         "tie": explained.tie,
     }
-    for row in sensitive[sensitive["attribute"] == PLACEBO].itertuples():
-        numbers["placebo_flip_rate"] = float(row.flip_rate)
-    for row in of_attributes(sensitive, explained.perturber).itertuples():
-        numbers[f"flip_rate/{row.attribute}"] = float(row.flip_rate)
-        numbers[f"change/{row.attribute}"] = float(row.change)
+    if len(null):
+        numbers["placebo_flip_rate"] = float(null["flip_rate"].iloc[0])
+    for row in own.itertuples():
+        which = row.attribute if row.which_is == "better" else f"{row.attribute}/reversed"
+        numbers |= {f"flip_rate/{which}": float(row.flip_rate), f"change/{which}": float(row.change)}
     return {name: value for name, value in numbers.items() if math.isfinite(value)}
 
 
-def _slopes(table: pd.DataFrame, explained: Explained) -> Result:
-    """What the reward gains with each attribute while the others are held."""
-    known = table.dropna(subset=["slope"])
-    if known.empty or explained.edits.empty:  # a line through placebo edits alone says nothing of attributes
-        why = "Slopes are not known: too few edits for so many attributes, or no detector saw one move."
-        return Result("slopes", table, method=METHOD, notes=(why,))
-    top = known.loc[known["slope"].abs().idxmax()]
-    q = None if pd.isna(top["slope_q"]) else float(top["slope_q"])
-    few = "Slopes have no intervals: too few comparisons for so many attributes."
-    ends = (float(top["slope_low"]), float(top["slope_high"])) if q is not None else (None, None)
-    finite = {f"slope/{r.attribute}": float(r.slope) for r in known.itertuples() if math.isfinite(r.slope)}
-    return Result(
-        "slopes",
-        table,
-        headline=f"With the others held, {top['attribute']} moves {explained.model}'s reward most: "
-        f"{_signed(top['slope'])} SD per SD.",
-        plot=Forest(
-            data=known, row="attribute", estimate="slope", low="slope_low", high="slope_high", p="slope_q", sort=True,
-            tabs=(), xlabel="reward gained per SD of the attribute, others held (SD of reward)",
-        ),
-        method=METHOD,
-        weight=weight_of(top["slope"], q),
-        estimate=Estimate("slope, SD per SD", float(top["slope"]), int(top["n"]), "edits", *ends, q),
-        notes=() if q is not None else (few,),
-        summary=finite,
-    )  # fmt: skip
-
-
-def _representatives(explained: Explained) -> Result:
+def _representatives(table: pd.DataFrame, explained: Explained) -> Result:
     """The comparisons whose own ranking of attributes is most like the model's."""
-    table = ranked(explained.table, explained.model, perturber=explained.perturber)
-    best = table.dropna(subset=["tau"])
+    controls = table["attribute"].isin(CONTROLS)
+    ranking = ranked(table[~controls], explained.model, perturber=explained.perturber)
+    best = ranking.dropna(subset=["tau"])
     if best.empty:
-        reasons = dict.fromkeys(reason for reason in table["reason"] if reason)
-        return Result("representatives", table, method=METHOD, notes=(f"Comparisons are not ranked: {'; '.join(reasons)}.",))  # fmt: skip
+        reasons = "; ".join(dict.fromkeys(reason for reason in ranking["reason"] if reason))
+        return Result(
+            "representatives", ranking, method=METHOD, notes=(f"Comparisons are not ranked: {reasons}.",)
+        )
     top = best.iloc[0]
     return Result(
         "representatives",
-        table,
+        ranking,
         headline=f"The comparison whose ranking of attributes is most like the model's: {literal(top['comparison'], limit=40)} "
         f"(τ = {top['tau']:.2f}).",
         method=METHOD,
@@ -248,14 +220,14 @@ def coverage_result(measured: pd.DataFrame, method: str) -> Result:
     drawn = drawn.assign(
         among=drawn["among"].map(SUBSET_LABELS), who=drawn["model"] + " · " + drawn["perturber"]
     )
-    flips = own[
-        (own["metric"] == "coverage") & (own["among"] == COUNTERFACTUAL) & (own["side"] == "any") & (own["n"] > 0)
-    ]  # fmt: skip
-    tried = (own["metric"].isin(DISTANCES) & (own["n"] > 0)).any()
-    if flips.empty or not tried:
+    flips = own[(own["metric"] == "coverage") & (own["among"] == COUNTERFACTUAL) & (own["side"] == "any")]
+    flips = flips[flips["n"] > 0]
+    if flips.empty or not (own["metric"].isin(DISTANCES) & (own["n"] > 0)).any():
         return Result("metrics", measured, method=method, notes=("No edit came about, so no comparison was tried.",))  # fmt: skip
     low, high = flips.loc[flips["value"].idxmin()], flips.loc[flips["value"].idxmax()]
     share = f"{low['value']:.0%}" if len(flips) == 1 else f"{low['value']:.0%} to {high['value']:.0%}"
+    ends = (float(high["low"]), float(high["high"])) if high["comparisons"] > 1 else (None, None)
+    coverage = own[own["metric"] == "coverage"] if measured["model"].nunique() == 1 else own.head(0)
     return Result(
         "metrics",
         measured,
@@ -266,53 +238,43 @@ def coverage_result(measured: pd.DataFrame, method: str) -> Result:
         ),
         method=method,
         weight=weight_of(0.1),
-        estimate=Estimate(
-            "coverage", float(high["value"]), int(high["comparisons"]), "comparisons", float(high["low"]), float(high["high"])
-        ),
-        summary={
-            f"coverage/{row.among}/{row.side}": float(row.value)
-            for row in own[own["metric"] == "coverage"].itertuples()
-        } if measured["model"].nunique() == 1 else {},
+        estimate=Estimate("coverage", float(high["value"]), int(high["comparisons"]), "comparisons", *ends),
+        summary={f"coverage/{row.among}/{row.side}": float(row.value) for row in coverage.itertuples()},
     )  # fmt: skip
 
 
 def _compliance(explained: Explained, options: Options) -> Result:
     """Whether the edits did what was asked."""
     table = compliance(explained.table, confidence=options.confidence)
-    whole = compliance(
-        explained.table[explained.table["attribute"] != PLACEBO], by=[], confidence=options.confidence
-    ).iloc[0]
+    own = explained.table[~explained.table["attribute"].isin(CONTROLS)]
+    whole = compliance(own, by=[], confidence=options.confidence).iloc[0]
     if not whole["n"]:
         return Result("compliance", table, method=EDITS, notes=("No edit was judged.",))
+    ends = float(whole["low"]), float(whole["high"])
     return Result(
         "compliance",
         table,
-        headline=f"{whole['share']:.0%} of {int(whole['n']):,} edits did what was asked, by a judge that knows nothing of "
-        "their making.",
+        headline=f"{whole['share']:.0%} of {int(whole['n']):,} edits moved what the judge measures the asked way; "
+        "by detectors this is a smoke test.",
         plot=Forest(
             data=table.dropna(subset=["share"]), row="attribute", estimate="share", group="side", tabs=(), reference=None,
             xlabel="share of edits that moved their attribute the asked way",
         ),
         method=EDITS,
         weight=weight_of(0.1),
-        estimate=Estimate(
-            "share of edits", float(whole["share"]), int(whole["n"]), "edits", float(whole["low"]), float(whole["high"])
-        ),
+        estimate=Estimate("share of edits", float(whole["share"]), int(whole["n"]), "edits", *ends),
     )  # fmt: skip
 
 
 def _off_target(explained: Explained, options: Options) -> Result:
     """What else the edits changed."""
-    table = off_target(
-        explained.table,
-        *explained.detected,
-        list(explained.attributes.values()),
-        confidence=options.confidence,
-    )
-    others = table[~table["on_target"].astype(bool) & (table["asked"] != PLACEBO)].dropna(subset=["mean"])
+    attributes = list(explained.attributes.values())
+    table = off_target(explained.table, *explained.detected, attributes, confidence=options.confidence)
+    others = table[~table["on_target"].astype(bool) & ~table["asked"].isin(CONTROLS)].dropna(subset=["mean"])
     if others.empty:
         return Result("off_target", table, method=EDITS)
     top = others.loc[others["mean"].abs().idxmax()]
+    ends = (float(top["low"]), float(top["high"]))
     return Result(
         "off_target",
         table,
@@ -323,62 +285,108 @@ def _off_target(explained: Explained, options: Options) -> Result:
         ),
         method=EDITS,
         weight=weight_of(0.1),
-        estimate=Estimate(
-            "change, SD", float(top["mean"]), int(top["n"]), "edits", float(top["low"]), float(top["high"])
-        ),
+        estimate=Estimate("change, SD", float(top["mean"]), int(top["n"]), "edits", *ends),
     )  # fmt: skip
 
 
-def _smallest(table: pd.DataFrame) -> Result:
-    """The least of each flip that still flips."""
-    before, after, exact = (
-        table["tokens_before"].median(),
-        table["tokens"].median(),
-        int(table["exact"].sum()),
+def _smallest_and_largest(explained: Explained) -> list[Result]:
+    """The least of each flip that still flips, and the most of each response that can be changed without one."""
+    results = []
+    if explained.smallest is not None and len(explained.smallest):
+        table = as_stored(explained.smallest)
+        before, after, exact = table["tokens_before"].median(), table["tokens"].median(), table["exact"].sum()
+        results.append(
+            Result(
+                "smallest_flips",
+                table,
+                headline=f"A flip needs {after:g} changed tokens (median of {len(table):,}), of the {before:g} that edits made.",
+                method=EDITS,
+                weight=weight_of(0.1),
+                estimate=Estimate("changed tokens", float(after), len(table), "flips"),
+                notes=(f"In {exact:,} of {len(table):,} flips every choice of the edit's changes was tried.",),
+            )
+        )  # fmt: skip
+    if explained.largest is not None and len(explained.largest):
+        table = as_stored(explained.largest)
+        before, after = table["tokens_before"].median(), table["tokens"].median()
+        results.append(
+            Result(
+                "largest_holds",
+                table,
+                headline=f"A response takes {after:g} changed tokens (median of {len(table):,}) without a flip; single edits "
+                f"change {before:g}.",
+                method=EDITS,
+                weight=weight_of(0.1),
+                estimate=Estimate("changed tokens", float(after), len(table), "responses"),
+            )
+        )  # fmt: skip
+    return results
+
+
+def pair_results(explained: Explained) -> list[Result]:
+    """One preference in words and tables: why this response, in this model. Nothing here has an interval: one comparison
+    is no sample."""
+    [key] = explained.decided
+    own, margin = explained.edits, float(explained.table["margin"].iloc[0])
+    rewards = explained.rewards[key]
+    preferred = ("chosen", "rejected")[int(rewards[1] > rewards[0])]
+    liked = np.where(
+        own["side"] == "chosen", own["amount"].map({"more": "less", "less": "more"}), own["amount"]
     )
-    return Result(
-        "smallest_flips",
-        table,
-        headline=f"A flip needs {after:g} changed tokens (median of {len(table):,}), of the {before:g} that edits made.",
-        method=EDITS,
-        weight=weight_of(0.1),
-        estimate=Estimate("changed tokens", float(after), len(table), "flips"),
-        notes=(f"In {exact:,} of {len(table):,} flips every choice of the edit's changes was tried.",),
+    moved = (
+        own.assign(liked=liked, flips=own["outcome"] == COUNTERFACTUAL)
+        .groupby(["attribute", "liked"], sort=False)
+        .agg(edits=("change", "size"), flips=("flips", "sum"), change=("change", "mean"), lowest=("new_margin", "min"))
+        .reset_index()
+        .sort_values("change", kind="stable", ignore_index=True)
     )  # fmt: skip
+    top = moved.iloc[0]
+    flips = int(moved["flips"].sum())
+    count = f"{flips or 'none'} of {len(own)} edits flip it"
+    other = {"more": "less", "less": "more"}[top["liked"]]
+    why = f"{other} {top['attribute']} would cost it most ({_signed(top['change'])} an edit)"
+    return [
+        Result(
+            PAIR,
+            moved,
+            headline=f"{explained.model} prefers the {preferred} response by {significant(margin)}: {why}; {count}.",
+            method=METHOD,
+            weight=2.0,
+            estimate=Estimate("margin", margin, len(own), "edits"),
+            notes=(f"Rewards: chosen {significant(rewards[0])}, rejected {significant(rewards[1])}.",),
+            summary={"margin": margin, "reward/chosen": rewards[0], "reward/rejected": rewards[1], "flips": flips},
+        ),
+        *_smallest_and_largest(explained),
+        Result("outcomes", as_stored(explained.table), method=EDITS),
+        Result("provenance", pd.DataFrame([dict(explained.provenance) | {"tie": explained.tie}])),
+    ]  # fmt: skip
 
 
-def _largest(table: pd.DataFrame) -> Result:
-    """The most of each response that can be changed without a flip."""
-    before, after = table["tokens_before"].median(), table["tokens"].median()
-    return Result(
-        "largest_holds",
-        table,
-        headline=f"A response takes {after:g} changed tokens (median of {len(table):,}) without a flip; single edits change {before:g}.",
-        method=EDITS,
-        weight=weight_of(0.1),
-        estimate=Estimate("changed tokens", float(after), len(table), "responses"),
-    )  # fmt: skip
+def smallest_edits(explained: Explained, *, n: int = SMALLEST) -> pd.DataFrame:
+    """The smallest different edits that flip a preference, as rows of outcomes, the fewest changed tokens first; where
+    none flips, those that come nearest."""
+    found = explained.smallest
+    if found is None or found.empty:
+        edits = explained.edits.drop_duplicates(["response", "edited"])
+        return edits.sort_values("new_margin", kind="stable").head(n)
+    once = found.sort_values(["tokens", "new_margin"], kind="stable").drop_duplicates(
+        ["response", "smallest"]
+    )
+    rows = once.head(n)
+    change = rows["new_margin"] - rows["margin"]
+    rewards = [explained.rewards[key][r] for key, r in zip(rows["comparison"], rows["response"], strict=True)]
+    return rows.assign(
+        edited=rows["smallest"],
+        status="changed",
+        note=[f"smallest of the edits: {t} token{'s' * (t != 1)}" for t in rows["tokens"]],
+        reward=rewards,
+        change_in_sd=change / explained.reward_sd,
+        outcome=COUNTERFACTUAL,
+    )
 
 
 def _signed(value: float) -> str:
     return f"{value:+.2f}".replace("-", "−")
-
-
-def _provenance(explained: Explained) -> pd.DataFrame:
-    known = {name: value for name, value in explained.description.items() if not isinstance(value, dict)}
-    trust = {
-        "largest_difference": explained.trust.get("largest_difference"),
-        "checked": explained.trust.get("n"),
-    }
-    row = {
-        "model": explained.model,
-        "path": explained.path,
-        **trust,
-        "noise": explained.noise,
-        "tie": explained.tie,
-        **known,
-    }
-    return pd.DataFrame([row])
 
 
 def as_stored(table: pd.DataFrame) -> pd.DataFrame:
@@ -390,3 +398,19 @@ def as_stored(table: pd.DataFrame) -> pd.DataFrame:
     if "complied" in table:
         table["complied"] = table["complied"].astype("boolean")
     return table
+
+
+def overview(results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """One row an attribute, the strongest slope first: slope, slope_low, slope_high, slope_q, more and less (flip rates of
+    edits that speak against liking more or less of it), n; the placebo last."""
+    rates, fitted = results["sensitivity"], results["slopes"]
+    placebo = rates["attribute"] == PLACEBO
+    rows = fitted.set_index("attribute")[["slope", "slope_low", "slope_high", "slope_q"]]
+    for liked in ("more", "less"):
+        rows = rows.join(rates[~placebo & (rates["liked"] == liked)].set_index("attribute")["flip_rate"].rename(liked), how="outer")  # fmt: skip
+    rows = rows.join(rates[~placebo].groupby("attribute")["n"].sum())
+    rows = rows.sort_values("slope", key=lambda values: -values.abs(), kind="stable", na_position="last")
+    null = rates[placebo & (rates["n"] > 0)].set_index("attribute")
+    return (
+        pd.concat([rows, null[["n"]].assign(more=null["flip_rate"])]).rename_axis("attribute").reset_index()
+    )

@@ -11,8 +11,8 @@ import pandas as pd
 from scipy import stats
 
 from pessimal.errors import TableError
-from pessimal.explain.flip_rate import benjamini_hochberg, valid_rows
-from pessimal.explain.metrics import cluster_index
+from pessimal.explain.flips import valid_rows
+from pessimal.explain.intervals import benjamini_hochberg, cluster_index
 from pessimal.explain.outcomes import KEY, as_table, check_outcomes, groups
 
 MOVED = "moved/"

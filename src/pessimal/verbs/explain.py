@@ -3,116 +3,296 @@
 import hashlib
 import json
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import pandas as pd
+import torch
 from rich.table import Table
 from rich.text import Text
 
 from pessimal import explain as explain_package
 from pessimal.config.schema import ExplainConfig, JudgeKind
-from pessimal.errors import InputError, WorkError
-from pessimal.explain.attribute import PLACEBO, Attribute
-from pessimal.explain.comparison import Comparison
-from pessimal.explain.judge import RuleJudge
-from pessimal.explain.outcomes import requests_for
-from pessimal.explain.preferences import Which, as_lines, preference_pairs
-from pessimal.explain.provenance import ExplanationProvenance
-from pessimal.explain.representatives import examples
-from pessimal.explain.results import Explained, Options, explained_results, of_attributes
-from pessimal.explain.rules.draw import digest_of_sources
-from pessimal.explain.sources import digest
-from pessimal.models.load import RewardModel, open_model
+from pessimal.errors import ConfigError, InputError
+from pessimal.explain.agreement import examples
+from pessimal.explain.attribute import ANY_WAY, PLACEBO, Attribute
+from pessimal.explain.comparison import Comparison, choose, digest, load
+from pessimal.explain.explain import CONTROLS, NEUTRAL, Explained, explain, explain_pair, pair
+from pessimal.explain.outcomes import as_lines, preference_pairs, requests_for
+from pessimal.explain.perturbation import Perturber
+from pessimal.explain.perturbers import make_perturber
+from pessimal.explain.results import Options, explained_results, overview, pair_results, smallest_edits
+from pessimal.models.load import RewardModel, of_model, open_model
+from pessimal.report.differences import GONE, LEFT_OUT, NEW, condensed, diff
 from pessimal.report.edits import to_json, views
 from pessimal.scoring.kept_rewards import KeptRewards
-from pessimal.scoring.scan import of_model
 from pessimal.scoring.texts import TextScorer
+from pessimal.tables.score_table import ModelProvenance
 from pessimal.tables.result import Result
+from pessimal.texts import significant
 from pessimal.tracking.registry import safe_name
-from pessimal.verbs.common import fetch, plain, quiet_libraries, registry_of, tracked
-from pessimal.verbs.explain_steps import (
-    Preferences,
-    detected,
-    largest_holds,
-    measure,
-    perturb,
-    preferences,
-    smallest_flips,
-    with_moves,
-)
-from pessimal.verbs.explain_tools import (
-    attributes_of,
-    make_judge,
-    make_perturber,
-    make_placebo,
-    read_comparisons,
-)
+from pessimal.verbs.common import fetch, model_inputs, plain, quiet_libraries, registry_of, tracked
 from pessimal.verbs.progress import Counter, counted
 from pessimal.verbs.publish import Artifact, print_path, publish, show
-from pessimal.verbs.trainer import begin_process, make_trainer
 
 log = logging.getLogger(__name__)
 
-PREFERENCES, COMPARISONS = "preferences.jsonl", "comparisons.jsonl"
+PREFERENCES, COMPARISONS, PAIR = "preferences.jsonl", "comparisons.jsonl", "pair"
 SHOWN = 9
 """Attributes printed at the end."""
-SOURCES = Path(explain_package.__file__).parent
+OPTIONS = ("both_ways", "seeds", "placebos", "overall", "tie", "shrink", "exact_hunks")
+OPTIONS += ("replicates", "permutations", "confidence", "examples")
+"""Those that decide an explanation's numbers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplanationProvenance(ModelProvenance):
+    """Two results with one key are the same explanation, but for the last bits that another device or batch size may
+    change, and for what an endpoint answers today that it did not yesterday."""
+
+    comparisons: str
+    """Name of the set of comparisons."""
+    comparisons_digest: str
+    """sha256 over conversations and responses."""
+    n: int
+    """How many comparisons."""
+    attributes: dict[str, dict]
+    """Description, polarity and rules of each attribute, by name."""
+    perturber: str
+    """Name of who changes the responses."""
+    perturber_identity: dict
+    """What decides its texts."""
+    placebo_identity: dict
+    """What decides the edits that keep the meaning."""
+    judge_identity: dict
+    """What decides whether an edit did what was asked."""
+    code: str
+    """sha256 over the files that compute margins, statistics and minimal edits: other code, other numbers."""
+    options: dict = field(default_factory=dict)
+    """Seeds, ties, bootstrap and the like."""
+    seed: int = 0
+
+    def edits_digest(self) -> str:
+        """sha256 over what decides the edits and how they are judged, whatever the model: explanations of several models
+        can be compared where it is the same."""
+        options = {name: self.options[name] for name in ("both_ways", "seeds", "placebos", "overall")}
+        made = [self.attributes, self.perturber_identity, self.placebo_identity, self.judge_identity, options]
+        return hashlib.sha256(json.dumps(made, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def name(self) -> str:
+        """Name of the artifact: what distinguishes explanations in a list; the key covers everything."""
+        parts = [self.model, self.comparisons, self.perturber]
+        return "--".join([*parts, *([self.dtype] if self.dtype not in (None, "float32") else [])])
 
 
 def run(config: ExplainConfig) -> None:
     """Explain, publish an `explanation` artifact and print its folder; one that is finished already is named."""
-    quiet_libraries()
-    begin_process(config.trainer)
-    (comparisons, left_out), attributes = read_comparisons(config), attributes_of(config)
-    tools = Tools(config, attributes)
+    quiet_libraries(lightning=config.trainer.accelerator != "cpu")
+    comparisons, left_out = _comparisons(config)
+    attributes = attributes_of(config)
+    cache = Path(config.paths.cache)
+    perturber = make_perturber(config.perturber, attributes=attributes, cache=cache / "answers")
+    judge = None if config.pair and config.judge is JudgeKind.rules else _judge(config)
     if config.dry_run:
-        _print_cost(config, tools, comparisons)
+        _print_cost(config, perturber, attributes, comparisons)
         return
     registry = registry_of(config)
     model = open_model(config.model, fetch(config.model, cache=config.paths.cache, progress=config.progress))
-    provenance = identify(config, tools, model, comparisons)
-    found = registry.find("explanation", provenance.key())
-    if found and not config.force:
-        log.info("this is explained already: %s (force=true explains it again)", found[0])
-        print_path(found[0])
+    provenance = _provenance(config, perturber, judge, model, comparisons)
+    done = registry.find("explanation", provenance.key())
+    if done and not config.force:
+        log.info("this is explained already: %s (force=true explains it again)", done[0])
+        print_path(done[0])
         return
-    with tracked(config, name=f"explain {provenance.name}") as mirror:
+    inputs, made_with = model_inputs(registry, model)
+    with tracked(config, name=f"explain {provenance.name}", inputs=inputs) as mirror:
         with counted(provenance.name, unit="responses", bar=config.progress) as counter:
-            found = explain(config, tools, model, comparisons, left_out, counter)
+            found = _explain(config, model, comparisons, attributes, perturber, judge, counter)
+            found = replace(found, left_out=left_out)
             counter.begin("intervals and tests")
-            results = explained_results(
-                found, Options(config.replicates, config.permutations, config.confidence, config.seed)
-            )
+            options = Options(config.replicates, config.permutations, config.confidence, config.seed)
+            results = pair_results(found) if config.pair else explained_results(found, options)
         summary = {name: value for result in results for name, value in result.summary.items()}
         artifact = Artifact(
             "explanation",
             provenance.name,
             key=provenance.key(),
-            summary=_what(provenance) | summary,
+            inputs=inputs,
+            summary=_what(provenance) | made_with | summary,
             labels={model.name: model.description.label or model.name},
             files=_files(config, found, results),
         )
         folder, _ = publish(config, registry, mirror, artifact, results)
-    _report_calls(tools)
-    _print(results, found)
+    for who in (perturber, judge):  # what a language model was asked, for those that ask one
+        if chat := getattr(who, "chat", None):
+            log.info("%s: %s", who.name, chat.usage.sentence())
+    _print_pair(results, found) if config.pair else _print(results, found)
     print_path(folder)
+
+
+def _comparisons(config: ExplainConfig) -> tuple[list[Comparison], dict[str, int]]:
+    """The comparisons asked for, and how many were left out, by why. InputError where none is left."""
+    if config.pair:
+        return [pair(*config.pair)], {}
+    spec = config.comparisons
+    path = Path(spec.path).expanduser() if spec.path else None
+    found = load(spec.source.value, path=path, revision=spec.revision, split=spec.split, subset=spec.subset)
+    if found.left_out:
+        log.warning("left out: %s", ", ".join(f"{n} {what}" for what, n in found.left_out.items()))
+    kept = found.comparisons
+    if spec.single_turn:
+        kept = tuple(c for c in kept if [turn.role for turn in c.turns] == ["user"])
+        log.info("%d of %d comparisons have one turn", len(kept), len(found.comparisons))
+    if not kept:
+        raise InputError(f"comparisons={spec.name}: none is left to explain")
+    if spec.n and len(kept) < spec.n:
+        log.warning("comparisons.n=%d, but there are %d: all are taken", spec.n, len(kept))
+    n = min(spec.n, len(kept)) if spec.n else None
+    return choose(kept, n=n, seed=config.seed), found.left_out
+
+
+def attributes_of(config: ExplainConfig) -> list[Attribute]:
+    """The attributes asked for. ConfigError, which names it, for one whose rules or detector cannot be read."""
+    found = []
+    for name, options in plain(config)["contrast"].items():
+        try:
+            found.append(Attribute.of(name, options))
+        except ConfigError as error:
+            raise ConfigError(f"contrast.{name}: {error}") from error
+    if not config.pair:
+        from pessimal.explain.judge import RuleJudge
+
+        RuleJudge.check(found)  # its detectors are asked whoever judges
+    return found
+
+
+def _judge(config: ExplainConfig):
+    """Who says whether an edit did what was asked."""
+    if config.judge is JudgeKind.llm:
+        from pessimal.explain.chat.judge import make_judge
+
+        cache = Path(config.paths.cache) / "answers"
+        return make_judge(config.judge_model, config.perturber, cache=cache, base_url=config.judge_base_url)
+    from pessimal.explain.judge import RuleJudge
+
+    return RuleJudge()
+
+
+def _provenance(
+    config: ExplainConfig, perturber: Perturber, judge, model: RewardModel, comparisons: Sequence[Comparison]
+) -> ExplanationProvenance:
+    """What the result will depend on."""
+    options = plain(config)
+    null = perturber.placebo() if config.placebos and not config.pair else None
+    judges = {}
+    if not config.pair:
+        from pessimal.explain.judge import RuleJudge
+
+        judges = {"judge": judge.provenance(), "detectors": RuleJudge().provenance()}
+    sources = sorted(Path(explain_package.__file__).parent.glob("*.py"))
+    return ExplanationProvenance(
+        model=model.name,
+        comparisons=PAIR if config.pair else config.comparisons.name,
+        comparisons_digest=digest(comparisons),
+        n=len(comparisons),
+        attributes=options["contrast"],
+        perturber=perturber.name,
+        perturber_identity=perturber.provenance(),
+        placebo_identity=null.provenance() if null else {},
+        judge_identity=judges,
+        code=hashlib.sha256(b"\0".join(file.read_bytes() for file in sources)).hexdigest(),
+        options={name: options[name] for name in OPTIONS},
+        seed=config.seed,
+        **of_model(model),
+    )
+
+
+def _explain(
+    config: ExplainConfig,
+    model: RewardModel,
+    comparisons: Sequence[Comparison],
+    attributes: Sequence[Attribute],
+    perturber: Perturber,
+    judge,
+    counter: Counter,
+) -> Explained:
+    """What changes of the responses do to this model's preferences; rewards are kept on disk as they come."""
+    sample = [c.conversation(text) for c in comparisons[:16] for text in c.responses]
+    texts = TextScorer(model, model.network(), sample, device=_device(config), batch_size=config.batch_size)
+    scored_by = [of_model(model), texts.path, texts.device.type]
+    name = hashlib.sha256(json.dumps(scored_by, sort_keys=True).encode()).hexdigest()[:24]
+    file = Path(config.paths.cache) / "rewards" / f"{safe_name(model.name)}-{name}.jsonl"
+    scorer = KeptRewards(texts, file, counter.advance)
+    tie = 2 * texts.noise if config.tie is None else config.tie  # a margin is a difference of two rewards
+    asked = {"model": model.name, "tie": tie, "seeds": config.seeds}
+
+    def begin(part: str, total: int | None) -> None:
+        counter.total = None  # how many rewards the searches will ask for, nobody knows
+        counter.begin(part, total=total)
+
+    if config.pair:
+        found = explain_pair(scorer, *config.pair, attributes, perturber, **asked)
+    else:
+        found = explain(
+            scorer,
+            comparisons,
+            attributes,
+            perturber,
+            judge=judge,
+            both_ways=config.both_ways,
+            placebos=config.placebos,
+            overall=config.overall,
+            smallest=config.shrink,
+            exact_hunks=config.exact_hunks,
+            begin=begin,
+            **asked,
+        )
+    if found.too_long:
+        log.warning(
+            "%d comparisons are longer than the %d tokens that %s is made for, and are left out",
+            len(found.too_long),
+            texts.longest,
+            model.name,
+        )
+    log.debug("%d conversations went through %s (%s)", scorer.n_scored, model.name, texts.path)
+    trust = asdict(texts.trust) if texts.trust else {}
+    known = asdict(model.description) | of_model(model)
+    row = {
+        "model": model.name,
+        "path": texts.path,
+        "largest_difference": trust.get("largest_difference"),
+        "checked": trust.get("n"),
+        "noise": texts.noise,
+        **{name: value for name, value in known.items() if not isinstance(value, dict)},
+    }
+    return replace(found, provenance=row)
+
+
+def _device(config: ExplainConfig) -> torch.device:
+    """Where the model runs. On a CPU without Lightning, whose import takes longer than one pair."""
+    if config.trainer.accelerator != "cpu":
+        from pessimal.verbs.trainer import begin_process, make_trainer
+
+        begin_process(config.trainer)
+        return make_trainer(config.trainer, root=config.paths.cache).strategy.root_device
+    if config.trainer.threads:
+        torch.set_num_threads(config.trainer.threads)
+    return torch.device("cpu")
 
 
 def _files(config: ExplainConfig, found: Explained, results: Sequence[Result]) -> dict[str, str]:
     """What others read on: the comparisons, preference pairs that go against the reward, and examples word by word."""
-    pairs = preference_pairs(
-        found.table,
-        list(found.comparisons.values()),
-        which=Which.both,
-        complied_only=False,
-        model=found.model,
-    ).pairs
+    table = found.table if "complied" in found.table else found.table.assign(complied=None)
     files = {
-        COMPARISONS: "".join(as_line(comparison) + "\n" for comparison in found.comparisons.values()),
-        PREFERENCES: as_lines(pairs),
+        COMPARISONS: "".join(comparison.as_line() + "\n" for comparison in found.comparisons.values()),
+        PREFERENCES: as_lines(
+            preference_pairs(table[table["attribute"] != CONTROLS[1]], [*found.comparisons.values()])
+        ),
     }
+    if config.pair:
+        return files | {f"views/{PAIR}.json": to_json(views(smallest_edits(found), found.comparisons))}
     ranking = next(result.table for result in results if result.name == "representatives")
     shown = examples(found.table, ranking, perturber=found.perturber, n=config.examples)
     if len(shown):
@@ -120,222 +300,93 @@ def _files(config: ExplainConfig, found: Explained, results: Sequence[Result]) -
     return files
 
 
-def as_line(comparison: Comparison) -> str:
-    """One comparison as `sources.read_jsonl` reads it."""
-    turns = [{"role": turn.role, "content": turn.content} for turn in comparison.turns]
-    said = {"key": comparison.key, "prompt": turns, "responses": list(comparison.responses)}
-    return json.dumps(said | ({} if comparison.preferred is None else {"preferred": comparison.preferred}))
-
-
-def _print(results: Sequence[Result], found: Explained) -> None:
-    """The attributes by how often their edits flip the preference, the placebo last."""
-    by_name = {result.name: result for result in results}
-    sensitive = by_name["sensitivity"].table
-    fitted = by_name["slopes"].table.set_index("attribute")["slope"] if len(by_name["slopes"].table) else {}
-    own = of_attributes(sensitive, found.perturber).dropna(subset=["flip_rate"])
-    rows = own.sort_values(["flip_rate", "change"], ascending=[False, True], kind="stable")
-    title = f"{found.model}: edits that flip its preference in {len(found.decided)} comparisons"
-    table = Table(title=Text(title), title_justify="left", box=None, pad_edge=False)
-    for heading in ("attribute", "flips", "", "n", "margin (SD)", "slope (SD/SD)", "p"):
-        table.add_column(heading, justify="left" if heading == "attribute" else "right", no_wrap=True)
-    null = sensitive[(sensitive["attribute"] == PLACEBO) & (sensitive["n"] > 0)]
-    for row in pd.concat([rows.head(SHOWN), null]).itertuples():
-        table.add_row(
-            Text(row.attribute),
-            f"{row.flip_rate:.0%}",
-            f"{row.flip_low:.0%}–{row.flip_high:.0%}",
-            str(row.n),
-            f"{row.change:+.2f}",
-            "" if pd.isna(slope := fitted.get(row.attribute, float("nan"))) else f"{slope:+.2f}",
-            "" if pd.isna(row.flip_q) else "<.001" if row.flip_q < 0.001 else f"{row.flip_q:.3f}".lstrip("0"),
-            style="dim" if row.attribute == PLACEBO else "",
-        )
-    show(table)
-    if len(rows) > SHOWN:
-        show(f"{len(rows) - SHOWN} more attributes flip less often.")
-    for note in by_name["sensitivity"].notes:
-        show(Text(note))
-
-
-class Tools:
-    """Who changes responses, who makes the null, who judges."""
-
-    def __init__(self, config: ExplainConfig, attributes: Mapping[str, Attribute]):
-        self.attributes = dict(attributes)
-        RuleJudge.check(attributes.values())  # its detectors are asked whoever judges
-        self.perturber = make_perturber(config, attributes)
-        self.placebo = make_placebo() if config.placebos else None
-        self.judge = make_judge(config)
-
-
-def identify(
-    config: ExplainConfig, tools: Tools, model: RewardModel, comparisons: Sequence[Comparison]
-) -> ExplanationProvenance:
-    """What the result will depend on."""
-    names = (
-        "seeds",
-        "placebos",
-        "tie",
-        "shrink",
-        "exact_hunks",
-        "replicates",
-        "permutations",
-        "confidence",
-        "examples",
-    )
-    options = plain(config)
-    return ExplanationProvenance(
-        model=model.name,
-        comparisons=config.comparisons.name,
-        comparisons_digest=digest(comparisons),
-        n=len(comparisons),
-        attributes=options["contrast"],
-        perturber=tools.perturber.name,
-        perturber_identity=tools.perturber.provenance(),
-        placebo_identity=tools.placebo.provenance() if tools.placebo else {},
-        judge_identity={"judge": tools.judge.provenance(), "detectors": RuleJudge().provenance()},
-        code=digest_of_sources(*SOURCES.glob("*.py")),
-        options={name: options[name] for name in names},
-        seed=config.seed,
-        **of_model(model),
-    )
-
-
-def explain(
-    config: ExplainConfig,
-    tools: Tools,
-    model: RewardModel,
-    comparisons: Sequence[Comparison],
-    left_out: Mapping[str, int],
-    counter: Counter,
-) -> Explained:
-    """The comparisons rewarded, changed, rewarded again, measured, and the changes made as small and as large as they
-    can be."""
-    device = make_trainer(config.trainer, root=config.paths.cache).strategy.root_device
-    sample = [c.conversation(text) for c in comparisons[:16] for text in c.responses]
-    texts = TextScorer(model, model.network(), sample, device=device, batch_size=config.batch_size)
-    scorer = KeptRewards(texts, _rewards_file(config, model, texts), counter.advance)
-    counter.begin("rewards", total=2 * len(comparisons))
-    known = preferences(scorer, comparisons)
-    if known.too_long:
-        log.warning(
-            "%d comparisons are longer than the %d tokens that %s is made for, and are left out",
-            len(known.too_long),
-            texts.longest,
-            model.name,
-        )
-    # A margin is a difference of two rewards, each with its own error.
-    tie = 2 * texts.noise if config.tie is None else config.tie
-    _check_decided(config, known, tie=tie, longest=texts.longest)
-    # Each response is changed along every attribute; most changes are new texts.
-    edits = 2 * len(known.comparisons) * (len(tools.attributes) * config.seeds + config.placebos)
-    counter.begin("edits and their rewards", total=counter.done + edits)
-    found = perturb(
-        model.name,
-        scorer,
-        known,
-        tools.perturber,
-        tools.placebo,
-        list(tools.attributes.values()),
-        seeds=config.seeds,
-        placebos=config.placebos,
-        tie=tie,
-    )
-    by_key = {comparison.key: comparison for comparison in known.comparisons}
-    counter.begin("distances and judgements")
-    table = measure(found.table, by_key, tools.attributes, tools.judge)
-    _check_answers(config, tools)
-    found_by = detected(table, by_key, tools.attributes)
-    table = with_moves(table, *found_by)
-    smallest = largest = None
-    if config.shrink:
-        counter.begin("smallest and largest edits")
-        smallest = smallest_flips(table, known, scorer, tie=tie, exact_hunks=config.exact_hunks)
-        largest = largest_holds(table, known, scorer, tie=tie)
-    log.debug("%d conversations went through %s (%s)", scorer.n_scored, model.name, texts.path)
-    return Explained(
-        model=model.name,
-        perturber=tools.perturber.name,
-        left_out=dict(left_out),
-        description=asdict(model.description) | of_model(model),
-        comparisons=by_key,
-        attributes=tools.attributes,
-        detected=found_by,
-        table=table,
-        smallest=smallest,
-        largest=largest,
-        undecided=found.undecided,
-        decided=found.decided,
-        too_long=known.too_long,
-        reward_sd=found.reward_sd,
-        tie=tie,
-        noise=texts.noise,
-        path=texts.path,
-        trust=asdict(texts.trust) if texts.trust else {},
-    )
-
-
-def _check_decided(config: ExplainConfig, known: Preferences, *, tie: float, longest: int | None) -> None:
-    """InputError where there is nothing to explain."""
-    if not known.comparisons:
-        raise InputError(
-            f"all {len(known.too_long)} comparisons are longer than the {longest} tokens that {config.model.name!r} is made for; give "
-            "shorter ones, or another model"
-        )
-    margins = [abs(a - b) for a, b in known.rewards.values()]
-    if max(margins) <= tie:
-        raise InputError(
-            f"all {len(margins)} comparisons are ties: the largest margin is {max(margins):.3g}, and margins up to {tie:.3g} are ties "
-            "(tie=… sets that). The model prefers no response, so there is nothing to explain"
-        )
-
-
-def _check_answers(config: ExplainConfig, tools: Tools) -> None:
-    """WorkError where an endpoint left questions unanswered: what it said is kept, and the rest costs little to ask again."""
-    chats = [chat for who in (tools.perturber, tools.judge) if (chat := getattr(who, "chat", None))]
-    if (lost := sum(chat.usage.unanswered for chat in chats)) and not config.perturber.allow_unanswered:
-        raise WorkError(
-            f"{lost} of the questions got no answer from the endpoint, and an explanation without them would be taken for a whole one. "
-            "What was answered is kept: the same command asks only for the rest. To go on without them: "
-            "perturber.allow_unanswered=true"
-        )
-
-
-def _rewards_file(config: ExplainConfig, model: RewardModel, texts: TextScorer) -> Path:
-    """Where this network's rewards in this precision are kept: other attributes and perturbers go on from them."""
-    said = [of_model(model), texts.path, texts.device.type]
-    name = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
-    return Path(config.paths.cache) / "rewards" / f"{safe_name(model.name)}-{name[:24]}.jsonl"
-
-
 def _what(provenance: ExplanationProvenance) -> dict:
-    return {
-        "model": provenance.model,
-        "comparisons": provenance.comparisons,
-        "comparisons_digest": provenance.comparisons_digest,
-        "n": provenance.n,
-        "perturber": provenance.perturber,
-        "made_by": provenance.edits_digest(),
-        "weights_digest": provenance.weights_digest,
-    }
+    names = ("model", "comparisons", "comparisons_digest", "n", "perturber", "weights_digest")
+    return {name: getattr(provenance, name) for name in names} | {"made_by": provenance.edits_digest()}
 
 
-def _print_cost(config: ExplainConfig, tools: Tools, comparisons: Sequence[Comparison]) -> None:
+def _print_cost(
+    config: ExplainConfig,
+    perturber: Perturber,
+    attributes: Sequence[Attribute],
+    comparisons: Sequence[Comparison],
+) -> None:
     """Print what the endpoint would be asked. Which response is preferred is not known yet; either way there are as many
     calls."""
-    from pessimal.explain.chat.plan import Prices
-
     rewards = {comparison.key: (1.0, 0.0) for comparison in comparisons}
-    wanted = requests_for(comparisons, rewards, list(tools.attributes.values()), range(config.seeds), 0.0)
-    prices = Prices(prompt=config.perturber.price_in, completion=config.perturber.price_out)
-    print(tools.perturber.dry_run(wanted).text(prices))
-    if config.judge is JudgeKind.llm:
+    wanted = requests_for(
+        comparisons, rewards, attributes, range(config.seeds), 0.0, both_ways=config.both_ways
+    )
+    controls = [] if config.pair else [(ANY_WAY, config.overall), (NEUTRAL, config.placebos)]
+    arms = [requests_for(comparisons, rewards, [arm], range(n), 0.0) for arm, n in controls]
+    print(perturber.dry_run(wanted + [request for arm in arms for request in arm]).text())
+    if config.judge is JudgeKind.llm and not config.pair:
         print(f"\nThe judge is asked once an edit: up to {len(wanted):,} calls more, which are not in this.")
 
 
-def _report_calls(tools: Tools) -> None:
-    """What a language model was asked, for those that ask one."""
-    if summary := getattr(tools.perturber, "summary", None):
-        log.info("%s: %s", tools.perturber.name, summary())
-    if chat := getattr(tools.judge, "chat", None):
-        log.info("judge: %s", chat.usage.sentence())
+def _print(results: Sequence[Result], found: Explained) -> None:
+    """Which attributes move the reward, the strongest slope first, and how often edits along them flip the preference."""
+    by_name = {result.name: result for result in results}
+    rows = overview({name: by_name[name].table for name in ("slopes", "sensitivity")})
+    shown = pd.concat([rows[rows["attribute"] != PLACEBO].head(SHOWN), rows[rows["attribute"] == PLACEBO]])
+    title = f"{found.model}: what moves its preference in {len(found.decided)} comparisons"
+    table = _table(title, "attribute", "slope (SD/SD)", "", "p", "flips if it likes more", "if less", "edits")
+    for row in shown.itertuples():
+        table.add_row(
+            Text(row.attribute),
+            _cell(row.slope, "+.2f"),
+            "" if pd.isna(row.slope_low) else f"{row.slope_low:+.2f} to {row.slope_high:+.2f}",
+            "" if pd.isna(row.slope_q) else "<.001" if row.slope_q < 0.001 else f"{row.slope_q:.3f}".lstrip("0"),
+            _cell(row.more, ".0%"),
+            _cell(row.less, ".0%"),
+            _cell(row.n, ".0f"),
+            style="dim" if row.attribute == PLACEBO else "",
+        )  # fmt: skip
+    show(table)
+    if len(rows) > len(shown):
+        show(f"{len(rows) - len(shown)} more attributes on the page.")
+    for name in ("slopes", "sensitivity"):
+        for line in (by_name[name].headline, *by_name[name].notes):
+            show(Text(line))
+
+
+def _print_pair(results: Sequence[Result], found: Explained) -> None:
+    """Why this response, in this model: rewards, one sentence, what counts, and the smallest edits that flip it."""
+    by_name = {result.name: result for result in results}
+    [result] = [each for each in results if each.name == PAIR]
+    show(Text(result.headline))
+    for note in result.notes:
+        show(Text(note))
+    attributes = _table("what counts", "it likes", "change an edit", "lowest margin", "flips", "edits")
+    for row in result.table.head(SHOWN // 2 + 1).itertuples():
+        numbers = (f"{row.change:+.2f}", f"{row.lowest:+.2f}", str(row.flips), str(row.edits))
+        attributes.add_row(Text(f"{row.liked} {row.attribute}"), *numbers)
+    show(attributes)
+    flips = "smallest_flips" in by_name
+    edits = _table("smallest edits that flip it" if flips else "edits that come nearest to a flip", "response", "margin", "edit")  # fmt: skip
+    edits.columns[-1].justify, edits.columns[-1].no_wrap = "left", False
+    for row in smallest_edits(found).itertuples():
+        side = ("chosen", "rejected")[row.response]
+        edits.add_row(side, significant(row.new_margin), _marked(row.original, row.edited))
+    show(edits)
+
+
+def _marked(original: str, edited: str) -> Text:
+    """An edit word by word: [-taken out-] and {+put in+}."""
+    text = Text()
+    for piece in condensed(diff(original, edited), context=40):
+        marks = {GONE: ("[-", "-]", "red"), NEW: ("{+", "+}", "green"), LEFT_OUT: ("", "", "dim")}
+        before, behind, style = marks.get(piece.kind, ("", "", ""))
+        text.append(f"{before}{piece.text}{behind}", style=style)
+    return text
+
+
+def _table(title: str, *headings: str) -> Table:
+    table = Table(title=Text(title), title_justify="left", box=None, pad_edge=False)
+    for number, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if number else "left", no_wrap=True)
+    return table
+
+
+def _cell(value: float, form: str) -> str:
+    return "" if pd.isna(value) else format(value, form)

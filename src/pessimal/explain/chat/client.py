@@ -1,20 +1,32 @@
-"""A chat: questions go through a transport, replies are kept, read, and asked for again where they are of no use.
+"""Questions that a language model answers with a JSON object: replies are kept, read, and asked for again where they are
+of no use.
 
-Knows replies and their shape. Does not know how a question travels, nor what it is about.
+Does not know how a question travels (`Transport`; an endpoint is one), nor what it is about.
 """
 
+import hashlib
+import json
 import re
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from enum import Enum
+from functools import cached_property
+from math import inf
+from pathlib import Path
+from typing import Any, Protocol
 
-from pessimal.errors import ConfigError
-from pessimal.explain.chat.cache import Cache
-from pessimal.explain.chat.question import Answer, Came, Question, Reply, Transport, digest_of
-from pessimal.explain.chat.schema import parse
-from pessimal.explain.chat.usage import Usage
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic.json_schema import GenerateJsonSchema
+from typing_extensions import TypedDict
 
+from pessimal.errors import WorkError
+from pessimal.tables.files import write_atomically
+
+_TRIES = 100  # beginnings of objects tried in one text: a text of nothing but braces must not take for ever
 _STRIDE = 1000  # seeds of one question's attempts lie within this
+_QUOTED = 4000  # characters of a useless reply that are shown to the model that wrote it
+_CHARACTERS_PER_TOKEN = 4  # about right for English, too low for most other scripts
 _REFUSAL = re.compile(
     r"\s*(?:i['’]?m (?:really |very |so |truly )?(?:sorry|afraid|unable|not able|not going to)|sorry\b|my apologies"
     r"|i (?:really )?(?:can['’]?t|cannot|can not|won['’]?t|will not|must decline|have to decline|decline|refuse)"
@@ -23,21 +35,181 @@ _REFUSAL = re.compile(
 )
 
 
+class Shape:
+    """A JSON object with certain fields and no others. Attributes name fields, so any name will do."""
+
+    def __init__(self, name: str, kinds: Mapping[str, Any]):
+        """`kinds`: the type of each field, such as `str`, `list[str]` or `Literal["A", "B"]`."""
+        self.name, self._kinds = name, dict(kinds)
+
+    @cached_property
+    def _adapter(self) -> TypeAdapter:
+        kind = TypedDict(self.name, self._kinds)
+        kind.__pydantic_config__ = ConfigDict(extra="forbid", strict=True)
+        return TypeAdapter(kind)
+
+    @cached_property
+    def schema(self) -> dict:
+        """Its JSON schema."""
+        made = self._adapter.json_schema(schema_generator=_Untitled)
+        return {key: value for key, value in made.items() if key != "title"}
+
+    def find(self, text: str) -> tuple[dict | None, str]:
+        """The first such object in a text, and why there is none ("" where there is one). What a model thinks aloud
+        (up to `</think>`), code fences and other words are passed over."""
+        text, start, reason = text.rpartition("</think>")[2], -1, "no JSON object in the reply"
+        for _ in range(_TRIES):
+            if (start := text.find("{", start + 1)) < 0:
+                break
+            try:
+                _, end = json.JSONDecoder().raw_decode(text, start)
+                return self._adapter.validate_json(text[start:end]), ""  # which refuses lone surrogates, too
+            except ValidationError as error:
+                first = error.errors(include_url=False, include_input=False)[0]
+                reason = f"{'.'.join(map(str, first['loc'])) or 'the answer'}: {first['msg']}"
+            except (ValueError, RecursionError):  # a reply may nest deeper than Python reads
+                continue
+        return None, reason
+
+
+class _Untitled(GenerateJsonSchema):
+    def field_title_should_be_set(self, schema) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
+class Question:
+    """One conversation that a JSON object is to answer."""
+
+    messages: tuple[Mapping[str, str], ...]
+    """The conversation so far, each with role (system, user or assistant) and content."""
+    shape: Shape
+    """Of the answer; its name is the kind of question in counts: identify, rewrite, judge."""
+    seed: int = 0
+    """Of the sampling; another seed is another question."""
+
+    def as_json(self) -> dict:
+        """All that decides its answer; the shape's name does not."""
+        return {"messages": list(map(dict, self.messages)), "schema": self.shape.schema, "seed": self.seed}
+
+    def sent(self, *, in_words: bool) -> list[dict]:
+        """The messages as they can be sent, with the shape put into words or not."""
+        messages = [{**each, "content": sendable(each["content"])} for each in self.messages]
+        if in_words:
+            messages[0]["content"] += (
+                "\n\nReply with one JSON object and nothing else: no explanation, no code fence. It must fit this JSON "
+                f"schema:\n{_canonical(self.shape.schema)}"
+            )
+        return messages
+
+    def again(self, attempt: int, reply: "Reply") -> "Question":
+        """The question once more, with the useless reply and what was wrong with it."""
+        _, reason = self.shape.find(reply.text or "")
+        quoted = sendable(reply.text or "").strip()[:_QUOTED] or "(nothing)"
+        complaint = f"That reply is of no use ({sendable(reason)}). Reply with the JSON object alone."
+        more = ({"role": "assistant", "content": quoted}, {"role": "user", "content": complaint})
+        return replace(self, messages=(*self.messages, *more), seed=self.seed + attempt)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a model wrote, before anybody looked whether it is of use."""
+
+    text: str | None = None
+    refusal: str | None = None
+    """Where the server marks one."""
+    finish_reason: str | None = None
+    """stop, length (cut off at `max_tokens`) or content_filter."""
+    prompt_tokens: int | None = None
+    """Read, as the server counted them; None where it does not say."""
+    completion_tokens: int | None = None
+    failure: str | None = None
+    """Why there is no reply at all. Such a one is never cached."""
+
+
+class Came(Enum):
+    """What came of a question."""
+
+    answered = "answered"
+    refused = "refused"  # by the model, or a filter in front of it
+    malformed = "malformed"  # there were replies, none of them of the asked shape
+    cut = "cut off"  # at `max_tokens`, before the object ended
+    unanswered = "unanswered"  # no reply: the endpoint failed, or does not take this request
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came of a question, after all retries."""
+
+    came: Came
+    content: Any = None
+    """The object; None unless answered."""
+    note: str = ""
+    """Why there is none."""
+
+    @classmethod
+    def read(cls, reply: Reply, shape: Shape) -> "Answer":
+        """The answer in a reply."""
+        text = reply.text or ""
+        content, reason = shape.find(text)
+        if reply.failure is not None:
+            return cls(Came.unanswered, note=reply.failure)
+        if reply.refusal or reply.finish_reason == "content_filter":
+            return cls(Came.refused, note=f"refused: {_short(reply.refusal or 'by a content filter')}")
+        if content is not None:
+            return cls(Came.answered, content)
+        if _REFUSAL.match(text.rpartition("</think>")[2]):
+            return cls(Came.refused, note=f"refused: {_short(text)}")
+        if reply.finish_reason == "length":
+            return cls(Came.cut, note=f"the reply was cut off at the limit of tokens: {_short(text)!r}")
+        return cls(Came.malformed, note=f"{reason}: {_short(text)!r}")
+
+
+class Usage(Counter):
+    """Counts of one client: questions by what came of them, `calls` and the `retries` among them, replies from the cache,
+    `reasked` for replies of the wrong shape, `tokens in` and `out` as the server counted them, `unmetered` replies."""
+
+    def meter(self, reply: Reply) -> None:
+        """Add the tokens of a reply."""
+        self["tokens in"] += reply.prompt_tokens or 0
+        self["tokens out"] += reply.completion_tokens or 0
+        self["unmetered"] += None in (reply.prompt_tokens, reply.completion_tokens)
+
+    def sentence(self) -> str:
+        """All of it in words."""
+        return ", ".join(f"{count:,} {name}" for name, count in self.items() if count) or "no calls"
+
+
+class Transport(Protocol):
+    """Carries questions to one language model."""
+
+    usage: Usage
+    max_tokens: int | None
+    """Longest reply; None leaves it to the model."""
+
+    def provenance(self) -> dict:
+        """What decides its replies, as JSON: model, address, sampling options, `max_tokens`. Never a key."""
+
+    def send(self, questions: Sequence[Question], keep: Callable[[int, Reply], None]) -> None:
+        """Ask all, in any order and at once where it can; call `keep(index, reply)` as soon as each reply is there.
+        Raises ConfigError for what no request gets past, and WorkError after too many failures."""
+
+
 class Client:
     """Answers questions over a transport."""
 
-    def __init__(self, transport: Transport, *, usage: Usage, cache: Cache | None, attempts: int = 3):
+    def __init__(
+        self, transport: Transport, *, cache: Path | None, attempts: int = 3, allow_unanswered: bool = False
+    ):
         """
         Args:
-            usage: where the transport counts, too.
-            cache: None keeps nothing.
-            attempts: replies asked for, each with another seed, until one is of the asked shape.
+            cache: folder of the replies; None keeps none.
+            attempts: replies asked for, until one is of the asked shape; up to 1000.
+            allow_unanswered: go on where questions got no answer.
         """
-        if not 1 <= attempts <= _STRIDE:
-            raise ConfigError(
-                f"perturber.attempts={attempts}: replies asked for until one is of use, 1 to {_STRIDE}"
-            )
-        self.transport, self.usage, self.cache, self.attempts = transport, usage, cache, attempts
+        self.transport, self.usage = transport, transport.usage
+        self.cache = None if cache is None else Cache(cache)
+        self.attempts, self.allow_unanswered = attempts, allow_unanswered
 
     def provenance(self) -> dict:
         """What decides its answers, as JSON."""
@@ -46,46 +218,62 @@ class Client:
     def complete(self, questions: Sequence[Question]) -> list[Answer]:
         """One answer a question, in their order; equal questions are sent once.
 
-        A refusal is final. A reply of another shape is asked for again with the next seed, which is counted.
+        A reply of another shape is asked for again, with what was wrong with it and another seed. A refusal is final,
+        and so is a reply that was cut off: asked for again it would cost as much and be cut off again.
 
         Raises:
             ConfigError: the endpoint takes no request of this kind: a wrong key, model or address.
-            WorkError: too many failures in a row. What was answered until then is in the cache.
+            WorkError: too many failures in a row, or replies that were cut off (unless `allow_unanswered`). What was
+                answered until then is in the cache.
         """
-        keys = [digest_of([list(map(dict, q.messages)), q.schema, q.seed]) for q in questions]
+        keys = [digest_of(question.as_json()) for question in questions]
+        asked = first = {key: _first(question) for key, question in zip(keys, questions, strict=True)}
         answers: dict[str, Answer] = {}
-        open_ = dict(zip(keys, questions, strict=True))
         for attempt in range(self.attempts):
-            asked = {key: _attempt(question, attempt) for key, question in open_.items()}
+            self.usage["reasked"] += len(asked) if attempt else 0
             replies = self._replies(asked)
-            for key, reply in replies.items():
-                answers[key] = read(reply, asked[key].schema)
-            open_ = {key: question for key, question in open_.items() if answers[key].came is Came.malformed}
-            self.usage.malformed += len(open_)
-        for answer in answers.values():
-            self.usage.refusals += answer.came is Came.refused
-            self.usage.unanswered += answer.came is Came.unanswered
-            self.usage.failures += answer.came in (Came.malformed, Came.unanswered)
+            answers |= {key: Answer.read(reply, first[key].shape) for key, reply in replies.items()}
+            useless = [key for key in asked if answers[key].came is Came.malformed]
+            asked = {key: first[key].again(attempt + 1, replies[key]) for key in useless}
+        self.usage.update(answer.came.value for answer in answers.values())
+        if (cut := self.usage[Came.cut.value]) and not self.allow_unanswered:
+            limit = self.transport.max_tokens
+            where = f"perturber.max_tokens={limit}" if limit else "the limit of the endpoint"
+            raise WorkError(
+                f"{cut:,} answers were cut off at {where}, so nothing is published. Type the same command with "
+                f"perturber.max_tokens={4 * (limit or 1024)}: answers that were whole are not paid for again. To go on "
+                "without the others: perturber.allow_unanswered=true"
+            )
         return [answers[key] for key in keys]
+
+    def check_answered(self) -> None:
+        """WorkError where questions got no answer (unless `allow_unanswered`): a result without them would be taken for
+        a whole one."""
+        if (lost := self.usage[Came.unanswered.value]) and not self.allow_unanswered:
+            raise WorkError(
+                f"{lost:,} questions got no answer from the endpoint, so nothing is published. What was answered is kept: "
+                "the same command asks only for the rest. To go on without them: perturber.allow_unanswered=true"
+            )
 
     def peek(self, question: Question) -> Answer | None:
         """Its answer by the cache alone; None where a call would be needed."""
+        asked = first = _first(question)
         for attempt in range(self.attempts):
-            reply = self._kept(_attempt(question, attempt))
-            if reply is None:
+            if (reply := self._cached(asked)) is None:
                 return None
-            answer = read(reply, question.schema)
+            answer = Answer.read(reply, question.shape)
             if answer.came is not Came.malformed:
                 break
+            asked = first.again(attempt + 1, reply)
         return answer
 
-    def _kept(self, question: Question) -> Reply | None:
+    def _cached(self, question: Question) -> Reply | None:
         return self.cache.get(self.transport.provenance(), question) if self.cache else None
 
     def _replies(self, asked: dict[str, Question]) -> dict[str, Reply]:
-        replies = {key: self._kept(question) for key, question in asked.items()}
+        replies = {key: self._cached(question) for key, question in asked.items()}
         missing = [key for key, reply in replies.items() if reply is None]
-        self.usage.cached += len(asked) - len(missing)
+        self.usage["from the cache"] += len(asked) - len(missing)
 
         def keep(index: int, reply: Reply) -> None:
             key = missing[index]
@@ -99,26 +287,134 @@ class Client:
         return replies
 
 
-def read(reply: Reply, schema: Any) -> Answer:
-    """The answer in a reply."""
-    if reply.failure is not None:
-        return Answer(Came.unanswered, note=reply.failure)
-    if reply.refusal:
-        return Answer(Came.refused, note=f"the model refused: {_short(reply.refusal)}")
-    if reply.finish_reason == "content_filter":
-        return Answer(Came.refused, note="a content filter stopped the reply")
-    content, reason = parse(reply.text or "", schema)
-    if content is not None:
-        return Answer(Came.answered, content)
-    if _REFUSAL.match((reply.text or "").rpartition("</think>")[2]):
-        return Answer(Came.refused, note=f"the model refused: {_short(reply.text)}")
-    if reply.finish_reason == "length":
-        reason += "; it was cut off at the limit of tokens"
-    return Answer(Came.malformed, note=f"{reason}: {_short(reply.text or '')!r}")
+class Cache:
+    """A folder of replies, each under the digest of what was asked: nothing is paid for twice, refusals and replies of no
+    use included. Processes may share it: files are whole or absent, and the first reply to a question stays.
+
+    `provenance` is everything that decides a model's replies. One that ended by itself is the same under every
+    `max_tokens` that has room for it, so a larger one does not ask for it again; one that was cut off is not.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder = Path(folder)
+
+    def get(self, provenance: dict, question: Question) -> Reply | None:
+        """The reply to a question of a model; None where there is none, or its file is damaged."""
+        asked, limit, path = self._place(provenance, question)
+        try:
+            record = json.loads(path.read_bytes())
+            # Read again from the file: a record that was changed, or put elsewhere, answers nothing.
+            if record["asked"] != asked or digest_of(record["reply"]) != record["digest"]:
+                return None
+            reply, kept_limit = Reply(**record["reply"]), record["max_tokens"]
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            return None
+        room = min(reply.completion_tokens or inf, kept_limit or inf) <= (limit or inf)
+        return reply if kept_limit == limit or (room and reply.finish_reason != "length") else None
+
+    def put(self, provenance: dict, question: Question, reply: Reply) -> Reply:
+        """Keep a reply; gives the one that stands there now."""
+        if (earlier := self.get(provenance, question)) is not None:
+            return earlier
+        asked, limit, path = self._place(provenance, question)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        kept = asdict(reply)
+        record = {"asked": asked, "max_tokens": limit, "reply": kept, "digest": digest_of(kept)}
+        write_atomically(path, _canonical(record).encode())
+        return reply
+
+    def _place(self, provenance: dict, question: Question) -> tuple[dict, int | None, Path]:
+        model = {name: value for name, value in provenance.items() if name != "max_tokens"}
+        asked = {"model": model, **question.as_json()}
+        key = digest_of(asked)
+        return asked, provenance.get("max_tokens"), self.folder / key[:2] / f"{key}.json"
 
 
-def _attempt(question: Question, attempt: int) -> Question:
-    return replace(question, seed=question.seed * _STRIDE + attempt)
+@dataclass
+class Plan:
+    """What a run would take, before any request."""
+
+    price_in: float | None = None
+    """Of a million tokens that are sent, in any currency; None where it is not known."""
+    price_out: float | None = None
+    """Of a million tokens that come back."""
+    open: dict[str, tuple[Question, int]] = field(default_factory=dict)
+    """Questions to be asked, each with the characters of its answer (estimated); equal ones are asked once."""
+    cached: set[str] = field(default_factory=set)
+    """Questions answered already, at no cost."""
+    unsendable: int = 0
+    """Requests that would fail without a call."""
+
+    def add(self, question: Question, *, cached: bool, written: int) -> None:
+        """One question more, whose answer has about `written` characters."""
+        key = digest_of(question.as_json())
+        if cached:
+            self.cached.add(key)
+        else:
+            self.open.setdefault(key, (question, written))
+
+    def calls(self, *kinds: str) -> int:
+        """Requests to be sent, of some kinds of question (identify, rewrite) or of all."""
+        return sum(not kinds or question.shape.name in kinds for question, _ in self.open.values())
+
+    def tokens(self) -> tuple[int, int]:
+        """Tokens to be read and to be written, estimated."""
+        read = written = 0
+        for question, characters in self.open.values():
+            sent = sum(len(message["content"]) for message in question.sent(in_words=True))
+            read += -(-sent // _CHARACTERS_PER_TOKEN)
+            written += -(-characters // _CHARACTERS_PER_TOKEN)
+        return read, written
+
+    def cost(self) -> float | None:
+        """In the currency of the prices; None where one of them is not known."""
+        if self.price_in is None or self.price_out is None:
+            return None
+        read, written = self.tokens()
+        return (read * self.price_in + written * self.price_out) / 1e6
+
+    def text(self) -> str:
+        """All of it, to be printed, with the first question of each kind in full."""
+        examples: dict[str, Question] = {}
+        for question, _ in self.open.values():
+            examples.setdefault(question.shape.name, question)
+        cost, (read, written) = self.cost(), self.tokens()
+        lines = [f"{kind}: {self.calls(kind):,} calls" for kind in examples]
+        lines += [
+            f"answered already: {len(self.cached):,} more",
+            f"tokens (estimated as characters / {_CHARACTERS_PER_TOKEN}): {read:,} in and {written:,} out; what a model "
+            "thinks, and what is asked again, comes on top",
+            "cost: unknown; give perturber.price_in=… perturber.price_out=… (of a million tokens)"
+            if cost is None
+            else f"cost: about {cost:,.2f}",
+        ]
+        if self.unsendable:
+            lines.append(
+                f"{self.unsendable:,} responses hold lone surrogates, which cannot be sent: they would fail"
+            )
+        for kind, question in examples.items():
+            lines.append(f"\nAn example of {kind}:")
+            lines += [f"[{message['role']}] {message['content']}" for message in question.messages]
+        return "\n".join(lines)
+
+
+def digest_of(value: Any) -> str:
+    """sha256 of a value's canonical JSON, 64 hexadecimal digits."""
+    return hashlib.sha256(_canonical(value).encode()).hexdigest()
+
+
+def sendable(text: str) -> str:
+    """The text as it can be sent: lone surrogates, which UTF-8 has no bytes for, become U+FFFD; as long as before."""
+    return re.sub("[\ud800-\udfff]", "\ufffd", text)
+
+
+def _canonical(value: Any) -> str:
+    """JSON in which the order of keys, and lone surrogates, make no difference."""
+    return json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+
+
+def _first(question: Question) -> Question:
+    return replace(question, seed=question.seed * _STRIDE)
 
 
 def _short(text: str) -> str:

@@ -1,1 +1,130 @@
-"""Ways of changing a response along an attribute, behind one protocol (`pessimal.explain.perturbation.Perturber`)."""
+"""Ways of changing a response along an attribute, behind one protocol (`pessimal.explain.perturbation.Perturber`): how they
+are made from a configuration, and where the files of those are that are a model.
+
+Each is a class and a file `conf/perturber/NAME.yaml`, with its `_target_` and all of its options.
+"""
+
+import difflib
+import importlib
+import inspect
+import re
+import typing
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pessimal.errors import ConfigError, ModelError
+from pessimal.explain.attribute import Attribute
+from pessimal.explain.perturbation import Perturber
+
+HANDED_IN = ("attributes", "cache")
+"""Arguments of a perturber that are no options: it is given them where it takes them."""
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+|[A-Za-z0-9][\w.-]*")
+
+
+def make_perturber(
+    spec: Mapping[str, Any], *, attributes: Sequence[Attribute], cache: Path | None
+) -> Perturber:
+    """The perturber of a configuration.
+
+    Args:
+        spec: `_target_`, the path of a class, and options of its constructor.
+        attributes: all that edits will be asked for.
+        cache: folder of a language model's answers; None keeps none.
+
+    Raises:
+        ConfigError: see `check_options`; or what the class says of its options.
+    """
+    made = check_options(spec)
+    options = {name: value for name, value in spec.items() if name != "_target_"}
+    takes = inspect.signature(made).parameters
+    handed = {"attributes": attributes, "cache": cache}
+    return made(**options, **{name: value for name, value in handed.items() if name in takes})
+
+
+def check_options(spec: Mapping[str, Any]) -> type:
+    """The class that `_target_` names. Loads no network and no torch.
+
+    Raises:
+        ConfigError: there is no such class, or an option is unknown to it, missing, or not of its type or range.
+    """
+    made = class_of(spec.get("_target_"))
+    kinds = kinds_of(made)
+    for name in spec:
+        if name != "_target_" and name not in kinds:
+            close = difflib.get_close_matches(name, kinds, n=1)
+            meant = f" Did you mean {close[0]!r}?" if close else ""
+            raise ConfigError(
+                f"perturber.{name}: {made.__name__} has no such option.{meant} Its options: {', '.join(kinds) or 'none'}"
+            )
+    for name, kind in kinds.items():
+        needed = inspect.signature(made).parameters[name].default is inspect.Parameter.empty
+        if needed and spec.get(name) is None:
+            raise ConfigError(f"{made.__name__} needs a {name}: type perturber.{name}=…")
+        if name in spec:
+            _check_kind(name, spec[name], kind)
+    return made
+
+
+def class_of(target: Any) -> type:
+    """The class of a perturber by its path; ConfigError where there is none."""
+    module, _, name = str(target).rpartition(".")
+    try:
+        made = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(
+            f"perturber._target_={target!r} is no class that can be imported ({error}). Give the path of one with "
+            "`perturb(requests)`, such as pessimal.explain.perturbers.rules.Rules"
+        ) from error
+    if not (inspect.isclass(made) and hasattr(made, "perturb")):
+        raise ConfigError(f"perturber._target_={target!r} is no class with `perturb(requests)`")
+    return made
+
+
+def kinds_of(made: type) -> dict[str, Any]:
+    """The options of a perturber's constructor, each with the type that it is annotated with."""
+    hints = typing.get_type_hints(made.__init__, include_extras=True)
+    return {
+        name: hints.get(name, Any) for name in inspect.signature(made).parameters if name not in HANDED_IN
+    }
+
+
+def _check_kind(name: str, value: Any, kind: Any) -> None:
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        TypeAdapter(kind).validate_python(value, strict=isinstance(value, bool))  # true is no number
+    except ValidationError as error:
+        said = error.errors(include_url=False)[0]["msg"].lower()  # of a union, that of its first part
+        raise ConfigError(f"perturber.{name}={value!r}: {said}") from error
+
+
+def check_named(model: str, revision: str | None) -> None:
+    """ConfigError where a name can be neither a folder nor a repository."""
+    folder = Path(model).expanduser().is_dir()
+    if folder and revision is not None:
+        raise ConfigError(
+            f"perturber.revision={revision!r} was given for the local folder {model!r}, which has none: leave it out"
+        )
+    if not folder and not _HUB_ID.fullmatch(model):
+        raise ConfigError(
+            f"perturber.model={model!r} is neither a folder on this machine nor a Hub repository of the form org/name"
+        )
+
+
+def folder_of(model: str, revision: str | None) -> Path:
+    """The files on this machine, fetched from the Hub where they are not; ModelError where they cannot be had."""
+    from pessimal.models.digests import missing_shards  # imports torch
+    from pessimal.models.hub import snapshot
+
+    folder = Path(model).expanduser()
+    if not folder.is_dir():
+        folder = snapshot(model, revision, local="perturber.model=DIR")
+    for name in ("config.json", "*.safetensors"):
+        if not list(folder.glob(name)):
+            raise ModelError(
+                f"{folder} holds no {name}; give the folder that `save_pretrained` wrote: perturber.model=DIR"
+            )
+    if missing := missing_shards(folder):
+        raise ModelError(f"{folder} lacks {', '.join(missing[:5])}, which its index names: copy it again")
+    return folder

@@ -6,50 +6,58 @@ which response a reward model prefers.
 """
 
 import math
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+from annotated_types import Ge, Interval
 
 from pessimal.errors import ConfigError
-from pessimal.explain.attribute import PLACEBO, Attribute
+from pessimal.explain.attribute import OVERALL, PLACEBO, Attribute
 from pessimal.explain.chat.client import Client
-from pessimal.explain.chat.plan import Plan, Planned
-from pessimal.explain.chat.prompts import OVERALL, identify, prompts_digest, rewrite
+from pessimal.explain.chat.endpoint import Endpoint, EndpointOptions
+from pessimal.explain.chat.plan import Plan
+from pessimal.explain.chat.prompts import identify, prompts_digest, rewrite
 from pessimal.explain.chat.question import Answer, Came, Question, digest_of, sendable
-from pessimal.explain.chat.words import NamedWords, find
 from pessimal.explain.perturbation import Perturbation, Request, Status
 
-_STATUS = {Came.refused: Status.refused, Came.malformed: Status.failed, Came.unanswered: Status.failed}
+Spans = tuple[tuple[int, int], ...]
 _CONTROL = (OVERALL, PLACEBO)
+_SAME_LENGTH = 0.8  # least ratio of the words of a response and its paraphrase, the fewer over the more
 
 
-class Llm:
-    """Asks a language model (see `Perturber`). A seed repeats both steps: its first step is asked once for each response
-    and seed, for all attributes together."""
+@dataclass(kw_only=True)
+class TwoSteps:
+    """What every perturber that asks a language model does (see `Perturber`). A seed repeats both steps: its first step
+    is asked once for each response and seed, for all attributes together."""
 
-    name = "llm"
+    attributes: Sequence[Attribute]
+    """All that will be asked for; each response is asked about all of them at once, so that what comes of one request does
+    not depend on which others are made."""
+    cache: Path | None
+    """Folder of the answers; None keeps none."""
+    attempts: Annotated[int, Interval(ge=1, le=1000)] = 3
+    """Answers asked for, each with another seed, until one is of the asked shape."""
+    min_locality: Annotated[float, Interval(ge=0, le=1)] = 0.0
+    """Least share of an edit inside the words identified; below it the model is asked once more, and the more local of the
+    two is kept. 0 never asks again."""
+    allow_unanswered: bool = False
+    """Publish also where questions got no answer, or one that was cut off."""
 
-    def __init__(self, chat: Client, *, attributes: Sequence[Attribute], min_locality: float = 0.0):
-        """
-        Args:
-            attributes: all that will be asked for; each response is asked about all of them at once, so that what comes
-                of one request does not depend on which others are made.
-            min_locality: where a smaller share of a change lies within the words of step 1, the change is asked for once
-                more, with that said, and the more local of the two is kept; 0 never asks again.
+    name = ""
 
-        Raises:
-            ConfigError: an impossible share, or two attributes of one name.
-        """
-        if not 0 <= min_locality <= 1:
-            raise ConfigError(f"perturber.min_locality={min_locality}: a share, 0 to 1")
-        self.attributes = tuple(attribute for attribute in attributes if attribute.name not in _CONTROL)
+    def begin(self, transport) -> None:
+        """Make the client, and check the attributes' names."""
         names = [attribute.name for attribute in self.attributes]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ConfigError(f"attributes of the same name: {', '.join(twice)}. Give each a name of its own")
-        self.chat, self.min_locality = chat, min_locality
-        self.dropped = 0
-        """Words named so far that do not occur in the response."""
-        self._counted: set[tuple] = set()
-        self.asked_again = 0
-        """Changes asked for once more so far, because they lay elsewhere."""
+        self.attributes = tuple(each for each in self.attributes if each.name not in _CONTROL)
+        options = {"attempts": self.attempts, "allow_unanswered": self.allow_unanswered}
+        self.chat = Client(transport, cache=self.cache, **options)
+        self.greedy = transport.provenance()["temperature"] == 0
+        self.asked_again = 0  # changes asked for once more so far
 
     def provenance(self) -> dict:
         """The model and how it is sampled, the wording of all prompts, the attributes, and the locality asked for."""
@@ -62,60 +70,67 @@ class Llm:
             "min_locality": self.min_locality,
         }
 
+    def placebo(self) -> "TwoSteps":
+        """The null, which is this model again: for `PLACEBO` it puts responses in other words, of the same meaning and
+        length."""
+        return self
+
     def perturb(self, requests: Sequence[Request]) -> list[Perturbation]:
-        """One perturbation a request, in their order.
+        """One perturbation a request, in their order. `OVERALL` makes a response better or worse in whatever way,
+        `PLACEBO` puts it in other words; neither names words first.
 
         Raises:
             ConfigError: an attribute that this was not made for; or the endpoint takes no request at all.
-            WorkError: too many failures in a row; what was answered is in the cache.
+            WorkError: too many failures in a row, or (unless `allow_unanswered`) questions without an answer; what was
+                answered is in the cache.
         """
         self._check(requests)
-        made: dict[int, Perturbation] = {}
-        for index, request in enumerate(requests):
-            if sendable(request.text) != request.text:
-                note = "the response holds lone surrogates, which cannot be sent"
-                made[index] = Perturbation(request, Status.failed, note=note)
-        left = [index for index in range(len(requests)) if index not in made]
-        found = self._identify([requests[index] for index in left])
-        words: dict[int, NamedWords] = {}
-        for index, step in zip(left, found, strict=True):
-            if isinstance(step, Answer):
-                note = f"step 1, naming the words: {step.note}"
-                made[index] = Perturbation(requests[index], _STATUS[step.came], note=note)
+        made: dict[Request, Perturbation] = {}
+        firsts: dict[Request, tuple[str, Question | None]] = {}
+        for request in dict.fromkeys(requests):
+            if (declined := self._declined(request)) is None:
+                firsts[request] = self._first_step(request)
             else:
-                words[index] = step
-        made |= self._rewrite(requests, words)
-        return [made[index] for index in range(len(requests))]
+                made[request] = declined
+        questions = {key: question for key, question in firsts.values() if question is not None}
+        answers = dict(zip(questions, self.chat.complete(list(questions.values())), strict=True))
+        words: dict[Request, Spans | None] = {}
+        for request, (key, _) in firsts.items():
+            answer = answers.get(key)
+            if answer is None or answer.came is Came.answered:
+                words[request] = _spans(request, answer)
+            else:
+                note = f"step 1, naming the words: {answer.note}"
+                made[request] = Perturbation(request, _status(answer), note=note)
+        made |= self._rewrite(words)
+        self.chat.check_answered()
+        return [made[request] for request in requests]
 
     def dry_run(self, requests: Sequence[Request]) -> Plan:
         """What `perturb` would take, without any call."""
         self._check(requests)
-        plan = Plan(kinds={"identify": Planned(), "rewrite": Planned()})
-        sent = [request for request in requests if sendable(request.text) == request.text]
-        plan.unsendable = len(requests) - len(sent)
-        steps: dict[tuple, Answer | None] = {}
-        for request in dict.fromkeys(sent):
+        plan = Plan(getattr(self, "price_in", None), getattr(self, "price_out", None))
+        declined = {request: self._declined(request) for request in requests}
+        plan.unsendable = sum(each is not None and each.status is Status.failed for each in declined.values())
+        firsts: dict[str, Answer | None] = {}
+        for request in [request for request, each in declined.items() if each is None]:
             key, question = self._first_step(request)
-            if question is not None and key not in steps:
-                steps[key] = self._plan(plan, question, request.text)
-        for request in dict.fromkeys(sent):
-            key, question = self._first_step(request)
-            answer = steps[key] if question is not None else None
+            if question is not None and key not in firsts:
+                firsts[key] = self.chat.peek(question)
+                plan.add(question, cached=firsts[key] is not None, written=len(request.text))
+            answer = firsts.get(key)
             if answer is not None and answer.came is not Came.answered:
                 continue  # such a request ends with step 1
             # Without an answer to step 1, the words that step 2 will show are not known yet.
             known = question is None or answer is not None
-            words = self._found(request, answer).words
-            self._plan(plan, self._second_step(request, words), request.text, known=known)
+            second = rewrite(request, _words(request, _spans(request, answer)))
+            plan.add(second, cached=known and self.chat.peek(second) is not None, written=len(request.text))
         return plan
 
     def summary(self) -> str:
         """What all requests so far took, in words."""
-        text = self.chat.usage.sentence()
-        text += f"; {self.dropped:,} named words did not occur in their response and were dropped"
-        if self.min_locality > 0:
-            text += f"; {self.asked_again:,} changes lay elsewhere and were asked for once more"
-        return text
+        again = f"; {self.asked_again:,} changes were asked for once more" if self.asked_again else ""
+        return self.chat.usage.sentence() + again
 
     def _check(self, requests: Sequence[Request]) -> None:
         known = {*_CONTROL, *(attribute.name for attribute in self.attributes)}
@@ -125,118 +140,120 @@ class Llm:
                 f"({', '.join(sorted(known))}): give all attributes when it is made"
             )
 
-    def _identify(self, requests: Sequence[Request]) -> list[NamedWords | Answer]:
-        """Step 1 of each request: its words, or the answer that there are none."""
-        steps = [self._first_step(request) for request in requests]
-        questions = {key: question for key, question in steps if question is not None}
-        answers = dict(zip(questions, self.chat.complete(list(questions.values())), strict=True))
-        for key, answer in answers.items():
-            # Once, however many batches of requests rest on it.
-            if answer.came is Came.answered and key not in self._counted:
-                self._counted.add(key)
-                self.dropped += sum(find(key[0], named).dropped for named in answer.content.values())
-        found: list[NamedWords | Answer] = []
-        for request in requests:
-            answer = answers.get(_key(request)) if request.attribute.name not in _CONTROL else None
-            failed = answer is not None and answer.came is not Came.answered
-            found.append(answer if failed else self._found(request, answer))
-        return found
+    def _declined(self, request: Request) -> Perturbation | None:
+        """What comes of a request that is not sent; None where it is."""
+        if sendable(request.text) != request.text:
+            note = "the response holds lone surrogates, which cannot be sent"
+            return Perturbation(request, Status.failed, note=note)
+        if request.seed > 0 and self.greedy:
+            note = "at temperature 0 every seed gives the same text, which stands under seed 0"
+            return Perturbation(request, Status.not_applicable, note=note)
+        return None
 
-    def _first_step(self, request: Request):
+    def _first_step(self, request: Request) -> tuple[str, Question | None]:
         """Step 1 as a key and its question; None where there is nothing to ask."""
         if request.attribute.name in _CONTROL or not request.text.strip():
-            return _key(request), None
-        return _key(request), identify(
-            request.comparison, request.response, self.attributes, seed=request.seed
-        )
+            return "", None
+        question = identify(request, self.attributes)
+        return digest_of(question.as_json()), question
 
-    def _found(self, request: Request, answer: Answer | None) -> NamedWords:
-        if answer is None or request.attribute.name in _CONTROL:
-            return NamedWords((), (), 0)
-        return find(request.text, answer.content[request.attribute.name])
-
-    def _second_step(self, request: Request, words: Sequence[str], *, elsewhere: bool = False) -> Question:
-        return rewrite(
-            request.comparison,
-            request.response,
-            request.attribute,
-            request.direction,
-            words=words,
-            seed=request.seed,
-            elsewhere=elsewhere,
-        )
-
-    def _rewrite(self, requests: Sequence[Request], words: dict[int, NamedWords]) -> dict[int, Perturbation]:
-        """Step 2, and once more where the change lies elsewhere."""
-        questions = [self._second_step(requests[index], found.words) for index, found in words.items()]
-        answers = dict(zip(words, self.chat.complete(questions), strict=True))
-        made = {
-            index: _perturbation(requests[index], words[index], answer) for index, answer in answers.items()
-        }
-        locality = {index: self._locality(made[index]) for index in made}
-        again = [index for index in made if locality[index] < self.min_locality]
+    def _rewrite(self, words: dict[Request, Spans | None]) -> dict[Request, Perturbation]:
+        """Step 2, and once more where the change is not of the kind that was asked for; the better of both is kept."""
+        made = self._rewritten(words, again=False)
+        fits = {request: self._fit(each) for request, each in made.items()}
+        again = {request: words[request] for request, (share, least) in fits.items() if share < least}
         self.asked_again += len(again)
-        questions = [
-            self._second_step(requests[index], words[index].words, elsewhere=True) for index in again
-        ]
-        for index, answer in zip(again, self.chat.complete(questions), strict=True):
-            second = _perturbation(requests[index], words[index], answer)
-            reached = self._locality(second) if second.status is Status.changed else -math.inf
-            kept, share = (second, reached) if reached > locality[index] else (made[index], locality[index])
-            note = f"asked twice, since {locality[index]:.2f} of the first change lay in the words named"
-            if share < self.min_locality:
-                note += f"; still below {self.min_locality:g}"
-            made[index] = Perturbation(
-                kept.request, kept.status, kept.text, kept.spans, _joined(kept.note, note)
-            )
+        for request, second in self._rewritten(again, again=True).items():
+            share, least = fits[request]
+            reached = self._fit(second)[0] if second.status is Status.changed else -math.inf
+            kept = second if reached > share else made[request]
+            what = "same length" if request.attribute.name == PLACEBO else "locality"
+            note = f"asked twice: {what} {share:.2f} at first, {max(share, reached):.2f} in the end"
+            if max(share, reached) < least:
+                note += f", below {least:g}"
+            made[request] = replace(kept, note="; ".join(filter(None, (kept.note, note))))
         return made
 
-    def _locality(self, made: Perturbation) -> float:
-        """Share of a change within the words named; infinite where nothing can be asked of it."""
+    def _rewritten(self, words: dict[Request, Spans | None], *, again: bool) -> dict[Request, Perturbation]:
+        asked = [rewrite(request, _words(request, spans), again=again) for request, spans in words.items()]
+        answers = zip(words.items(), self.chat.complete(asked), strict=True)
+        return {request: _perturbation(request, spans, answer) for (request, spans), answer in answers}
+
+    def _fit(self, made: Perturbation) -> tuple[float, float]:
+        """How far a change is of the asked kind, and the least that is enough: a paraphrase's share of the number of
+        words, or another change's share within the words named."""
+        if made.status is Status.changed and made.request.attribute.name == PLACEBO:
+            lengths = sorted((len(made.request.text.split()), len(made.text.split())))
+            return lengths[0] / max(lengths[1], 1), _SAME_LENGTH
         if self.min_locality == 0 or made.status is not Status.changed or not made.spans:
-            return math.inf
+            return 1.0, 0.0
         from pessimal.explain.distances import locality
 
         share = locality(made.request.text, made.text, made.spans)
-        return math.inf if math.isnan(share) else share
-
-    def _plan(self, plan: Plan, question: Question, written: str, *, known: bool = True) -> Answer | None:
-        """Add one question to a plan; its answer where that is in the cache. `known`: whether it is the very question
-        that will be asked, and not one whose words are still to be named."""
-        kind = plan.kinds[question.name]
-        answer = self.chat.peek(question) if known else None
-        asked = digest_of([question.messages, question.seed])
-        if asked in plan.seen:
-            return answer
-        plan.seen.add(asked)
-        if answer is not None:
-            kind.cached += 1
-        else:
-            kind.add(question.messages, question.schema, len(written))
-            plan.examples.setdefault(question.name, question.messages)
-        return answer
+        return (1.0, 0.0) if math.isnan(share) else (share, self.min_locality)
 
 
-def _key(request: Request) -> tuple:
-    """What one first step is asked for; its first part is the response."""
-    return request.text, (request.comparison.turns, request.seed)
+@dataclass(kw_only=True)
+class Llm(TwoSteps, EndpointOptions):
+    """A language model behind an OpenAI-compatible endpoint."""
+
+    price_in: Annotated[float, Ge(0)] | None = None
+    """Price of a million tokens that are sent, for the dry run."""
+    price_out: Annotated[float, Ge(0)] | None = None
+    """Price of a million tokens that come back."""
+
+    name = "llm"
+
+    def __post_init__(self):
+        """ConfigError for an impossible option, or a key that is missing. Nothing is sent yet."""
+        self.begin(Endpoint(self))
 
 
-def _perturbation(request: Request, found: NamedWords, answer: Answer) -> Perturbation:
-    control = request.attribute.name in _CONTROL
-    spans = None if control else found.spans
-    dropped = f"{found.dropped} named words do not occur in the response" if found.dropped else ""
+def _status(answer: Answer) -> Status:
+    return Status.refused if answer.came is Came.refused else Status.failed
+
+
+def _perturbation(request: Request, spans: Spans | None, answer: Answer) -> Perturbation:
     if answer.came is not Came.answered:
-        return Perturbation(request, _STATUS[answer.came], spans=spans, note=_joined(answer.note, dropped))
+        return Perturbation(request, _status(answer), spans=spans, note=answer.note)
     if not answer.content["applicable"]:
-        note = _joined("the language model says that this response cannot be changed so", dropped)
+        note = "the language model says that this response cannot be changed so"
         return Perturbation(request, Status.not_applicable, spans=spans, note=note)
     text = answer.content["response"]
     if not text.strip() or text.strip() == request.text.strip():
         note = "the rewritten response is empty" if not text.strip() else "the text was not changed"
-        return Perturbation(request, Status.failed, spans=spans, note=_joined(note, dropped))
-    return Perturbation(request, Status.changed, text, spans, dropped)
+        return Perturbation(request, Status.failed, spans=spans, note=note)
+    return Perturbation(request, Status.changed, text, spans)
 
 
-def _joined(*notes: str) -> str:
-    return "; ".join(note for note in notes if note)
+def _spans(request: Request, answer: Answer | None) -> Spans | None:
+    """Where the words of step 1 stand; None for a control arm, which names none."""
+    if request.attribute.name in _CONTROL:
+        return None
+    return find(request.text, answer.content[request.attribute.name]) if answer else ()
+
+
+def _words(request: Request, spans: Spans | None) -> list[str]:
+    return list(dict.fromkeys(request.text[start:end] for start, end in spans or ()))
+
+
+def find(response: str, named: Sequence[str]) -> Spans:
+    """Where words occur in a response: (start, end) in characters, in order, without overlap.
+
+    A word stands for all its occurrences as a whole word; where it has none such, for all its occurrences ("cat" is not
+    looked for in "category" where "cat" stands alone elsewhere). One that does not occur is passed over.
+    """
+    spans: list[tuple[int, int]] = []
+    for word in {word for word in named if word.strip()}:
+        quoted = re.escape(word)
+        whole = rf"(?<!\w){quoted}" if word[0].isalnum() else quoted
+        whole = rf"{whole}(?!\w)" if word[-1].isalnum() else whole
+        found = [match.span() for match in re.finditer(whole, response)]
+        spans += found or [match.span() for match in re.finditer(quoted, response)]
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return tuple(merged)

@@ -8,12 +8,15 @@ import re
 from collections.abc import Sequence
 from functools import cache
 from importlib import metadata
+from typing import Annotated
 
 import numpy as np
+from annotated_types import Interval
 
 from pessimal.errors import ConfigError
+from pessimal.explain.edits import generator
 from pessimal.explain.perturbation import Perturbation, Request, Status
-from pessimal.explain.rules.draw import generator
+from pessimal.explain.perturbers.placebo import Placebo
 
 FREQUENT = 1000
 """Words that replacements are drawn from: the most frequent of English, without what is no word of two letters or more."""
@@ -25,7 +28,7 @@ class RandomEdits:
 
     name = "random"
 
-    def __init__(self, *, share: float = 0.15):
+    def __init__(self, *, share: Annotated[float, Interval(gt=0, le=1)] = 0.15):
         """Words here are what stands between white space.
 
         Args:
@@ -54,6 +57,10 @@ class RandomEdits:
     def perturb(self, requests: Sequence[Request]) -> list[Perturbation]:
         """One perturbation a request, in their order; each depends on its own request only."""
         return [self._perturbed(request) for request in requests]
+
+    def placebo(self) -> Placebo:
+        """Who makes edits that keep the meaning: rules, since this one knows no meaning."""
+        return Placebo()
 
     def _perturbed(self, request: Request) -> Perturbation:
         tokens = list(TOKEN.finditer(request.text))

@@ -1,0 +1,430 @@
+"""Explains a model's preferences: every response is changed along every attribute, rewarded again, measured, and the
+changes made as small and as large as they can be.
+
+Knows a scorer, a perturber and a judge, handed in. Does not know configurations, registries or Weights & Biases.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import numpy as np
+import pandas as pd
+
+from pessimal.errors import InputError, WorkError
+from pessimal.explain.attribute import ANY_WAY, OVERALL, PLACEBO, Attribute, Direction
+from pessimal.explain.comparison import Comparison
+from pessimal.explain.distances import locality, semantic, syntactic
+from pessimal.explain.outcomes import (
+    CHOSEN,
+    COUNTERFACTUAL,
+    SEMIFACTUAL,
+    Outcomes,
+    against_polarity,
+    outcomes,
+    requests_for,
+)
+from pessimal.explain.perturbation import Perturbation, Perturber, Request, Status
+from pessimal.explain.slopes import MOVED
+from pessimal.explain.smallest import Semifactual, grow, shrink
+from pessimal.models.frame import Conversation, Turn
+
+CONTROLS = (PLACEBO, OVERALL)
+"""Arms that are no attribute."""
+NEUTRAL = Attribute(
+    name=PLACEBO,
+    description="It says the same in other words: spelling, punctuation and function words are changed, nothing else.",
+    polarity=1,
+)
+NAMED = ["model", "perturber", "comparison", "response", "side", "attribute", "direction", "amount", "seed"]
+NAMED += ["original", "margin"]
+"""Columns that name an edit in the tables of smallest and largest changes."""
+Begin = Callable[[str, int | None], None]
+"""Called before each part of the work, with its name and how many rewards there will be in all, where that is known."""
+
+
+class Scorer(Protocol):
+    """Gives rewards."""
+
+    def rewards(self, conversations: Sequence[Conversation]) -> np.ndarray:
+        """Rewards float64 (n,); NaN for what is longer than the model reads."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explained:
+    """An explanation before it is summarised."""
+
+    model: str
+    perturber: str
+    """Who made the edits along attributes."""
+    comparisons: dict[str, Comparison]
+    """Those that the model can read, by key."""
+    rewards: dict[str, tuple[float, float]]
+    """Of both responses as they stand, by the comparison's key."""
+    attributes: dict[str, Attribute]
+    table: pd.DataFrame
+    """Outcomes, with distances and compliance where they were measured; some edit along an attribute came about."""
+    detected: tuple[pd.DataFrame, pd.DataFrame] | None
+    """What the detectors find in the texts before and after; rows labelled as the table."""
+    smallest: pd.DataFrame | None
+    """The least of each counterfactual that still flips; None where it was not looked for."""
+    largest: pd.DataFrame | None
+    """The most of each response that may be changed without a flip."""
+    decided: Sequence[str]
+    undecided: Sequence[str]
+    too_long: Sequence[str]
+    reward_sd: float
+    """Standard deviation of the rewards of all responses as they stand."""
+    tie: float
+    """Margins up to this are ties, in units of reward."""
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    """Comparisons left out while they were read: how many by what they are ("with an empty text")."""
+    provenance: Mapping[str, object] = field(default_factory=dict)
+    """What pins the model and its path down: a row of the table `provenance`."""
+
+    @property
+    def edits(self) -> pd.DataFrame:
+        """Outcomes of the edits along attributes that came about."""
+        return self.table[self.table["edited"].notna() & ~self.table["attribute"].isin(CONTROLS)]
+
+
+def explain(
+    scorer: Scorer,
+    comparisons: Sequence[Comparison],
+    attributes: Sequence[Attribute],
+    perturber: Perturber,
+    *,
+    model: str = "model",
+    judge=None,
+    measured: bool = True,
+    both_ways: bool = True,
+    seeds: int = 1,
+    placebos: int = 4,
+    overall: int = 0,
+    tie: float = 0.0,
+    smallest: bool = True,
+    exact_hunks: int = 8,
+    begin: Begin = lambda name, total: None,
+) -> Explained:
+    """What changes of the responses do to a model's preferences.
+
+    Args:
+        scorer: gives the rewards of whole conversations.
+        comparisons: each with a key of its own.
+        attributes: along each of which both responses are changed.
+        perturber: changes them; its `placebo()` makes the null.
+        model: its name in tables.
+        judge: says whether an edit did what was asked; None takes pessimal's detectors.
+        measured: also distances, what detectors saw move, and the judge's answers.
+        both_ways: change each response to the better and to the worse, so that a model is found out that likes what
+            polarity calls worse; else only against the preference of one that likes what is better.
+        seeds: edits of each kind.
+        placebos: edits that keep the meaning, for each response.
+        overall: edits that make a response better or worse in whatever way, for each response.
+        tie: margins no larger than this are ties, in units of reward.
+        smallest: look for the least of each flip that still flips, and the largest change that does not.
+        exact_hunks: of up to so many separate changes every subset is tried.
+
+    Raises:
+        InputError: no comparison is short enough for the model, or all are ties.
+        ConfigError: `overall` edits of a perturber that knows only attributes.
+        WorkError: no edit came about; or what the perturber raises.
+    """
+    begin("rewards", 2 * len(comparisons))
+    known, rewards, too_long = _preferences(scorer, comparisons)
+    _check_decided(rewards, too_long, tie=tie, model=model)
+    wanted = requests_for(known, rewards, attributes, range(seeds), tie, both_ways=both_ways)
+    null = perturber.placebo() if placebos else None
+    arms = [(perturber, wanted)]
+    if overall:
+        arms[0] = perturber, wanted + requests_for(known, rewards, [ANY_WAY], range(overall), tie)
+    if null is not None:
+        arms.append((null, requests_for(known, rewards, [NEUTRAL], range(placebos), tie)))
+    begin("edits and their rewards", 2 * len(comparisons) + sum(len(requests) for _, requests in arms))
+    made = [_outcomes(scorer, model, known, rewards, *arm, tie=tie) for arm in arms]
+    _check_edits(made[0].table)
+    table = pd.concat([each.table for each in made], ignore_index=True)
+    by_key = {comparison.key: comparison for comparison in known}
+    by_name = {attribute.name: attribute for attribute in attributes}
+    found = None
+    if measured:
+        begin("distances and judgements", None)
+        table = _with_distances(table)
+        table["complied"] = _judged(table, by_key, by_name, judge or _detectors())
+        found = _detected(table, by_key, attributes)
+        table = _with_moves(table, *found)
+    least = most = None
+    if smallest:
+        begin("smallest and largest edits", None)
+        margins = _margins(scorer, by_key, rewards)
+        least = smallest_flips(table, margins, tie=tie, exact_hunks=exact_hunks)
+        most = largest_holds(table, margins, tie=tie)
+    return Explained(
+        model=model,
+        perturber=perturber.name,
+        comparisons=by_key,
+        rewards=rewards,
+        attributes=by_name,
+        table=table,
+        detected=found,
+        smallest=least,
+        largest=most,
+        decided=made[0].decided,
+        undecided=made[0].undecided,
+        too_long=too_long,
+        reward_sd=made[0].reward_sd,
+        tie=tie,
+    )
+
+
+def explain_pair(
+    scorer: Scorer,
+    prompt: str,
+    chosen: str,
+    rejected: str,
+    attributes: Sequence[Attribute],
+    perturber: Perturber,
+    *,
+    model: str = "model",
+    tie: float = 0.0,
+    seeds: int = 1,
+) -> Explained:
+    """One preference explained, in as little time as it takes: edits, flips and the smallest of them, nothing that needs
+    more than one comparison. `results.pair_results` says it in words and tables.
+
+    Args, Raises: see `explain`. Which of the two the model prefers need not be the one that is called chosen.
+    """
+    return explain(
+        scorer,
+        [pair(prompt, chosen, rejected)],
+        attributes,
+        perturber,
+        model=model,
+        measured=False,
+        placebos=0,
+        seeds=seeds,
+        tie=tie,
+    )
+
+
+def pair(prompt: str, chosen: str, rejected: str) -> Comparison:
+    """One comparison; people's choice comes first. InputError for texts of which nothing can be explained."""
+    for name, text in (("prompt", prompt), ("chosen", chosen), ("rejected", rejected)):
+        if not text.strip():
+            raise InputError(f"{name} is empty; give a prompt and two different responses")
+    if chosen == rejected:
+        raise InputError("chosen and rejected are the same text; give two different responses")
+    return Comparison("pair", (Turn("user", prompt),), (chosen, rejected), preferred=0)
+
+
+def smallest_flips(table: pd.DataFrame, margins, *, tie: float, exact_hunks: int) -> pd.DataFrame:
+    """The least of each counterfactual that still flips: a row each, with the columns that name it in the table, and
+    smallest, hunks, kept, tokens, tokens_before, new_margin, queries, exact, minimal."""
+    rows = table[(table["outcome"] == COUNTERFACTUAL) & ~table["attribute"].isin(CONTROLS)]
+    pairs = list(zip(rows["original"], rows["edited"], strict=True))
+    found = [
+        {
+            "smallest": one.text,
+            "hunks": len(one.hunks),
+            "kept": len(one.kept),
+            "tokens": one.tokens,
+            "tokens_before": sum(hunk.tokens for hunk in one.hunks),
+            "new_margin": one.margin,
+            "queries": one.queries,
+            "exact": one.exact,
+            "minimal": one.minimal,
+        }
+        for one in shrink(pairs, margins(rows), tie=tie, exact_hunks=exact_hunks)
+    ]
+    return _named(rows, found)
+
+
+def largest_holds(table: pd.DataFrame, margins, *, tie: float) -> pd.DataFrame:
+    """The most of each response that may be changed with the preference as it was, begun at the semifactual that changes
+    most and grown with the other edits that speak against the preference: a row a response, with the columns that name
+    the semifactual, and largest, tokens, tokens_before, added, attributes, new_margin, queries, maximal."""
+    edits = table[table["edited"].notna() & ~table["attribute"].isin(CONTROLS) & against_polarity(table)]
+    starts, semifactuals, sources = [], [], []
+    for _, group in edits.groupby(["perturber", "comparison", "response"], sort=False):
+        held = group[group["outcome"] == SEMIFACTUAL]
+        if held.empty:
+            continue
+        lengths = held["syntactic"] if "syntactic" in held else held["edited"].str.len()
+        start = lengths.idxmax()
+        others = group.drop(index=start)
+        starts.append(start)
+        sources.append(others["attribute"].tolist())
+        semifactuals.append(
+            Semifactual(group.at[start, "original"], group.at[start, "edited"], tuple(others["edited"]))
+        )
+    rows = table.loc[starts]
+    found = [
+        {
+            "largest": one.text,
+            "tokens": one.tokens,
+            "tokens_before": sum(hunk.tokens for hunk in one.own),
+            "added": len(one.added),
+            "attributes": ", ".join(sorted({names[source] for source in one.sources})),
+            "new_margin": one.margin,
+            "queries": one.queries,
+            "maximal": one.maximal,
+        }
+        for one, names in zip(grow(semifactuals, margins(rows), tie=tie), sources, strict=True)
+    ]
+    return _named(rows, found)
+
+
+def _preferences(
+    scorer: Scorer, comparisons: Sequence[Comparison]
+) -> tuple[list[Comparison], dict[str, tuple[float, float]], tuple[str, ...]]:
+    """The comparisons that the model can read, the rewards of both responses, and the keys of those too long for it."""
+    conversations = [one.conversation(text) for one in comparisons for text in one.responses]
+    found = scorer.rewards(conversations).reshape(-1, 2)  # (comparisons, 2)
+    fits = np.isfinite(found).all(axis=1)
+    kept = [one for one, fit in zip(comparisons, fits, strict=True) if fit]
+    rewards = {one.key: (float(a), float(b)) for one, (a, b) in zip(kept, found[fits], strict=True)}
+    return kept, rewards, tuple(one.key for one, fit in zip(comparisons, fits, strict=True) if not fit)
+
+
+def _check_decided(
+    rewards: Mapping[str, tuple[float, float]], too_long: Sequence[str], *, tie: float, model: str
+) -> None:
+    """InputError where there is nothing to explain."""
+    if not rewards:
+        raise InputError(
+            f"all {len(too_long)} comparisons are longer than {model!r} is made for; give shorter ones, or another model"
+        )
+    largest = max(abs(a - b) for a, b in rewards.values())
+    if largest <= tie:
+        raise InputError(
+            f"all {len(rewards)} comparisons are ties: the largest margin is {largest:.3g}, and margins up to {tie:.3g} are "
+            "ties (tie=… sets that). The model prefers no response, so there is nothing to explain"
+        )
+
+
+def _outcomes(
+    scorer: Scorer,
+    model: str,
+    comparisons: Sequence[Comparison],
+    rewards: Mapping[str, tuple[float, float]],
+    perturber: Perturber,
+    requests: Sequence[Request],
+    *,
+    tie: float,
+) -> Outcomes:
+    """What one perturber's changes do; a text that has become too long for the model counts as failed."""
+    made = perturber.perturb(requests)
+    changed = [one for one in made if one.text is not None]
+    new = iter(scorer.rewards([one.request.comparison.conversation(one.text) for one in changed]).tolist())
+    kept: list[Perturbation] = []
+    new_rewards: list[float | None] = []
+    for one in made:
+        reward = next(new) if one.text is not None else None
+        if reward is not None and np.isnan(reward):
+            one, reward = replace(one, status=Status.failed, text=None, note="longer than the model reads"), None  # fmt: skip
+        kept.append(one)
+        new_rewards.append(reward)
+    return outcomes(model, comparisons, rewards, kept, new_rewards, perturber=perturber.name, tie=tie)
+
+
+def _check_edits(table: pd.DataFrame) -> None:
+    """WorkError where no edit came about: an explanation without any would be taken for one."""
+    if table["edited"].notna().any():
+        return
+    reasons = Counter(zip(table["status"], table["note"], strict=True))
+    (status, note), n = reasons.most_common(1)[0]
+    why = f"; most often ({n:,}): {status}, {note}" if note else f"; most often ({n:,}): {status}"
+    raise WorkError(
+        f"none of {len(table):,} edits came about, so there is nothing to publish{why}. Try another perturber or other "
+        "attributes (contrast=[…])"
+    )
+
+
+def _with_distances(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with the distances of each edit, and the share of it inside the words identified."""
+    table = table.assign(syntactic=np.nan, semantic=np.nan, locality=np.nan)
+    rows = table[table["edited"].notna()]
+    pairs = list(zip(rows["original"], rows["edited"], strict=True))
+    spans = [None if s is None else [tuple(span) for span in json.loads(s)] for s in rows["spans"]]
+    table.loc[rows.index, "syntactic"] = [syntactic(a, b) for a, b in pairs]
+    table.loc[rows.index, "semantic"] = semantic(pairs)
+    table.loc[rows.index, "locality"] = [
+        locality(*texts, named) for texts, named in zip(pairs, spans, strict=True)
+    ]
+    return table
+
+
+def _judged(
+    table: pd.DataFrame, comparisons: Mapping[str, Comparison], attributes: Mapping[str, Attribute], judge
+) -> pd.Series:
+    """Whether each edit along an attribute did what was asked: True, False, or None where nobody says."""
+    rows = table[table["edited"].notna() & ~table["attribute"].isin(CONTROLS)]
+    items = []
+    for row in rows.itertuples():
+        attribute = attributes[row.attribute]
+        amount = attribute.amount(Direction(row.direction))
+        items.append((comparisons[row.comparison].prompt, row.original, row.edited, attribute, amount))
+    return pd.Series(judge.judge(items), index=rows.index, dtype=object).reindex(table.index, fill_value=None)
+
+
+def _detectors():
+    from pessimal.explain.judge import (
+        RuleJudge,  # word lists and an encoder: half a second, and pairs need none
+    )
+
+    return RuleJudge()
+
+
+def _detected(
+    table: pd.DataFrame, comparisons: Mapping[str, Comparison], attributes: Sequence[Attribute]
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """What the detectors find in every original and in every edited text, rows labelled as the table, a column an
+    attribute; an LLM judge counts nothing, so these are always pessimal's own."""
+    made = table[table["edited"].notna()]
+    prompts = [comparisons[key].prompt for key in made["comparison"]]
+    detectors = _detectors()
+    before, after = (
+        detectors.amounts(made[column].tolist(), prompts, list(attributes))
+        .set_axis(made.index)
+        .reindex(table.index)
+        for column in ("original", "edited")
+    )
+    return before, after
+
+
+def _with_moves(table: pd.DataFrame, before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
+    """The table with a column `moved/NAME` a detector: by how many of its standard deviations, over the different
+    responses as they stand, an edit moved it; NaN without a text or an opinion."""
+    first = before[~table.duplicated(["comparison", "response"]) & before.notna().any(axis=1)]
+    spread = first.std(ddof=1)
+    moves = (after - before) / spread.where(spread > 0)
+    return table.join(moves.add_prefix(MOVED))
+
+
+def _margins(
+    scorer: Scorer, comparisons: Mapping[str, Comparison], rewards: Mapping[str, tuple[float, float]]
+):
+    """From rows of outcomes to m′ of texts that stand in the place of their responses, as `shrink` and `grow` ask."""
+
+    def of(rows: pd.DataFrame):
+        keys, sides = rows["comparison"].tolist(), rows["side"].tolist()
+        others = np.array([rewards[key][1 - r] for key, r in zip(keys, rows["response"], strict=True)])
+        signs = np.array([1.0 if side == CHOSEN else -1.0 for side in sides])
+
+        def margins(asked: list[tuple[int, str]]) -> np.ndarray:
+            number = [i for i, _ in asked]
+            new = scorer.rewards([comparisons[keys[i]].conversation(text) for i, text in asked])
+            found = signs[number] * (new - others[number])
+            return np.where(np.isnan(found), 0.0, found)  # what the model cannot read neither flips nor holds
+
+        return margins
+
+    return of
+
+
+def _named(rows: pd.DataFrame, found: list[dict]) -> pd.DataFrame:
+    return pd.concat(
+        [rows[NAMED].reset_index(drop=True), pd.DataFrame(found, index=range(len(found)))], axis=1
+    )

@@ -1,0 +1,376 @@
+"""Flip rates: hand counts, brute force over all signs, scipy as oracle, and tables with a planted effect."""
+
+import itertools
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+from scipy.stats import binomtest
+from test_outcomes import made
+
+from pessimal.errors import TableError
+from pessimal.explain.attribute import Attribute
+from pessimal.explain.flips import attribute_flip_rates, clustered_share, compliance, flip_rates, off_target
+from pessimal.explain.intervals import benjamini_hochberg, draws, share_interval
+from pessimal.explain.outcomes import against_polarity
+
+
+def simulated(
+    effects: dict[str, float], *, comparisons: int = 40, noise: float = 0.5, seed: int = 0, seeds: int = 1
+):
+    """Each attribute moves every margin by its effect, with noise that a comparison's rows share in part."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for number in range(comparisons):
+        margin, shared = float(rng.exponential()) + 0.01, rng.normal(scale=noise / 2)
+        for (name, effect), side, again in itertools.product(
+            effects.items(), ("chosen", "rejected"), range(seeds)
+        ):
+            moved = float(effect + shared + rng.normal(scale=noise))
+            rows.append(
+                {"comparison": f"k{number}", "attribute": name, "side": side, "seed": again, "margin": margin, "change": moved,
+                 "perturber": "placebo" if name == "placebo" else "rules"}
+            )  # fmt: skip
+    return made(rows)
+
+
+def of(table: pd.DataFrame, attribute: str) -> pd.Series:
+    rows = table[table["attribute"] == attribute]
+    assert len(rows) == 1
+    return rows.iloc[0]
+
+
+def test_ties_are_in_the_denominator_and_texts_that_failed_are_not():
+    table = attribute_flip_rates(
+        made(
+            [
+                {"comparison": "a", "attribute": "x", "change": -3.0},
+                {"comparison": "a", "attribute": "x", "side": "rejected", "change": -1.0},  # m′ = 0: a tie
+                {"comparison": "b", "attribute": "x", "change": 0.5},
+                {"comparison": "b", "attribute": "x", "side": "rejected", "status": "refused"},
+                {"comparison": "c", "attribute": "y", "status": "failed"},
+            ]
+        )
+    )
+    row = of(table, "x")
+    assert row[["asked", "n", "comparisons", "counterfactuals", "ties"]].tolist() == [4, 3, 2, 1, 1]
+    assert row["flip_rate"] == pytest.approx(1 / 3)
+    assert row["change"] == pytest.approx((-3 - 1 + 0.5) / 3)
+    assert row["size"] == pytest.approx((3 + 1 + 0.5) / 3)
+    nothing = of(table, "y")
+    assert nothing[["asked", "n", "comparisons"]].tolist() == [1, 0, 0]
+    assert (
+        nothing[["flip_rate", "flip_low", "change", "change_high", "flip_rank", "flip_first", "flip_p"]]
+        .isna()
+        .all()
+    )
+    assert row[["flip_rank", "flip_first", "change_rank", "change_first"]].tolist() == [1, 1, 1, 1]
+
+
+def test_a_planted_attribute_comes_first_and_beats_the_placebo_and_nothing_else_does():
+    table = attribute_flip_rates(simulated({"a": 0.0, "planted": -1.0, "b": 0.0, "placebo": 0.0}))
+    planted = of(table, "planted")
+    assert planted["flip_rank"] == planted["change_rank"] == 1
+    assert planted["flip_first"] > 0.99
+    assert planted["flip_q"] < 0.01
+    assert planted["change_q"] < 0.01
+    assert planted["change_high"] < -0.7
+    assert of(table, "a")["change_q"] > 0.05
+    assert of(table, "a")["flip_q"] > 0.05
+    placebo = of(table, "placebo")
+    assert placebo["n"] == 80
+    assert placebo["flip_low"] <= placebo["flip_rate"] <= placebo["flip_high"]
+    assert placebo[["flip_p", "flip_q", "change_p", "flip_rank", "change_first"]].isna().all()
+
+
+def test_what_raises_margins_is_no_flip_but_is_a_change():
+    row = of(attribute_flip_rates(simulated({"turned": 1.0, "placebo": 0.0})), "turned")
+    assert row["change_p"] < 0.01
+    assert row["flip_p"] > 0.5
+
+
+def test_the_placebo_is_met_within_the_same_response_of_the_same_comparison():
+    table = made(
+        [
+            {"comparison": "a", "attribute": "x", "change": -3.0},
+            {"comparison": "a", "attribute": "x", "side": "rejected", "change": -5.0},
+            {"comparison": "a", "attribute": "placebo", "change": -1.0},  # meets the first only
+            {"comparison": "b", "attribute": "x", "change": -3.0},
+            {"comparison": "b", "attribute": "placebo", "side": "rejected", "change": -1.0},  # meets nothing
+            {"comparison": "c", "attribute": "x", "change": 0.0},
+            {"comparison": "c", "attribute": "x", "seed": 1, "change": 2.0},
+            {"comparison": "c", "attribute": "placebo", "change": -2.0},  # flips
+        ]
+    )
+    row = of(attribute_flip_rates(table), "x")
+    assert row["pairs"] == 2
+    assert row["change_excess"] == pytest.approx(((-3 + 1) + (1 + 2)) / 2)
+    assert row["flip_excess"] == pytest.approx((1 - 1) / 2)
+    assert row["flip_p"] == pytest.approx(3 / 4)  # differences 1 and −1: of four patterns, one gives less
+    assert row["change_p"] == pytest.approx(1.0)
+
+
+def test_q_are_those_of_the_textbook_over_what_has_a_p():
+    p = np.array([0.01, np.nan, 0.04, 0.03, 0.2])
+    adjusted = benjamini_hochberg(p)
+    assert adjusted[[0, 2, 3, 4]] == pytest.approx([0.04, 0.04 * 4 / 3, 0.04 * 4 / 3, 0.2])
+    assert math.isnan(adjusted[1])
+
+
+def test_the_family_is_one_model_and_perturber():
+    one = simulated({"a": -0.3, "b": 0.0, "c": 0.0, "placebo": 0.0})
+    table = attribute_flip_rates(pd.concat([one, one.assign(model="other")]))
+    alone = attribute_flip_rates(one)
+    for model in ("m", "other"):
+        mine = table[table["model"] == model].reset_index(drop=True)
+        pd.testing.assert_frame_equal(
+            mine.drop(columns="model"), alone.drop(columns="model"), check_exact=True
+        )
+    rules = alone[alone["perturber"] == "rules"]
+    assert rules["change_q"].to_numpy() == pytest.approx(stats.false_discovery_control(rules["change_p"]))
+
+
+def test_ranks_and_their_certainty_are_those_of_a_plain_joint_bootstrap():
+    rows = simulated({"a": -0.35, "b": -0.3, "c": 0.0}, comparisons=20)
+    table = attribute_flip_rates(rows, replicates=300, seed=9)
+    keys = sorted(set(rows["comparison"]))
+    weights = draws(20, replicates=300, seed=9)
+    by_key = {key: rows[rows["comparison"] == key] for key in keys}
+    first = {"flip": dict.fromkeys("abc", 0.0), "change": dict.fromkeys("abc", 0.0)}
+    for draw in weights:
+        drawn = pd.concat(
+            [by_key[key] for key, times in zip(keys, draw, strict=True) for _ in range(int(times))]
+        )
+        rates = (drawn["outcome"] == "CF").groupby(drawn["attribute"].to_numpy()).mean()
+        changes = drawn["change"].astype(float).groupby(drawn["attribute"].to_numpy()).mean().abs()
+        for stem, values in (("flip", rates), ("change", changes)):
+            best = values[np.isclose(values, values.max(), rtol=1e-12)].index
+            for name in best:
+                first[stem][name] += 1 / len(best) / 300
+    for name in "abc":
+        assert of(table, name)["flip_first"] == pytest.approx(first["flip"][name])
+        assert of(table, name)["change_first"] == pytest.approx(first["change"][name])
+    assert 0.05 < of(table, "b")["change_first"] < 0.95
+    assert sorted(table["change_rank"]) == [1, 2, 3]
+
+
+def test_tied_attributes_share_rank_and_first_place():
+    same = [
+        {"comparison": f"k{number}", "attribute": name, "change": -2.0 if number % 2 else -0.5}
+        for number in range(6)
+        for name in "ab"
+    ]
+    table = attribute_flip_rates(made(same))
+    assert table["flip_rank"].tolist() == [1.5, 1.5]
+    assert table["flip_first"].tolist() == [0.5, 0.5]
+
+
+def test_without_a_placebo_there_is_no_p():
+    table = attribute_flip_rates(simulated({"a": -1.0, "b": 0.0}))
+    assert table[["flip_p", "flip_q", "change_p", "change_q", "flip_excess"]].isna().all(axis=None)
+    assert (table["pairs"] == 0).all()
+    assert table["flip_rate"].notna().all()
+
+
+def test_the_same_seed_gives_the_same_bits_whatever_the_order_and_the_other_attributes():
+    rows = simulated({"a": -0.5, "b": -0.1, "placebo": 0.0}, seeds=2)
+    whole = attribute_flip_rates(rows, seed=4)
+    shuffled = attribute_flip_rates(rows.sample(frac=1, random_state=0), seed=4)
+    alone = attribute_flip_rates(rows[rows["attribute"] != "b"], seed=4)
+    own = [name for name in whole if not name.endswith(("_q", "_rank", "_first"))]
+    pd.testing.assert_series_equal(of(whole, "a"), of(shuffled, "a"), check_exact=True, check_names=False)
+    pd.testing.assert_series_equal(
+        of(whole, "a")[own], of(alone, "a")[own], check_exact=True, check_names=False
+    )
+    assert of(whole, "a")["flip_low"] != of(attribute_flip_rates(rows, seed=5), "a")["flip_low"] or (
+        of(whole, "a")["change_low"] != of(attribute_flip_rates(rows, seed=5), "a")["change_low"]
+    )
+
+
+def test_mistakes_are_reported():
+    rows = simulated({"a": 0.0}, comparisons=3)
+    with pytest.raises(TableError, match="permutations=5"):
+        attribute_flip_rates(rows, permutations=5)
+    with pytest.raises(TableError, match="confidence=1"):
+        attribute_flip_rates(rows, confidence=1)
+    with pytest.raises(TableError, match="lacks change_in_sd"):
+        attribute_flip_rates(rows.drop(columns="change_in_sd"))
+    assert attribute_flip_rates(rows.head(0)).empty
+
+
+def test_a_model_that_likes_what_polarity_calls_worse_is_found_out():
+    """It likes length: giving the chosen response more of what is called better never flips, taking it away does."""
+    rows = made(
+        [
+            {"comparison": f"k{n}", "attribute": "brevity", "side": side, "change": change, "direction": direction,
+             "amount": {"better": "more", "worse": "less"}[direction]}
+            for n in range(20)
+            for side, direction, change in (
+                ("chosen", "worse", 0.5), ("rejected", "better", 0.4), ("chosen", "better", -2.0), ("rejected", "worse", -2.0),
+            )
+        ]
+        + [{"comparison": f"k{n}", "attribute": "placebo", "change": 0.0, "perturber": "placebo"} for n in range(20)]
+    )  # fmt: skip
+    found = attribute_flip_rates(rows).set_index(["attribute", "liked", "which_is"])
+    assert found["flip_rate"].to_dict() == {
+        ("brevity", "more", "better"): 0.0,
+        ("placebo", "", ""): 0.0,
+        ("brevity", "less", "worse"): 1.0,
+    }
+    assert found.loc[("brevity", "less", "worse"), "flip_q"] < 0.001
+    assert found.loc[("brevity", "more", "better"), "flip_q"] > 0.5
+    one_way = attribute_flip_rates(rows[against_polarity(rows)])
+    assert one_way["liked"].tolist() == ["more", ""]
+
+
+def test_edits_are_not_tested_against_placebos_of_another_kind():
+    rows = simulated({"a": -1.0, "placebo": 0.0})
+    others = rows.assign(perturber=rows["perturber"].replace({"rules": "llm"}))
+    assert np.isnan(of(attribute_flip_rates(others), "a")["flip_q"])
+    own = others.assign(perturber="llm")
+    assert (
+        of(attribute_flip_rates(own), "a")["flip_q"] == of(attribute_flip_rates(rows), "a")["flip_q"] < 0.01
+    )
+
+
+BASE = {
+    "model": "m", "comparison": "c0", "response": 0, "side": "chosen", "attribute": "clarity", "direction": "worse",
+    "seed": 0, "perturber": "rules", "edited": "text", "outcome": "SF", "complied": True,
+}  # fmt: skip
+
+
+def table(*rows: dict) -> pd.DataFrame:
+    found = pd.DataFrame([BASE | row for row in rows])
+    found["complied"] = found["complied"].astype(object)
+    return found
+
+
+def shared_by_two_models() -> pd.DataFrame:
+    """Four comparisons: two edits complied, one did not, one was not judged, and one request came back empty."""
+    rows = [
+        {"comparison": "c0", "complied": True, "outcome": "CF"},
+        {"comparison": "c1", "complied": True, "outcome": "tie"},
+        {"comparison": "c2", "complied": False, "outcome": "SF"},
+        {"comparison": "c3", "complied": None, "outcome": "CF"},
+        {"comparison": "c4", "complied": None, "outcome": None, "edited": None},
+    ]
+    return table(*rows, *[{**row, "model": "other", "outcome": row["outcome"] and "SF"} for row in rows])
+
+
+def test_a_perturbation_counts_once_however_many_models_it_serves():
+    found = compliance(shared_by_two_models())
+    assert found[["attribute", "side", "perturber"]].to_numpy().tolist() == [["clarity", "chosen", "rules"]]
+    row = found.loc[0]
+    assert (row["asked"], row["texts"], row["n"], row["comparisons"]) == (5, 4, 3, 3)
+    assert row["share"] == pytest.approx(2 / 3)
+    assert 0 < row["low"] < 2 / 3 < row["high"] < 1
+    by_model = compliance(shared_by_two_models(), by=["model"])
+    assert by_model["n"].tolist() == [3, 3]
+    assert compliance(shared_by_two_models(), by=[]).loc[0, "n"] == 3
+
+
+def test_what_is_missing_is_the_same_however_it_is_written():
+    rows = table({}, {"model": "other"}, {"seed": 1}, {"seed": 1, "model": "other"})
+    rows["complied"] = pd.Series([None, np.nan, True, np.bool_(True)], dtype=object)
+    rows["edited"] = pd.Series([None, np.nan, "\ud800", "\ud800"], dtype=object)
+    assert compliance(rows)[["asked", "texts", "n"]].to_numpy().tolist() == [[2, 1, 1]]
+
+
+def test_contradicting_judgements_of_one_perturbation_are_refused():
+    with pytest.raises(TableError, match="different texts or judgements"):
+        compliance(table({}, {"model": "other", "complied": False}))
+
+
+def test_the_flip_rate_is_given_for_all_and_by_compliance():
+    found = flip_rates(shared_by_two_models()).set_index(["model", "edits"])
+    assert found.loc["m", "n"].to_dict() == {"all": 4, "complied": 2, "not complied": 1, "not judged": 1}
+    assert found.loc["m", "share"].to_dict() == {
+        "all": 0.5,
+        "complied": 0.5,
+        "not complied": 0,
+        "not judged": 1,
+    }
+    assert found.loc[("m", "complied"), "ties"] == 0.5
+    assert found.loc[("other", "all"), "share"] == 0
+
+
+def test_a_share_has_its_interval_over_clusters():
+    hits = pd.Series([True] * 30 + [False] * 70)
+    apart = clustered_share(hits, pd.Series(range(100)), confidence=0.95)
+    assert {name: apart[name] for name in ("n", "comparisons", "share")} == {
+        "n": 100,
+        "comparisons": 100,
+        "share": 0.3,
+    }
+    exact = binomtest(30, 100).proportion_ci(method="exact")
+    assert [apart["low"], apart["high"]] == pytest.approx([exact.low, exact.high], abs=2e-3)
+    together = clustered_share(hits, pd.Series(range(100)) // 10, confidence=0.95)
+    assert together["comparisons"] == 10
+    wanted = share_interval(np.array([10] * 3 + [0] * 7), np.full(10, 10), confidence=0.95)
+    assert (together["low"], together["high"]) == wanted
+    assert together["high"] - together["low"] > 2.5 * (apart["high"] - apart["low"])
+
+
+def test_rows_of_one_comparison_may_stand_apart_and_its_rate_takes_them_together():
+    rows = table(
+        *[{"comparison": f"c{n % 4}", "seed": n, "outcome": "CF" if n % 4 == 0 else "SF"} for n in range(12)]
+    )
+    row = flip_rates(rows, by=[], confidence=0.8).iloc[0]
+    assert (row["low"], row["high"]) == share_interval(np.array([3, 0, 0, 0]), np.full(4, 3), confidence=0.8)
+    alone = clustered_share(pd.Series([True, False]), pd.Series(["c", "c"]), confidence=0.95)
+    assert (alone["low"], alone["high"]) == (0, 1)
+
+
+ATTRIBUTES = [Attribute("clarity", "", 1), Attribute("verbosity", "", -1)]
+
+
+def moved() -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Chosen made worse: clarity less by 2, verbosity more by 3; a placebo; one request without a text."""
+    outcomes = table(
+        {"comparison": "c0"},
+        {"comparison": "c1"},
+        {"comparison": "c0", "attribute": "verbosity"},
+        {"comparison": "c1", "attribute": "verbosity"},
+        {"comparison": "c0", "attribute": "placebo"},
+        {"comparison": "c1", "attribute": "verbosity", "seed": 1, "edited": None},
+    )
+    before = pd.DataFrame({"clarity": [0.0, 2, 0, 2, 0, 2], "verbosity": [5.0, 9, 5, 9, 5, 9], "flat": 1.0})
+    change = pd.DataFrame(
+        {"clarity": [-2.0, -2, -1, 1, 0.5, np.nan], "verbosity": [1.0, 1, 3, 3, 0, np.nan], "flat": 0.0}
+    )
+    return outcomes, before, before + change
+
+
+def test_moves_are_in_standard_deviations_of_the_originals_towards_what_was_asked():
+    found = off_target(*moved(), ATTRIBUTES).set_index(["asked", "detector"])
+    clarity, verbosity = np.std([0, 2], ddof=1), np.std([5, 9], ddof=1)
+    assert found.loc[("clarity", "clarity"), "mean"] == pytest.approx(2 / clarity)
+    assert found.loc[("clarity", "verbosity"), "mean"] == pytest.approx(-1 / verbosity)
+    assert found.loc[("verbosity", "verbosity"), "mean"] == pytest.approx(3 / verbosity)
+    assert found.loc[("verbosity", "clarity"), "mean"] == pytest.approx(0)
+    assert found.loc[("verbosity", "clarity"), "low"] < 0 < found.loc[("verbosity", "clarity"), "high"]
+    assert found.loc[("placebo", "clarity"), "mean"] == pytest.approx(0.5 / clarity)
+    assert found.query("on_target").index.tolist() == [("clarity", "clarity"), ("verbosity", "verbosity")]
+
+
+def test_a_second_model_with_the_same_edits_changes_nothing_off_target():
+    outcomes, before, after = moved()
+    twice = pd.concat([outcomes, outcomes.assign(model="other")], ignore_index=True)
+    doubled = off_target(
+        twice, *[pd.concat([one, one], ignore_index=True) for one in (before, after)], ATTRIBUTES
+    )
+    pd.testing.assert_frame_equal(doubled, off_target(outcomes, before, after, ATTRIBUTES))
+
+
+def test_rows_that_do_not_match_and_columns_that_lack_are_refused():
+    outcomes, before, after = moved()
+    with pytest.raises(TableError, match="reset_index"):
+        off_target(outcomes, before.iloc[:3], after, ATTRIBUTES)
+    with pytest.raises(TableError, match="lacks complied"):
+        compliance(outcomes.drop(columns="complied"))
+    with pytest.raises(TableError, match="CF, SF or tie"):
+        flip_rates(table({"outcome": "flip"}))
+    with pytest.raises(TableError, match="confidence"):
+        compliance(outcomes, confidence=95)
