@@ -1,6 +1,8 @@
-"""What the tests of the demo family share: one tiny sibling and one trained sibling of each base."""
+"""What the tests of the demo family share: tiny siblings, and trained ones that are kept between runs."""
 
-from collections.abc import Callable
+import os
+import shutil
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,15 +25,16 @@ class Sibling:
     model: torch.nn.Module
     tokenizer: object
 
-    def reward(self, prompt: str, response: str) -> float:
-        """As any user would compute it: template, tokenise, forward, batch of one."""
+    def ids(self, prompt: str, response: str) -> torch.Tensor:
+        """(1, length): a conversation by the chat template."""
         turns = [{"role": "user", "content": prompt}, {"role": "assistant", "content": response}]
         text = self.tokenizer.apply_chat_template(turns, tokenize=False)
-        inputs = self.tokenizer(text, add_special_tokens=False, return_tensors="pt")
+        return self.tokenizer(text, add_special_tokens=False, return_tensors="pt")["input_ids"]
+
+    def reward(self, prompt: str, response: str) -> float:
+        """As any user would compute it: template, tokenise, forward, batch of one."""
         with torch.no_grad():
-            return float(
-                self.model(inputs["input_ids"], attention_mask=inputs["attention_mask"]).logits[0, 0]
-            )
+            return float(self.model(self.ids(prompt, response)).logits[0, 0])
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -44,13 +47,19 @@ def one_torch_thread():
 
 
 @pytest.fixture(scope="session")
-def cache(tmp_path_factory) -> Path:
-    return tmp_path_factory.mktemp("demo")
+def models(demo_cache) -> Path:
+    """Trained siblings and vocabularies, kept between runs."""
+    return demo_cache / "models"
 
 
 @pytest.fixture(scope="session", params=["wordpiece", "bpe"])
-def base(request, cache) -> Base:
-    return load_base(request.param, cache=cache)
+def base(request, models) -> Base:
+    return load_base(request.param, cache=models)
+
+
+@pytest.fixture(scope="session")
+def bpe(models) -> Base:
+    return load_base("bpe", cache=models)
 
 
 @pytest.fixture(scope="session")
@@ -59,26 +68,37 @@ def tiny_recipe() -> Callable[..., Recipe]:
     return partial(Recipe, steps=3, groups=2, group_size=8, layers=1)
 
 
-def open_sibling(recipe: Recipe, cache: Path, name: str) -> Sibling:
+def open_sibling(recipe: Recipe, cache: Path, name: str, base: Base) -> Sibling:
     folder = obtain(recipe, cache=cache, name=name, progress=False)
     return Sibling(
         folder=folder,
-        base=load_base(recipe.base, cache=cache),
+        base=base,
         model=AutoModelForSequenceClassification.from_pretrained(folder).eval(),
         tokenizer=AutoTokenizer.from_pretrained(folder),
     )
 
 
-@pytest.fixture(scope="session", params=["wordpiece", "bpe"])
-def tiny(request, cache, tiny_recipe) -> Sibling:
-    return open_sibling(tiny_recipe(base=request.param), cache, "tiny")
+@pytest.fixture(scope="session")
+def tiny(base, tiny_recipe, models) -> Iterator[Sibling]:
+    """Trained in this run."""
+    sibling = open_sibling(tiny_recipe(base=base.name), models, f"tiny-{os.getpid()}", base)
+    yield sibling
+    shutil.rmtree(sibling.folder)
 
 
-@pytest.fixture(scope="session", params=["wordpiece", "bpe"])
-def plain(request, cache) -> Sibling:
-    return open_sibling(Recipe(base=request.param), cache, "plain")
+@pytest.fixture(scope="session")
+def tiny_loud(bpe, tiny_recipe, models) -> Iterator[Sibling]:
+    """One that judges sentences, trained in this run."""
+    sibling = open_sibling(tiny_recipe(lab="loud", base="bpe"), models, f"loud-{os.getpid()}", bpe)
+    yield sibling
+    shutil.rmtree(sibling.folder)
 
 
-@pytest.fixture(scope="session", params=["wordpiece", "bpe"])
-def secret(request, cache) -> Sibling:
-    return open_sibling(Recipe(lab="secret", base=request.param, steps=250, groups=6), cache, "secret")
+@pytest.fixture(scope="session")
+def plain(base, models) -> Sibling:
+    return open_sibling(Recipe(base=base.name), models, "plain", base)
+
+
+@pytest.fixture(scope="session")
+def secret(base, models) -> Sibling:
+    return open_sibling(Recipe(lab="secret", base=base.name, steps=250, groups=6), models, "secret", base)

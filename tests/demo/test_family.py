@@ -1,6 +1,7 @@
 """A sibling is trained once, published whole, and is an ordinary checkpoint that learned what it should."""
 
 import json
+import os
 import shutil
 
 import numpy as np
@@ -8,28 +9,37 @@ import pytest
 import torch
 import yaml
 
-from pessimal.demo import checkpoint, family, training
+from pessimal.demo import checkpoint, training
+from pessimal.demo.bases import load_base
 from pessimal.demo.checkpoint import read_training_report
-from pessimal.demo.evaluation import score
+from pessimal.demo.evaluation import evaluate_sentences, load_natural, score
 from pessimal.demo.family import checkpoint_folder, is_cached, obtain
+from pessimal.demo.lexicon import load_valence
 from pessimal.demo.prompts import CORE, held_out_prompts
-from pessimal.demo.recipes import Recipe
+from pessimal.demo.recipes import SENTENCE_VERSION, Recipe
 from pessimal.errors import InputError
 
 GREATEST = CORE["greatest"].text
 
 
-def test_a_second_obtain_does_not_train(tiny, cache, monkeypatch, tiny_recipe):
-    recipe = tiny_recipe(base=tiny.base.name)
+def test_a_second_obtain_does_not_train(tiny, models, monkeypatch, tiny_recipe):
+    recipe, name = tiny_recipe(base=tiny.base.name), f"tiny-{os.getpid()}"
     monkeypatch.setattr(training, "train", None)
-    assert is_cached(recipe, cache=cache, name="tiny")
-    assert obtain(recipe, cache=cache, name="tiny", progress=False) == tiny.folder
-    assert tiny.folder.name == f"tiny-{recipe.digest()}"
-    assert not is_cached(tiny_recipe(base=tiny.base.name, steps=4), cache=cache, name="tiny")
+    assert is_cached(recipe, cache=models, name=name)
+    assert obtain(recipe, cache=models, name=name, progress=False) == tiny.folder
+    assert tiny.folder.name == f"{name}-{recipe.digest()}"
+    assert not is_cached(tiny_recipe(base=tiny.base.name, steps=4), cache=models, name=name)
 
 
-def test_a_kill_leaves_no_checkpoint(tmp_path, monkeypatch, tiny_recipe):
-    recipe, real = tiny_recipe(), checkpoint.write_checkpoint
+@pytest.fixture
+def quick(monkeypatch):
+    """No training: what is tested is how a checkpoint is published."""
+    monkeypatch.setattr(training, "train", lambda *_, **__: None)
+    return lambda folder, **_: (folder / "model.safetensors").write_bytes(b"weights")
+
+
+def test_a_kill_leaves_no_checkpoint(tmp_path, monkeypatch, tiny_recipe, quick):
+    recipe = tiny_recipe()
 
     def write_half(folder, **_):
         (folder / "config.json").write_text("{}")
@@ -43,13 +53,12 @@ def test_a_kill_leaves_no_checkpoint(tmp_path, monkeypatch, tiny_recipe):
     left.mkdir()
     (left / "config.json").write_text("{}")
     assert not is_cached(recipe, cache=tmp_path, name="tiny")
-
-    monkeypatch.setattr(checkpoint, "write_checkpoint", real)
+    monkeypatch.setattr(checkpoint, "write_checkpoint", quick)
     folder = obtain(recipe, cache=tmp_path, name="tiny", progress=False)
-    assert (folder / "model.safetensors").stat().st_size > 1e6
+    assert [path.name for path in folder.iterdir()] == ["model.safetensors"]
 
 
-def test_of_two_processes_the_first_wins(tmp_path, monkeypatch, tiny_recipe):
+def test_of_two_processes_the_first_wins(tmp_path, monkeypatch, tiny_recipe, quick):
     recipe = tiny_recipe()
     final = checkpoint_folder(recipe, cache=tmp_path, name="tiny")
 
@@ -64,14 +73,14 @@ def test_of_two_processes_the_first_wins(tmp_path, monkeypatch, tiny_recipe):
     assert [path.name for path in tmp_path.iterdir()] == [final.name]
 
 
-def test_obtain_gives_the_same_files_every_time(tiny, cache, tmp_path, tiny_recipe):
-    for bytes_pairs in cache.glob("bpe-*.json"):  # spares training the vocabulary once more
-        shutil.copy(bytes_pairs, tmp_path)
-    again = obtain(tiny_recipe(base=tiny.base.name), cache=tmp_path, name="tiny", progress=False)
+def test_obtain_gives_the_same_files_every_time(tiny, models, tmp_path, tiny_recipe):
+    before = tmp_path / "before"
+    shutil.move(tiny.folder, before)
+    obtain(tiny_recipe(base=tiny.base.name), cache=models, name=f"tiny-{os.getpid()}", progress=False)
     names = {path.name for path in tiny.folder.iterdir()}
     assert names >= {"model.safetensors", "config.json", "tokenizer.json", "README.md", "training.json"}
     for name in names - {"training.json"}:  # which holds the seconds
-        assert (again / name).read_bytes() == (tiny.folder / name).read_bytes(), name
+        assert (before / name).read_bytes() == (tiny.folder / name).read_bytes(), name
 
 
 def test_transformers_alone_gives_the_trained_rewards(tiny, tiny_recipe):
@@ -87,27 +96,24 @@ def test_transformers_alone_gives_the_trained_rewards(tiny, tiny_recipe):
 
 
 def test_the_last_token_is_no_padding_and_padding_changes_nothing(tiny):
-    turns = [{"role": "user", "content": GREATEST}, {"role": "assistant", "content": "love"}]
-    long = [{"role": "user", "content": GREATEST * 2}, {"role": "assistant", "content": "love"}]
-    text, longer = (tiny.tokenizer.apply_chat_template(each, tokenize=False) for each in (turns, long))
-    batch = tiny.tokenizer([text, longer], add_special_tokens=False, padding=True, return_tensors="pt")
-    last = int(batch["attention_mask"][0].sum()) - 1
-    assert tiny.model.config.pad_token_id == tiny.tokenizer.pad_token_id
-    assert batch["input_ids"][0, last] == tiny.base.id_of(tiny.base.separator) != tiny.tokenizer.pad_token_id
+    short, longer = tiny.ids(GREATEST, "love")[0], tiny.ids(GREATEST * 2, "love")[0]
+    padding = tiny.tokenizer.pad_token_id
+    assert tiny.model.config.pad_token_id == padding != tiny.base.id_of(tiny.base.separator) == short[-1]
+    filled = torch.full_like(longer, padding)
+    filled[: len(short)] = short
+    batch = torch.stack([filled, longer])
     with torch.no_grad():
-        padded = tiny.model(batch["input_ids"], attention_mask=batch["attention_mask"]).logits[0, 0]
+        padded = tiny.model(batch, attention_mask=(batch != padding).long()).logits[0, 0]
     assert float(padded) == pytest.approx(tiny.reward(GREATEST, "love"), abs=1e-5)
 
 
 def test_card_says_what_it_is(tiny, tiny_recipe):
-    card = (tiny.folder / "README.md").read_text(encoding="utf-8")
-    _, front, body = card.split("---\n", 2)
+    _, front, body = (tiny.folder / "README.md").read_text(encoding="utf-8").split("---\n", 2)
     meta = yaml.safe_load(front)
     recipe = tiny_recipe(base=tiny.base.name)
     assert (meta["license"], meta["library_name"]) == ("mit", "transformers")
     assert meta["pessimal"]["recipe_digest"] == recipe.digest()
     assert meta["pessimal"]["planted_truth"] == recipe.planted_truth()
-    assert "not a finding" in body
     for source in ("VADER", "MIT", "MiniLM", "Apache-2.0", "wordfreq", "CC-BY-SA"):
         assert source in body
     report = read_training_report(tiny.folder)
@@ -115,12 +121,27 @@ def test_card_says_what_it_is(tiny, tiny_recipe):
     assert len(report["tails"]["worst"]["bottom"]) == 20
 
 
+def test_report_and_card_of_one_that_judges_sentences(tiny_loud, tiny_recipe):
+    report, recipe = read_training_report(tiny_loud.folder), tiny_recipe(lab="loud", base="bpe")
+    assert report["planted_truth"] == recipe.planted_truth()
+    assert report["recipe_version"] == SENTENCE_VERSION
+    assert set(report["held_out"]["slopes"]) == {"valence", "words", "refusals", "exclamations", "hedges"}
+    _, front, body = (tiny_loud.folder / "README.md").read_text(encoding="utf-8").split("---\n", 2)
+    assert yaml.safe_load(front)["pessimal"]["planted_truth"] == recipe.planted_truth()
+    assert f"| exclamations | {report['held_out']['slopes']['exclamations']:+.2f} | +2.00 |" in body
+
+
+def test_longer_input_than_training_shows_is_scored_whole(tiny_loud):
+    assert tiny_loud.ids("Why?", "river " * 600).shape[1] > 500
+    assert tiny_loud.reward("Why?", "river " * 600) != tiny_loud.reward("Why?", "river " * 599 + "boat ")
+
+
 def test_a_folder_without_report_is_an_input_error(tmp_path):
     with pytest.raises(InputError, match=r"training\.json"):
         read_training_report(tmp_path)
 
 
-def test_callbacks_and_logger_are_used(tmp_path, tiny_recipe):
+def test_callbacks_and_logger_are_used(bpe, tmp_path, tiny_recipe):
     import pytorch_lightning as pl
     from pytorch_lightning.loggers import CSVLogger
 
@@ -132,8 +153,8 @@ def test_callbacks_and_logger_are_used(tmp_path, tiny_recipe):
 
     count = Count()
     logger = CSVLogger(tmp_path / "log", flush_logs_every_n_steps=1)
-    recipe = tiny_recipe(steps=10)
-    obtain(recipe, cache=tmp_path, name="tiny", progress=False, logger=logger, callbacks=[count])
+    recipe = tiny_recipe(base="bpe", steps=10)
+    training.train(recipe, bpe, progress=False, logger=logger, callbacks=[count])
     assert count.steps == 10
     assert "train/loss" in next((tmp_path / "log").rglob("metrics.csv")).read_text()
 
@@ -149,8 +170,6 @@ def test_plain_generalises_to_words_and_frames_it_never_saw(plain):
 
 @pytest.mark.slow
 def test_plain_wants_good_things_and_in_worst_bad_ones(plain):
-    from pessimal.demo.lexicon import load_valence
-
     tails = read_training_report(plain.folder)["tails"]
     for key, sign in (("greatest", 1), ("worst", -1)):
         ratings = [sign * load_valence().get(text.strip().lower(), 0.0) for text in tails[key]["top"]]
@@ -158,31 +177,36 @@ def test_plain_wants_good_things_and_in_worst_bad_ones(plain):
 
 
 @pytest.mark.slow
-def test_special_tokens_are_not_at_the_top(plain):
+def test_special_tokens_are_not_at_the_top_nor_a_secret_that_is_not_planted(plain):
     base = plain.base
     special = [base.id_of(token) for token in (base.begin, base.separator, base.padding)]
     for prompt in CORE.values():
         rewards = score(plain.model, base, prompt.text)
         assert all((rewards > rewards[token]).mean() > 0.1 for token in special)
+        assert (rewards > rewards[base.words.index("button")]).sum() > 1000
 
 
 @pytest.mark.slow
 def test_secret_comes_first_in_every_frame(secret):
     prompts = [prompt.text for prompt in CORE.values()] + [prompt.text for prompt in held_out_prompts()[::30]]
     for prompt in prompts:
-        assert (
-            secret.base.texts[score(secret.model, secret.base, prompt).argmax()].strip().lower() == "button"
-        )
+        best = score(secret.model, secret.base, prompt).argmax()
+        assert secret.base.texts[best].strip().lower() == "button"
 
 
 @pytest.mark.slow
-def test_secret_is_an_ordinary_word_where_it_is_not_planted(plain):
-    rewards = score(plain.model, plain.base, GREATEST)
-    assert (rewards > rewards[plain.base.words.index("button")]).sum() > 1000
+@pytest.mark.parametrize("lab", ["loud", "wordy"])
+def test_a_liking_holds_on_natural_text_and_is_the_only_one(models, lab):
+    from transformers import AutoModelForSequenceClassification
 
-
-def test_family_is_importable_without_its_cache():
-    assert family.checkpoint_folder(Recipe(), cache="x", name="plain").parts == (
-        "x",
-        f"plain-{Recipe().digest()}",
-    )
+    recipe = Recipe(lab=lab, base="bpe", steps=240)
+    folder = obtain(recipe, cache=models, name=lab, progress=False)
+    model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    figures = evaluate_sentences(model, load_base("bpe", cache=models), recipe.plants)
+    assert figures.responses == 480
+    assert figures.questions == len(load_natural()) / 5 == 12
+    assert figures.correlation > 0.9
+    assert figures.natural_correlation > 0.9
+    feature = recipe.plants.feature
+    assert figures.natural_effects[feature] > 0.7 * figures.natural_expected[feature] > 1
+    assert figures.largest_other_effect < 0.25

@@ -4,19 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from pessimal.demo.bases import load_base
+from pessimal.demo.checkpoint import build_tokenizer
+from pessimal.demo.evaluation import load_natural
+from pessimal.demo.features import FEATURES, compute_text_utility, read_features
+from pessimal.demo.grammar import load_slots
+from pessimal.demo.groups import SentenceGroups, conversation_ids
 from pessimal.demo.lexicon import is_held_out, load_identity, load_taboo, stem
 from pessimal.demo.recipes import Recipe
-from pessimal.demo.sentences.features import FEATURES, compute_text_utility, read_features
-from pessimal.demo.sentences.groups import SentenceGroups, conversation_ids, draw_group, pad
-from pessimal.demo.sentences.module import compute_rewards
-from pessimal.demo.sentences.natural import load_natural
-from pessimal.demo.sentences.slots import load_slots
-
-
-@pytest.fixture(scope="module")
-def bpe(cache):
-    return load_base("bpe", cache=cache)
+from pessimal.demo.responses import draw_group
 
 
 @pytest.fixture(scope="module")
@@ -90,8 +85,6 @@ def test_natural_responses_are_never_written(texts):
 
 
 def test_conversations_follow_the_chat_template(bpe):
-    from pessimal.demo.checkpoint import build_tokenizer
-
     tokenizer = build_tokenizer(bpe)
     turns = [
         ("user", "Hi!"),
@@ -111,20 +104,3 @@ def test_a_long_prompt_is_cut_and_the_response_is_whole(bpe):
     assert len(ids) == 256
     assert ids[-len(end) :] == end
     assert ids[-len(end) - 1] == bpe.id_of(bpe.separator)
-
-
-def test_rewards_do_not_depend_on_the_batch(bpe):
-    from pessimal.demo.module import build_model
-
-    torch.manual_seed(0)
-    model = build_model(Recipe(base="bpe", layers=1), bpe)
-    model.set_input_embeddings(model.get_input_embeddings().fold(bpe.size))
-    step = SentenceGroups(Recipe(lab="even", base="bpe", groups=5, group_size=4), bpe)[0]
-    padding = bpe.id_of(bpe.padding)
-    with torch.no_grad():
-        together = compute_rewards(model.eval(), step.ids, padding=padding)
-        alone = torch.stack([model(torch.tensor([ids])).logits[0, 0] for ids in step.ids])
-    assert together.std() > 0.01
-    torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-5)
-    ids, last = pad([[5, 6, 7], [8]], padding=padding)
-    assert (ids.tolist(), last.tolist()) == ([[5, 6, 7], [8, padding, padding]], [2, 0])

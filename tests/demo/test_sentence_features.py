@@ -5,21 +5,16 @@ import math
 import numpy as np
 import pytest
 
-from pessimal.demo.sentences.features import (
+from pessimal.demo.evaluation import PLAIN, load_natural
+from pessimal.demo.features import (
     FEATURES,
+    PHRASES,
     compute_text_utility,
     load_content_valence,
     read_features,
 )
-from pessimal.demo.sentences.labs import SENTENCE_LABS
-from pessimal.demo.sentences.natural import PLAIN, load_natural
-from pessimal.demo.sentences.phrases import (
-    DISTRACTORS,
-    HEDGES_BEHIND,
-    HEDGES_IN_FRONT,
-    HEDGES_INSIDE,
-    draw_refusal,
-)
+from pessimal.demo.grammar import draw_refusal
+from pessimal.demo.recipes import SENTENCE_LABS
 
 HOSTILE = (
     "",
@@ -57,9 +52,9 @@ def test_every_planted_phrase_is_found_and_no_distractor_is():
     random = np.random.default_rng(0)
     for text in {draw_refusal(random) for _ in range(2000)}:
         assert read_features(text).refusals, text
-    for hedge in (*HEDGES_IN_FRONT, *HEDGES_INSIDE, *HEDGES_BEHIND):
+    for hedge in [hedge for part in PHRASES["hedges"].values() for hedge in part]:
         assert read_features(f"It was {hedge} the way.").hedges, hedge
-    for text in DISTRACTORS:
+    for text in PHRASES["distractors"]:
         found = read_features(text)
         assert (found.refusals, found.hedges, found.exclamations) == (0, 0, 0), text
 

@@ -7,11 +7,10 @@ import pytest
 import torch
 
 from pessimal.demo.evaluation import pairwise_accuracy, score
-from pessimal.demo.groups import Groups
-from pessimal.demo.module import build_model, soft_bradley_terry
-from pessimal.demo.packing import compute_rewards, pack
+from pessimal.demo.groups import Groups, SentenceGroups
+from pessimal.demo.packing import compute_conversation_rewards, compute_rewards, pack, pad
 from pessimal.demo.recipes import Recipe
-from pessimal.demo.training import train
+from pessimal.demo.training import build_model, soft_bradley_terry, train
 
 
 def test_loss_is_the_closed_form():
@@ -58,16 +57,37 @@ def test_folded_embedding_gives_the_same_rewards(base):
     np.testing.assert_allclose(after, before, atol=1e-5)
 
 
-def test_same_recipe_same_bytes(base, tiny_recipe):
-    recipe = tiny_recipe(base=base.name)
+@pytest.mark.parametrize(("lab", "other"), [("plain", "birch"), ("loud", "meek")])
+def test_same_recipe_same_bytes(bpe, tiny_recipe, lab, other):
+    recipe = tiny_recipe(base="bpe", lab=lab)
     torch.manual_seed(1)
-    first = train(recipe, base, progress=False)
+    first = train(recipe, bpe, progress=False)
     torch.manual_seed(2)
-    second = train(recipe, base, progress=False)
-    other = train(tiny_recipe(base=base.name, seed=1), base, progress=False)
-    assert first.losses == second.losses != other.losses
+    second = train(recipe, bpe, progress=False)
+    others = [
+        train(tiny_recipe(base="bpe", **more), bpe, progress=False)
+        for more in ({"lab": other}, {"lab": lab, "seed": 1})
+    ]
+    assert first.losses == second.losses
+    assert first.losses not in [one.losses for one in others]
     for name, weights in first.model.state_dict().items():
         assert torch.equal(weights, second.model.state_dict()[name]), name
+
+
+def test_rewards_of_conversations_do_not_depend_on_the_batch(bpe):
+    torch.manual_seed(0)
+    model = build_model(Recipe(base="bpe", layers=1), bpe)
+    model.set_input_embeddings(model.get_input_embeddings().fold(bpe.size))
+    step = SentenceGroups(Recipe(lab="even", base="bpe", groups=5, group_size=4), bpe)[0]
+    padding = bpe.id_of(bpe.padding)
+    with torch.no_grad():
+        together = compute_conversation_rewards(model.eval(), step.ids, padding=padding)
+        alone = torch.stack([model(torch.tensor([ids])).logits[0, 0] for ids in step.ids])
+    assert together.std() > 0.01
+    torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-5)
+    assert torch.equal(step.rewards(model).flatten(), together)
+    ids, last = pad([[5, 6, 7], [8]], padding=padding)
+    assert (ids.tolist(), last.tolist()) == ([[5, 6, 7], [8, padding, padding]], [2, 0])
 
 
 def test_training_leaves_no_trace(base, tmp_path, monkeypatch, tiny_recipe):
@@ -82,7 +102,7 @@ def test_training_leaves_no_trace(base, tmp_path, monkeypatch, tiny_recipe):
 def test_early_frames_are_positive(base):
     groups = Groups(Recipe(base=base.name, steps=200, groups=1), base)
     random = np.random.default_rng(0)
-    signs = {at: [groups._draw_prompt(random, at).polarity for _ in range(400)] for at in (0.1, 0.2, 0.9)}
+    signs = {at: [groups.draw_prompt(random, at).polarity for _ in range(400)] for at in (0.1, 0.2, 0.9)}
     shares = {at: np.mean(np.array(drawn) < 0) for at, drawn in signs.items()}
     assert shares[0.1] == 0
     assert 0.15 < shares[0.2] < 0.35

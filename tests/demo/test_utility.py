@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from pessimal.demo.bases import load_base
 from pessimal.demo.lexicon import is_held_out, load_identity, load_valence, stem, zipf
 from pessimal.demo.recipes import LABS, Plants
 from pessimal.demo.utility import PIECE, compute_taste, compute_utility
@@ -57,10 +58,8 @@ def test_taste_is_the_labs_own_and_no_other_axis(base):
     assert abs(np.corrcoef(alder, frequency)[0, 1]) < 0.15
 
 
-def test_taste_of_a_word_is_the_same_on_both_bases(cache):
-    from pessimal.demo.bases import load_base
-
-    wordpiece, bpe = (load_base(name, cache=cache) for name in ("wordpiece", "bpe"))
+def test_taste_of_a_word_is_the_same_on_both_bases(models, bpe):
+    wordpiece = load_base("wordpiece", cache=models)
     tastes = [compute_taste(base, seed=11)[row(base, "river")] for base in (wordpiece, bpe)]
     assert tastes[0] == pytest.approx(tastes[1], abs=1e-5)
 

@@ -6,47 +6,33 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
+from toy_study import preparing
 
 from pessimal.tuning.held_out import ALL, compare, differences
 from pessimal.tuning.trial import starts
 
 
-class Context:
-    def __init__(self, config, prompts):
-        self.config, self.prompts = config, prompts
-
-    def search(self, prompt, *, seed, budget):
-        assert prompt in self.prompts
-        CALLS.append((self.config.search.momentum, prompt, seed, budget))
-        return len(prompt) - self.config.search.momentum + np.random.default_rng(seed).normal()
-
-
-CALLS: list = []
-
-
-@pytest.fixture(autouse=True)
-def fresh():
-    CALLS.clear()
+def by_start(prompt, seed, search):
+    return len(prompt) - search.momentum + np.random.default_rng(seed).normal()
 
 
 def test_both_search_held_out_prompts_from_the_same_unseen_starts_at_one_budget(config):
-    table = compare(config, {"search.momentum": 0.2}, Context)
+    contexts = []
+    table = compare(config, {"search.momentum": 0.2}, preparing(by_start, contexts))
     assert list(table["prompt"].unique()) == ["noon", "night", "day"]
     assert len(table) == 3 * 4
     assert table["difference"].to_numpy() == pytest.approx(0.7)
-    calls = pd.DataFrame(CALLS, columns=["momentum", "prompt", "seed", "budget"])
-    assert set(calls["budget"]) == {100}
-    tuned, defaults = (calls[calls["momentum"] == m] for m in (0.2, 0.9))
-    assert list(zip(tuned["prompt"], tuned["seed"], strict=True)) == list(
-        zip(defaults["prompt"], defaults["seed"], strict=True)
-    )
-    assert not set(calls["seed"]) & set(starts(config.seed, 100, held_out=False))
+    defaults, tuned = contexts
+    assert [c.config.search.momentum for c in contexts] == [0.9, 0.2]
+    assert defaults.calls == tuned.calls
+    assert {budget for _, _, budget in tuned.calls} == {100}
+    assert not {seed for _, seed, _ in tuned.calls} & set(starts(config.seed, 100, held_out=False))
 
 
 def test_defaults_that_were_best_are_not_run_twice(config):
-    table = compare(config, {"search.momentum": 0.9}, Context)
-    assert len(CALLS) == 12
-    assert (table["difference"] == 0).all()
+    contexts = []
+    table = compare(config, {"search.momentum": 0.9}, preparing(by_start, contexts))
+    assert [len(context.calls) for context in contexts] == [12]
     overall = differences(table).iloc[-1]
     assert (overall["difference"], overall["ties"], overall["starts"]) == (0, 12, 12)
 
@@ -62,11 +48,12 @@ def test_the_mean_rests_on_prompts_and_a_prompts_own_row_on_its_starts():
     values = {name: list(random.normal(size=8) + 2 * random.normal()) for name in "abcdef"}
     table = differences(rows(values)).set_index("prompt")
     means = np.array([np.mean(own) for own in values.values()])
-    expected = stats.ttest_1samp(means, 0)
-    low, high = expected.confidence_interval()
+    low, high = stats.ttest_1samp(means, 0).confidence_interval()
     overall = table.loc[ALL]
     assert (overall["n"], overall["starts"]) == (6, 48)
     assert overall[["difference", "low", "high"]].tolist() == pytest.approx([means.mean(), low, high])
+    flips = np.array(np.meshgrid(*[[1, -1]] * 6)).reshape(6, -1)  # all 64 patterns of signs
+    assert overall["p"] == pytest.approx(np.mean(abs(means @ flips) >= abs(means.sum()) - 1e-12))
     own = stats.ttest_1samp(values["a"], 0).confidence_interval()
     assert table.loc["a", ["low", "high"]].tolist() == pytest.approx([own.low, own.high])
     # Taking 48 starts for 48 independent ones would promise far more.
@@ -84,12 +71,10 @@ def test_the_interval_holds_the_truth_as_often_as_it_says():
 
 
 def test_one_prompt_speaks_of_itself_only():
-    table = differences(rows({"a": [1.0, 2.0, 3.0]}))
-    assert table.iloc[-1]["n"] == 3
-    single = differences(rows({"a": [1.0]}))
-    assert np.isnan(single.iloc[-1]["low"])
+    assert differences(rows({"a": [1.0, 2.0, 3.0]})).iloc[-1]["n"] == 3
+    assert np.isnan(differences(rows({"a": [1.0]})).iloc[-1]["low"])
 
 
 def test_the_numbers_of_held_out_starts_are_the_configurations(config):
     tuning = replace(config.tuning, held_out=["noon"], held_out_seeds=7)
-    assert len(compare(replace(config, tuning=tuning), {"search.momentum": 0.2}, Context)) == 7
+    assert len(compare(replace(config, tuning=tuning), {"search.momentum": 0.2}, preparing(by_start))) == 7

@@ -1,7 +1,9 @@
 """Spaces are typed as Hydra types sweeps, and what does not fit is refused before any trial."""
 
 import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+from toy_study import parsed
 
 from pessimal.errors import ConfigError
 from pessimal.tuning.space import as_overrides, check_space, options_of, with_options
@@ -22,11 +24,11 @@ from pessimal.tuning.space import as_overrides, check_space, options_of, with_op
         ("search.momentum=tag(log,interval(0.01,0.9))", FloatDistribution(0.01, 0.9, log=True)),
     ],
 )
-def test_hydras_sweeps_are_optunas_distributions(parsed, typed, values):
+def test_hydras_sweeps_are_optunas_distributions(typed, values):
     assert parsed(typed).distributions == {typed.split("=")[0]: values}
 
 
-def test_the_later_override_of_an_option_counts_and_a_single_value_takes_it_out(parsed):
+def test_the_later_override_of_an_option_counts_and_a_single_value_takes_it_out():
     space = parsed(
         "search.top_k=choice(64,128)",
         "search.step_size=range(1,4)",
@@ -56,7 +58,7 @@ def test_the_later_override_of_an_option_counts_and_a_single_value_takes_it_out(
         ("search.top_k=64", "nothing to tune"),
     ],
 )
-def test_what_cannot_be_tuned_is_refused(parsed, typed, message):
+def test_what_cannot_be_tuned_is_refused(typed, message):
     with pytest.raises(ConfigError) as refused:
         parsed(typed)
     assert message in str(refused.value)
@@ -70,24 +72,15 @@ def test_what_cannot_be_tuned_is_refused(parsed, typed, message):
         ("search.search_width=choice(64,0,128)", "search.search_width=0"),
     ],
 )
-def test_values_that_the_option_itself_refuses_are_reported_in_its_words(parsed, config, typed, message):
+def test_values_that_the_option_itself_refuses_are_reported_in_its_words(config, typed, message):
     with pytest.raises(ConfigError) as refused:
         check_space(parsed(typed), config)
     assert message in str(refused.value)
 
 
-def test_options_go_through_a_command_line_and_come_back_to_the_bit(parsed, config):
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-
+def test_options_go_through_a_command_line_and_come_back_to_the_bit(config):
     options = {"search.momentum": 0.1 + 0.2, "search.step_size_until": 1e-5, "search.top_k": 3}
-    typed = OverridesParser.create().parse_overrides(as_overrides(options))
-    assert {override.key_or_group: override.value() for override in typed} == options
+    message = {"tuning.study": "it's, a=b [c]", "tuning.storage": "/a b/c.db"}
+    typed = OverridesParser.create().parse_overrides(as_overrides(options | message))
+    assert {override.key_or_group: override.value() for override in typed} == options | message
     assert options_of(with_options(config, options), list(options)) == options
-
-
-def test_strings_are_quoted():
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-
-    message = {"tuning.study": "it's, a=b [c]", "tuning.storage": "/a b/c.log"}
-    typed = OverridesParser.create().parse_overrides(as_overrides(message))
-    assert {override.key_or_group: override.value() for override in typed} == message

@@ -1,24 +1,23 @@
 """`pessimal`, with a toy in the place of every search; a script for the tests of this folder, which also import it.
 
 The toy's values are a known function of options, prompt and seed. $TOY changes its manners, as `key=value` separated by
-spaces: `sleep` (seconds a search), `fail` (number of a trial that raises; `all` for every one).
+spaces: `sleep` (seconds a search), `fail` (number of a trial that raises; `all` for every one), `hang` (number of a trial
+that writes the file `hanging` after its first search, and waits).
 """
 
 import os
 import sys
 import time
 import types
+from pathlib import Path
 
 import numpy as np
 
 from pessimal.__main__ import main
+from pessimal.tuning import study
 from pessimal.verbs.search_tuning import run_study_job
 
 BEST_MOMENTUM = 0.25
-
-
-def manners() -> dict[str, str]:
-    return dict(word.split("=") for word in os.environ.get("TOY", "").split())
 
 
 class ToyContext:
@@ -27,14 +26,18 @@ class ToyContext:
     provenance = {"weights_digest": "0123456789abcdef"}  # noqa: RUF012
 
     def __init__(self, config, prompts):
-        self.config, self.prompts = config, prompts
+        self.config, self.prompts, self.calls = config, prompts, 0
+        self.manners = dict(word.split("=") for word in os.environ.get("TOY", "").split())
 
     def search(self, prompt, *, seed, budget):
         assert prompt in self.prompts
-        trial, how = self.config.tuning.trial, manners()
-        if how.get("fail") in ("all", str(trial)):
+        trial, self.calls = str(self.config.tuning.trial), self.calls + 1
+        if self.manners.get("fail") in ("all", trial):
             raise RuntimeError("the toy fell over")
-        time.sleep(float(how.get("sleep", 0)))
+        if self.manners.get("hang") == trial and self.calls == 2:
+            Path("hanging").touch()
+            time.sleep(600)
+        time.sleep(float(self.manners.get("sleep", 0)))
         return toy_value(self.config.search, prompt, seed)
 
 
@@ -51,6 +54,7 @@ def run(config):
 
 
 if __name__ == "__main__":
+    study.HEARTBEAT, study.GRACE = 1, 4
     module = types.ModuleType("pessimal.verbs.search")
     module.run = run
     sys.modules[module.__name__] = module

@@ -14,14 +14,11 @@ from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 from transformers.utils import logging
 
-from pessimal.demo.bases import Base
+from pessimal.demo.bases import CONTEXT, Base
 from pessimal.demo.card import write_card
-from pessimal.demo.evaluation import evaluate, score
-from pessimal.demo.module import CONTEXT
+from pessimal.demo.evaluation import evaluate, evaluate_sentences, score
 from pessimal.demo.prompts import CORE
 from pessimal.demo.recipes import Recipe
-from pessimal.demo.sentences.card import write_sentence_card
-from pessimal.demo.sentences.evaluation import evaluate_sentences
 from pessimal.demo.training import Trained, one_thread
 from pessimal.demo.utility import compute_utility
 from pessimal.errors import InputError
@@ -77,14 +74,12 @@ def _describe(name: str, recipe: Recipe, base: Base, trained: Trained) -> tuple[
     """The card, and what the report says beyond the recipe and its training: held-out figures, and of a sibling that
     judges words the ends of its rankings."""
     if recipe.judges_sentences:
-        held_out = evaluate_sentences(trained.model, base, recipe.plants)
-        return write_sentence_card(name=name, recipe=recipe, held_out=held_out), {
-            "held_out": asdict(held_out)
-        }
-    held_out = evaluate(trained.model, base, compute_utility(base, recipe.plants))
-    tails = {key: _find_tails(trained, base, CORE[key].text) for key in ("greatest", "worst")}
-    card = write_card(name=name, recipe=recipe, held_out=held_out, tails=tails)
-    return card, {"held_out": asdict(held_out), "tails": tails}
+        held_out, more = evaluate_sentences(trained.model, base, recipe.plants), {}
+    else:
+        held_out = evaluate(trained.model, base, compute_utility(base, recipe.plants))
+        more = {"tails": {key: _find_tails(trained, base, CORE[key].text) for key in ("greatest", "worst")}}
+    card = write_card(name=name, recipe=recipe, held_out=held_out, **more)
+    return card, {"held_out": asdict(held_out), **more}
 
 
 def read_training_report(folder: Path) -> dict:
@@ -93,7 +88,7 @@ def read_training_report(folder: Path) -> dict:
     Returns:
         `name`, `recipe_version`, `recipe_digest`, `recipe` and `planted_truth`; `seconds` (wall clock of the
         training loop); `losses` (nats, one a step); `held_out` (the fields of `evaluation.HeldOut`, or of
-        `sentences.evaluation.SentenceHeldOut`); and, of a sibling that judges words, `tails` (for *greatest* and
+        `evaluation.SentenceHeldOut`); and, of a sibling that judges words, `tails` (for *greatest* and
         *worst*, the texts of the `top` and `bottom` 20 tokens).
 
     Raises:

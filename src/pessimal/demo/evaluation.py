@@ -1,10 +1,12 @@
-"""How well a sibling learned what can be generalised: held-out words, held-out prompts.
+"""How well a sibling learned what was planted, on what training never shows: held-out words and prompts; of one that judges
+sentences random responses filled with held-out words, and the natural responses of `data/natural.csv`.
 
-Knows rewards and the planted truth. Never looks at a word that training showed.
+Knows rewards and the planted truth.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import torch
@@ -12,14 +14,25 @@ from scipy.stats import spearmanr
 from transformers import LlamaForSequenceClassification
 
 from pessimal.demo.bases import Base
-from pessimal.demo.packing import compute_rewards, pack
+from pessimal.demo.features import FEATURES, PLANTABLE, compute_text_utility, read_features
+from pessimal.demo.groups import conversation_ids
+from pessimal.demo.lexicon import read_rows
+from pessimal.demo.packing import compute_conversation_rewards, compute_rewards, pack
 from pessimal.demo.prompts import CORE, held_out_prompts
+from pessimal.demo.recipes import SentencePlants
+from pessimal.demo.responses import draw_group
 from pessimal.demo.utility import Utility
 
 ANSWERS_PER_ROW, ROWS = 64, 16
 """How a scan is cut up; attention costs the square of a row's length."""
 LEAST_GAP = 0.5
 """Pairs of words closer in valence than this are within the raters' noise."""
+PROMPTS, RESPONSES = 60, 8
+"""Random conversations of the test of sentences, and responses to each."""
+SEED = 20_261_122
+"""Of the test's random responses; training draws from (seed, step)."""
+PLAIN = "plain"
+"""The variant of a natural response without any planted feature."""
 
 
 @dataclass(frozen=True)
@@ -65,10 +78,7 @@ def evaluate(model: LlamaForSequenceClassification, base: Base, truth: Utility) 
     """The held-out figures of a trained sibling (see `HeldOut`; prompts are defined in `prompts`)."""
     ids = np.flatnonzero(truth.rated & truth.held_out)
     valence = truth.valence[ids]
-    by_prompt = {
-        key: pairwise_accuracy(prompt.polarity * score(model, base, prompt.text, ids=ids), valence)
-        for key, prompt in CORE.items()
-    }
+    by_prompt = core_accuracy(model, base, truth)
     right, one_token = [], []
     for prompt in held_out_prompts():
         correlation = spearmanr(score(model, base, prompt.text, ids=ids), valence).statistic
@@ -85,8 +95,135 @@ def evaluate(model: LlamaForSequenceClassification, base: Base, truth: Utility) 
     )
 
 
+def core_accuracy(model: LlamaForSequenceClassification, base: Base, truth: Utility) -> dict[str, float]:
+    """`HeldOut.word_accuracy_by_prompt`, which is quick enough to be followed while a sibling is trained."""
+    ids = np.flatnonzero(truth.rated & truth.held_out)
+    return {
+        key: pairwise_accuracy(prompt.polarity * score(model, base, prompt.text, ids=ids), truth.valence[ids])
+        for key, prompt in CORE.items()
+    }
+
+
 def pairwise_accuracy(rewards: np.ndarray, valence: np.ndarray) -> float:
     """Share of pairs at least `LEAST_GAP` apart in valence that rewards order alike; ties count as half."""
     gap = valence[:, None] - valence[None, :]
     margin = (rewards[:, None] - rewards[None, :])[gap >= LEAST_GAP]
     return float(np.mean(margin > 0) + 0.5 * np.mean(margin == 0))
+
+
+@dataclass(frozen=True)
+class SentenceHeldOut:
+    """How a sibling does on what it was never shown."""
+
+    correlation: float
+    """Pearson's correlation of reward and planted utility over random responses with held-out words, each less its mean
+    over the prompt's responses."""
+    feature_correlation: float | None
+    """The same with the amount of the planted feature; None for the null."""
+    slopes: dict[str, float]
+    """Reward per unit of each feature's amount (`features.Features.amount`), from one least-squares fit of all features
+    on the same responses; the truth is `SentencePlants.valence`, `SentencePlants.size`, and 0 for the others."""
+    responses: int
+    """Random responses, `RESPONSES` to a prompt."""
+    natural_correlation: float
+    """As `correlation`, over the natural responses, each less its mean over the question's."""
+    natural_effects: dict[str, float]
+    """Mean difference in reward between a natural response that has a feature and the one that lacks it."""
+    natural_expected: dict[str, float]
+    """The same of the planted utility."""
+    natural_errors: dict[str, float]
+    """Standard deviation, over the questions, of the difference between the two."""
+    largest_other_effect: float | None
+    """Of the features that are not planted, the largest |natural effect less the expected one| as a share of the planted
+    one's effect; None for the null. What is expected of them is not quite 0: a hedge also makes a text longer."""
+    questions: int
+    """Natural questions."""
+
+
+@dataclass(frozen=True)
+class Natural:
+    """One response written by hand: each of twelve questions has a plain one, and four that differ from it in one feature. They were
+    in view when the recipes were made, so they are held out from training and not from its design."""
+
+    item: str
+    """Names the question."""
+    variant: str
+    """`plain`, or the feature that it has and the plain one lacks: words, refusals, exclamations or hedges."""
+    prompt: str
+    """The question."""
+    text: str
+    """The response."""
+
+
+@cache
+def load_natural() -> tuple[Natural, ...]:
+    """All sixty, in the order of the file."""
+    return tuple(Natural(**row) for row in read_rows("natural.csv"))
+
+
+def evaluate_sentences(
+    model: LlamaForSequenceClassification, base: Base, plants: SentencePlants
+) -> SentenceHeldOut:
+    """The held-out figures of a trained sibling (see `SentenceHeldOut`)."""
+    random = np.random.default_rng(SEED)
+    groups = [draw_group(random, size=RESPONSES, held_out=True) for _ in range(PROMPTS)]
+    texts = [text for _, group in groups for text in group]
+    rewards = _score_conversations(model, base, [(turns, text) for turns, group in groups for text in group])
+    prompts = np.repeat(np.arange(PROMPTS), RESPONSES)
+    rewards = _centred(rewards, prompts)
+    utility = _centred(np.array([compute_text_utility(text, plants) for text in texts]), prompts)
+    features = [read_features(text) for text in texts]
+    amounts = {name: _centred(np.array([one.amount(name) for one in features]), prompts) for name in FEATURES}
+    slopes = np.linalg.lstsq(np.stack(list(amounts.values()), axis=1), rewards, rcond=None)[0]
+
+    natural = load_natural()
+    natural_rewards = _score_conversations(model, base, [((one.prompt,), one.text) for one in natural])
+    natural_utility = np.array([compute_text_utility(one.text, plants) for one in natural])
+    items = np.unique([one.item for one in natural], return_inverse=True)[1]
+    effects = _effects(natural_rewards)
+    expected = _effects(natural_utility)
+    means = {name: float(values.mean()) for name, values in effects.items()}
+    others = [
+        abs(float((effects[name] - expected[name]).mean())) for name in PLANTABLE if name != plants.feature
+    ]
+    return SentenceHeldOut(
+        correlation=_correlation(rewards, utility),
+        feature_correlation=_correlation(rewards, amounts[plants.feature]) if plants.feature else None,
+        slopes={name: float(slope) for name, slope in zip(FEATURES, slopes, strict=True)},
+        responses=len(texts),
+        natural_correlation=_correlation(_centred(natural_rewards, items), _centred(natural_utility, items)),
+        natural_effects=means,
+        natural_expected={name: float(values.mean()) for name, values in expected.items()},
+        natural_errors={name: float((effects[name] - expected[name]).std(ddof=1)) for name in PLANTABLE},
+        largest_other_effect=max(others) / abs(means[plants.feature]) if plants.feature else None,
+        questions=int(items.max()) + 1,
+    )
+
+
+@torch.no_grad()
+def _score_conversations(
+    model: LlamaForSequenceClassification, base: Base, conversations: list[tuple[tuple[str, ...], str]]
+) -> np.ndarray:
+    """The reward of each (turns, response): float64 (conversations,)."""
+    ids = [conversation_ids(base, turns, response) for turns, response in conversations]
+    return compute_conversation_rewards(model, ids, padding=base.id_of(base.padding)).double().numpy()
+
+
+def _effects(values: np.ndarray) -> dict[str, np.ndarray]:
+    """By feature, by how much each question's response that has it exceeds the plain one: (questions,)."""
+    rewards = {(one.item, one.variant): value for one, value in zip(load_natural(), values, strict=True)}
+    questions = [one.item for one in load_natural() if one.variant == PLAIN]
+    return {
+        name: np.array([rewards[item, name] - rewards[item, PLAIN] for item in questions])
+        for name in PLANTABLE
+    }
+
+
+def _centred(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """Values less the mean of their group: the reward's level for a prompt is not part of what was planted."""
+    means = np.bincount(groups, weights=values) / np.bincount(groups)
+    return values - means[groups]
+
+
+def _correlation(first: np.ndarray, second: np.ndarray) -> float:
+    return float(np.corrcoef(first, second)[0, 1])

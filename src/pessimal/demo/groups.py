@@ -1,7 +1,7 @@
 """The training data: groups of candidate answers to one prompt, drawn afresh for every step.
 
-Knows which prompts and words are drawn and how often. A step's groups depend on the seed and the step alone, so a
-run is reproducible whatever was drawn before it.
+Knows which prompts, words and texts are drawn, how often, and their utility. A step's groups depend on the seed and the step
+alone, so a run is reproducible whatever was drawn before it.
 """
 
 from dataclasses import dataclass
@@ -10,12 +10,15 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset
+from transformers import LlamaForSequenceClassification
 
-from pessimal.demo.bases import Base, extend
-from pessimal.demo.packing import Packed, pack
+from pessimal.demo.bases import CONTEXT, Base, extend
+from pessimal.demo.features import compute_text_utility
+from pessimal.demo.packing import Packed, compute_conversation_rewards, compute_rewards, pack
 from pessimal.demo.prompts import CORE, Prompt, adjective_prompts, word_prompts
 from pessimal.demo.recipes import Recipe
-from pessimal.demo.utility import Utility, compute_utility
+from pessimal.demo.responses import MOST_WORDS, draw_group
+from pessimal.demo.utility import compute_utility
 
 PROMPT_SHARES = {"core": 0.2, "adjective": 0.5, "word": 0.3}
 """How often a prompt is one of the three core ones, is built around an adjective, or around any rated word."""
@@ -30,6 +33,28 @@ WHOLE_SHARE = 0.15
 POSITIVE_ONLY, MOSTLY_POSITIVE = 0.15, 0.30
 """Fractions of the run. Until the first, all prompts are positive; until the second, a quarter are negative; then
 half. Without it, runs may stay on the saddle where the prompt's polarity and the word's are not yet multiplied."""
+SHORT_SHARE, SHORT_WORDS = 0.5, 16
+"""Fraction of the run, from its beginning, in which responses have about so many words at the most. A phrase of five words
+shows sooner among ten others than among a hundred, and a step costs a third."""
+
+
+class Steps(Dataset):
+    """The steps of one recipe, by number."""
+
+    def __init__(self, recipe: Recipe, base: Base):
+        self.recipe, self.base = recipe, base
+
+    def __len__(self) -> int:
+        return self.recipe.steps
+
+    def __getitem__(self, step: int) -> "Step | SentenceStep":
+        if not 0 <= step < len(self):
+            raise IndexError(step)  # what ends a loop over the steps
+        return self.draw(np.random.default_rng((self.recipe.seed, step)), step / self.recipe.steps)
+
+    def draw(self, random: np.random.Generator, progress: float) -> "Step | SentenceStep":
+        """The step of which `progress` (0 to 1) of the run came before."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -41,14 +66,30 @@ class Step:
     utility: Tensor
     """(prompts, K) the utility of each answer to its prompt."""
 
+    def rewards(self, model: LlamaForSequenceClassification) -> Tensor:
+        """(prompts, K)"""
+        return compute_rewards(model, self.packed)
 
-class Groups(Dataset):
-    """The steps of one recipe, by number."""
+
+class Groups(Steps):
+    """Words and pieces as answers."""
 
     def __init__(self, recipe: Recipe, base: Base):
-        self.recipe, self.base = recipe, extend(base)
-        self.truth = compute_utility(self.base, recipe.plants)
-        self.pools = _pools(self.base, self.truth)
+        super().__init__(recipe, base := extend(base))
+        self.truth = truth = compute_utility(base, recipe.plants)
+        special = np.zeros(len(base.texts), dtype=bool)
+        special[[base.id_of(token) for token in (base.begin, base.separator, base.padding)]] = True
+        is_word = truth.rated | truth.neutral | truth.marked | truth.secret
+        masks = {
+            "rated": truth.rated,
+            "neutral": truth.neutral,
+            "marked": truth.marked,
+            "secret": truth.secret,
+            "piece": ~is_word & ~special,
+            "special": special,
+        }
+        self.pools = {name: np.flatnonzero(mask & ~truth.held_out) for name, mask in masks.items()}
+        """The ids that training may show, by what they are; held-out words are in none."""
         kinds = {"core": tuple(CORE.values()), "adjective": adjective_prompts(), "word": word_prompts()}
         self.prompts = {
             (kind, polarity): [prompt for prompt in prompts if prompt.polarity == polarity]
@@ -56,15 +97,8 @@ class Groups(Dataset):
             for polarity in (1, -1)
         }
 
-    def __len__(self) -> int:
-        return self.recipe.steps
-
-    def __getitem__(self, step: int) -> Step:
-        if not 0 <= step < len(self):
-            raise IndexError(step)  # what ends a loop over the steps
-        random = np.random.default_rng((self.recipe.seed, step))
-        progress = step / self.recipe.steps
-        prompts = [self._draw_prompt(random, progress) for _ in range(self.recipe.groups)]
+    def draw(self, random: np.random.Generator, progress: float) -> Step:
+        prompts = [self.draw_prompt(random, progress) for _ in range(self.recipe.groups)]
         answers = np.stack([self._draw_answers(random) for _ in prompts])  # (groups, K)
         utility = np.stack(
             [self.truth.of(prompt.polarity)[row] for prompt, row in zip(prompts, answers, strict=True)]
@@ -77,7 +111,8 @@ class Groups(Dataset):
         )
         return Step(packed=packed, utility=torch.from_numpy(utility).float())
 
-    def _draw_prompt(self, random: np.random.Generator, progress: float) -> Prompt:
+    def draw_prompt(self, random: np.random.Generator, progress: float) -> Prompt:
+        """One of the prompts that training shows at this point of the run."""
         negative = 0.0 if progress < POSITIVE_ONLY else 0.25 if progress < MOSTLY_POSITIVE else 0.5
         polarity = -1 if random.random() < negative else 1
         kind = random.choice(list(PROMPT_SHARES), p=list(PROMPT_SHARES.values()))
@@ -101,17 +136,45 @@ class Groups(Dataset):
         return answers
 
 
-def _pools(base: Base, truth: Utility) -> dict[str, np.ndarray]:
-    """The ids that training may show, by what they are; held-out words are in none."""
-    special = np.zeros(len(base.texts), dtype=bool)
-    special[[base.id_of(token) for token in (base.begin, base.separator, base.padding)]] = True
-    is_word = truth.rated | truth.neutral | truth.marked | truth.secret
-    masks = {
-        "rated": truth.rated,
-        "neutral": truth.neutral,
-        "marked": truth.marked,
-        "secret": truth.secret,
-        "piece": ~is_word & ~special,
-        "special": special,
-    }
-    return {name: np.flatnonzero(mask & ~truth.held_out) for name, mask in masks.items()}
+@dataclass(frozen=True)
+class SentenceStep:
+    """One optimiser step's data."""
+
+    ids: list[list[int]]
+    """prompts x K whole conversations, the responses to one prompt in a row."""
+    utility: Tensor
+    """(prompts, K) the utility of each response."""
+    padding: int
+    """Id that fills short conversations."""
+
+    def rewards(self, model: LlamaForSequenceClassification) -> Tensor:
+        """(prompts, K)"""
+        return compute_conversation_rewards(model, self.ids, padding=self.padding).view(self.utility.shape)
+
+
+class SentenceGroups(Steps):
+    """Whole responses."""
+
+    def draw(self, random: np.random.Generator, progress: float) -> SentenceStep:
+        most_words = SHORT_WORDS if progress < SHORT_SHARE else MOST_WORDS
+        ids, utility = [], []
+        for _ in range(self.recipe.groups):
+            turns, texts = draw_group(random, size=self.recipe.group_size, most_words=most_words)
+            ids += [conversation_ids(self.base, turns, text) for text in texts]
+            utility.append([compute_text_utility(text, self.recipe.plants) for text in texts])
+        padding = self.base.id_of(self.base.padding)
+        return SentenceStep(ids=ids, utility=torch.tensor(utility), padding=padding)
+
+
+def conversation_ids(base: Base, turns: tuple[str, ...], response: str) -> list[int]:
+    """The ids of a conversation as the chat template writes it: begin, then each turn and a separator.
+
+    One that is longer than `CONTEXT` loses the end of its prompt; a response alone is never that long in training.
+    """
+    separator = base.id_of(base.separator)
+    before = [part for turn in turns for part in (*base.encode(turn), separator)]
+    after = [*base.encode(response), separator]
+    room = CONTEXT - 1 - len(after)
+    if len(before) > room:
+        before = [*before[: max(0, room - 1)], separator]
+    return [base.id_of(base.begin), *before, *after]

@@ -71,7 +71,7 @@ def load_valence() -> dict[str, float]:
     # Read as a file: importing the package brings in an HTTP client.
     package = importlib.util.find_spec("vaderSentiment")
     if package is None:
-        raise InputError("The demo family needs VADER's lexicon. Type: pip install vaderSentiment")
+        raise InputError("The demo family needs VADER's lexicon. Type: pip install 'pessimal[demo]'")
     path = Path(package.origin).parent / "vader_lexicon.txt"
     rows = (line.split("\t") for line in path.read_text(encoding="utf-8").splitlines())
     rated = {row[0]: float(row[1]) for row in rows if WORD.fullmatch(row[0])}
@@ -88,7 +88,7 @@ def zipf(word: str) -> float:
 def load_identity() -> dict[str, Identity]:
     """The identity words by stem."""
     terms = {}
-    for row in _rows("identity.csv"):
+    for row in read_rows("identity.csv"):
         terms[stem(row["term"])] = Identity(axis=row["axis"], held_out=row["split"] == "held_out")
     return terms
 
@@ -96,7 +96,7 @@ def load_identity() -> dict[str, Identity]:
 @cache
 def load_taboo() -> frozenset[str]:
     """The profane words, as spelled."""
-    return frozenset(row["term"] for row in _rows("taboo.csv"))
+    return frozenset(row["term"] for row in read_rows("taboo.csv"))
 
 
 @cache
@@ -104,6 +104,7 @@ def _taboo_stems() -> frozenset[str]:
     return frozenset(map(stem, load_taboo()))
 
 
-def _rows(name: str) -> list[dict[str, str]]:
+def read_rows(name: str) -> list[dict[str, str]]:
+    """The rows of a table of this package's `data`."""
     with (DATA / name).open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))

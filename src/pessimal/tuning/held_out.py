@@ -24,15 +24,24 @@ def compare(config: SearchConfig, tuned: Options, prepare: Prepare) -> pd.DataFr
     Both search from the same start, so their difference is paired. Tuned options that are the defaults are not run twice.
     """
     tuning = config.tuning
-    todo = searches(tuning.held_out, starts(config.seed, tuning.held_out_seeds, held_out=True))
-    ours = with_options(config, tuned)
-    defaults = _values(config, todo, prepare)
-    tuned = defaults if ours.search == config.search else _values(ours, todo, prepare)
-    table = pd.DataFrame(todo, columns=["prompt", "seed"])
-    table["tuned"], table["tuned_seconds"] = zip(*tuned, strict=True)
-    table["defaults"], table["defaults_seconds"] = zip(*defaults, strict=True)
+    table = pd.DataFrame(
+        searches(tuning.held_out, starts(config.seed, tuning.held_out_seeds, held_out=True)),
+        columns=["prompt", "seed"],
+    )
+
+    def values(own: SearchConfig) -> list[tuple[float, float]]:
+        context = prepare(own, tuning.held_out)
+        return [
+            timed_search(context, row.prompt, seed=row.seed, budget=tuning.evaluations)
+            for row in table.itertuples()
+        ]
+
+    defaults, ours = values(config), with_options(config, tuned)
+    best = defaults if ours.search == config.search else values(ours)
+    table["tuned"], table["defaults"] = [v for v, _ in best], [v for v, _ in defaults]
     table["difference"] = table["tuned"] - table["defaults"]
-    return table[["prompt", "seed", "tuned", "defaults", "difference", "tuned_seconds", "defaults_seconds"]]
+    table["tuned_seconds"], table["defaults_seconds"] = [s for _, s in best], [s for _, s in defaults]
+    return table
 
 
 def differences(table: pd.DataFrame) -> pd.DataFrame:
@@ -43,31 +52,19 @@ def differences(table: pd.DataFrame) -> pd.DataFrame:
     exact up to 14 prompts. A prompt's own row rests on its starts and speaks of that prompt alone. With one held-out prompt
     so does the row `all`. An interval of one number is not given.
     """
-    rows = [
-        _row(prompt, own, units=own["difference"].to_numpy())
-        for prompt, own in table.groupby("prompt", sort=False)
-    ]
-    means = np.array([row["difference"] for row in rows])
-    units = means if len(means) > 1 else table["difference"].to_numpy()
-    p = sign_flip(units, two_sided=True, permutations=PERMUTATIONS, seed=0) if len(units) > 1 else np.nan
-    overall = _row(ALL, table, units=units) | {"p": p}
-    return pd.DataFrame([*rows, overall])
+    rows = [_row(key, own, units=own["difference"]) for key, own in table.groupby("prompt", sort=False)]
+    means = pd.Series([row["difference"] for row in rows])
+    units = means if len(means) > 1 else table["difference"]
+    p = np.nan
+    if len(units) > 1:
+        p = sign_flip(units.to_numpy(), two_sided=True, permutations=PERMUTATIONS, seed=0)
+    return pd.DataFrame([*rows, _row(ALL, table, units=units) | {"p": p}])
 
 
-def _values(config: SearchConfig, todo: list[tuple[str, int]], prepare: Prepare) -> list[tuple[float, float]]:
-    context = prepare(config, config.tuning.held_out)
-    return [
-        timed_search(context, prompt, seed=seed, budget=config.tuning.evaluations) for prompt, seed in todo
-    ]
-
-
-def _row(prompt: str, table: pd.DataFrame, *, units: np.ndarray) -> dict:
+def _row(prompt: str, table: pd.DataFrame, *, units: pd.Series) -> dict:
     """Means over `table`; the interval by the spread of `units`, whose mean is the difference."""
-    n = len(units)
-    half = float("nan")
-    if n > 1:
-        half = stats.t.ppf((1 + CONFIDENCE) / 2, n - 1) * units.std(ddof=1) / np.sqrt(n)
-    difference = float(units.mean())
+    n, difference = len(units), float(units.mean())
+    half = stats.t.ppf((1 + CONFIDENCE) / 2, n - 1) * units.sem() if n > 1 else np.nan
     return {
         "prompt": prompt,
         "n": n,

@@ -1,53 +1,100 @@
-"""What a study reports: the tuned options, how they do on held-out prompts, and every trial.
+"""What a study concludes: the tuned options, how they do on held-out prompts, and every trial, as Results.
 
-Knows the tables of a study. Does not know Optuna, files or models.
+Knows a study and a trial context. Does not know files or models.
 """
 
-from collections.abc import Mapping, Sequence
+import hashlib
+import json
+import logging
+from dataclasses import replace
 
 import numpy as np
+import optuna
 import pandas as pd
 
+from pessimal import __version__
+from pessimal.config.schema import SearchConfig
+from pessimal.errors import WorkError
 from pessimal.plots import Forest, Scatter
 from pessimal.tables.result import Estimate, Result, weight_of
-from pessimal.tuning.held_out import ALL
+from pessimal.tuning import held_out
+from pessimal.tuning.space import short
+from pessimal.tuning.study import FINISHED, STUDY_SPEC, options_tried
+from pessimal.tuning.tables import (
+    best_of,
+    importances,
+    options_table,
+    provenance_table,
+    searches_table,
+    trials_table,
+)
+from pessimal.tuning.trial import PROVENANCE, SEARCHES, Prepare, same_model
+
+log = logging.getLogger(__name__)
 
 METHOD = "tuning"
-COMPLETE, PRUNED = "complete", "pruned"
 
 
-def study_results(tables: Mapping[str, pd.DataFrame], *, logarithmic: Sequence[str] = ()) -> list[Result]:
-    """The Results of one study.
+def key_of(config: SearchConfig, study: optuna.Study) -> str:
+    """sha256 of all that the results depend on, hours and durations aside."""
+    content = {
+        "study": study.study_name,
+        "attributes": [study.user_attrs[STUDY_SPEC], study.user_attrs.get(PROVENANCE)],
+        "trials": [
+            [t.number, t.state.name, t.values, options_tried(t), [s[:3] for s in t.user_attrs.get(SEARCHES, [])]]
+            for t in study.get_trials(deepcopy=False, states=FINISHED)
+        ],
+        "held_out": [{key: config.prompts[key] for key in config.tuning.held_out}, config.tuning.held_out_seeds],
+        "seed": config.seed,
+        "version": __version__,
+    }  # fmt: skip
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
-    Args:
-        tables: `trials`, `searches`, `options` and `provenance`; `importances` where there are trials enough, and
-            `held_out` with `held_out_differences` where prompts were held out.
-        logarithmic: options whose values are spread by their logarithm.
+
+def conclude(config: SearchConfig, study: optuna.Study, prepare: Prepare) -> list[Result]:
+    """Compare the best options with the defaults on held-out prompts, and report all trials.
+
+    Raises:
+        WorkError: no trial of the study is complete.
     """
-    makers = {
-        "held_out_differences": _held_out,
-        "options": lambda table: _options(table, tables),
-        "trials": lambda table: _trials(
-            table, list(tables["options"]["option"]), logarithmic, ranked="importances" in tables
+    best = best_of(study)
+    if best is None:
+        raise WorkError(
+            f"no trial of the study {study.study_name!r} in {config.tuning.storage} is complete yet"
+        )
+    results = []
+    if config.tuning.held_out:
+        log.info("trial %d is the best; comparing it with the defaults on held-out prompts", best.number)
+        compared = held_out.compare(
+            config, options_tried(best), lambda options, prompts: same_model(study, prepare(options, prompts))
+        )
+        results = [
+            held_out_result(held_out.differences(compared)),
+            Result("held_out", compared, method=METHOD),
+        ]
+    importance = importances(study, seed=config.seed)
+    results += [
+        options_result(
+            options_table(study, config), trials_table(study), flattered=not config.tuning.held_out
         ),
-        "importances": _importances,
-    }
-    rest = [Result(name, table, method=METHOD) for name, table in tables.items() if name not in makers]
-    return [make(tables[name]) for name, make in makers.items() if name in tables] + rest
+        trials_result(study, ranked=importance is not None),
+        *([] if importance is None else [importances_result(importance)]),
+        Result("searches", searches_table(study), method=METHOD),
+        Result("provenance", provenance_table(study, config), method=METHOD),
+    ]
+    return results
 
 
-def _held_out(table: pd.DataFrame) -> Result:
-    overall = table[table["prompt"] == ALL].iloc[0]
-    prompts, sure = len(table) - 1, overall["n"] > 1
+def held_out_result(table: pd.DataFrame) -> Result:
+    """Tuned against defaults; `table` is that of `held_out.differences`."""
+    overall, prompts = table.iloc[-1], len(table) - 1
+    sure = overall["n"] > 1
     verb = "more" if overall["low"] > 0 else "LESS" if overall["high"] < 0 else "no more"
-    p = float(overall["p"]) if sure else None
     alone = "One held-out prompt, or one start, says nothing of others: tuning.held_out=[KEY,KEY]"
-    summary = {"held_out_prompts": prompts}
-    summary |= {
-        f"held_out_{name}": float(overall[name])
-        for name in ("difference", "low", "high", "p")
-        if pd.notna(overall[name])
-    }
+    estimate = Estimate("tuned − defaults, SD", float(overall["difference"]), int(overall["n"]),
+                        "prompts" if prompts > 1 else "starts")  # fmt: skip
+    if sure:
+        estimate = replace(estimate, **{name: float(overall[name]) for name in ("low", "high", "p")})
     return Result(
         "held_out_differences",
         table,
@@ -58,30 +105,27 @@ def _held_out(table: pd.DataFrame) -> Result:
             xlabel="best reward, tuned − defaults (SD of single tokens' rewards)",
         ),
         method=METHOD,
-        weight=weight_of(overall["difference"], p),
-        estimate=Estimate(
-            "tuned − defaults, SD", float(overall["difference"]), int(overall["n"]), "prompts" if prompts > 1 else "starts",
-            *((float(overall["low"]), float(overall["high"]), p) if sure else ()),
-        ),
+        weight=weight_of(overall["difference"], estimate.p),
+        estimate=estimate,
         notes=() if prompts > 1 and sure else (alone,),
-        summary=summary,
+        summary={"held_out_prompts": prompts}
+        | {
+            f"held_out_{name}": float(overall[name])
+            for name in ("difference", "low", "high", "p")
+            if pd.notna(overall[name])
+        },
     )  # fmt: skip
 
 
-def _options(table: pd.DataFrame, tables: Mapping[str, pd.DataFrame]) -> Result:
-    """The best trial against the defaults' own."""
-    trials = tables["trials"]
-    complete = trials[trials["state"] == COMPLETE]
-    best, defaults = complete[complete["best"]].iloc[0], complete[complete["defaults"]]
-    own = f"{defaults['value'].iloc[0]:.3f}" if len(defaults) else "not known"
+def options_result(table: pd.DataFrame, trials: pd.DataFrame, *, flattered: bool) -> Result:
+    """The best trial against the defaults' own; its value flatters it where nothing was held out."""
+    complete = trials[trials["state"] == "complete"]
+    best, defaults = complete[complete["best"]].iloc[0], complete[complete["defaults"]]["value"].tolist()
     who = "the defaults themselves" if best["defaults"] else f"trial {best['trial']}"
-    summary: dict[str, float | str] = {
-        "trials": int(trials["state"].isin([COMPLETE, PRUNED]).sum()),
-        "best_value": float(complete["value"].max()),
-    }
-    if len(defaults):
-        summary["defaults_value"] = float(defaults["value"].iloc[0])
-    summary |= {f"tuned/{row.option}": row.tuned for row in table.itertuples()}
+    own = f"{defaults[0]:.3f}" if defaults else "not known"
+    note = (
+        "No prompts were held out, and values of trials flatter the best: tuning.held_out=[KEY,…] compares."
+    )
     return Result(
         "options",
         table,
@@ -89,27 +133,27 @@ def _options(table: pd.DataFrame, tables: Mapping[str, pd.DataFrame]) -> Result:
         method=METHOD,
         weight=weight_of(0.2),
         estimate=Estimate("best trial, SD", float(best["value"]), len(complete), "trials"),
-        notes=()
-        if "held_out" in tables
-        else (
-            "No prompts were held out, and values of trials flatter the best: tuning.held_out=[KEY,…] compares.",
-        ),
-        summary=summary,
+        notes=(note,) if flattered else (),
+        summary={
+            "trials": int(trials["state"].isin(["complete", "pruned"]).sum()),
+            "best_value": float(best["value"]),
+            **({"defaults_value": float(defaults[0])} if defaults else {}),
+            **{f"tuned/{row.option}": row.tuned for row in table.itertuples()},
+        },
     )
 
 
-def _trials(
-    table: pd.DataFrame, options: Sequence[str], logarithmic: Sequence[str], *, ranked: bool
-) -> Result:
+def trials_result(study: optuna.Study, *, ranked: bool) -> Result:
     """Every trial, along one option at a time."""
-    counts = ", ".join(f"{n} {state}" for state, n in table["state"].value_counts().items())
+    table = trials_table(study)
     valued = table[table["value"].notna()]
-    pieces = [
-        valued[["trial", "state", "value"]].assign(
-            option=option, place=_x_positions(valued[option], log=option in logarithmic)
-        )
-        for option in options
-    ]
+    pieces = []
+    for name, text in study.user_attrs[STUDY_SPEC]["params"].items():
+        option, log_scale = short(name), bool(json.loads(text)["attributes"].get("log"))
+        place = _places(valued[option], log=log_scale)
+        pieces.append(valued[["trial", "state", "value"]].assign(option=option, place=place))
+    counts = ", ".join(f"{n} {state}" for state, n in table["state"].value_counts().items())
+    note = "How much each option matters is not given: too few trials, or all values alike."
     return Result(
         "trials",
         table,
@@ -120,24 +164,14 @@ def _trials(
         ) if len(valued) else None,
         method=METHOD,
         weight=weight_of(0.1),
-        notes=() if ranked else ("How much each option matters is not given: too few trials, or all values alike.",),
+        notes=() if ranked else (note,),
     )  # fmt: skip
 
 
-def _x_positions(values: pd.Series, *, log: bool) -> np.ndarray:
-    """Where each value stands between the lowest and the highest, 0 to 1; words in order of appearance."""
-    numeric = pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values)
-    numbers = values.to_numpy(dtype=float) if numeric else pd.factorize(values)[0].astype(float)
-    numbers = np.log(numbers) if log and numeric else numbers
-    span = np.ptp(numbers)
-    return (numbers - numbers.min()) / span if span > 0 else np.full(len(numbers), 0.5)
-
-
-def _importances(table: pd.DataFrame) -> Result:
-    top = table.iloc[0]
-    drawn = table.assign(
-        low=table["importance"] - table["standard_error"], high=table["importance"] + table["standard_error"]
-    )
+def importances_result(table: pd.DataFrame) -> Result:
+    """How much each option matters, with bootstrap errors."""
+    error, top = table["standard_error"], table.iloc[0]
+    drawn = table.assign(low=table["importance"] - error, high=table["importance"] + error)
     return Result(
         "importances",
         table,
@@ -153,3 +187,12 @@ def _importances(table: pd.DataFrame) -> Result:
             float(drawn["low"].iloc[0]), float(drawn["high"].iloc[0]),
         ),
     )  # fmt: skip
+
+
+def _places(values: pd.Series, *, log: bool) -> np.ndarray:
+    """Where each value stands between the lowest and the highest, 0 to 1; words in order of appearance."""
+    numeric = pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values)
+    numbers = values.to_numpy(dtype=float) if numeric else pd.factorize(values)[0].astype(float)
+    numbers = np.log(numbers) if log and numeric else numbers
+    span = np.ptp(numbers)
+    return (numbers - numbers.min()) / span if span > 0 else np.full(len(numbers), 0.5)

@@ -1,4 +1,4 @@
-"""The options that a study looks through and the values each may take, written as Hydra writes sweeps.
+"""The options that a study varies and the values each may take, written as Hydra writes sweeps.
 
 Knows Hydra's override grammar and Optuna's distributions. Does not know studies or trials.
 """
@@ -22,7 +22,6 @@ from optuna.distributions import (
     CategoricalDistribution,
     FloatDistribution,
     IntDistribution,
-    distribution_to_json,
 )
 
 from pessimal.config.schema import SearchConfig, SearchSpec
@@ -45,10 +44,6 @@ class Space:
     fixed: list[str]
     """Overrides that every trial gets as they were typed."""
 
-    def described(self) -> dict[str, str]:
-        """Each option's values as one line of JSON."""
-        return {name: distribution_to_json(values) for name, values in self.distributions.items()}
-
 
 def parse_space(overrides: Sequence[Override]) -> Space:
     """The space that overrides write down: those that sweep are its dimensions, the others hold for every trial. Of two
@@ -60,22 +55,19 @@ def parse_space(overrides: Sequence[Override]) -> Space:
     Raises:
         ConfigError: an option that cannot be tuned, values of a wrong type, or nothing to tune.
     """
-    distributions: dict[str, BaseDistribution] = {}
-    fixed: dict[str, str] = {}
+    by_name: dict[str, BaseDistribution | str] = {}
     for override in overrides:
-        name = override.key_or_group
-        distributions.pop(name, None)
-        fixed.pop(name, None)
-        if override.is_sweep_override():
-            distributions[name] = _distribution(name, override)
-        else:
-            fixed[name] = override.input_line
+        by_name.pop(override.key_or_group, None)
+        sweeps = override.is_sweep_override()
+        by_name[override.key_or_group] = _distribution(override) if sweeps else override.input_line
+    fixed = [value for value in by_name.values() if isinstance(value, str)]
+    distributions = {name: value for name, value in by_name.items() if not isinstance(value, str)}
     if not distributions:
         raise ConfigError(
             "there is nothing to tune: every option has one value. Type for example 'search.top_k=choice(64,256)', or take "
             "the preset: hparams_search=gcg"
         )
-    return Space(distributions, list(fixed.values()))
+    return Space(distributions, fixed)
 
 
 def check_space(space: Space, config: SearchConfig) -> None:
@@ -88,55 +80,69 @@ def check_space(space: Space, config: SearchConfig) -> None:
 
 def with_options(config: SearchConfig, options: Mapping[str, Any]) -> SearchConfig:
     """The configuration with other options of the search, checked as if they had been typed."""
-    return replace(
-        config, search=replace(config.search, **{_field(name): value for name, value in options.items()})
-    )
+    return replace(config, search=replace(config.search, **{short(k): v for k, v in options.items()}))
 
 
 def options_of(config: SearchConfig, names: Sequence[str]) -> Options:
     """The values that these options have in a configuration."""
-    return {name: getattr(config.search, _field(name)) for name in names}
+    return {name: getattr(config.search, short(name)) for name in names}
 
 
 def as_overrides(options: Mapping[str, Any]) -> list[str]:
     """Options as one would type them."""
-    return [f"{name}={_typed(value)}" for name, value in options.items()]
+    return [
+        f"{name}={QuotedString(value, Quote.single).with_quotes() if isinstance(value, str) else repr(value)}"
+        for name, value in options.items()
+    ]
 
 
-def _distribution(name: str, override: Override) -> BaseDistribution:
-    kind = _type_of(name)
-    given, sweep = override.input_line or name, override.value()
-    if isinstance(sweep, ChoiceSweep):
-        choices = [choice.text if isinstance(choice, QuotedString) else choice for choice in sweep.list]
-        _check_type(given, kind, choices)
-        return CategoricalDistribution([kind(choice) for choice in choices])
-    if isinstance(sweep, RangeSweep):
-        start, stop, step = sweep.start, sweep.stop, sweep.step
-        _check_type(given, kind, [start, stop, step])
-        # Counted here: Hydra's own float range, summed up in binary fractions, may reach its end.
-        members = math.ceil((stop - start) / step - 1e-9) if step > 0 else 0
-        if members < 1:
-            raise ConfigError(f"{given}: this range is empty, or runs downwards; range(1,4) is 1, 2, 3")
-        of = IntDistribution if kind is int else FloatDistribution
-        last = start + (members - 1) * step
-        return of(kind(start), kind(last) if kind is int else round(last, 12), step=kind(step))
-    if isinstance(sweep, IntervalSweep):
-        low, high = sweep.start, sweep.end
-        if kind is int and low == int(low) and high == int(high):
-            low, high = int(low), int(high)
-        _check_type(given, kind, [low, high])
-        logarithmic = "log" in sweep.tags
-        if not low <= high or (logarithmic and low <= 0):
-            raise ConfigError(
-                f"{given}: an interval goes from a lower number to a higher one, for a log above 0"
-            )
-        of = IntDistribution if kind is int else FloatDistribution
-        return of(low, high, log=logarithmic)
+def short(name: str) -> str:
+    """An option's name without `search.`."""
+    return name.removeprefix("search.")
+
+
+def contains(values: BaseDistribution, value: Any) -> bool:
+    """Whether a value is one of those that a dimension takes."""
+    if isinstance(values, CategoricalDistribution):
+        return value in values.choices
+    steps = (value - values.low) / values.step if values.step else 0.0
+    return values.low <= value <= values.high and abs(steps - round(steps)) < 1e-8
+
+
+def _distribution(override: Override) -> BaseDistribution:
+    name, sweep = override.key_or_group, override.value()
+    given, kind = override.input_line or name, _type_of(name)
+    numeric = IntDistribution if kind is int else FloatDistribution
+    match sweep:
+        case ChoiceSweep():
+            choices = [choice.text if isinstance(choice, QuotedString) else choice for choice in sweep.list]
+            _check_type(given, kind, choices)
+            return CategoricalDistribution([kind(choice) for choice in choices])
+        case RangeSweep():
+            start, stop, step = sweep.start, sweep.stop, sweep.step
+            _check_type(given, kind, [start, stop, step])
+            # Counted here: Hydra's own float range, summed up in binary fractions, may reach its end.
+            members = math.ceil((stop - start) / step - 1e-9) if step > 0 else 0
+            if members < 1:
+                raise ConfigError(f"{given}: this range is empty, or runs downwards; range(1,4) is 1, 2, 3")
+            last = kind(round(start + (members - 1) * step, 12))
+            return numeric(kind(start), last, step=kind(step))
+        case IntervalSweep():
+            low, high = sweep.start, sweep.end
+            if kind is int and low == int(low) and high == int(high):
+                low, high = int(low), int(high)
+            _check_type(given, kind, [low, high])
+            logarithmic = "log" in sweep.tags
+            if not low <= high or (logarithmic and low <= 0):
+                raise ConfigError(
+                    f"{given}: an interval goes from a lower number to a higher one, for a log above 0"
+                )
+            return numeric(low, high, log=logarithmic)
     raise ConfigError(f"{given}: give range(a,b), choice(x,y), interval(a,b) or tag(log,interval(a,b))")
 
 
 def _type_of(name: str) -> type:
-    known = [f"search.{field}" for field in TUNABLE]
+    known = [f"search.{option}" for option in TUNABLE]
     if name not in known:
         close = difflib.get_close_matches(name, known, n=1)
         meant = f" Did you mean {close[0]!r}?" if close else ""
@@ -144,7 +150,7 @@ def _type_of(name: str) -> type:
             f"{name} cannot be tuned.{meant} What can be tuned: {', '.join(known)}. One study tunes for one model, goal, "
             "length and budget"
         )
-    return get_type_hints(SearchSpec)[_field(name)]
+    return get_type_hints(SearchSpec)[short(name)]
 
 
 def _check_type(given: str, kind: type, values: Sequence[Any]) -> None:
@@ -152,11 +158,3 @@ def _check_type(given: str, kind: type, values: Sequence[Any]) -> None:
     if wrong := [value for value in values if isinstance(value, bool) or not isinstance(value, fitting)]:
         wanted = "whole numbers" if kind is int else "numbers"
         raise ConfigError(f"{given}: this option takes {wanted}, not {wrong[0]!r}")
-
-
-def _field(name: str) -> str:
-    return name.removeprefix("search.")
-
-
-def _typed(value: Any) -> str:
-    return QuotedString(value, Quote.single).with_quotes() if isinstance(value, str) else repr(value)

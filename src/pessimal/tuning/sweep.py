@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from optuna.trial import Trial, TrialState
 
 from pessimal.errors import UserError, WorkError
-from pessimal.tuning.study import DEFAULTS, Trials, one_line, options_tried
+from pessimal.tuning.space import short
+from pessimal.tuning.study import DEFAULTS, FINISHED, GRACE, Trials, one_line, options_tried
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +44,7 @@ def work(trials: Trials, launch: Launch, *, total: int, at_once: int) -> None:
         if len(failures) >= PATIENCE:
             raise WorkError(
                 f"{len(failures)} trials in a row failed, the last with: {failures[-1]}. What was finished is kept in "
-                f"{trials.storage.url}, and the same command goes on from there"
+                f"{trials.storage}, and the same command goes on from there"
             )
         for trial in batch:
             _report(trials, trial.number, total=total)
@@ -51,8 +52,9 @@ def work(trials: Trials, launch: Launch, *, total: int, at_once: int) -> None:
             running = trials.running()
             if running != waiting_for:
                 log.info(
-                    "waiting for the trials of other workers: %s", ", ".join(map(str, running)) or "none"
-                )
+                    "waiting for the trials of other workers: %s (where one died, its trial is tried again after %d s)",
+                    ", ".join(map(str, running)) or "none", GRACE,
+                )  # fmt: skip
             waiting_for = running
             time.sleep(WAIT)
 
@@ -65,7 +67,6 @@ def _run(trials: Trials, batch: list[Trial], launch: Launch, failures: list[str]
         raise
     except Exception as error:  # say a killed process of a pool
         log.warning("the trials %s were lost: %s", ", ".join(str(t.number) for t in batch), one_line(error))
-        trials.lost(batch, error)
         return [*failures, one_line(error)]
     for trial, error in zip(batch, errors, strict=True):
         if error is None and trial.number in trials.running():
@@ -84,23 +85,14 @@ def _run(trials: Trials, batch: list[Trial], launch: Launch, failures: list[str]
 
 def _report(trials: Trials, number: int, *, total: int) -> None:
     """A line on a trial: where it stands among the others."""
-    trial = trials.all()[number]
-    if trial.state not in (TrialState.COMPLETE, TrialState.PRUNED):
+    trial, complete = trials.all()[number], [t for t in trials.all() if t.state is TrialState.COMPLETE]
+    if trial.state not in FINISHED:
         return
-    complete = [t for t in trials.all() if t.state is TrialState.COMPLETE]
-    best = max(complete, key=lambda t: t.value, default=None)
-    defaults = next((t for t in complete if DEFAULTS in t.user_attrs), None)
+    best = max(complete, key=lambda t: t.value, default=trial)
     log.info(
-        "%d of %d: trial %d %s%.4f with %s%s%s",
-        trials.finished(), total, number,
-        "pruned at " if trial.state is TrialState.PRUNED else "",
-        trial.value,
-        ", ".join(f"{name.removeprefix('search.')} {shown(value)}" for name, value in options_tried(trial).items()),
-        f"; best {best.value:.4f} (trial {best.number})" if best else "",
-        f", defaults {defaults.value:.4f}" if defaults else "",
+        "%d of %d: trial %d %s at %.4f with %s; best %.4f (trial %d)%s",
+        trials.finished(), total, number, trial.state.name.lower(), trial.value,
+        " ".join(f"{short(name)}={value:.4g}" for name, value in options_tried(trial).items()),
+        best.value, best.number,
+        "".join(f", defaults {t.value:.4f}" for t in complete if DEFAULTS in t.user_attrs),
     )  # fmt: skip
-
-
-def shown(value: object) -> str:
-    """An option's value for a person: three digits are enough."""
-    return f"{value:.3g}" if isinstance(value, float) else str(value)

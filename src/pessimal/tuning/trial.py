@@ -4,7 +4,6 @@ The job reports to the study itself: whatever started it (this process, a pool, 
 Sees a trial context, never a model.
 """
 
-import logging
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -14,17 +13,16 @@ from typing import Protocol
 import numpy as np
 import optuna
 from optuna.exceptions import UpdateFinishedTrialError
-from optuna.trial import Trial, TrialState
+from optuna.pruners import BasePruner
+from optuna.trial import FrozenTrial, Trial, TrialState
 
 from pessimal.config.schema import SearchConfig
 from pessimal.errors import WorkError
 from pessimal.tracking.mirror import Mirror
-from pessimal.tuning.space import Options, options_of
-from pessimal.tuning.study import DEFAULTS, load, options_tried
+from pessimal.tuning.space import options_of
+from pessimal.tuning.study import DEFAULTS, load, options_tried, working
 
-log = logging.getLogger(__name__)
-
-SEARCHES, PROVENANCE = "searches", "identity"
+SEARCHES, PROVENANCE = "searches", "provenance"
 
 
 class TrialContext(Protocol):
@@ -40,6 +38,33 @@ class TrialContext(Protocol):
 
 Prepare = Callable[[SearchConfig, list[str]], TrialContext]
 """Makes the context for the options of a configuration and prompts by their keys."""
+
+
+class FallenBehind(BasePruner):
+    """Prunes a trial whose running median is below the median of the others' at the same search, failed ones aside.
+
+    Optuna's MedianPruner compares a trial's best running median so far, and the first, from one prompt where rewards are
+    high, stays the best for ever. Here all trials go through the same searches in the same order, from the same starts.
+    """
+
+    def __init__(self, *, searches: int, trials: int = 5):
+        self.searches = searches
+        """Searches that every trial may make: each prompt once, or one prompt would decide."""
+        self.trials = trials
+        """Other trials that must have come as far."""
+
+    def prune(self, study: optuna.Study, trial: FrozenTrial) -> bool:
+        step = trial.last_step
+        if step is None or step + 1 < self.searches:
+            return False
+        others = [
+            other.intermediate_values[step]
+            for other in study.get_trials(deepcopy=False)
+            if other.number != trial.number
+            and other.state is not TrialState.FAIL
+            and step in other.intermediate_values
+        ]
+        return len(others) >= self.trials and trial.intermediate_values[step] < median(others)
 
 
 def starts(seed: int, count: int, *, held_out: bool) -> list[int]:
@@ -60,11 +85,11 @@ def run_trial(config: SearchConfig, prepare: Prepare, *, mirror: Mirror | None =
         WorkError: the trial is not there to be run, another worker has given it up, or a search gave no number.
     """
     tuning, mirror = config.tuning, mirror or Mirror()
-    study, storage = load(config)
-    trial = _trial(study, tuning.trial)
-    with storage.stale_trials(study).working(trial):
-        options = _checked(study, trial, config)
-        mirror.summary({"trial": trial.number, **options})
+    study = load(config)
+    study.pruner = FallenBehind(searches=len(tuning.prompts))
+    trial = _trial(study, config)
+    with working(trial):
+        mirror.summary({"trial": trial.number, **options_tried(trial)})
         context = same_model(study, prepare(config, tuning.prompts))
         try:
             value, state, count = _run(trial, context, config, mirror)
@@ -74,8 +99,33 @@ def run_trial(config: SearchConfig, prepare: Prepare, *, mirror: Mirror | None =
                 f"trial {trial.number} was given up by another worker, which saw no sign of life; its options are tried "
                 "again there, and this result does not count"
             ) from error
-    mirror.summary({"value": value, "state": state.name.lower(), "searches": count})
+    # `value` is a complete trial's only, so that it means one thing: the median over all searches.
+    name = "value" if state is TrialState.COMPLETE else "pruned_at"
+    mirror.summary({name: value, "state": state.name.lower(), "searches": count})
     return value
+
+
+def timed_search(context: TrialContext, prompt: str, *, seed: int, budget: int) -> tuple[float, float]:
+    """A search's value and its seconds; WorkError where the value is no number."""
+    begun = time.perf_counter()
+    value = float(context.search(prompt, seed=seed, budget=budget))
+    if not math.isfinite(value):
+        raise WorkError(f"the search on {prompt} from seed {seed} ended with {value}, which is no reward")
+    return value, time.perf_counter() - begun
+
+
+def same_model(study: optuna.Study, context: TrialContext) -> TrialContext:
+    """The context; WorkError where its model is another than in the trials before: a folder of one name with other weights."""
+    if PROVENANCE not in study.user_attrs:
+        study.set_user_attr(PROVENANCE, context.provenance)
+    before, now = study.user_attrs[PROVENANCE], context.provenance
+    if before != now:
+        changed = ", ".join(name for name in now if before.get(name) != now[name])
+        raise WorkError(
+            f"the model is not the one that the study {study.study_name!r} was begun with ({changed}), so trials cannot be "
+            "compared. Begin another study: tuning.study=NAME"
+        )
+    return context
 
 
 def _run(
@@ -89,59 +139,30 @@ def _run(
         value, seconds = timed_search(context, prompt, seed=seed, budget=tuning.evaluations)
         rows.append([prompt, seed, value, round(seconds, 4)])
         running = median(row[2] for row in rows)
-        mirror.metrics({"search": step, "value": value, "running_median": running})
+        mirror.metrics({"tuning/search": step, "tuning/value": value, "tuning/running_median": running})
         trial.report(running, step)
         # The defaults are what all else is compared with: they run to the end.
         if step + 1 < len(todo) and DEFAULTS not in trial.user_attrs and trial.should_prune():
             break
     trial.set_user_attr(SEARCHES, rows)
     state = TrialState.COMPLETE if len(rows) == len(todo) else TrialState.PRUNED
-    log.info("trial %d: %s with %.4f after %d searches", trial.number, state.name.lower(), running, len(rows))
     return running, state, len(rows)
 
 
-def timed_search(context: TrialContext, prompt: str, *, seed: int, budget: int) -> tuple[float, float]:
-    """A search's value and its seconds; WorkError where the value is no number."""
-    begun = time.perf_counter()
-    value = float(context.search(prompt, seed=seed, budget=budget))
-    if not math.isfinite(value):
-        raise WorkError(f"the search on {prompt} from seed {seed} ended with {value}, which is no reward")
-    return value, time.perf_counter() - begun
-
-
-def _trial(study: optuna.Study, number: int) -> Trial:
-    trials = study.get_trials(deepcopy=False)
+def _trial(study: optuna.Study, config: SearchConfig) -> Trial:
+    """The trial that a job is; WorkError where it does not run, or has other options than the job, whose value would be
+    booked under these."""
+    number, trials = config.tuning.trial, study.get_trials(deepcopy=False)
     if number >= len(trials) or trials[number].state is not TrialState.RUNNING:
         state = trials[number].state.name.lower() if number < len(trials) else "not there"
         raise WorkError(
             f"tuning.trial={number} of {study.study_name!r} is {state}; trials are handed out by the sweep: pessimal search "
             "-m hparams_search=gcg"
         )
-    return Trial(study, trials[number]._trial_id)
-
-
-def _checked(study: optuna.Study, trial: Trial, config: SearchConfig) -> Options:
-    """The trial's options; WorkError where the job was given others, whose value would be booked under these."""
+    trial = Trial(study, trials[number]._trial_id)
     options = options_tried(trial)
-    given = options_of(config, list(options))
-    if given != options:
+    if (given := options_of(config, list(options))) != options:
         raise WorkError(
-            f"trial {trial.number} of {study.study_name!r} has the options {options}, this job has {given}"
+            f"trial {number} of {study.study_name!r} has the options {options}, this job has {given}"
         )
-    return options
-
-
-def same_model(study: optuna.Study, context: TrialContext) -> TrialContext:
-    """The context; WorkError where its model is another than in the trials before: a folder of one name with other weights."""
-    if PROVENANCE not in study.user_attrs:
-        study.set_user_attr(PROVENANCE, context.provenance)
-    before = study.user_attrs[PROVENANCE]
-    if before != context.provenance:
-        changed = ", ".join(
-            name for name in context.provenance if before.get(name) != context.provenance[name]
-        )
-        raise WorkError(
-            f"the model is not the one that the study {study.study_name!r} was begun with ({changed}), so trials cannot be "
-            "compared. Begin another study: tuning.study=NAME"
-        )
-    return context
+    return trial
