@@ -1,10 +1,17 @@
-"""A fake W&B server, a client that knows it, and a small registry with hostile texts."""
+"""A fake W&B server, a client that knows it, a small registry with hostile texts, and what a recorded run holds."""
 
 import logging
+import struct
+import time
+from pathlib import Path
 
+import pandas as pd
 import pytest
 from fake_wandb.server import KEY, FakeWandb
 
+from pessimal.tables import ScoreProvenance, ScoreTable
+from pessimal.tracking.client import Target
+from pessimal.tracking.mirror import open_mirror
 from pessimal.tracking.registry import Registry
 
 HOSTILE = "\ud800<script>alert(1)</script>\0=cmd()|' /C calc'!A0 \N{PILE OF POO}"
@@ -16,13 +23,8 @@ def fake(monkeypatch, tmp_path):
     server = FakeWandb()
     monkeypatch.setenv("WANDB_BASE_URL", server.url)
     monkeypatch.setenv("WANDB_API_KEY", KEY)
-    for variable in (
-        "WANDB_DIR",
-        "WANDB_DATA_DIR",
-        "WANDB_CACHE_DIR",
-        "WANDB_SILENT",
-    ):  # the package sets these
-        monkeypatch.setenv(variable, str(tmp_path) if variable != "WANDB_SILENT" else "true")
+    for variable in ("WANDB_DATA_DIR", "WANDB_CACHE_DIR"):  # the package sets these
+        monkeypatch.setenv(variable, str(tmp_path / "data"))
     monkeypatch.setenv("WANDB_CONFIG_DIR", str(tmp_path / "config"))
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     yield server
@@ -53,6 +55,22 @@ def publish(registry):
 
 
 @pytest.fixture
+def target(tmp_path) -> Target:
+    return Target(project="p", folder=tmp_path / "wandb", group="study", tags=["t"])
+
+
+@pytest.fixture
+def task(target):
+    """The W&B run of a scan; options as `open_mirror` has them."""
+
+    def begin(**options):
+        about = {"mode": "offline", "job_type": "scan", "name": "scan m", "config": {}} | options
+        return open_mirror(about.pop("target", target), **about)
+
+    return begin
+
+
+@pytest.fixture
 def warnings(caplog):
     """What the user was warned of so far."""
     caplog.set_level(logging.INFO)
@@ -61,3 +79,61 @@ def warnings(caplog):
         for r in caplog.records
         if r.levelno >= logging.WARNING and r.name.startswith("pessimal")
     ]
+
+
+@pytest.fixture
+def recorded(target):
+    """Records of the run of an id as it lies on the disk, by kind; W&B's log is blocks of 32 KiB after seven bytes."""
+
+    def records(file: Path) -> dict[str, list]:
+        from wandb.proto.wandb_internal_pb2 import Record
+
+        raw, position, pieces, found = file.read_bytes(), 7, b"", {}
+        while position + 7 <= len(raw):
+            if (left := 32768 - position % 32768) < 7:
+                position += left
+                continue
+            _, length, kind = struct.unpack("<IHB", raw[position : position + 7])
+            pieces += raw[position + 7 : position + 7 + length]
+            position += 7 + length
+            if kind in (1, 4):  # a whole record, or the last piece of one
+                record = Record.FromString(pieces)
+                name = record.WhichOneof("record_type")
+                found.setdefault(name, []).append(getattr(record, name))
+                pieces = b""
+        return found
+
+    def read(run_id: str) -> dict[str, list]:
+        [file] = (target.folder / "wandb").glob(f"offline-run-*-{run_id}/*.wandb")
+        for _ in range(600):  # a finished run reaches the disk a moment later
+            if "exit" in (found := records(file)):
+                return found
+            time.sleep(0.05)
+        raise AssertionError(f"{file} was not finished")
+
+    return read
+
+
+@pytest.fixture(scope="session")
+def score_table():
+    """A table of at most three hostile candidates; further options are the provenance's, or `code`."""
+
+    def make(prompt, rewards, *, code=None, **fields) -> ScoreTable:
+        rows = pd.DataFrame(
+            {
+                "candidate_id": range(len(rewards)),
+                "token": [f"t{i}" for i in range(len(rewards))],
+                "text": ["\x1b[2J", "=cmd()", "love"][: len(rewards)],
+                "kind": "normal",
+                "survives": True,
+                "reward": rewards,
+                "certified": True,
+            }
+        )
+        provenance = ScoreProvenance(
+            model="m", prompt=prompt, prompt_text=f"{prompt}?", candidates="vocabulary", candidates_digest="d",
+            mode="ids", source="scan", **fields,
+        )  # fmt: skip
+        return ScoreTable(provenance=provenance, rows=rows, code=code or {})
+
+    return make

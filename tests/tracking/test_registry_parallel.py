@@ -5,14 +5,14 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
-from pessimal.tracking.index import line_of
 from pessimal.tracking.integrity import damages
-from pessimal.tracking.registry import Manifest, Registry
+from pessimal.tracking.registry import Manifest, Registry, line_of
+
+pytestmark = pytest.mark.slow  # processes that are killed
 
 KILLED = -signal.SIGKILL
 
@@ -50,14 +50,14 @@ def check(root: Path) -> list[Manifest]:
     assert all(homes.values()), "no empty folder"
     on_disk = {f"report/{name}/v{version}" for name, versions in homes.items() for version in versions}
     lines = (root / "index.jsonl").read_text().splitlines()
-    assert lines == [line_of(f.relative_to(root).as_posix(), asdict(m)) for f, m in published], (
+    assert lines == [line_of(f.relative_to(root).as_posix(), m.document()) for f, m in published], (
         "the index is exact"
     )
     assert {json.loads(line)["path"] for line in lines} == on_disk
     for one, manifest in published:
         if one != folder:
             whole(one)
-        assert json.loads((one / "manifest.json").read_text()) == asdict(manifest)
+        assert json.loads((one / "manifest.json").read_text()) == manifest.document()
     return [m for _, m in published if m.name != "last"]
 
 

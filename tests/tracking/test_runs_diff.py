@@ -7,12 +7,17 @@ import pandas as pd
 import pytest
 
 from pessimal.errors import InputError
-from pessimal.tables import ScoreProvenance, ScoreTable, write_score_table
-from pessimal.tracking.diff import ABSENT, Difference, compare_artifacts, differences, paired
-from pessimal.tracking.listing_text import as_json
+from pessimal.tables import write_score_table
+from pessimal.tracking.diff import (
+    ABSENT,
+    Difference,
+    compare_artifacts,
+    compare_tables,
+    differences,
+    paired,
+)
 from pessimal.tracking.registry import Manifest, Registry
-from pessimal.tracking.runs_text import difference_text
-from pessimal.tracking.table_diff import compare_tables
+from pessimal.verbs.runs import difference_text
 
 
 def row(found, column):
@@ -106,25 +111,6 @@ def test_values_differ_by_kind_and_by_presence():
     ]
 
 
-def score_table(prompt, rewards, **fields):
-    rows = pd.DataFrame(
-        {
-            "candidate_id": range(len(rewards)),
-            "token": [f"t{i}" for i in range(len(rewards))],
-            "text": ["\x1b[2J", "=cmd()", "love"][: len(rewards)],
-            "kind": "normal",
-            "survives": True,
-            "reward": rewards,
-            "certified": True,
-        }
-    )
-    provenance = ScoreProvenance(
-        model="m", prompt=prompt, prompt_text=f"{prompt}?", candidates="vocabulary", candidates_digest="d",
-        mode="ids", source="scan", **fields,
-    )  # fmt: skip
-    return ScoreTable(provenance=provenance, rows=rows)
-
-
 def publish(root, table, config, run_id="1"):
     return Registry(root, config=config).publish(
         "score-table",
@@ -137,7 +123,7 @@ def publish(root, table, config, run_id="1"):
 
 
 @pytest.fixture
-def two(tmp_path):
+def two(tmp_path, score_table):
     a = publish(tmp_path, score_table("best", [1.0, 2.0, 3.0]), {"seed": 0, "model": {"name": "m"}})
     b = publish(
         tmp_path, score_table("worst", [1.0, 2.5, 0.0], dtype="bfloat16"), {"seed": 1, "model": {"name": "m"}}
@@ -197,7 +183,7 @@ def test_difference_is_printed_without_control_characters(two):
     assert "\x1b" not in text
     assert "seed  0  1      1" in text
     assert "3 rows in both, matched by candidate_id, token, text" in text
-    assert max(map(len, text.splitlines())) <= 110
+    assert max(map(len, text.splitlines())) <= 80
 
 
 def test_runs_artifacts_are_paired_by_name_then_prompt_then_type():
@@ -218,9 +204,3 @@ def test_runs_artifacts_are_paired_by_name_then_prompt_then_type():
         ("s", "t"),
     ]
     assert [m.name for m in alone] == ["x"]
-
-
-def test_keys_of_the_largest_difference_are_json(two):
-    found = compare_artifacts(*two)
-    at = row(found.tables["scores.parquet"], "reward")["at"]
-    assert '"love"' in as_json(at)

@@ -1,6 +1,6 @@
-"""The difference of two artifacts: configuration, provenance, inputs, figures, files, tables.
+"""The difference of two artifacts: configuration, provenance, inputs, figures, files, and tables row by row.
 
-Knows the registry's files. Numbers are B − A throughout. Does not know how a difference looks.
+Numbers are B − A throughout. Rows of tables are matched by what they are of, never by their position.
 """
 
 import json
@@ -9,16 +9,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from pandas.api.types import is_bool_dtype, is_integer_dtype, is_numeric_dtype
 
 from pessimal.errors import InputError
 from pessimal.tables.score_table import read_provenance
-from pessimal.tracking.conditions import figures, is_number
+from pessimal.tracking.listing import figures, is_number
 from pessimal.tracking.registry import CONFIG, Manifest, Registry
-from pessimal.tracking.table_diff import TableDifference, compare_tables
 
 ABSENT = "(not there)"
 """Stands for the value of what one of the two does not have."""
+CANDIDATE = ["candidate_id", "token", "text"]
+"""What a row of a score table is of: the id alone is another token in another vocabulary."""
+COLUMNS = ("column", "differing", "largest", "at", "median", "n", "in_one")
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,28 @@ class Difference:
 
 
 @dataclass(frozen=True)
+class TableDifference:
+    """Two tables beside one another."""
+
+    keys: list[str]
+    """Columns that rows were matched by; empty where they could not be matched."""
+    matched: int
+    """Rows in both."""
+    only_a: int
+    only_b: int
+    columns: pd.DataFrame
+    """A row for each column of both that is no key: column · differing int (matched rows that differ) · largest float
+    (B − A of the row that differs most) · at (keys of that row) · median float (of |B − A| over matched rows with both
+    numbers) · n int (matched rows with both numbers) · in_one int (matched rows with a number on one side only). The
+    last five are null for columns that are no numbers."""
+    columns_a: list[str]
+    """Columns that only A has."""
+    columns_b: list[str]
+    unmatched: str | None = None
+    """Why rows could not be matched; None where they were."""
+
+
+@dataclass(frozen=True)
 class ArtifactDifference:
     """Two artifacts beside one another; lists hold only what differs."""
 
@@ -43,7 +69,7 @@ class ArtifactDifference:
     configuration_note: str | None
     """What is known of the configurations where one was not kept."""
     provenance: list[Difference]
-    """Fields of the score tables' provenances; of other artifacts the key."""
+    """Fields of the score tables' provenances, of other artifacts the key; and the code that made them."""
     inputs_a: list[str]
     """References that only A was made from."""
     inputs_b: list[str]
@@ -69,7 +95,10 @@ def compare_artifacts(
     (folder_a, one), (folder_b, other) = a, b
     registry.verify(folder_a)
     registry.verify(folder_b)
-    configs = [_config(folder, manifest) for folder, manifest in (a, b)]
+    configs = [
+        json.loads((folder / CONFIG).read_text()) if CONFIG in manifest.files else None
+        for folder, manifest in (a, b)
+    ]
     shared = sorted(one.files.keys() & other.files.keys())
     differ = [name for name in shared if one.files[name] != other.files[name]]
     return ArtifactDifference(
@@ -77,7 +106,7 @@ def compare_artifacts(
         b=other.reference,
         configuration=[] if None in configs else differences(*configs),
         configuration_note=_note(one, other, configs),
-        provenance=_provenance(a, b),
+        provenance=differences(_provenance(*a), _provenance(*b)),
         inputs_a=[reference for reference in one.inputs if reference not in other.inputs],
         inputs_b=[reference for reference in other.inputs if reference not in one.inputs],
         summary=differences(one.summary, other.summary),
@@ -86,7 +115,7 @@ def compare_artifacts(
         files_a=sorted(one.files.keys() - other.files.keys()),
         files_b=sorted(other.files.keys() - one.files.keys()),
         tables={
-            name: compare_tables(_table(folder_a / name), _table(folder_b / name))
+            name: compare_tables(_read(folder_a / name), _read(folder_b / name))
             for name in differ
             if name.endswith(".parquet")
         },
@@ -99,12 +128,10 @@ def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Difference]:
     differing = []
     for name in dict.fromkeys([*left, *right]):
         x, y = left.get(name, ABSENT), right.get(name, ABSENT)
-        if x == y and isinstance(x, bool) == isinstance(y, bool):
-            continue
         numbers = is_number(x) and is_number(y)
-        if numbers and x != x and y != y:  # neither is a number
-            continue
-        differing.append(Difference(name, x, y, y - x if numbers else None))
+        same = x == y and isinstance(x, bool) == isinstance(y, bool)
+        if not same and not (numbers and x != x and y != y):  # neither being a number, they do not differ
+            differing.append(Difference(name, x, y, y - x if numbers else None))
     return differing
 
 
@@ -114,7 +141,12 @@ def paired(
     """What two runs published, put side by side: of one type and name; else of one type, prompt and candidate set;
     else the only ones of their type. And what is left without a partner."""
     left, right, pairs = list(a), list(b), []
-    for mark in (_by_name, _by_prompt, lambda m: m.type):
+    about = ("prompt", "prompts", "candidates")
+    for mark in (
+        lambda m: (m.type, m.name),
+        lambda m: (m.type, *(str(m.summary.get(field)) for field in about)),
+        lambda m: m.type,
+    ):
         for one in list(left):
             same = [m for m in right if mark(m) == mark(one)]
             if len(same) == 1 and [mark(m) for m in left].count(mark(one)) == 1:
@@ -122,19 +154,6 @@ def paired(
                 left.remove(one)
                 right.remove(same[0])
     return pairs, left + right
-
-
-def _by_name(manifest: Manifest) -> tuple:
-    return manifest.type, manifest.name
-
-
-def _by_prompt(manifest: Manifest) -> tuple:
-    summary = manifest.summary
-    return manifest.type, *(str(summary.get(field)) for field in ("prompt", "prompts", "candidates"))
-
-
-def _config(folder: Path, manifest: Manifest) -> dict | None:
-    return json.loads((folder / CONFIG).read_text()) if CONFIG in manifest.files else None
 
 
 def _note(a: Manifest, b: Manifest, configs: list[dict | None]) -> str | None:
@@ -147,14 +166,95 @@ def _note(a: Manifest, b: Manifest, configs: list[dict | None]) -> str | None:
     return f"{note}; by their hashes the configurations {'differ' if a.config_hash != b.config_hash else 'are the same'}"
 
 
-def _provenance(a: tuple[Path, Manifest], b: tuple[Path, Manifest]) -> list[Difference]:
-    if a[1].type == b[1].type == "score-table":
-        return differences(*(read_provenance(folder).fields() for folder, _ in (a, b)))
-    return differences({"key": a[1].key}, {"key": b[1].key})
+def _provenance(folder: Path, manifest: Manifest) -> dict[str, Any]:
+    fields = read_provenance(folder).fields() if manifest.type == "score-table" else {"key": manifest.key}
+    return fields | {"commit": manifest.commit, "dirty": manifest.dirty}
 
 
-def _table(file: Path) -> pd.DataFrame:
+def _read(file: Path) -> pd.DataFrame:
     try:
         return pd.read_parquet(file)
     except (OSError, ValueError) as error:
         raise InputError(f"{file} cannot be read as parquet: {error}") from error
+
+
+def compare_tables(a: pd.DataFrame, b: pd.DataFrame) -> TableDifference:
+    """Match rows by the fewest leading text columns, then integer ones, whose values repeat in neither table."""
+    shared = [column for column in a.columns if column in b.columns]
+    only = [c for c in a.columns if c not in b.columns], [c for c in b.columns if c not in a.columns]
+    keys = _keys(a, b, shared)
+    if keys is None:
+        why = "no columns of texts or whole numbers in both name each row once"
+        return TableDifference([], 0, len(a), len(b), pd.DataFrame(columns=COLUMNS), *only, unmatched=why)
+    left, right = (_plain(frame, keys).assign(**{"\0row": range(len(frame))}) for frame in (a, b))
+    both = left.merge(right, on=keys, suffixes=(" a", " b"))
+    rows = [
+        {"column": column}
+        | _column(a[column].take(both["\0row a"]), b[column].take(both["\0row b"]), both[keys])
+        for column in shared
+        if column not in keys
+    ]
+    columns = pd.DataFrame([{c: row.get(c) for c in COLUMNS} for row in rows], columns=COLUMNS, dtype=object)
+    return TableDifference(keys, len(both), len(a) - len(both), len(b) - len(both), columns, *only)
+
+
+def _keys(a: pd.DataFrame, b: pd.DataFrame, shared: list[str]) -> list[str] | None:
+    if "candidate_id" in shared:
+        candidates = [[c for c in CANDIDATE if c in shared]]
+    else:
+        texts = [c for c in shared if _is_text(a[c]) and _is_text(b[c])]
+        ordered = [c for c in shared if c in texts or (is_integer_dtype(a[c]) and is_integer_dtype(b[c]))]
+        candidates = [columns[:k] for columns in (texts, ordered) for k in range(1, len(columns) + 1)]
+    return next(
+        (
+            columns
+            for columns in candidates
+            if not any(_plain(frame, columns).duplicated().any() for frame in (a, b))
+        ),
+        None,
+    )
+
+
+def _is_text(column: pd.Series) -> bool:
+    kind = pd.api.types.infer_dtype(column, skipna=True)
+    return kind in ("string", "empty", "categorical") and not is_numeric_dtype(column)
+
+
+def _plain(frame: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
+    """Columns as they compare over tables: a category is its text."""
+    plain = frame[columns].reset_index(drop=True)
+    for column in filter(lambda c: _is_text(plain[c]), columns):
+        plain[column] = plain[column].astype(object).where(plain[column].notna(), None)
+    return plain
+
+
+def _column(a: pd.Series, b: pd.Series, keys: pd.DataFrame) -> dict[str, Any]:
+    """What `TableDifference.columns` says of one column, from its values in matched rows (n,)."""
+    if not all(is_numeric_dtype(c) and not is_bool_dtype(c) for c in (a, b)):
+        pairs = zip(map(_comparable, a), map(_comparable, b), strict=True)
+        return {"differing": sum(x != y for x, y in pairs)}
+    x, y = (c.to_numpy(dtype=np.float64, na_value=np.nan) for c in (a, b))
+    known, one = ~np.isnan(x) & ~np.isnan(y), np.isnan(x) != np.isnan(y)
+    with np.errstate(invalid="ignore"):  # two infinities that are one do not differ
+        difference = np.where(x == y, 0.0, y - x)
+    row = {
+        "differing": int((known & (x != y)).sum() + one.sum()),
+        "n": int(known.sum()),
+        "in_one": int(one.sum()),
+    }
+    if known.any():
+        size = np.where(known, np.abs(difference), -1.0)
+        most = int(size.argmax())
+        row |= {"largest": float(difference[most]), "median": float(np.median(size[known]))}
+        if difference[most]:
+            row["at"] = tuple(_comparable(key) for key in keys.iloc[most])
+    return row
+
+
+def _comparable(value: Any) -> Any:
+    """A value as JSON knows it; lists compare as their elements do, and what is missing as one thing."""
+    if isinstance(value, np.ndarray | list | tuple):
+        return tuple(map(_comparable, value))
+    if isinstance(value, np.generic):
+        value = value.item()
+    return None if not isinstance(value, dict) and pd.isna(value) else value

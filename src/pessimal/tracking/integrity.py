@@ -1,7 +1,7 @@
-"""Is everything in the registry what was published? Every file by its sha256, every manifest by the index.
+"""Is everything in the registry what was published? Every file by its sha256, every manifest by its line in the index.
 
-Knows folders, manifests and index lines. Changes nothing. A manifest and its line in the index vouch for one another:
-only where both were changed alike, or a manifest changed while there was no index, does that go unseen.
+Changes nothing. Only where a manifest and its line were changed alike, or a manifest while there was no index, does that
+go unseen.
 """
 
 import json
@@ -11,8 +11,16 @@ from pathlib import Path
 
 from pessimal.errors import InputError
 from pessimal.tables.files import sha256_of
-from pessimal.tracking.index import manifest_text, read_line, read_line_without_checksum
-from pessimal.tracking.registry import INDEX, MANIFEST, STAGING, VERSIONS, Manifest, Registry, read_manifest
+from pessimal.tracking.registry import (
+    INDEX,
+    MANIFEST,
+    STAGING,
+    VERSIONS,
+    Registry,
+    manifest_text,
+    read_line,
+    read_manifest,
+)
 
 AGAIN = "remove the folder and run the task again with force=true, or put its mirrored copy there"
 
@@ -38,7 +46,7 @@ def damages(
     """
     root, recorded = registry.root, {}
     for number, line in enumerate(registry.index_lines(), 1):
-        recorded_line = read_line(line) or _old(line)
+        recorded_line = read_line(line)
         if recorded_line:
             recorded[recorded_line[0]] = recorded_line[1]
         elif only is None:
@@ -55,19 +63,6 @@ def damages(
         folders = list(only)
     for folder in folders:
         yield from _of_artifact(root, folder, recorded.get(folder.relative_to(root).as_posix()), checked)
-
-
-def _old(line: str) -> tuple[str, dict] | None:
-    """A line of before there were checksums, which its manifest still has to match; None where it is none."""
-    recorded_line = read_line_without_checksum(line)
-    try:
-        return (
-            recorded_line
-            if recorded_line and Manifest(**recorded_line[1]) and isinstance(recorded_line[0], str)
-            else None
-        )
-    except TypeError:
-        return None
 
 
 def _of_artifact(

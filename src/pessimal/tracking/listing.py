@@ -1,18 +1,25 @@
-"""A list of the registry's artifacts: selected, sorted, with their key figures.
+"""The registry's artifacts as one pandas frame: a row an artifact, a column a figure; what is listed of it, and in which order.
 
-Pure: takes manifests, gives manifests. Does not know files, nor how a list looks.
+Knows manifests; neither files nor how a list looks.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+import difflib
+import operator
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import Any
 
-from pessimal.errors import InputError
-from pessimal.tracking.conditions import Condition, closest, figures, is_number
+import pandas as pd
+
+from pessimal.errors import ConfigError, InputError
+from pessimal.tables.score_table import storable
 from pessimal.tracking.registry import Manifest
 
+FIELDS = ("type", "name", "version", "created", "run_id", "key", "config_hash", "commit", "dirty", "inputs")
+FIGURE = "summary."
+"""Columns of figures begin so; those of an inner dictionary are `summary.outer.inner`."""
 KEY_FIGURES = {
     "score-table": ("n", "optimal", "pessimal", "mean", "standard_deviation", "certified_share"),
     "comparison": ("models", "tables", "explanations"),
@@ -23,141 +30,235 @@ KEY_FIGURES = {
     "reward-model": ("word_accuracy", "frame_sign", "seconds"),
     "report": ("bytes",),
 }
-"""What a list shows of each type; of others, the first four figures by name."""
+"""What a list shows of each type; of others, the first four figures."""
+_ORDERS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+_CONDITION = re.compile(
+    r"\s*(?P<figure>[^<>=!]+?)\s*(?P<sign><=|>=|!=|==|=|<|>)\s*(?P<value>.*?)\s*", re.DOTALL
+)
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """The selection; patterns may hold * and ?."""
-
-    type: str | None = None
-    model: str | None = None
-    """Short name of the model that an artifact is of."""
-    prompt: str | None = None
-    """Key of a prompt that an artifact is of."""
-    name: str | None = None
-    """Artifact name."""
-    since: datetime | None = None
-    """Published then or later; with its time zone."""
-    where: Sequence[Condition] = ()
-    """Conditions on figures; all must hold."""
-    all: bool = False
-    """Older versions too."""
-
-
-def select(manifests: Sequence[Manifest], wanted: Wanted) -> list[Manifest]:
-    """The selected ones, in the order given.
-
-    Raises:
-        InputError: a type, model, prompt, name or figure that no artifact of the registry has.
-    """
-    chosen = list(manifests) if wanted.all else _newest(manifests)
-    for field, values_of in _FIELDS.items():
-        pattern = getattr(wanted, field)
-        if pattern is None:
-            continue
-        known = sorted({value for m in manifests for value in values_of(m)})
-        if not any(fnmatchcase(value, pattern) for value in known):
-            raise InputError(_nothing_of(field, pattern, known))
-        chosen = [m for m in chosen if any(fnmatchcase(value, pattern) for value in values_of(m))]
-    if wanted.since is not None:
-        chosen = [m for m in chosen if (made := created(m)) is not None and made >= wanted.since]
-    for condition in wanted.where:
-        _check_figure(condition.figure, chosen, manifests, option="where")
-        chosen = [m for m in chosen if condition.holds(m.summary)]
-    return chosen
-
-
-def in_order(manifests: Sequence[Manifest], by: str, *, descending: bool = False) -> list[Manifest]:
-    """Sorted `by` name (type, name, version), created, or a figure: numbers before texts, those without it last."""
-    if by == "name":
-        return sorted(manifests, key=_name, reverse=descending)
-    if by == "created":
-        return sorted(manifests, key=lambda m: (m.created, _name(m)), reverse=descending)
-    _check_figure(by, manifests, manifests, option="sort")
-    values = [(figures(m.summary).get(by), m) for m in manifests]
-    numbers = [pair for pair in values if is_number(pair[0]) and pair[0] == pair[0]]
-    texts = [pair for pair in values if isinstance(pair[0], str)]
-    rest = [
-        m for value, m in values if not isinstance(value, str) and not (is_number(value) and value == value)
-    ]
-    return [
-        m
-        for some in (numbers, texts)
-        for _, m in sorted(some, key=lambda pair: (pair[0], _name(pair[1])), reverse=descending)
-    ] + sorted(rest, key=_name)
+def figures(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """Every figure of a summary by its name; those of an inner dictionary as `outer.inner`."""
+    flat = {}
+    for name, value in summary.items():
+        inner = figures(value) if isinstance(value, Mapping) else None
+        flat |= {name: value} if inner is None else {f"{name}.{key}": one for key, one in inner.items()}
+    return flat
 
 
 def key_figures(manifest: Manifest) -> dict[str, Any]:
-    """The key figures of an artifact, by name."""
+    """The figures of an artifact that a list has room for."""
     known = figures(manifest.summary)
-    if names := KEY_FIGURES.get(manifest.type):
-        return {name: known[name] for name in names if known.get(name) is not None}
-    return dict(list(known.items())[:4])
+    names = KEY_FIGURES.get(manifest.type) or list(known)[:4]
+    return {name: known[name] for name in names if known.get(name) is not None}
 
 
-def created(manifest: Manifest) -> datetime | None:
-    """When it was published; None where the manifest does not say."""
-    try:
-        made = datetime.fromisoformat(manifest.created)
-    except (TypeError, ValueError):
-        return None
-    return made if made.tzinfo else made.replace(tzinfo=UTC)
+def frame(manifests: Iterable[Manifest]) -> pd.DataFrame:
+    """A row an artifact, by its reference: FIELDS, the models and prompts it is of (lists), and a column a figure; all as
+    objects, so that whole numbers stay whole."""
+    rows = {}
+    for m in manifests:
+        about = {
+            "models": _of(m, "model") or [m.name] * (m.type == "reward-model"),
+            "prompts": _of(m, "prompt"),
+        }
+        shown = {f"{FIGURE}{name}": value for name, value in figures(m.summary).items()}
+        rows[m.reference] = {name: getattr(m, name) for name in FIELDS} | about | shown
+    names = list(
+        dict.fromkeys([*FIELDS, "models", "prompts", *(name for row in rows.values() for name in row)])
+    )
+    values = [[_stored(row.get(name)) for name in names] for row in rows.values()]
+    return pd.DataFrame(
+        values, index=list(map(storable, rows)), columns=list(map(storable, names)), dtype=object
+    )
 
 
-def models_of(manifest: Manifest) -> list[str]:
-    """Models that an artifact is of: its summary's; a reward model is of itself. Comparisons do not name theirs."""
-    model = manifest.summary.get("model")
-    if isinstance(model, str):
-        return [model]
-    return [manifest.name] if manifest.type == "reward-model" else []
+def _stored(value: Any) -> Any:
+    """Texts of pandas are UTF-8, which half a character is not."""
+    if isinstance(value, list):
+        return [_stored(one) for one in value]
+    return storable(value) if isinstance(value, str) else value
 
 
-def prompts_of(manifest: Manifest) -> list[str]:
-    """Prompts that an artifact is of, by key."""
-    one, several = manifest.summary.get("prompt"), manifest.summary.get("prompts")
+def _of(manifest: Manifest, what: str) -> list[str]:
+    one, several = manifest.summary.get(what), manifest.summary.get(f"{what}s")
     given = [one, *several] if isinstance(several, list) else [one]
-    return [prompt for prompt in given if isinstance(prompt, str)]
+    return [name for name in given if isinstance(name, str)]
 
 
-_FIELDS: dict[str, Callable[[Manifest], list[str]]] = {
-    "type": lambda m: [m.type],
-    "model": models_of,
-    "prompt": prompts_of,
-    "name": lambda m: [m.name],
-}
+def select(
+    artifacts: pd.DataFrame,
+    *,
+    type: str | None = None,
+    model: str | None = None,
+    prompt: str | None = None,
+    name: str | None = None,
+    since: datetime | None = None,
+    where: Sequence[str] = (),
+    all: bool = False,
+) -> pd.DataFrame:
+    """The rows of `frame` that are asked for; of each name the newest version, unless `all`.
+
+    Args:
+        type, model, prompt, name: patterns with * and ?.
+        since: with its time zone.
+        where: conditions on figures; all must hold.
+
+    Raises:
+        ConfigError: a condition is none.
+        InputError: no artifact of the registry has the type, model, prompt, name or figure.
+    """
+    everything, chosen = artifacts, artifacts
+    if not all:
+        versions = chosen["version"].astype(int)
+        chosen = chosen[versions == versions.groupby([chosen["type"], chosen["name"]]).transform("max")]
+    for option, pattern in {"type": type, "models": model, "prompts": prompt, "name": name}.items():
+        if pattern is not None:
+            values = everything[option].explode().dropna()
+            if not values.map(lambda value, pattern=pattern: fnmatchcase(value, pattern)).any():
+                raise InputError(_nothing_of(option.removesuffix("s"), pattern, sorted(set(values))))
+            matches = (
+                chosen[option].explode().map(lambda v, p=pattern: isinstance(v, str) and fnmatchcase(v, p))
+            )
+            chosen = chosen[matches.groupby(level=0).any().reindex(chosen.index)]
+    if since is not None:
+        chosen = chosen[
+            pd.to_datetime(chosen["created"], utc=True, errors="coerce", format="ISO8601") >= since
+        ]
+    for condition in where:
+        chosen = chosen[_holds(condition, chosen, everything)]
+    return chosen
 
 
-def _newest(manifests: Iterable[Manifest]) -> list[Manifest]:
-    newest: dict[tuple[str, str], Manifest] = {}
-    for manifest in manifests:
-        name = (manifest.type, manifest.name)
-        if name not in newest or newest[name].version < manifest.version:
-            newest[name] = manifest
-    return list(newest.values())
+def in_order(artifacts: pd.DataFrame, by: str, *, descending: bool = False) -> pd.DataFrame:
+    """Sorted `by` name (type, name, version), created, or a figure: numbers before texts, those without it last."""
+    up, names = not descending, ["type", "name", "version"]
+    if by in ("name", "created"):
+        return artifacts.sort_values([by, *names] if by == "created" else names, ascending=up)
+    column = _column(by, artifacts, artifacts, option="sort")
+    numbers, texts = _numbers(column), column.map(lambda value: value if isinstance(value, str) else None)
+    rank = 2 - 2 * numbers.notna() - (numbers.isna() & texts.notna())  # 0 number · 1 text · 2 neither
+    ranked = artifacts.assign(_rank=rank, _number=numbers, _text=texts.fillna(""))
+    by_value = ranked.sort_values(["_rank", "_number", "_text", *names], ascending=[True, *[up] * 5])
+    return by_value.drop(columns=["_rank", "_number", "_text"])
 
 
-def _name(manifest: Manifest) -> tuple[str, str, int]:
-    return manifest.type, manifest.name, manifest.version
+def _holds(condition: str, chosen: pd.DataFrame, everything: pd.DataFrame) -> pd.Series:
+    """For which rows it holds. `n=null` is for those without the figure; no other condition holds without it."""
+    form = _CONDITION.fullmatch(condition)
+    if form is None:
+        raise ConfigError(
+            f"where={condition!r} is no condition; type a figure, one of = != < <= > >=, and a value: where='n>1000'"
+        )
+    sign, value = form["sign"].replace("==", "="), form["value"]
+    if sign in _ORDERS and (_number(value) is None or _number(value) != _number(value)):
+        raise ConfigError(f"where={condition!r}: {sign} compares numbers, and {value!r} is none")
+    column = _column(form["figure"], chosen, everything, option="where")
+    if value == "null":
+        return column.isna() if sign == "=" else column.notna()
+    if sign in _ORDERS:
+        return _ORDERS[sign](_numbers(column), float(value))
+    same = column.map(lambda one: any(_is(part, value) for part in (one if isinstance(one, list) else [one])))
+    return column.notna() & (same == (sign == "="))
 
 
-def _nothing_of(field: str, pattern: str, known: Sequence[str]) -> str:
+def _column(figure: str, chosen: pd.DataFrame, everything: pd.DataFrame, *, option: str) -> pd.Series:
+    """A figure's values; InputError where no artifact has it: what is mistyped must not pass for what is not there."""
+    name = f"{FIGURE}{figure}"
+    if name in everything or not len(chosen):
+        return chosen[name] if name in chosen else pd.Series(None, index=chosen.index, dtype=object)
+    there = chosen.dropna(axis=1, how="all").columns
+    known = sorted(one.removeprefix(FIGURE) for one in there if one.startswith(FIGURE))
+    raise InputError(
+        f"{option}: no artifact has a figure {figure!r}.{closest(figure, known)} Figures here: {', '.join(known[:40])}"
+    )
+
+
+def _numbers(column: pd.Series) -> pd.Series:
+    """Numbers as floats; NaN for texts, truths and what is missing."""
+    return column.map(lambda value: value if is_number(value) else None).astype(float)
+
+
+def is_number(value: Any) -> bool:
+    """Whether `value` is a number; a truth is none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is(value: Any, text: str) -> bool:
+    """Whether `text` means `value`: numbers as numbers, truths as such, texts as they are."""
+    if isinstance(value, bool):
+        return text.lower() == str(value).lower()
+    return value == _number(text) if is_number(value) else text == str(value)
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def closest(given: str, known: Iterable[str]) -> str:
+    """` Did you mean 'x'?` where something known is like what was given, else nothing."""
+    close = difflib.get_close_matches(given, list(known), n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def _nothing_of(option: str, pattern: str, known: list[str]) -> str:
     there = ", ".join(known[:12]) + (f" and {len(known) - 12} more" if len(known) > 12 else "")
     return (
-        f"{field}={pattern!r}: no artifact in the registry is of this {field}.{closest(pattern, known)} "
-        f"There are: {there or f'none with a {field}'}"
+        f"{option}={pattern!r}: no artifact in the registry is of this {option}.{closest(pattern, known)} "
+        f"There are: {there or f'none with a {option}'}"
     )
 
 
-def _check_figure(
-    name: str, chosen: Sequence[Manifest], everything: Sequence[Manifest], *, option: str
-) -> None:
-    """InputError where no artifact has the figure: what is mistyped must not pass for what is not there."""
-    if any(name in figures(m.summary) for m in [*chosen, *everything]):
-        return
-    if not chosen:
-        return
-    known = sorted({figure for m in chosen for figure in figures(m.summary)})
+def find_artifacts(given: str, manifests: Sequence[Manifest]) -> list[Manifest]:
+    """The artifact that `given` names, or everything that the W&B run of this id published; a name goes before an id.
+
+    A name is `type/name:vN`, as a folder `type/name/vN`, `type/name`, `name:vN` or `name`; without a version the newest.
+
+    Raises:
+        InputError: there is none such, or the name is that of artifacts of several types.
+    """
+    of_run = [m for m in manifests if m.run_id == given]
+    if of_run and not any(m.name == given for m in manifests):
+        return of_run
+    as_reference = re.sub(r"(.+/.+)/(v\d+)", r"\1:\2", given)
+    path, colon, version = as_reference.rpartition(":") if ":" in as_reference else (given, "", "")
+    type, slash, name = path.rpartition("/")
+    of_name = [m for m in manifests if m.name == name and (not slash or m.type == type)]
+    matching = [m for m in of_name if not colon or version == f"v{m.version}"]
+    if len({m.type for m in matching}) > 1:
+        several = ", ".join(sorted({f"{m.type}/{m.name}" for m in matching}))
+        raise InputError(f"{given!r} is the name of several artifacts: {several}. Type one of these")
+    if matching:
+        return [max(matching, key=lambda m: m.version)]
+    if others := sorted({m.reference for m in manifests if m.name == name}):
+        raise InputError(f"there is no artifact {given!r}; there are: {', '.join(others)}")
     raise InputError(
-        f"{option}: no artifact has a figure {name!r}.{closest(name, known)} Figures here: {', '.join(known[:40])}"
+        f"there is no artifact {given!r}, and no W&B run of this id published one."
+        f"{closest(name, sorted({m.name for m in manifests}))} To list them: pessimal runs"
     )
+
+
+def lineage(reference: str, manifests: Iterable[Manifest], *, upwards: bool) -> dict[str, Any]:
+    """What an artifact was made from (`upwards`) or what was made from it, and so on, as a tree.
+
+    A node has `reference`; `known`, whether it is in the registry still; `repeated`, whether it stands in the tree
+    already, and what is below it only there; and the nodes `below`.
+    """
+    below: dict[str, list[str]] = {}
+    known, seen = set(), set()
+    for m in manifests:
+        known.add(m.reference)
+        for one in dict.fromkeys(m.inputs):
+            above, under = (m.reference, one) if upwards else (one, m.reference)
+            below.setdefault(above, []).append(under)
+
+    def node(one: str) -> dict[str, Any]:
+        repeated = one in seen and one in below
+        seen.add(one)
+        nodes = [] if repeated else [node(under) for under in below.get(one, [])]
+        return {"reference": one, "known": one in known, "repeated": repeated, "below": nodes}
+
+    return node(reference)

@@ -1,44 +1,69 @@
-"""The push: everything in the registry that W&B does not have yet, sent and then verified.
+"""The push: everything in the registry that W&B does not have yet, sent, and asked back of the server.
 
-Knows the registry, replayed runs and verdicts. A run that a task recorded and never sent is sent as it is, with its
-configuration, curves and figures; what no such run has is replayed from the manifests.
+A run that a task recorded and never sent is sent as it is, with its configuration, curves and figures; what no such run has
+goes in runs made again from the manifests, one for each command that published, so that W&B's table of runs compares them.
 """
 
+import base64
+import hashlib
 import logging
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from pessimal.errors import InputError, WorkError
-from pessimal.tracking.client import PATIENCE, check_server, connect, settle
-from pessimal.tracking.mirrored import mirrored_reference
-from pessimal.tracking.recorded import recorded_runs
-from pessimal.tracking.registry import Manifest, Registry
-from pessimal.tracking.replay import Published, by_run, inputs_of, second_id, write_run
-from pessimal.tracking.upload import link_inputs, sync_process
-from pessimal.tracking.verify import Verdict, verdict
+from pessimal.tables.files import sha256_of
+from pessimal.tracking.client import (
+    PATIENCE,
+    Target,
+    alias_of,
+    as_artifact,
+    check_server,
+    clean,
+    connect,
+    find_artifact,
+    link_inputs,
+    mirrored_reference,
+    offline_run,
+    recorded_runs,
+    settle,
+    sync_process,
+)
+from pessimal.tracking.registry import MANIFEST, Manifest, Registry
 
 log = logging.getLogger(__name__)
 
+Published = tuple[Path, Manifest]
+
+JOBS = {
+    "score-table": "scan",
+    "comparison": "compare",
+    "search-result": "search",
+    "study": "search",
+    "explanation": "explain",
+    "reward-model": "train",
+    "report": "report",
+    "conformance": "check",
+}
+"""The verb that publishes each type; W&B's job type, as a run of the verb itself has it."""
 _LOOK_SECONDS = 4.0
 """Between two looks at whether the server is still there while a run is sent."""
 
 
 @dataclass(frozen=True)
-class Target:
-    """Where things go."""
+class Verdict:
+    """What the server has of one artifact."""
 
-    project: str
-    entity: str | None
-    """Null: the key's own."""
-    group: str | None
-    tags: list[str]
-    folder: Path
-    """Everything wandb writes; also where runs that tasks recorded are."""
+    reference: str
+    """`type/name:vN` in the registry."""
+    state: str
+    """`ok`, `missing`, `mismatch`, or `alias` where all is the same but `latest` stands at another version."""
+    message: str = ""
+    """What is wrong and what to do; empty where nothing is."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +77,7 @@ class Pushed:
     sent: list[str]
     """References of artifacts that were not there before."""
     unknown_inputs: list[str]
-    """Inputs (`NAME:registry-vN`) that W&B does not have, so that their lineage is not recorded."""
+    """References of inputs that W&B does not have, so that their lineage is not recorded."""
 
     @property
     def whole(self) -> bool:
@@ -65,9 +90,9 @@ def choose(registry: Registry, *, types: Sequence[str], names: Sequence[str]) ->
     or where a file is not what was published."""
     everything = registry.manifests()
     chosen = [
-        pair
-        for pair in everything
-        if (not types or pair[1].type in types) and (not names or pair[1].name in names)
+        (folder, m)
+        for folder, m in everything
+        if (not types or m.type in types) and (not names or m.name in names)
     ]
     if not chosen:
         known = sorted({f"{m.type}/{m.name}" for _, m in everything})
@@ -90,19 +115,20 @@ def push(published: Sequence[Published], target: Target) -> Pushed:
     api = connect()
     path = f"{target.entity or api.default_entity}/{target.project}"
     try:
-        newest = _newest(published)
-        verdicts = _verdicts(api, published, newest, path=path)
+        verdicts = {m.reference: verdict(api, folder, m, path=path) for folder, m in published}
         missing = [pair for pair in published if verdicts[pair[1].reference].state == "missing"]
         log.info("%s: %d of %d artifacts are to be sent", path, len(missing), len(published))
         if missing:
-            _send(api, by_run(missing), target, path=path)
-            verdicts |= _verdicts(api, missing, newest, path=path)
-        there = [pair for pair in published if verdicts[pair[1].reference].same]
-        unknown = _link(api, there, path=path)
-        moved = [pair for pair in there if verdicts[pair[1].reference].state != "ok"]
-        for _, manifest in moved:
-            _point_latest(api, manifest, path=path)
-        verdicts |= _verdicts(api, moved, newest, path=path)
+            _send(api, missing, target, path=path)
+            verdicts |= {m.reference: verdict(api, folder, m, path=path) for folder, m in missing}
+        there = [pair for pair in published if verdicts[pair[1].reference].state in ("ok", "alias")]
+        unknown = _link(api, [manifest for _, manifest in there], path=path)
+        for folder, m in there:
+            if verdicts[m.reference].state == "alias":  # the client moves `latest` to whatever it sends last
+                artifact = api.artifact(f"{path}/{mirrored_reference(m.reference)}")
+                artifact.aliases.append("latest")
+                artifact.save()
+                verdicts[m.reference] = verdict(api, folder, m, path=path)
     except (WorkError, InputError):
         raise
     except Exception as error:  # the client has many, and their texts are for its own developers
@@ -111,71 +137,118 @@ def push(published: Sequence[Published], target: Target) -> Pushed:
     return Pushed(path, list(verdicts.values()), [m.reference for _, m in missing], unknown)
 
 
-def _send(api, runs: Mapping[str, list[Published]], target: Target, *, path: str) -> None:
+def verdict(api, folder: Path, manifest: Manifest, *, path: str) -> Verdict:
+    """Compare W&B's version with the files on this disk: state, type, manifest, file count and md5 of every file; and
+    `latest` must stand at the registry's newest version.
+
+    Raises whatever the client raises where the server does not answer: that an artifact is missing is only said by one
+    that does.
+    """
+    name, reference = f"{path}/{mirrored_reference(manifest.reference)}", manifest.reference
+    remote = find_artifact(api, name)
+    if remote is None:
+        return Verdict(reference, "missing", f"{name} is not there")
+    if remote.metadata.get("manifest_sha256") != sha256_of(folder / MANIFEST):
+        made = f"({remote.type}, {remote.metadata.get('created')})"
+        return Verdict(
+            reference,
+            "mismatch",
+            f"{name} is there, but was made from another registry {made}; nothing is overwritten: choose another "
+            "tracking.project, or delete it at W&B",
+        )
+    if wrong := _differences(remote, folder, manifest):
+        what = "; ".join(wrong[:4])
+        return Verdict(reference, "mismatch", f"{name}: {what}. Delete this version at W&B and push again")
+    newest = max(int(p.name[1:]) for p in folder.parent.glob("v*") if p.name[1:].isdigit())
+    if manifest.version == newest and "latest" not in remote.aliases:
+        return Verdict(reference, "alias", f"{name}: latest stands at another version; push again")
+    return Verdict(reference, "ok")
+
+
+def _differences(remote, folder: Path, manifest: Manifest) -> list[str]:
+    expected, files = [*manifest.files, MANIFEST], remote.manifest.entries
+    pairs = {"state": (remote.state, "COMMITTED"), "type": (remote.type, manifest.type),
+             "number of files": (remote.file_count, len(expected))}  # fmt: skip
+    wrong = [f"its {what} is {is_}, not {should}" for what, (is_, should) in pairs.items() if is_ != should]
+    if missing := sorted(set(expected) - set(files)):
+        wrong.append(f"without {', '.join(missing[:3])}")
+    if foreign := sorted(set(files) - set(expected)):
+        wrong.append(f"with {', '.join(foreign[:3])} besides")
+    known = [name for name in expected if name in files]
+    return wrong + [f"{name} differs" for name in known if files[name].digest != _md5_of(folder / name)]
+
+
+def _md5_of(path: Path) -> str:
+    """md5 of a file's bytes in base64, as W&B gives it."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False))
+    return base64.b64encode(digest.digest()).decode()
+
+
+def _send(api, published: Sequence[Published], target: Target, *, path: str) -> None:
     """Send the runs that tasks recorded, then what those lack by runs made again: one `wandb sync` each, as starting it
     takes longer than a run."""
+    runs: dict[str, list[Published]] = {}
+    for pair in sorted(published, key=lambda pair: pair[1].created):
+        # What was published without tracking gets a run each, under an id that is the same whenever it is pushed.
+        runs.setdefault(pair[1].run_id or _made_up(pair[1].reference), []).append(pair)
     recorded = [
-        run
-        for id in runs
-        if not _run_exists(api, f"{path}/{id}")
-        for run in recorded_runs(target.folder, id, project=target.project, entity=target.entity)
+        folder for id in runs if not _run_exists(api, f"{path}/{id}") for folder in recorded_runs(target, id)
     ]
     _sync(recorded, target)
-    with tempfile.TemporaryDirectory(prefix="push-", dir=target.folder) as folder:
+    with tempfile.TemporaryDirectory(prefix="push-", dir=target.folder) as place:
         made = []
         for id, run in runs.items():
             left = [pair for pair in run if not recorded or verdict(api, *pair, path=path).state == "missing"]
             if left:
-                taken = _run_exists(api, f"{path}/{id}")
-                made.append(_replay(second_id(id, left) if taken else id, left, target, folder=Path(folder)))
+                if _run_exists(api, f"{path}/{id}"):  # writing into it would replace its configuration
+                    id = _made_up(id, *(manifest.reference for _, manifest in left))
+                made.append(_write_run(id, left, replace(target, folder=Path(place))))
+        settle(target.folder)
         _sync(made, target)
 
 
-def _replay(id: str, published: list[Published], target: Target, *, folder: Path) -> Path:
-    return write_run(
-        id,
-        published,
-        folder=folder,
-        project=target.project,
-        entity=target.entity,
-        group=target.group,
-        tags=target.tags,
-    )
+def _made_up(*parts: str) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:8]
 
 
-def _newest(published: Sequence[Published]) -> dict[tuple[str, str], int]:
-    """The newest version in the registry by type and name, chosen or not; read from the folders beside the chosen."""
-    return {
-        (manifest.type, manifest.name): max(
-            int(beside.name[1:]) for beside in folder.parent.glob("v*") if beside.name[1:].isdigit()
-        )
-        for folder, manifest in published
+def _write_run(id: str, published: Sequence[Published], target: Target) -> Path:
+    """Record an offline run with these artifacts, as the verb would have called it; returns its folder."""
+    manifests = [manifest for _, manifest in published]
+    first = manifests[0]
+    job = JOBS.get(first.type, first.type)
+    models = list(dict.fromkeys(str(m.summary["model"]) for m in manifests if m.summary.get("model")))
+    config = {
+        "task": job,
+        "config_hash": first.config_hash,
+        "inputs": list(dict.fromkeys(reference for m in manifests for reference in m.inputs)),
+        "artifacts": [m.reference for m in manifests],
+        "prompts": {str(m.summary["prompt"]): None for m in manifests if m.summary.get("prompt")},
+        "code": {"commit": first.commit, "dirty": first.dirty},
+        **(
+            {"model": {"name": models[0]}} if len(models) == 1 else {}
+        ),  # where a run of the verb itself has it
     }
+    name = f"{job} {' '.join(models) if first.type == 'score-table' and models else first.name}"
+    # What is on this screen, in this checkout and on this machine now is not of the run.
+    quiet = {"console": "off", "disable_git": True, "x_disable_stats": True}
+    target = replace(target, tags=[*target.tags, "pushed"])
+    run = offline_run(target, id, job_type=job, name=name[:128], config=clean(config), settings=quiet)
+    run_folder = Path(run.dir).parent
+    for folder, m in published:
+        prefix = f"{m.summary['prompt']}/" if m.type == "score-table" and m.summary.get("prompt") else ""
+        run.summary.update(clean({f"{prefix}{key}": value for key, value in m.summary.items()}))
+        run.log_artifact(as_artifact(folder, m), aliases=[alias_of(m)])
+    run.finish()
+    return run_folder
 
 
-def _verdicts(
-    api, published: Sequence[Published], newest: Mapping[tuple[str, str], int], *, path: str
-) -> dict[str, Verdict]:
-    """What the server has of each, by reference; the newest version of a name must be its `latest`."""
-    return {
-        m.reference: verdict(api, folder, m, path=path, latest=newest[m.type, m.name] == m.version)
-        for folder, m in published
-    }
-
-
-def _point_latest(api, manifest: Manifest, *, path: str) -> None:
-    """Let `latest` stand at the registry's newest version: the client moves it to whatever it sends last."""
-    artifact = api.artifact(f"{path}/{mirrored_reference(manifest.reference)}")
-    artifact.aliases.append("latest")
-    artifact.save()
-
-
-def _sync(run_folders: list[Path], target: Target) -> None:
+def _sync(run_folders: Sequence[Path], target: Target) -> None:
     """`wandb sync` runs; WorkError where it fails, or where the server stops answering."""
     if not run_folders:
         return
     with tempfile.TemporaryFile() as said:
-        process = sync_process(*map(str, run_folders), said=said, folder=target.folder)
+        process = sync_process(*run_folders, said=said, folder=target.folder)
         silent_since = None
         try:
             while process.poll() is None:
@@ -196,6 +269,7 @@ def _still_silent(since: float | None) -> float | None:
     begin = time.monotonic()
     try:
         check_server()
+        return None
     except WorkError as error:
         since = since or begin
         if time.monotonic() - since > PATIENCE - 2 * _LOOK_SECONDS:
@@ -203,21 +277,18 @@ def _still_silent(since: float | None) -> float | None:
                 f"{error}. What was sent by then is there; the same command sends the rest"
             ) from error
         return since
-    return None
 
 
-def _link(api, published: Sequence[Published], *, path: str) -> list[str]:
-    """Record at W&B what every run was made from; returns inputs that it does not have."""
-    unknown: dict[str, None] = {}
+def _link(api, manifests: Sequence[Manifest], *, path: str) -> list[str]:
+    """Record at W&B what every run was made from; returns references of inputs that it does not have."""
+    unknown: list[str] = []
     known: dict[str, Any] = {}
-    for folder, manifest in published:
-        if not manifest.inputs:
-            continue
-        run = api.artifact(f"{path}/{mirrored_reference(manifest.reference)}").logged_by()
-        inputs = [mirrored_reference(reference) for reference in inputs_of([(folder, manifest)])]
-        if run is not None:
-            unknown |= dict.fromkeys(link_inputs(api, run, path=path, inputs=inputs, known=known))
-    return list(unknown)
+    for manifest in manifests:
+        if manifest.inputs:
+            run = api.artifact(f"{path}/{mirrored_reference(manifest.reference)}").logged_by()
+            if run is not None:
+                unknown += link_inputs(api, run, path=path, inputs=manifest.inputs, known=known)
+    return list(dict.fromkeys(unknown))
 
 
 def _run_exists(api, path: str) -> bool:

@@ -1,7 +1,8 @@
 """The registry: every result as an artifact on disk, published by one rename and never edited.
 
-`registry/<type>/<name>/v<N>/` holds the files and a `manifest.json`; `registry/index.jsonl` lists all of it, one
-line an artifact. Knows files and manifests. Does not know what is in them, nor W&B.
+`registry/<type>/<name>/v<N>/` holds the files and a `manifest.json`. `registry/index.jsonl` lists all of it, a line an
+artifact: its manifest once more, and a checksum. So a byte that changes later in a manifest shows as a difference from its
+line, and one that changes in a line shows in the line's checksum. Knows files and manifests, not what is in them, nor W&B.
 """
 
 import contextlib
@@ -20,7 +21,7 @@ from pathlib import Path
 
 from pessimal.errors import InputError
 from pessimal.tables.files import is_unlocked, naming, sha256_of, write_atomically
-from pessimal.tracking.index import as_json, line_of, manifest_text, read_line
+from pessimal.tracking.checkout import Checkout, checkout
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +32,7 @@ CONFIG = "run_config.json"
 VERSIONS = "*/*/v[0-9]*"
 STAGING = ".staging-"
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+_CHECKSUM = ', "checksum": "'
 
 
 @dataclass(frozen=True)
@@ -57,10 +59,43 @@ class Manifest:
     """UTC time of publishing, ISO 8601."""
     summary: dict = field(default_factory=dict)
     """The few figures a list of artifacts should show."""
+    commit: str | None = None
+    """Git commit of the checkout that pessimal ran from; None where it was installed from a wheel."""
+    dirty: bool | None = None
+    """Whether its code differed from that commit."""
 
     @property
     def reference(self) -> str:
         return f"{self.type}/{self.name}:v{self.version}"
+
+    def document(self) -> dict:
+        """What `manifest.json` holds: without the commit where there is none, as before there were commits."""
+        return {k: v for k, v in asdict(self).items() if v is not None or k not in Checkout._fields}
+
+
+def manifest_text(document: dict) -> str:
+    """What `manifest.json` holds, to the byte: from a line of the index it can be made again."""
+    return json.dumps(document, indent=2, sort_keys=True)
+
+
+def line_of(path: str, document: dict) -> str:
+    """The index's line of one artifact: its path below the root and its manifest, then the sha256 of those."""
+    body = json.dumps({"path": path, **document}, sort_keys=True)
+    return f'{body[:-1]}{_CHECKSUM}{_sha256(body)}"}}'
+
+
+def read_line(line: str) -> tuple[str, dict] | None:
+    """Path and manifest of a line; None where the line is damaged."""
+    head, found, tail = line.rpartition(_CHECKSUM)
+    body = head + "}"
+    if not found or tail != _sha256(body) + '"}':
+        return None
+    document = json.loads(body)
+    return document.pop("path"), document
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def safe_name(name: str) -> str:
@@ -70,9 +105,7 @@ def safe_name(name: str) -> str:
     """
     safe = _UNSAFE.sub("_", name).strip("._") or "unnamed"
     plain = safe == name.replace("/", "_").replace(" ", "_")
-    # "surrogatepass": a name may hold half a character, as a file's name that is not UTF-8 does.
-    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
-    return safe if plain else f"{safe}-{digest[:6]}"
+    return safe if plain else f"{safe}-{_sha256(name)[:6]}"
 
 
 class Registry:
@@ -109,6 +142,7 @@ class Registry:
         name = safe_name(name)
         home = self.root / type / name
         config = self.config if config is None else config
+        code = checkout()
         self.root.mkdir(parents=True, exist_ok=True)
         with naming(home), self._staging(home) as staging:
             fill(staging)
@@ -133,9 +167,10 @@ class Registry:
                     config_hash=config_hash,
                     run_id=run_id,
                     created=datetime.now(UTC).isoformat(timespec="microseconds"),
-                    summary=as_json(summary or {}),
+                    summary=json.loads(json.dumps(summary or {})),  # as it is read back: texts as keys, lists
+                    **code._asdict(),
                 )
-                (staging / MANIFEST).write_text(manifest_text(asdict(manifest)))
+                (staging / MANIFEST).write_text(manifest_text(manifest.document()))
                 staging.chmod(0o755)
                 folder = home / f"v{version}"
                 if self._path(folder) in self._read_index():
@@ -199,7 +234,7 @@ class Registry:
             if path in known:
                 listed[path] = known[path]
             elif manifest := self._manifest_or_warning(self.root / path):
-                listed[path] = line_of(path, asdict(manifest)), manifest
+                listed[path] = line_of(path, manifest.document()), manifest
         listed = dict(
             sorted(listed.items(), key=lambda item: (item[1][1].type, item[1][1].name, item[1][1].version))
         )

@@ -15,8 +15,7 @@ from pathlib import Path, PurePosixPath
 
 from pessimal.errors import InputError, WorkError
 from pessimal.tables.files import sha256_of
-from pessimal.tracking.client import PATIENCE, check_server, connect, settle, within
-from pessimal.tracking.mirrored import mirrored_name
+from pessimal.tracking.client import PATIENCE, check_server, connect, mirrored_name, settle, within
 from pessimal.tracking.registry import MANIFEST, Manifest, Registry, safe_name
 
 log = logging.getLogger(__name__)

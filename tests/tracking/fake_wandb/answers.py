@@ -203,25 +203,6 @@ def _run(world, variables, base):
     return {"project": {"run": None if found is None else run_record(found)}}
 
 
-@_to("Runs")
-def _runs(world, variables, base):
-    project = project_of(world, variables)
-    edges = [{"node": run_record(run), "cursor": run.name} for run in project.runs.values()]
-    page = {"endCursor": None, "hasNextPage": False}
-    return {
-        "project": {
-            "internalId": "1", "runCount": len(edges), "readOnly": False,
-            "runs": {"totalCount": len(edges), "edges": edges, "pageInfo": page},
-        }
-    }  # fmt: skip
-
-
-@_to("RunFullHistory")
-def _history(world, variables, base):
-    run = project_of(world, variables).runs[variables["name"]]
-    return {"project": {"run": {"history": run.lines("wandb-history.jsonl"), "events": []}}}
-
-
 @_to("RunOutputArtifacts")
 def _outputs(world, variables, base):
     return _of_run(world, lambda artifact: artifact.created_by == variables["run"])
@@ -252,18 +233,6 @@ def _by_name(world, variables, base):
     return {"project": {"artifactCollectionMembership": membership}}
 
 
-@_to("ArtifactByID")
-def _by_id(world, variables, base):
-    return {"artifact": artifact_record(world, world.artifacts[variables["id"]])}
-
-
-@_to("ArtifactUsedBy")
-def _used_by(world, variables, base):
-    artifact = world.artifacts[variables["id"]]
-    nodes = [{"node": run_info_record(world, artifact, name)} for name in artifact.used_by]
-    return {"artifact": {"usedBy": {"edges": nodes}}}
-
-
 @_to("ArtifactCreatedBy")
 def _created_by(world, variables, base):
     artifact = world.artifacts[variables["id"]]
@@ -274,12 +243,6 @@ def _created_by(world, variables, base):
 def _fetch_manifest(world, variables, base):
     artifact = world.artifacts[variables.get("id") or variables["artifact_id"]]
     return {"artifact": {"currentManifest": {"file": {"directUrl": f"{base}/storage/{artifact.manifest}"}}}}
-
-
-@_to("ArtifactType")
-def _type_of(world, variables, base):
-    artifact = project_of(world, variables).find(variables["name"])
-    return {"project": {"artifact": {"artifactType": {"name": artifact.type}} if artifact else None}}
 
 
 @_to("GetArtifactMembershipFileUrls")

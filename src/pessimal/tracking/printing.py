@@ -1,0 +1,137 @@
+"""Hostile texts and numbers as a terminal, a spreadsheet and JSON may have them; tables and trees by rich.
+
+Values in, text out.
+"""
+
+import io
+import json
+import math
+import os
+import shutil
+import sys
+import unicodedata
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+from rich.tree import Tree
+
+from pessimal.tables.score_table import storable
+
+BRANCHES = 24
+"""Branches of one node that a tree draws; it says how many more there are."""
+_FORMULA = tuple("=+-@\t\r\n＝＋－＠")
+"""A cell that begins so, a spreadsheet may take for a formula."""
+_NO_TERMINAL = 1_000_000
+
+
+def visible(text: str) -> str:
+    """`text` on one line: control characters, marks of direction and half characters become their escapes."""
+    return "".join(
+        char.encode("unicode_escape").decode() if unicodedata.category(char)[0] == "C" or char in "\u2028\u2029" else char
+        for char in text
+    )  # fmt: skip
+
+
+def shown(value: Any) -> str:
+    """A value for a person: six figures of a number, nothing for None, texts without control characters, in quotes where
+    they are empty or white space at their ends would go unseen."""
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(shown, value))
+    text = str(value)
+    return visible(text) if text and text == text.strip() else f'"{visible(text)}"'
+
+
+def table_text(
+    header: Sequence[str], rows: Sequence[Sequence[Any]], *, width: int | None, keep: int = 0, indent: int = 0
+) -> str:
+    """Rows below their header (none where it is empty), numbers to the right. Where `width` is given, columns after the
+    first `keep` are cut to fit it."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=any(header))
+    columns = list(zip(*rows, strict=True)) or [()] * len(header)
+    for i, (name, values) in enumerate(zip(header, columns, strict=True)):
+        numbers = [isinstance(v, int | float) and not isinstance(v, bool) for v in values if v is not None]
+        right = bool(numbers) and all(numbers)
+        whole = (
+            max(Text(text).cell_len for text in (visible(name), *map(shown, values))) if i < keep else None
+        )
+        table.add_column(
+            visible(name), justify="right" if right else "left", min_width=whole, no_wrap=i < keep
+        )
+    for row in rows:
+        table.add_row(*(Text(shown(value), no_wrap=True, overflow="ellipsis") for value in row))
+    return _rendered(table, width=width, indent=indent)
+
+
+def tree_text(node: dict[str, Any], *, width: int | None, indent: int = 0) -> str:
+    """A tree of `listing.lineage`, a line a node; of very many branches the first, and how many more."""
+    return _rendered(_tree(node), width=width, indent=indent)
+
+
+def _tree(node: dict[str, Any]) -> Tree:
+    notes = ("" if node["known"] else "   (not in this registry)") + "   (see above)" * node["repeated"]
+    tree = Tree(Text(visible(node["reference"]) + notes, no_wrap=True, overflow="ellipsis"))
+    tree.children += [_tree(below) for below in node["below"][:BRANCHES]]
+    if (more := len(node["below"]) - BRANCHES) > 0:
+        tree.add(Text(f"… and {more} more; all of them: format=json"))
+    return tree
+
+
+def _rendered(renderable: Table | Tree, *, width: int | None, indent: int) -> str:
+    file = io.StringIO()
+    space = _NO_TERMINAL if width is None else max(width - indent, 1)
+    Console(file=file, width=space, color_system=None, markup=False, emoji=False).print(renderable)
+    return "\n".join(" " * indent + line.rstrip() for line in file.getvalue().rstrip("\n").split("\n"))
+
+
+def cell(value: Any) -> Any:
+    """A value for a spreadsheet: a number stays one; a text that could be taken for a formula gets a ' before it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if value is None or isinstance(value, int | float):
+        return None if value != value else value
+    text = storable(json.dumps(value) if isinstance(value, list) else str(value))
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+def as_csv(frame: pd.DataFrame) -> str:
+    """A row a row, safe to open in a spreadsheet."""
+    plain = frame.astype(object).map(cell).rename(columns=cell)
+    # Lines that end in a line feed alone would leave a carriage return in a cell unquoted: the row would be torn in two.
+    return plain.to_csv(index=False, lineterminator="\r\n").rstrip("\r\n")
+
+
+def as_json(value: Any) -> str:
+    """JSON in ASCII; a number that JSON cannot have becomes the text "NaN", "Infinity" or "-Infinity"."""
+    return json.dumps(_finite(value), indent=2)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, dict):
+        return {name: _finite(one) for name, one in value.items()}
+    return [_finite(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def terminal_width() -> int | None:
+    """Columns of the terminal; None where the output goes elsewhere, and nothing is to be cut."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def write_out(text: str) -> None:
+    """Print `text`; what the output's encoding does not have becomes its escape."""
+    encoding = sys.stdout.encoding or "utf-8"
+    try:
+        print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
+    except (
+        BrokenPipeError
+    ):  # `pessimal runs | head` has read enough; Python would complain once more at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,167 @@
+"""The mirror without a server: what a run records while its task works, and that no fault costs a result or long waits."""
+
+import json
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+
+from pessimal.tracking import mirror as mirror_module
+from pessimal.tracking.client import Target, environment, mirrored_name, mirrored_reference, settle
+from pessimal.tracking.mirror import MAX_TABLE_ROWS, Mirror, _conclude_upload
+
+
+def items(record) -> dict:
+    return {(one.key or one.nested_key[0]): json.loads(one.value_json) for one in record.item}
+
+
+def test_run_is_open_while_its_task_works_and_each_series_has_its_own_axis(task, recorded, monkeypatch):
+    for variable in ("WANDB_NAME", "WANDB_JOB_TYPE", "WANDB_CONSOLE", "WANDB_DISABLE_GIT"):
+        monkeypatch.delenv(variable, raising=False)
+    with task(config={"code": {"commit": "c"}, "odd": "\ud800"}) as mirror:
+        print("seen by the console")
+        for step in range(3):
+            mirror.metrics({"train/step": step, "train/loss": 0.5 / (step + 1)})
+        mirror.metrics({"search/evaluations": 7, "search/best": float("inf")})
+        mirror.summary({"greatest/optimal": "\ud800<script>"})
+    run = recorded(mirror.run_id)
+    [begun] = run["run"]
+    assert (begun.display_name, begun.job_type, begun.run_group, list(begun.tags)) == (
+        "scan m",
+        "scan",
+        "study",
+        ["t"],
+    )
+    axes = {metric.glob_name: metric.step_metric for metric in run["metric"] if metric.glob_name}
+    assert axes["train/*"] == "train/step"
+    assert axes["search/*"] == "search/evaluations"
+    assert {"scan/*", "tuning/*"} < set(axes)
+    points = [items(point) for point in run["history"]]
+    assert [p["train/loss"] for p in points if "train/loss" in p] == [0.5, 0.25, 0.5 / 3]
+    assert points[-1]["search/best"] is None, "JSON has no infinity"
+    times = [p["_timestamp"] for p in points]
+    assert times == sorted(times)
+    assert {"output_raw", "environment"} <= set(run), "console and machine, unless the user turns them off"
+
+
+def test_wandbs_own_variables_hold(task, recorded, monkeypatch, tmp_path):
+    monkeypatch.setenv("WANDB_NAME", "mine")
+    monkeypatch.setenv("WANDB_RUN_ID", "thesame")
+    with task() as one:
+        pass
+    with task() as other:
+        pass
+    assert recorded(one.run_id)["run"][0].display_name == "mine"
+    assert one.run_id != other.run_id, "an id for all would let one run overwrite the other"
+    monkeypatch.setenv("WANDB_DATA_DIR", str(tmp_path / "users"))
+    assert "WANDB_DATA_DIR" not in environment(tmp_path)
+    monkeypatch.delenv("WANDB_DATA_DIR")
+    settle(tmp_path / "one")
+    assert environment(tmp_path / "two")["WANDB_DATA_DIR"] == str(tmp_path / "two" / "data")
+
+
+def test_off_writes_nothing(task, target):
+    with task(mode="off") as mirror:
+        assert type(mirror) is Mirror
+        assert mirror.run_id is None
+    assert not target.folder.exists()
+
+
+def test_table_that_wandb_would_cut_is_refused(task):
+    with task() as mirror, pytest.raises(ValueError, match="parquet"):
+        mirror.table("all", pd.DataFrame({"a": range(MAX_TABLE_ROWS + 1)}))
+
+
+def test_names_in_wandb_are_the_registrys_and_have_one_type():
+    assert mirrored_reference("score-table/m--greatest:v12") == "m--greatest:registry-v12"
+    assert mirrored_name("comparison", "quickstart") != mirrored_name("report", "quickstart")
+    assert mirrored_name("reward-model", "alder-bpe-0") != mirrored_name("conformance", "alder-bpe-0")
+    names = {mirrored_name("search-result", "x" * 127 + end) for end in ("ab", "ac")}
+    assert len(names) == 2
+    assert max(map(len, names)) <= 128
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A client that hangs, and a clock that says so: every wait takes as long as it may. Gives the waits, in seconds."""
+    waits = []
+
+    def within(seconds, call, *, what):
+        waits.append(seconds)
+        raise TimeoutError(what)
+
+    def communicate(said, timeout):
+        waits.append(timeout)
+        raise subprocess.TimeoutExpired("upload", timeout)
+
+    closed = SimpleNamespace(close=lambda: None)
+    child = SimpleNamespace(communicate=communicate, pid=2**22 + 1, wait=lambda: None, stdout=closed)
+    monkeypatch.setattr(mirror_module, "time", SimpleNamespace(monotonic=lambda: sum(waits)))
+    monkeypatch.setattr(mirror_module, "within", within)
+    monkeypatch.setattr(mirror_module, "_start_upload", lambda *folders: child)
+    return waits
+
+
+def test_all_faults_of_a_run_together_hold_it_up_less_than_fifteen_seconds(
+    task, clock, publish, registry, warnings
+):
+    with task(mode="online") as mirror:
+        for name in ("a", "b", "c", "d"):
+            mirror.summary({"n": 1})
+            mirror.artifact(*publish(name=name), {})
+    assert 0 < sum(clock) < 15, clock
+    assert len(registry.manifests()) == 4, "results are there"
+    told = warnings()
+    assert len([one for one in told if "did not take" in one]) == 1, "once, however often it fails"
+    assert "pessimal push" in told[0]
+    assert "wandb sync" in told[-1]
+
+
+def test_client_that_cannot_begin_costs_the_mirror_only(task, publish, registry, warnings, monkeypatch):
+    def full(*arguments, **options):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(mirror_module, "offline_run", full)
+    with task() as mirror:
+        mirror.artifact(*publish(), {})
+    assert mirror.run_id is None
+    assert len(registry.manifests()) == 1
+    [told] = warnings()
+    assert "No space left" in told
+    assert "pessimal push" in told
+
+
+def test_task_that_fails_is_a_failed_run(task, recorded):
+    with pytest.raises(KeyError), task() as mirror:
+        raise KeyError("its own")
+    assert recorded(mirror.run_id)["exit"][0].exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("import time; time.sleep(600)", "did not finish"),
+        ("import sys; sys.stdin.readline()", "ended without a word"),
+        ("import sys; line = sys.stdin.readline(); print(line)", None),
+    ],
+)
+def test_upload_is_waited_for_so_long_and_then_ended(script, message):
+    child = subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    seconds = 0.2 if "sleep" in script else 60
+    result = _conclude_upload(child, {"url": "u"}, seconds=seconds)
+    assert child.returncode is not None
+    assert message in result["message"] if message else result == {"url": "u"}
+
+
+def test_targets_tags_and_group_may_be_left_out(task, recorded, tmp_path, target):
+    with task(target=Target(project="p", folder=target.folder)) as mirror:
+        pass
+    assert not recorded(mirror.run_id)["run"][0].run_group

@@ -1,0 +1,466 @@
+"""The real W&B client against a server of our own: what arrives, what is verified, and that no fault loses a result.
+
+How long faults may take is tested without a clock in `test_mirror`; here they must end, and be told once.
+"""
+
+import base64
+import contextlib
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from fake_wandb.server import KEY, FakeWandb, Fault
+
+from pessimal.errors import InputError, WorkError
+from pessimal.tables.files import sha256_of
+from pessimal.tracking.push import choose, push
+from pessimal.tracking.registry import MANIFEST, Registry
+from pessimal.tracking.remote import fetch_artifacts
+
+pytestmark = pytest.mark.slow
+
+HOSTILE = ["\ud800", "<script>", "\0", "=cmd()", "", "null", "\N{PILE OF POO}", None]
+
+
+def everything(registry):
+    return choose(registry, types=[], names=[])
+
+
+def project_of(fake):
+    return fake.world.projects["lab", "p"]
+
+
+def sync(folder: Path, run_id: str, where: Path, **environment) -> None:
+    """Type what a message says."""
+    [run] = (folder / "wandb").glob(f"offline-run-*-{run_id}")
+    command = [sys.executable, "-m", "wandb", "sync", str(run)]
+    subprocess.run(command, check=True, cwd=where, env=os.environ | environment, capture_output=True)
+
+
+# The mirror
+
+
+def publish_and_send(publish, task, *, mode):
+    """What a verb sends to its mirror."""
+    with task(mode=mode, config={"odd": "\ud800"}) as mirror:
+        folder, manifest = publish(run_id=mirror.run_id)
+        mirror.summary({"greatest/optimal": "\ud800<script>", "greatest/none": float("nan")})
+        for step in range(3):
+            mirror.metrics({"train/step": step, "train/loss": 0.5})
+        frame = pd.DataFrame({"text": HOSTILE, "reward": [float("nan"), *range(7)]}, dtype=object)
+        mirror.table("greatest/extremes", frame)
+        mirror.artifact(folder, manifest, {"measured": float("inf"), **{f"f{i}": i for i in range(200)}})
+    return mirror, manifest
+
+
+def test_online_sends_what_offline_and_sync_send(fake, publish, task, target, warnings, tmp_path):
+    online, manifest = publish_and_send(publish, task, mode="online")
+    assert warnings() == []
+    offline, second = publish_and_send(publish, task, mode="offline")
+    assert offline.run_id not in project_of(fake).runs
+    sync(target.folder, offline.run_id, tmp_path)
+    stored = []
+    for run_id in (online.run_id, offline.run_id):
+        run = project_of(fake).runs[run_id]
+        summary = json.loads(run.lines("wandb-summary.json")[-1])
+        stored.append({k: v for k, v in summary.items() if not k.startswith("_") and "extremes" not in k})
+        fields = [run.fields[name] for name in ("groupName", "jobType", "tags", "displayName")]
+        assert fields == ["study", "scan", ["t"], "scan m"]
+        assert run.state == "finished"
+        assert len([line for line in run.lines("wandb-history.jsonl") if "train/loss" in line]) == 3
+    assert stored[0] == stored[1]
+    assert stored[0]["greatest/optimal"] == "\\ud800<script>"
+    for made in (manifest, second):
+        artifact = project_of(fake).find(f"m--greatest:registry-v{made.version}")
+        assert set(artifact.files) == {"deep/scores.txt", "manifest.json"}
+        assert json.loads(artifact.metadata)["summary"]["f199"] == 199, (
+            "W&B takes a hundred keys: figures are below"
+        )
+    table = next(v[0] for name, v in project_of(fake).collections.items() if "extremes" in name)
+    rows = json.loads(fake.world.storage[next(iter(table.files.values()))])["data"]
+    assert [row[0] for row in rows] == ["\\ud800", *HOSTILE[1:]]
+
+
+def test_online_curves_are_there_while_the_task_works(fake, task):
+    with task(mode="online") as mirror:
+        mirror.metrics({"train/step": 1, "train/loss": 0.5})
+        for _ in range(600):
+            run = fake.world.projects and project_of(fake).runs.get(mirror.run_id)
+            if run and run.lines("wandb-history.jsonl"):
+                break
+            time.sleep(0.1)
+        else:
+            raise AssertionError("nothing arrived before the task was over")
+        assert run.state == "running"
+
+
+def test_lineage_goes_to_the_version_of_the_registry(fake, publish, task, warnings):
+    for text in ("one", "two", "three"):
+        with task(mode="online") as mirror:
+            folder, manifest = publish(text=text)
+            if text != "two":  # W&B's versions are not the registry's
+                mirror.artifact(folder, manifest, {})
+    with task(mode="online") as search:  # it knows its inputs only when it has found them
+        search.artifact(*publish("search-result", "s", inputs=["score-table/m--greatest:v0"]), {})
+    with task(mode="online", inputs=["score-table/m--greatest:v2", "score-table/gone:v0"]) as mirror:
+        pass
+    project = project_of(fake)
+    third = project.find("m--greatest:registry-v2")
+    assert (third.version, third.used_by) == (1, [mirror.run_id])
+    assert project.find("m--greatest:latest") is third
+    assert project.find("m--greatest:registry-v0").used_by == [search.run_id], warnings()
+    [told] = warnings()
+    assert "score-table/gone:v0" in told
+    assert "pessimal push" in told
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("unreachable", "cannot be reached"),
+        ("wrong key", "does not know this API key"),
+        ("answers 500", "answers HTTP 500"),
+        ("dies", "did not finish"),
+        ("storage fails", "did not finish"),
+    ],
+)
+def test_fault_costs_no_result_and_what_is_said_repairs_it(
+    fake, registry, publish, task, target, warnings, monkeypatch, tmp_path, fault, said
+):
+    patience = 60.0  # on a busy machine; where the server is silent the client would wait for hours
+    if fault == "unreachable":
+        fake.stop()
+    elif fault == "wrong key":
+        monkeypatch.setenv("WANDB_API_KEY", "f" * 40)
+    elif fault == "answers 500":
+        fake.faults["*"] = Fault(status=500)
+    elif fault == "storage fails":
+        fake.faults["storage"], patience = Fault(status=500), 3.0
+    else:
+        patience = 3.0
+    with task(mode="online", patience=patience) as mirror:
+        for name in ("m--greatest", "m--worst"):
+            mirror.artifact(*publish(name=name, run_id=mirror.run_id), {})
+        if fault == "dies":
+            while "graphql" not in str(fake.requests) and not fake.world.projects:
+                time.sleep(0.05)
+            with contextlib.suppress(OSError):
+                fake.stop()
+    [told] = warnings()
+    assert said in told
+    assert "wandb sync" in told
+    for folder, _ in registry.manifests():
+        registry.verify(folder)
+    well = FakeWandb()
+    try:
+        sync(target.folder, mirror.run_id, tmp_path, WANDB_BASE_URL=well.url, WANDB_API_KEY=KEY)
+        arrived = [
+            well.world.projects["lab", "p"].find(f"{name}:registry-v0")
+            for name in ("m--greatest", "m--worst")
+        ]
+        assert [one.state for one in arrived] == ["COMMITTED", "COMMITTED"]
+    finally:
+        well.stop()
+
+
+def test_artifact_that_does_not_arrive_is_reported_though_sync_is_content(fake, publish, task, warnings):
+    fake.faults["CommitArtifact"] = Fault(status=403)
+    with task(mode="online", patience=60.0) as mirror:
+        mirror.artifact(*publish(), {})
+    [told] = warnings()
+    assert "did not arrive: m--greatest" in told
+
+
+def test_full_disk_of_wandb_costs_the_mirror_only(publish, task, target, warnings, registry, tmp_path):
+    small = tmp_path / "small"
+    small.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(small)]
+    if subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("no tiny disk can be mounted here")
+    try:
+        with task(target=replace(target, folder=small / "wandb")) as mirror:
+            for number in range(3):
+                mirror.metrics({"loss": 1.0, "note": "x" * 200_000})
+                mirror.artifact(*publish(name=f"m{number}"), {})
+        assert len(registry.manifests()) == 3
+        assert "is full" in warnings()[-1]
+        assert "pessimal push" in warnings()[-1]
+    finally:
+        subprocess.run(["umount", "-l", str(small)], check=True)
+
+
+def test_killed_task_leaves_no_upload_behind(fake, tmp_path):
+    if not Path("/proc/self").exists():
+        pytest.skip("processes cannot be looked up here")
+    script = tmp_path / "task.py"
+    script.write_text(
+        "import os\nfrom pathlib import Path\nfrom pessimal.tracking import mirror\n"
+        "from pessimal.tracking.client import Target\n"
+        "start = mirror._start_upload\n"
+        "def noted(*folders):\n    child = start(*folders)\n    print(child.pid, flush=True)\n    return child\n"
+        "mirror._start_upload = noted\n"
+        "target = Target(project='p', folder=Path('wandb').resolve())\n"
+        "with mirror.open_mirror(target, mode='online', job_type='scan', name='n', config={}):\n    os.kill(os.getpid(), 9)\n"
+    )
+    done = subprocess.run([sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True)
+    child = Path(f"/proc/{int(done.stdout)}")
+    for _ in range(600):
+        if not child.exists():
+            return
+        time.sleep(0.1)
+    raise AssertionError("the upload went on without its task")
+
+
+# The push
+
+
+def test_everything_arrives_once_in_runs_that_compare(fake, registry, publish, target):
+    publish(name="m--greatest", run_id="aaaa1111", text="one")
+    publish(name="m--worst", run_id="aaaa1111", prompt="worst")
+    publish(name="m--greatest", text="two")  # a second version, published without tracking
+    inputs = ["score-table/m--greatest:v1", "score-table/m--worst:v0"]
+    publish("comparison", "quick", inputs=inputs, run_id="bbbb2222")
+    publish("report", "quick", inputs=["comparison/quick:v0"], run_id="cccc3333")
+    pushed = push(everything(registry), target)
+    assert pushed.whole
+    assert len(pushed.sent) == 5
+    assert pushed.unknown_inputs == []
+    project = project_of(fake)
+    jobs = {name: (run.fields["jobType"], run.fields["groupName"]) for name, run in project.runs.items()}
+    assert jobs.pop("aaaa1111") == ("scan", "study")
+    assert jobs.pop("bbbb2222") == ("compare", "study")
+    assert jobs.pop("cccc3333") == ("report", "study")
+    assert list(jobs.values()) == [("scan", "study")], "one more, for what was published without tracking"
+    assert "worst/optimal" in "".join(project.runs["aaaa1111"].lines("wandb-summary.json"))
+    newest = project.find("m--greatest:latest")
+    assert newest is project.find("m--greatest:registry-v1"), "latest is the registry's newest"
+    assert newest.used_by == ["bbbb2222"]
+    assert project.find("quick.report:registry-v0").type == "report", "a name has one type in W&B"
+    assert project.find("quick:registry-v0").used_by == ["cccc3333"]
+
+    project.aliases["m--greatest", "latest"] = project.find("m--greatest:registry-v0").id
+    assert push(everything(registry), target).whole
+    assert project.find("m--greatest:latest") is newest, "it is put back"
+
+    requests = len(fake.requests)
+    again = push(everything(registry), target)
+    assert again.whole
+    assert again.sent == []
+    assert not {"CreateArtifact", "UseArtifact", "storage"} & set(fake.requests[requests:]), "nothing twice"
+
+
+def test_other_bytes_under_the_same_name_are_reported_and_left_alone(fake, registry, publish, target):
+    publish()
+    push(everything(registry), target)
+    artifact = project_of(fake).find("m--greatest:registry-v0")
+    manifest = fake.world.storage[artifact.manifest]
+    fake.world.storage[artifact.manifest] = manifest.replace(b'"digest":"', b'"digest":"AAAA', 1)
+    [found] = push(everything(registry), target).verdicts
+    assert (found.state, "differs" in found.message) == ("mismatch", True)
+    fake.world.storage[artifact.manifest] = manifest
+    artifact.metadata = artifact.metadata.replace('"manifest_sha256":"', '"manifest_sha256":"f')
+    pushed = push(everything(registry), target)
+    assert "another registry" in pushed.verdicts[0].message
+    assert pushed.sent == []
+
+
+def test_what_was_never_committed_is_missing_and_is_sent_again(fake, registry, publish, target):
+    publish()
+    fake.faults["CommitArtifact"] = Fault(status=403)  # the client says "Finished" all the same
+    assert [found.state for found in push(everything(registry), target).verdicts] == ["missing"]
+    fake.faults.clear()
+    assert push(everything(registry), target).sent == ["score-table/m--greatest:v0"]
+    assert project_of(fake).find("m--greatest:latest").state == "COMMITTED"
+
+
+@pytest.mark.parametrize("project", ["p", "elsewhere"])
+def test_recorded_run_is_sent_as_it_was_to_the_project_it_was_recorded_for(
+    fake, registry, publish, task, target, project
+):
+    with task(target=replace(target, project=project), config={"batch": 7}) as mirror:
+        mirror.metrics({"loss": 1.5})
+        folder, manifest = publish(run_id=mirror.run_id, inputs=["reward-model/gone:v0"])
+        mirror.artifact(folder, manifest, {})
+    pushed = push(everything(registry), target)
+    assert pushed.whole
+    assert pushed.unknown_inputs == ["reward-model/gone:v0"]
+    assert list(fake.world.projects) == [("lab", "p")], (
+        "wandb sync --project would leave the artifacts elsewhere"
+    )
+    [(run_id, run)] = project_of(fake).runs.items()
+    assert run_id == mirror.run_id
+    recorded = '"batch":{"value":7}' in run.fields["config"].replace(" ", "")
+    assert recorded == (project == "p")
+    assert ('"loss":1.5' in "".join(run.lines("wandb-history.jsonl"))) == recorded
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("dead", "cannot be reached"),
+        ("key", "does not know this API key"),
+        ("500", "HTTP 500"),
+        ("later", "HTTP 500"),
+    ],
+)
+def test_no_server_or_no_key_is_a_failure_of_the_push(
+    fake, registry, publish, target, monkeypatch, fault, said
+):
+    publish()
+    if fault == "dead":
+        fake.stop()
+    elif fault == "key":
+        monkeypatch.setenv("WANDB_API_KEY", "f" * 40)
+    else:
+        fake.faults["*"] = Fault(status=500, after=12 * (fault == "later"))
+    with pytest.raises(WorkError, match=said):
+        push(everything(registry), target)
+    assert fault == "later" or fake.world.projects == {}, "nothing was changed"
+
+
+def test_verb_prints_a_line_an_artifact_and_fails_where_one_is_wrong(fake, publish, command, tmp_path):
+    publish()
+    paths = [
+        f"paths.root={tmp_path / 'runs'}",
+        f"paths.registry={tmp_path / 'registry'}",
+        "tracking.project=p",
+    ]
+    code, out, err = command("push", *paths, "type=score-table", "name=[m--greatest]")
+    assert (code, out.split()[:2]) == (0, ["ok", "score-table/m--greatest:v0"]), err
+    artifact = project_of(fake).find("m--greatest:latest")
+    manifest = fake.world.storage[artifact.manifest]
+    fake.world.storage[artifact.manifest] = manifest.replace(b"deep/scores.txt", b"deep/others.txt")
+    code, out, err = command("push", *paths)
+    assert code == 1
+    assert out.startswith("mismatch")
+    assert "without deep/scores.txt; with deep/others.txt besides" in out
+    assert "score-table/m--greatest:v0" in err
+
+
+# Fetching
+
+
+@pytest.fixture
+def pushed(fake, registry, publish, target):
+    """Two models on two prompts, one of them in two versions, and a comparison; pushed."""
+    publish(name="m--greatest", text="old")
+    publish(name="m--greatest", text="new")
+    publish(name="m--worst", prompt="worst")
+    publish(name="n--greatest", model="n")
+    publish("comparison", "quick", inputs=["score-table/m--worst:v0"])
+    assert push(everything(registry), target).whole
+    return fake
+
+
+@pytest.fixture
+def into(tmp_path):
+    return Registry(tmp_path / "fetched" / "registry")
+
+
+def references(fetched):
+    return sorted(manifest.reference for _, manifest in fetched.artifacts)
+
+
+def test_what_was_pushed_comes_back_as_it_was(pushed, registry, into):
+    fetched = fetch_artifacts("p", "lab", ["m"], [], into)
+    assert references(fetched) == ["score-table/m--greatest:v1", "score-table/m--worst:v0"], (
+        "the newest, of one model"
+    )
+    for folder, manifest in fetched.artifacts:
+        original = registry.root / manifest.type / manifest.name / f"v{manifest.version}"
+        assert sha256_of(folder / MANIFEST) == sha256_of(original / MANIFEST)
+        into.verify(folder)
+    assert into.manifests() == fetched.artifacts, "an ordinary registry"
+    types = ["score-table", "comparison"]
+    again = fetch_artifacts("p", None, ["m"], ["worst"], into, types=types, every_version=True)
+    assert again.downloaded == ["comparison/quick:v0"]
+    older = fetch_artifacts("p", "lab", ["m"], ["greatest"], into, every_version=True)
+    assert older.downloaded == ["score-table/m--greatest:v0"]
+    with pytest.raises(InputError, match="m on worst; n on greatest"):
+        fetch_artifacts("p", "lab", ["nobody"], [], into)
+    with pytest.raises(InputError, match="pessimal push"):
+        fetch_artifacts("empty", "lab", [], [], into)
+
+
+REFUSED = [
+    (lambda manifest: manifest["files"].update({"deep/scores.txt": "0" * 64}), "other bytes"),
+    (lambda manifest: manifest["files"].update({"../../../escaped": "0" * 64}), "outside its own folder"),
+    (lambda manifest: manifest.update(name="../../escaped"), "outside its own folder"),
+    (lambda manifest: manifest.update(type="../escaped"), "names no artifact"),
+    (lambda manifest: manifest.update(version=-1), "names no artifact"),
+    (lambda manifest: manifest.update(name="n--other"), "that of score-table/n--other:v0"),
+    (lambda manifest: manifest.pop("files"), "cannot be read"),
+    (lambda manifest: manifest["files"].pop("deep/scores.txt"), "it also has deep/scores.txt"),
+]
+
+
+def test_artifact_that_is_not_what_its_manifest_says_is_refused(fake, registry, publish, target, into):
+    publish()
+    assert push(everything(registry), target).whole
+    storage = fake.world.storage
+    for change, said in REFUSED:
+        before = dict(storage)
+        _rewrite(fake, "m--greatest", change)
+        with pytest.raises(InputError, match=said):
+            fetch_artifacts("p", "lab", [], [], into)
+        assert into.manifests() == []
+        assert not list(into.root.rglob("*escaped*"))
+        assert not list(into.root.glob(".fetch-*")), "nothing half is left"
+        storage |= before
+    fake.faults["*"] = Fault(status=500, after=8)
+    with pytest.raises(WorkError, match="HTTP 500"):
+        fetch_artifacts("p", "lab", [], [], into)
+    fake.faults.clear()
+    assert into.manifests() == []
+    into.publish(
+        "score-table", "m--greatest", lambda folder: (folder / "scores.txt").write_text("of another registry")
+    )
+    with pytest.raises(InputError, match="two registries count versions on their own"):
+        fetch_artifacts("p", "lab", [], [], into)
+
+
+def _rewrite(fake, name, change):
+    """Let the server hold another manifest.json in an artifact, consistently with its own."""
+    artifact = project_of(fake).find(f"{name}:latest")
+    path = artifact.files[MANIFEST]
+    manifest = json.loads(fake.world.storage[path])
+    change(manifest)
+    data = json.dumps(manifest).encode()
+    fake.world.store(path, data)
+    entries = json.loads(fake.world.storage[artifact.manifest])
+    md5 = base64.b64encode(hashlib.md5(data).digest()).decode()
+    entries["contents"][MANIFEST] |= {"digest": md5, "size": len(data)}
+    fake.world.storage[artifact.manifest] = json.dumps(entries).encode()
+
+
+COMPARE = ("compare", "prompts=[greatest,worst]", "identity=[]", "~lexicons", "tracking=off", "tracking.project=p",
+           "replicates=100", "permutations=100", "paths.root=theirs", "paths.registry=theirs/registry")  # fmt: skip
+
+
+def test_what_one_pushes_another_compares(fake, command, tiny_checkpoint):
+    for name in ("one", "two"):
+        code, _, err = command(
+            "scan", "model=auto", f"model.path={tiny_checkpoint}", f"model.name={name}", "prompts=[greatest,worst]",
+            "tracking=off", "paths.root=mine", "paths.registry=mine/registry",
+        )  # fmt: skip
+        assert code == 0, err
+    code, out, err = command("push", "tracking.project=p", "paths.root=mine", "paths.registry=mine/registry")
+    assert code == 0, err
+    assert out.count("sent") == 4
+    code, _, err = command(*COMPARE, "source=wandb", "models=[one,two]")
+    assert code == 0, err
+    [folder] = Path("theirs/registry/comparison").glob("*/v0")
+    agreement = pd.read_parquet(folder / "tables" / "agreement.parquet")
+    assert set(agreement["prompt"]) == {"greatest", "worst"}
+    assert agreement["kendall"].tolist() == pytest.approx([1.0, 1.0])
+    fake.stop()
+    code, _, err = command(*COMPARE, "source=wandb")
+    assert code == 1
+    assert "Traceback" not in err
