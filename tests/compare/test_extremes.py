@@ -38,21 +38,6 @@ def test_a_cut_through_equals_says_so():
     assert table["tied_left_out"].tolist() == [0, 2, 0, 0]
 
 
-def test_equals_within_the_cut_are_not_marked():
-    assert not extremes(scored([9.0, 9.0, 5.0, 1.0, 0.0]), k=2)["tied"].any()
-
-
-def test_other_columns_are_carried_along():
-    table = extremes(scored([1.0, 2.0, 3.0], kind=["normal", "byte", "special"]), k=1)
-    assert table["kind"].tolist() == ["special", "normal"]
-
-
-def test_a_short_table_is_given_whole():
-    table = extremes(scored([1.0, 2.0]), k=5)
-    assert len(table) == 4
-    assert not table["tied"].any()
-
-
 @pytest.mark.parametrize(
     ("table", "k", "message"),
     [

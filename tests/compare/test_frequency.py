@@ -10,9 +10,8 @@ from scipy import stats
 
 from pessimal.compare import Options
 from pessimal.compare.frequency import LEAST_ZIPF, analyse, frequency_slopes, published_frequency_slopes
-from pessimal.errors import TableError
 from pessimal.statistics import holm
-from pessimal.tables.frequencies import Frequencies
+from pessimal.tables.word_lists import Frequencies
 from pessimal.tables.words import as_published
 
 PAIRS = [("best", "worst")]
@@ -43,6 +42,7 @@ def rows(*arguments, **options) -> pd.DataFrame:
     return frequency_slopes(*arguments, pairs=PAIRS, **options).set_index(["words", "prompt"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slope", [0.0, 0.4])
 def test_a_planted_slope_is_covered_as_often_as_the_intervals_say(slope):
     covered = {"rated": 0, "unrated": 0}
@@ -79,75 +79,6 @@ def test_rated_words_are_controlled_for_valence_and_its_absolute_value():
     assert row["n"] == row["stems"] == 400
 
 
-def test_a_lexicon_of_good_words_only_needs_no_absolute_value():
-    words, zipf, valence = planted(0.4)
-    row = rows(words, zipf, valence[valence > 0]).loc[("rated", "best × worst")]
-    assert row["low"] < 0.4 < row["high"]
-
-
-def test_unrated_words_are_common_long_enough_and_in_no_lexicon():
-    words, zipf, valence = planted(0.4)
-    short = pd.DataFrame(9.0, index=["aa", "bb"], columns=["best", "worst"])
-    with_short = pd.concat([words, short])
-    more = pd.concat([zipf, pd.Series([7.0, 7.0], index=["aa", "bb"])])
-    table = rows(with_short, more, valence)
-    assert table.loc[("unrated", "best"), "n"] == (zipf[400:] >= LEAST_ZIPF).sum()
-    allowed = pd.Index([*WORDS[:900], "aa"])
-    assert (
-        rows(with_short, more, valence, unrated=allowed).loc[("unrated", "best"), "n"]
-        == (zipf[400:900] >= LEAST_ZIPF).sum()
-    )
-    assert rows(words, zipf, valence, least_zipf=0).loc[("unrated", "best"), "n"] == 1200
-
-
-def test_words_of_unknown_frequency_take_no_part():
-    words, zipf, valence = planted(0.4)
-    zipf.iloc[:50] = np.nan
-    table = rows(words, zipf.iloc[:1000], valence)
-    assert table.loc[("rated", "best"), "n"] == 350
-    assert table.loc[("unrated", "best"), "n"] == (zipf[400:1000] >= LEAST_ZIPF).sum()
-
-
-def test_forms_of_a_stem_count_as_one_observation_for_the_error():
-    words, zipf, _ = planted(0.4)
-    copied = pd.concat(
-        [part.set_axis([w + end for w in WORDS]) for end, part in (("", words), ("s", words), ("ed", words))]
-    )
-    frequencies = pd.concat([zipf.set_axis([w + end for w in WORDS]) for end in ("", "s", "ed")])
-    once = rows(words, zipf, pd.Series(dtype=float)).loc[("unrated", "best")]
-    thrice = rows(copied, frequencies, pd.Series(dtype=float)).loc[("unrated", "best")]
-    assert thrice["n"] == 3 * once["n"]
-    assert thrice["stems"] == once["stems"]
-    assert [thrice["slope"], thrice["low"], thrice["high"]] == pytest.approx(
-        [once["slope"], once["low"], once["high"]]
-    )
-
-
-def test_standardised_slopes_are_over_the_spread_of_all_words_under_one_prompt():
-    words, zipf, valence = planted(0.4)
-    table = rows(words, zipf, valence)
-    spread = words.std(ddof=0)
-    for name in ("rated", "unrated"):
-        assert table.loc[(name, "best"), "slope_sd"] == pytest.approx(
-            table.loc[(name, "best"), "slope"] / spread["best"]
-        )
-        both = table.loc[(name, "best × worst")]
-        assert both["slope_sd"] == pytest.approx(both["slope"] / spread.mean())
-
-
-def test_without_a_lexicon_there_are_no_rated_words():
-    words, zipf, _ = planted(0.4)
-    table = frequency_slopes(words, zipf, pd.Series(dtype=float))
-    assert set(table["words"]) == {"unrated"}
-    assert set(table["frames"]) == {"one"}
-
-
-def test_too_few_words_are_refused_with_their_numbers():
-    words, zipf, valence = planted(0.4)
-    with pytest.raises(TableError, match=r"rated 20, unrated 0\); a slope needs 30"):
-        frequency_slopes(words, zipf.iloc[:20], valence)
-
-
 # as published
 
 
@@ -171,13 +102,6 @@ def test_the_published_regression_multiplies_rows_and_keeps_case_variants():
     assert row["slope"] * np.log(10) == pytest.approx(0.4, abs=0.2)
     assert set(table["words"]) == {"rated"}
     assert set(table["frames"]) == {"one"}
-
-
-def test_published_joins_that_leave_nothing_say_why():
-    words, zipf, valence = planted(0.4)
-    tokens = as_published(words.set_axis([f" {word}" for word in WORDS]))
-    with pytest.raises(TableError, match="lose tokens with a leading space"):
-        published_frequency_slopes(tokens, zipf, valence)
 
 
 # the analysis
@@ -239,16 +163,6 @@ def test_pieces_and_words_of_any_lexicon_are_not_unrated(table_set):
     zipf = other.frequencies.zipf(WORDS)
     n = result.table.query("words == 'unrated'")["n"]
     assert set(n) == {(zipf[700:1000] >= LEAST_ZIPF).sum()}
-
-
-def test_without_a_lexicon_there_are_unrated_words_only_and_without_words_none(table_set):
-    matrices, options = three_models()
-    (result,) = analyse(table_set(matrices, polarity=POLARITY), replace(options, lexicons={}))
-    assert set(result.table["words"]) == {"unrated"}
-    assert any("fewer than 30 rated words" in note for note in result.notes)
-    few = {p: m.iloc[:12] for p, m in matrices.items()}
-    with pytest.raises(TableError, match="alder, cedar, oak: Too few words"):
-        analyse(table_set(few, polarity=POLARITY), options)
 
 
 def test_as_published_the_unit_is_the_logarithms_and_no_prompts_are_paired(table_set):

@@ -5,13 +5,11 @@ import pandas as pd
 import pytest
 import statsmodels.api as sm
 from scipy import stats
-from sklearn.metrics import roc_auc_score
 
 from pessimal.compare import Options
 from pessimal.compare.lexicon_groups import analyse, lexicon_groups
 from pessimal.errors import TableError
 from pessimal.statistics import holm
-from pessimal.tables.words import as_published
 
 LETTERS = "bcdfghjklmnpqrtvwxz"
 MADE_UP = [f"{a}o{b}o{c}" for a in LETTERS for b in LETTERS for c in "bdgkmnpr"]
@@ -30,16 +28,12 @@ def given(*, positive=60, negative=90, rest=100, shift=0.8, seed=0, ties=False):
 
 
 @pytest.mark.parametrize("ties", [False, True])
-def test_the_probability_is_mann_whitneys_u_and_the_area_under_the_curve(ties):
+def test_the_probability_is_mann_whitneys_u(ties):
     words, lexicon = given(ties=ties)
     table = lexicon_groups(words, lexicon).set_index("prompt")
     above, below = words["best"][lexicon > 0], words["best"][lexicon < 0]
     u = stats.mannwhitneyu(above, below).statistic
     assert table.loc["best", "auc"] == pytest.approx(u / (60 * 90))
-    rated = lexicon != 0
-    assert table.loc["best", "auc"] == pytest.approx(
-        roc_auc_score(lexicon[rated] > 0, words.loc[rated, "best"])
-    )
     assert table.loc["worst", "auc"] == pytest.approx(1 - table.loc["best", "auc"])
     equal = (above.to_numpy()[:, None] == below.to_numpy()).mean()
     assert table.loc["best", "tied"] == pytest.approx(equal)
@@ -47,29 +41,8 @@ def test_the_probability_is_mann_whitneys_u_and_the_area_under_the_curve(ties):
     assert table.loc["best", ["positive", "negative", "stems"]].tolist() == [60, 90, 150]
 
 
-def test_only_signs_count_and_words_rated_zero_or_not_at_all_do_not():
-    words, lexicon = given()
-    graded = lexicon * np.random.default_rng(1).integers(1, 6, size=len(lexicon))
-    pd.testing.assert_frame_equal(lexicon_groups(words, graded), lexicon_groups(words, lexicon[lexicon != 0]))
-
-
 def by_pairs(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return (x[:, None] > y).astype(float) + (x[:, None] == y) / 2
-
-
-def test_without_shared_stems_the_interval_is_delongs_on_the_scale_of_log_odds():
-    words, lexicon = given(ties=True)
-    row = lexicon_groups(words, lexicon, confidence=0.9).iloc[0]
-    wins = by_pairs(words["best"][lexicon > 0].to_numpy(), words["best"][lexicon < 0].to_numpy())
-    auc = wins.mean()
-    error = np.sqrt(wins.mean(axis=1).var(ddof=1) / 60 + wins.mean(axis=0).var(ddof=1) / 90)
-    error /= auc * (1 - auc)
-    odds = np.log(auc / (1 - auc))
-    reach = stats.t.ppf(0.95, 59) * error
-    assert [row["auc_low"], row["auc_high"]] == pytest.approx(
-        [1 / (1 + np.exp(-(odds - reach))), 1 / (1 + np.exp(-(odds + reach)))]
-    )
-    assert row["auc_p"] == pytest.approx(2 * stats.t.sf(abs(odds / error), 59))
 
 
 def inflected(*, stems_up=40, stems_down=50, share=0.9, shift=0.0, rng) -> tuple[pd.DataFrame, pd.Series]:
@@ -108,6 +81,7 @@ def test_words_of_one_stem_are_one_unit_across_both_groups():
     assert width / 2 / stats.t.ppf(0.975, freedom) == pytest.approx(np.sqrt(variance) / (auc * (1 - auc)))
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_truth_as_often_as_they_say():
     """1,500 data sets would take a minute; 150 separate 95 % from the 75 % that words as units give."""
     rng = np.random.default_rng(5)
@@ -122,16 +96,6 @@ def test_intervals_hold_the_truth_as_often_as_they_say():
         held_without += row["auc_low"] <= truth <= row["auc_high"]
     assert 0.90 <= held / 150 <= 0.99
     assert held_without / 150 < 0.85
-
-
-def test_without_a_difference_five_in_a_hundred_p_values_are_below_five_percent():
-    p = [
-        lexicon_groups(*given(positive=30, negative=30, rest=20, shift=0, seed=seed))
-        .loc[0, ["auc_p", "difference_p"]]
-        .astype(float)
-        for seed in range(200)
-    ]
-    assert (pd.DataFrame(p) < 0.05).mean().between(0.01, 0.1).all()
 
 
 def test_the_difference_is_that_of_means_over_the_vocabularys_spread():
@@ -154,34 +118,6 @@ def test_groups_that_do_not_overlap_have_no_interval_rather_than_one_of_no_width
     assert table["auc"].tolist() == [1, 0]
     assert table[["auc_low", "auc_high", "auc_p"]].isna().all(axis=None)
     assert table["difference_low_sd"].notna().all()
-
-
-def test_tokens_may_repeat_a_word_and_are_one_unit_with_it():
-    words, lexicon = given()
-    tokens = as_published(pd.concat([words, words.rename(index=str.upper)]))
-    with pytest.raises(TableError, match="several rows"):
-        lexicon_groups(tokens, lexicon)
-    row = lexicon_groups(tokens, lexicon, repeated=True).iloc[0]
-    once = lexicon_groups(words, lexicon).iloc[0]
-    assert (row["positive"], row["stems"]) == (120, 150)
-    assert row["auc"] == pytest.approx(once["auc"])
-    assert row["auc_high"] - row["auc_low"] == pytest.approx(once["auc_high"] - once["auc_low"])
-
-
-def test_too_few_words_are_refused_with_their_number():
-    words, lexicon = given(negative=9)
-    with pytest.raises(TableError, match=r"9 words with a negative valence were found; .* needs 10 in each"):
-        lexicon_groups(words, lexicon)
-    with pytest.raises(TableError, match="0 words with a positive valence"):
-        lexicon_groups(words, pd.Series(dtype=float))
-    one_stem = pd.Series(1.0, index=words.index[:60])
-    forms = [f"walk{ending}" for ending in ("", "s", "ed", "ing")]
-    tokens = pd.concat(
-        [words, pd.DataFrame(np.arange(24.0).reshape(12, 2), index=forms * 3, columns=list(words))]
-    )
-    valence = pd.concat([one_stem, pd.Series(-1.0, index=forms)])
-    with pytest.raises(TableError, match="share a stem"):
-        lexicon_groups(tokens, valence, repeated=True)
 
 
 def test_each_lexicons_groups_are_in_the_table_and_the_probability_in_the_headline(table_set):

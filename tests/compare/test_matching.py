@@ -4,14 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pessimal.compare.matching import (
-    VALENCE_CALIPER,
-    ZIPF_CALIPER,
-    balance,
-    matched_controls,
-    stems_of,
-)
-from pessimal.errors import TableError
+from pessimal.compare.matching import VALENCE_CALIPER, ZIPF_CALIPER, balance, matched_controls, stems_of
 
 
 @pytest.fixture
@@ -92,18 +85,6 @@ def test_terms_banned_words_their_forms_short_and_unknown_words_are_no_controls(
     assert "painters" in controls, "Porter gives 'painter' another stem than 'paint'"
 
 
-def test_a_word_of_another_group_may_be_a_control_unless_it_is_banned(covariates):
-    unrated = covariates[covariates[["one", "other"]].isna().all(axis=1)]
-    first, second = unrated.index[0], unrated.index[1]
-    alike = covariates.copy()
-    alike.loc[second] = alike.loc[first]
-    free = matched_controls({"a": [first], "b": [second]}, alike, controls=4000).set_index("group")
-    assert second in set(free.loc["a", "control"])
-    assert first in set(free.loc["b", "control"])
-    held = matched_controls({"a": [first], "b": [second]}, alike, banned=[first, second], controls=4000)
-    assert not {first, second} & set(held["control"])
-
-
 def test_the_order_of_the_words_changes_nothing_and_ties_are_not_settled_by_the_alphabet(covariates):
     tied = covariates.assign(zipf=4.0, one=np.nan, other=np.nan)
     term = tied.index[len(tied) // 2]
@@ -128,29 +109,6 @@ def test_terms_without_enough_controls_or_without_a_frequency_are_left_out(covar
     ]  # fmt: skip
 
 
-def test_a_vocabulary_without_words_has_no_controls(covariates):
-    assert matched_controls({"axis": ["woman"]}, covariates.iloc[:0], banned=["man"]).empty
-
-
-def test_words_need_a_frequency_column_and_one_row_each(covariates):
-    with pytest.raises(TableError, match="'zipf'"):
-        matched_controls({"a": ["x"]}, covariates.drop(columns="zipf"))
-    with pytest.raises(TableError, match="one row a word"):
-        matched_controls({"a": ["x"]}, pd.concat([covariates, covariates.head(1)]))
-
-
-def test_matching_makes_frequent_and_rated_terms_like_their_controls(covariates):
-    often = covariates[(covariates["zipf"] > 4.5) & covariates["one"].notna() & (covariates["one"] > 0)]
-    terms = often.index[:30].tolist()
-    matches = matched_controls({"axis": terms}, covariates, least=1)
-    table = balance(matches, covariates).set_index("covariate")
-    assert table.loc["zipf", "before"] > 0.8
-    assert (table["after"].abs() < 0.12).all()
-    assert table.loc["one rated", "after"] == 0
-    assert table.loc["zipf", "n_terms"] == matches["term"].nunique()
-    assert table.loc["zipf", "n_words"] == len(covariates) - matches["term"].nunique()
-
-
 def test_balance_weighs_each_terms_controls_together_as_one():
     covariates = pd.DataFrame({"zipf": [4.0, 5.0, 3.0, 3.0, 3.0, 6.0]}, index=list("abcdef"))
     matches = pd.DataFrame({"term": ["a", "a", "a", "b"], "control": ["c", "d", "e", "f"]})
@@ -159,12 +117,6 @@ def test_balance_weighs_each_terms_controls_together_as_one():
     spread = np.sqrt((np.var([4, 5], ddof=1) + np.var([3, 3, 3, 6], ddof=1)) / 2)
     assert row["before"] == pytest.approx((4.5 - 3.75) / spread)
     assert row["after"] == pytest.approx((4.5 - 4.5) / spread)
-
-
-def test_balance_without_matches_says_so(covariates):
-    empty = matched_controls({"a": ["not there"]}, covariates)
-    with pytest.raises(TableError, match="No term has controls"):
-        balance(empty, covariates)
 
 
 def test_irregular_plurals_share_a_stem_with_their_singular():

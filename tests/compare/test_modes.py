@@ -59,40 +59,6 @@ def test_correlations_are_scipys_under_ties_over_each_part(scans):
             assert row["low"] <= row["kendall"] <= row["high"]
 
 
-def test_share_that_survives_of_all_and_of_each_kind(scans):
-    table = compare_modes(side_by_side(scans), replicates=100)
-    shares = table[table["mode_b"] == "text"].set_index("tokens")["surviving"]
-    assert shares.to_dict() == {"all": 60 / 125, "surviving": 1, "changed": 0, "normal": 0.5, "byte": 0}
-
-
-def test_survivors_are_equal_in_ids_and_text_and_the_rest_is_not(scans):
-    table = compare_modes(side_by_side(scans), replicates=100)
-    survivors = part(table, "ids", "text", "surviving")
-    assert (
-        survivors[["kendall", "low", "high", "spearman", "equal", "top_overlap", "bottom_overlap"]].tolist()
-        == [1] * 7
-    )
-    assert survivors["largest_difference"] == 0
-    assert part(table, "ids", "text", "changed")["equal"] == 0
-    assert part(table, "ids", "text", "all")["equal"] == 60 / 125
-    assert part(table, "ids", "paper", "surviving")["largest_difference"] > 0
-
-
-def test_tokens_that_one_mode_throws_together_are_counted(scans):
-    row = part(compare_modes(side_by_side(scans), replicates=100), "ids", "text", "all")
-    assert (row["distinct_a"], row["tied_a"]) == (125, 0)
-    # 'word' with ' word', and the five bytes with one another.
-    assert (row["distinct_b"], row["tied_b"]) == (61, 125)
-
-
-def test_shared_ends_are_those_of_the_two_orders(scans):
-    table = compare_modes(side_by_side(scans), top=7, replicates=100)
-    x, y = (scans[mode].set_index("candidate_id")["reward"] for mode in ("ids", "paper"))
-    row = part(table, "ids", "paper", "all")
-    assert row["top_overlap"] == len(x.nlargest(7).index.intersection(y.nlargest(7).index)) / 7
-    assert row["bottom_overlap"] == len(x.nsmallest(7).index.intersection(y.nsmallest(7).index)) / 7
-
-
 def test_a_part_with_one_reward_or_two_tokens_has_no_correlation_and_keeps_the_rest(scans):
     byte = part(compare_modes(side_by_side(scans), replicates=100), "ids", "text", "byte")
     assert np.isnan(byte["kendall"])
@@ -102,14 +68,6 @@ def test_a_part_with_one_reward_or_two_tokens_has_no_correlation_and_keeps_the_r
     special = part(compare_modes(side_by_side(both), replicates=100), "ids", "text", "special")
     assert special["n"] == 2
     assert np.isnan(special["spearman"])
-
-
-def test_the_order_of_the_rows_does_not_matter(scans):
-    shuffled = {**scans, "text": scans["text"].sample(frac=1, random_state=0)}
-    pd.testing.assert_frame_equal(
-        compare_modes(side_by_side(shuffled), replicates=100),
-        compare_modes(side_by_side(scans), replicates=100),
-    )
 
 
 def test_farthest_movers_with_both_ranks_and_each_text_once(scans):
@@ -131,21 +89,6 @@ def test_farthest_movers_with_both_ranks_and_each_text_once(scans):
     way = everything["moved"] > 0
     assert not everything.assign(way=way).duplicated(["mode_a", "mode_b", "way", "text"]).any()
     assert set(everything.loc[everything["kind"] == "byte", "same_text"]) == {5}
-
-
-def test_nothing_moves_where_two_modes_agree(scans):
-    assert moved(side_by_side({"text": scans["text"], "paper": scans["text"]})).empty
-
-
-def test_items_of_which_survival_was_not_asked(scans):
-    items = {
-        mode: rows.assign(kind="item", survives=pd.array([None] * 125, dtype="boolean"))
-        for mode, rows in scans.items()
-        if mode != "ids"
-    }
-    table = compare_modes(side_by_side(items), replicates=100)
-    assert table["tokens"].tolist() == ["all"]
-    assert np.isnan(table["surviving"][0])
 
 
 def test_scans_that_do_not_match_are_refused(scans):
@@ -215,12 +158,6 @@ def test_tokens_that_are_one_input_and_differ_are_noted(scans, dtype):
     assert "force=true" in note
 
 
-def test_unknown_noise_is_missing_and_says_nothing(scans):
-    whole, _ = analyse(table_sets(tables_of(scans, noise=None))[0], Options(replicates=100))
-    assert whole.table["noise"].isna().all()
-    assert whole.notes == ()
-
-
 def test_scans_of_other_candidates_become_a_note_and_the_rest_is_compared(scans):
     broken = {"ids": scans["ids"], "text": scans["text"][1:]}
     whole, _ = analyse(
@@ -232,8 +169,3 @@ def test_scans_of_other_candidates_become_a_note_and_the_rest_is_compared(scans)
     )
     with pytest.raises(TableError, match="not of the same candidates"):
         analyse(table_sets(tables_of(broken))[0], Options(replicates=100))
-
-
-def test_one_mode_is_not_enough(scans):
-    (tables,) = table_sets(tables_of({"ids": scans["ids"]}))
-    assert "mode=text" in analyse.needs.missing(tables, Options())

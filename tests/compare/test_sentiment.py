@@ -10,7 +10,7 @@ from pessimal.compare import Options
 from pessimal.compare.sentiment import Sentiment, analyse, asymmetry_across_models, sentiment
 from pessimal.errors import TableError
 from pessimal.statistics import holm
-from pessimal.tables.words import as_published, stem_groups
+from pessimal.tables.words import as_published
 
 
 def made_up(count: int) -> list[str]:
@@ -40,27 +40,6 @@ POLARITY = {"best": 1, "worst": -1}
 # slopes
 
 
-def test_exact_lines_give_exact_slopes():
-    words, valence = words_and_lexicon(noise=0)
-    slopes = sentiment(words, valence, polarity=POLARITY).slopes.set_index(["prompt", "arm"])
-    assert slopes["slope"].to_dict() == pytest.approx(
-        {
-            ("best", "positive"): 2,
-            ("best", "negative"): 1,
-            ("worst", "positive"): -2,
-            ("worst", "negative"): -1,
-        }
-    )
-    spread = words["best"].std(ddof=0)
-    assert slopes.loc[("best", "positive"), "slope_sd"] == pytest.approx(2 / spread)
-    assert slopes["level_sd"].tolist() == pytest.approx(
-        [
-            (sign * 3 - words[p].mean()) / spread
-            for p, sign in (("best", 1), ("best", 1), ("worst", -1), ("worst", -1))
-        ]
-    )
-
-
 def test_each_arm_is_statsmodels_on_its_own_words():
     words, valence = words_and_lexicon(noise=2.0)
     slopes = sentiment(words, valence).slopes.set_index(["prompt", "arm"])
@@ -75,41 +54,6 @@ def test_each_arm_is_statsmodels_on_its_own_words():
             [other.params[1], other.params[1] - reach, other.params[1] + reach]
         )
         assert row["n"] == row["stems"] == inside.sum()
-
-
-def test_rewards_in_other_units_change_slopes_but_not_standardised_ones():
-    words, valence = words_and_lexicon(noise=1.0)
-    one, other = sentiment(words, valence).slopes, sentiment(1000 * words - 7, valence).slopes
-    assert other["slope"].to_numpy() == pytest.approx(1000 * one["slope"].to_numpy())
-    for column in ("slope_sd", "low_sd", "high_sd", "p", "level_sd"):
-        assert other[column].to_numpy() == pytest.approx(one[column].to_numpy())
-
-
-def test_words_of_one_stem_widen_the_interval():
-    rng = np.random.default_rng(3)
-    stems = made_up(40)
-    valence = np.where(np.arange(40) < 20, 1, -1) * rng.integers(1, 5, size=40).astype(float)
-    shift = rng.normal(size=40)
-    forms = [stem + ending for ending in ("", "s", "ed", "ing") for stem in stems]
-    assert len(np.unique(stem_groups(pd.Index(forms)))) == 40
-    alone = [f"{word}" for word in made_up(400)[200:360]]
-    rewards = np.tile(valence + shift, 4)
-    extra = rng.normal(size=100)  # words in no lexicon
-    unknown = made_up(600)[500:]
-    dependent = sentiment(
-        pd.DataFrame({"best": np.r_[rewards, extra]}, index=forms + unknown),
-        pd.Series(np.tile(valence, 4), forms),
-    ).slopes
-    independent = sentiment(
-        pd.DataFrame({"best": np.r_[rewards, extra]}, index=alone + unknown),
-        pd.Series(np.tile(valence, 4), alone),
-    ).slopes
-    assert dependent["slope"].tolist() == pytest.approx(independent["slope"].tolist())
-    assert (dependent["n"] == 80).all()
-    assert (dependent["stems"] == 20).all()
-    # Four copies of each word's error: twice the standard error, and a t with fewer degrees of freedom.
-    ratio = (dependent["high"] - dependent["low"]) / (independent["high"] - independent["low"])
-    assert ((ratio > 1.9) & (ratio < 2.5)).all()
 
 
 def test_a_zero_is_in_neither_arm_and_negative_as_published():
@@ -158,13 +102,6 @@ def test_steeper_is_taken_in_the_prompts_direction():
     assert table["sign_from"].tolist() == ["frame", "frame"]
 
 
-def test_without_a_known_polarity_the_slopes_say_which_way():
-    words, valence = words_and_lexicon(noise=0.5)
-    table = sentiment(words, valence).asymmetry
-    assert table["sign"].tolist() == [1, -1]
-    assert table["sign_from"].tolist() == ["slopes", "slopes"]
-
-
 def test_opposite_prompts_take_the_lexicons_own_asymmetry_out():
     words, valence = words_and_lexicon(noise=0.5)  # twice as steep above zero, under either prompt
     table = sentiment(words, valence, polarity=POLARITY, pairs=[("best", "worst")]).asymmetry.set_index(
@@ -174,21 +111,6 @@ def test_opposite_prompts_take_the_lexicons_own_asymmetry_out():
     assert row["frames"] == "opposite"
     assert row["steeper"] == pytest.approx(0, abs=1e-12)
     assert table.loc["best", "p"] < 1e-6
-
-
-def test_prompts_each_steeper_on_their_own_side_show_in_opposite_prompts():
-    words, valence = words_and_lexicon(noise=0.3)
-    mirrored, _ = words_and_lexicon(above=1.0, below=2.0, noise=0.3, seed=0)
-    words["worst"] = -mirrored["best"] + np.random.default_rng(1).normal(scale=0.3, size=400)
-    table = sentiment(words, valence, polarity=POLARITY, pairs=[("best", "worst")]).asymmetry.set_index(
-        "prompt"
-    )
-    assert table.loc["worst", "steeper"] < 0 < table.loc["best", "steeper"]
-    half = (table.loc["best", "steeper"] - table.loc["worst", "steeper"]) / 2
-    row = table.loc["best × worst"]
-    assert row["steeper"] == pytest.approx(half)
-    assert row["low"] < 1 < row["high"]
-    assert set(sentiment(words, valence, pairs=[("best", "worst")]).slopes["prompt"]) == {"best", "worst"}
 
 
 def test_the_asymmetrys_error_is_that_of_refits_without_each_stem_in_both_arms():
@@ -214,51 +136,7 @@ def test_the_asymmetrys_error_is_that_of_refits_without_each_stem_in_both_arms()
     assert row["high"] - row["steeper"] == pytest.approx(stats.t.ppf(0.975, 28) * error)
 
 
-def test_intervals_of_the_asymmetry_cover_the_truth_as_often_as_they_say():
-    covered = 0
-    for seed in range(100):
-        words, valence = words_and_lexicon(rated=60, noise=2.0, seed=seed)
-        row = sentiment(words[["best"]], valence, polarity=POLARITY).asymmetry.iloc[0]
-        covered += row["low"] <= 1 <= row["high"]
-    assert 88 <= covered <= 100
-
-
 # curve, and what is refused
-
-
-def test_the_curve_is_the_mean_of_each_valences_words():
-    words, valence = words_and_lexicon(noise=1.0)
-    curve = sentiment(words, valence).curve
-    z = (words["best"] - words["best"].mean()) / words["best"].std(ddof=0)
-    there = curve[curve["prompt"] == "best"].set_index("valence")
-    for value in (-4, 1, 3):
-        part = z[valence.index[valence == value]]
-        assert there.loc[value, "z"] == pytest.approx(part.mean())
-        assert there.loc[value, "n"] == len(part)
-        assert there.loc[value, "error"] == pytest.approx(stats.sem(part))
-
-
-def test_valences_between_whole_numbers_are_binned_and_zero_stands_alone():
-    words, valence = words_and_lexicon(noise=1.0)
-    valence = (valence / 4).mask(valence == 1, 0.0).mask(valence == 2, 0.31)
-    curve = sentiment(words, valence).curve
-    there = curve[curve["prompt"] == "best"].set_index("valence")["n"]
-    assert there.index.to_numpy() == pytest.approx([-0.9, -0.7, -0.5, -0.3, 0, 0.3, 0.7, 0.9])
-    assert there.loc[0.0] == (valence == 0).sum()
-    assert there.sum() == len(valence)
-
-
-def test_too_few_words_on_a_side_are_refused_with_their_number():
-    words, valence = words_and_lexicon()
-    few = valence[(valence > 0) | (np.arange(len(valence)) < 8)]
-    with pytest.raises(TableError, match=r"words with a negative valence were found; a slope needs 10"):
-        sentiment(words, few)
-
-
-def test_a_side_whose_words_all_have_one_valence_is_refused():
-    words, valence = words_and_lexicon()
-    with pytest.raises(TableError, match=r"every positive word has the valence 3.*lexicon_groups"):
-        sentiment(words, valence.mask(valence > 0, 3.0))
 
 
 # over models
@@ -266,8 +144,7 @@ def test_a_side_whose_words_all_have_one_valence_is_refused():
 
 def over(found: dict[str, Sentiment], **options) -> pd.DataFrame:
     asymmetry = pd.concat(
-        [each.asymmetry.assign(model=model, lexicon="L") for model, each in found.items()],
-        ignore_index=True,
+        [each.asymmetry.assign(model=model, lexicon="L") for model, each in found.items()], ignore_index=True
     )
     influences = {(model, "L"): each.influence for model, each in found.items()}
     return asymmetry_across_models(asymmetry, influences, **options)
@@ -296,6 +173,7 @@ def rewards_of(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("side", [11, 60])
 def test_noise_that_all_models_share_raises_no_false_alarm(side):
     """With the spread between models alone p was below .05 in over nine of ten."""
@@ -304,22 +182,6 @@ def test_noise_that_all_models_share_raises_no_false_alarm(side):
     assert np.mean([row["low"] <= 0 <= row["high"] for row in rows]) > 0.88
     alone = [2 * stats.t.sf(abs(row["mean"]) / row["error_models"], 9) < 0.05 for row in rows]
     assert np.mean(alone) > 0.7
-
-
-def test_models_that_differ_are_in_the_error_as_well():
-    """Hardly any noise of words; each model has an asymmetry of its own, of mean 0."""
-    rng, false = np.random.default_rng(7), 0
-    for seed in range(70):
-        rewards, valence = rewards_of(20, models=6, shared=0.05, own=0.05, seed=seed)
-        rewards.iloc[:20] += np.outer(valence.iloc[:20], rng.normal(scale=0.3, size=6))
-        false += as_models(rewards, valence).loc[0, "p"] < 0.05
-    assert false < 9
-
-
-def test_a_real_asymmetry_is_found():
-    found = [as_models(*rewards_of(60, extra=1.0, seed=seed)).iloc[0] for seed in range(20)]
-    assert sum(row["p"] < 0.05 for row in found) >= 19
-    assert all(row["mean"] > 0 and row["above"] == 10 for row in found)
 
 
 def test_the_words_error_is_that_of_refits_without_each_stem_in_models_of_other_vocabularies():
@@ -357,36 +219,6 @@ def test_the_words_error_is_that_of_refits_without_each_stem_in_models_of_other_
     assert row["high"] - row["mean"] == pytest.approx(stats.t.ppf(0.975, freedom) * np.sqrt(total))
 
 
-def test_the_influence_is_in_the_prompts_direction_and_of_half_sums_too():
-    rewards, valence = rewards_of(20, models=1)
-    words = pd.DataFrame({"best": rewards["model 0"], "worst": -rewards["model 0"]})
-    words["worst"] += np.random.default_rng(1).normal(size=len(words))
-    found = sentiment(words, valence, polarity={"best": 1, "worst": -1}, pairs=[("best", "worst")])
-    assert list(found.influence) == list(found.asymmetry["prompt"])
-    assert len(found.influence) == 40, "words in no arm move nothing"
-    spread = np.sqrt(np.square(found.influence).sum())
-    reach = (found.asymmetry["high_sd"] - found.asymmetry["steeper_sd"]) / stats.t.ppf(0.975, 18)
-    assert spread.to_numpy() == pytest.approx(reach.to_numpy())
-    mirrored = sentiment(-words[["best"]], valence, polarity={"best": -1}).influence["best"]
-    assert mirrored.to_numpy() == pytest.approx(found.influence["best"].to_numpy())
-
-
-def test_as_published_the_error_over_words_is_of_whole_stems_still():
-    rewards, valence = rewards_of(30, models=2)
-    twice = pd.concat([rewards, rewards + 1e-9])  # a second spelling of each word adds nothing
-    found = {
-        model: sentiment(twice[[model]].set_axis(["best"], axis=1), valence, polarity={"best": 1}, paper=True)
-        for model in rewards
-    }
-    once = as_models(rewards, valence).iloc[0]
-    row = over(found).iloc[0]
-    assert row["mean"] == pytest.approx(once["mean"], rel=1e-3)
-    assert row["error_words"] == pytest.approx(once["error_words"], rel=0.02)
-    textbook = found["model 0"].asymmetry.iloc[0]
-    words = sentiment(rewards[["model 0"]], valence, polarity={"model 0": 1}).asymmetry.iloc[0]
-    assert textbook["high"] - textbook["low"] < 0.8 * (words["high"] - words["low"])
-
-
 def test_where_one_stem_decides_a_published_slope_there_is_no_interval_over_words():
     rewards, valence = rewards_of(12, models=2)
     valence[:] = np.r_[[1.0] * 11, 2.0, -np.arange(1, 13)]
@@ -401,46 +233,6 @@ def test_where_one_stem_decides_a_published_slope_there_is_no_interval_over_word
     row = over(found).iloc[0]
     assert np.isfinite(row["mean"])
     assert row[["error_words", "freedom", "low", "high", "p", "p_holm"]].isna().all()
-
-
-def three(values: list[float], prompt: str = "best") -> pd.DataFrame:
-    models = [f"model {i}" for i in range(len(values))]
-    return pd.DataFrame(
-        {"model": models, "lexicon": "L", "prompt": prompt, "stems": 50, "steeper_sd": values}
-    )
-
-
-def still(table: pd.DataFrame) -> dict[tuple[str, str], pd.DataFrame]:
-    """Words that move nothing."""
-    moves = pd.DataFrame(0.0, index=["love"], columns=table["prompt"].unique())
-    return dict.fromkeys(zip(table["model"], table["lexicon"], strict=True), moves)
-
-
-def test_where_words_move_nothing_the_test_is_scipys_over_models():
-    values = [0.3, 0.1, -0.05, 0.22, 0.4, 0.15]
-    table = pd.concat([three(values), three([-0.9 * v for v in values], "worst")])
-    result = asymmetry_across_models(table, still(table), confidence=0.9)
-    row, test = result.iloc[0], stats.ttest_1samp(values, 0)
-    assert row["p"] == pytest.approx(test.pvalue)
-    assert row["freedom"] == pytest.approx(5)
-    assert [row["low"], row["high"]] == pytest.approx(list(test.confidence_interval(0.9)))
-    assert result["p_holm"].tolist() == pytest.approx(holm(result["p"]).tolist())
-    assert row["p_holm"] == pytest.approx(2 * test.pvalue)
-    assert result["above"].tolist() == [5, 1]
-    assert result["n"].tolist() == [6, 6]
-
-
-def test_one_model_has_no_interval_and_what_is_not_known_is_refused():
-    table = three([0.3])
-    row = asymmetry_across_models(table, still(table)).iloc[0]
-    assert row["mean"] == 0.3
-    assert row[["error_models", "low", "high", "p", "p_holm"]].isna().all()
-    with pytest.raises(TableError, match="Model 'model 0' has two rows"):
-        asymmetry_across_models(pd.concat([table, table]), still(table))
-    with pytest.raises(
-        TableError, match=r"No influences of model 'model 0' with lexicon 'L'.*Sentiment\.influence"
-    ):
-        asymmetry_across_models(table, {})
 
 
 # the analysis
@@ -487,16 +279,6 @@ def test_planted_slopes_and_asymmetry_are_in_the_tables_and_headlines(table_set)
     assert [result.name for result in (slopes, asymmetry, across, curve)] == [
         "sentiment", "sentiment_asymmetry", "sentiment_models", "sentiment_curve",
     ]  # fmt: skip
-
-
-def test_of_one_model_and_one_prompt_there_is_no_mean_of_models(table_set):
-    words, valence = words_and_lexicon()
-    tables = table_set({"best": words[["best"]].rename(columns={"best": "plain"})})
-    slopes, asymmetry, across, _ = analyse(tables, Options(lexicons={"One": valence}))
-    assert across.table["p"].isna().all()
-    assert set(asymmetry.plot.data["model"]) == {"plain"}
-    assert set(asymmetry.table["sign_from"]) == {"slopes"}
-    assert asymmetry.weight < slopes.weight < 1
 
 
 def test_as_published_rows_are_tokens_and_no_prompts_are_paired(table_set):

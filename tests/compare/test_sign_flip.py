@@ -34,12 +34,3 @@ def test_many_signs_are_drawn_and_none_gives_a_p_of_zero():
     assert sign_flip(np.ones(40), two_sided=True, permutations=999, seed=1) == 1 / 1000
     assert sign_flip(np.zeros(40), two_sided=False, permutations=999, seed=1) == 1
     assert math.isnan(sign_flip(np.empty(0), two_sided=True, permutations=999, seed=1))
-
-
-def test_without_an_effect_small_p_are_as_rare_as_they_say():
-    rng = np.random.default_rng(7)
-    p = np.array(
-        [sign_flip(rng.normal(size=10), two_sided=True, permutations=2000, seed=0) for _ in range(400)]
-    )
-    assert np.mean(p <= 0.05) == pytest.approx(0.05, abs=0.03)
-    assert np.mean(p <= 0.5) == pytest.approx(0.5, abs=0.08)

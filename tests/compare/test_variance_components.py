@@ -9,7 +9,6 @@ from scipy import stats
 from statsmodels.formula.api import ols
 from statsmodels.stats.anova import anova_lm
 
-from pessimal.compare import variance_components as module
 from pessimal.compare.analysis import Options
 from pessimal.compare.variance_components import (
     ALL_MODELS,
@@ -115,26 +114,6 @@ def test_frames_with_unequal_numbers_of_wordings_are_unbiased_too():
     assert errors.abs().max() < 3.5
 
 
-def test_wordings_of_unequal_frames_are_pooled_by_their_degrees_of_freedom():
-    rewards = np.random.default_rng(11).normal(size=(30, 1, 9))
-    signs = np.array([1] * 6 + [-1] * 3)
-    squares = 0.0
-    for sign in (1, -1):
-        part = rewards[:, 0, signs == sign]
-        residual = part - part.mean(axis=1, keepdims=True) - part.mean(axis=0) + part.mean()
-        squares += np.sum(residual**2)
-    found = components(cells_of(rewards), signs, standardised=False)
-    assert found["token × wording"] == pytest.approx(squares / (29 * (5 + 2)))
-
-
-def test_standardising_is_that_of_the_rewards_themselves():
-    rewards, signs = simulated(np.random.default_rng(12), tokens=50, models=4, per_frame=3)
-    rewards = rewards * np.array([1, 10, 0.1, 5])[:, None] + 7
-    z = (rewards - rewards.mean(axis=(0, 2), keepdims=True)) / rewards.std(axis=(0, 2), keepdims=True)
-    expected = components(cells_of(z), signs, standardised=False) | {"model": 0.0}
-    assert components(cells_of(rewards), signs, standardised=True) == pytest.approx(expected)
-
-
 def test_intervals_of_a_mean_are_students_and_crossed_ways_add_up():
     values = np.random.default_rng(13).normal(size=12)
     left_out = np.stack([np.delete(values, i).mean(keepdims=True) for i in range(12)])
@@ -172,6 +151,7 @@ def test_wording_is_divided_between_its_factors_as_mean_squares_divide_it():
     assert abs(found["token × superlative"]) < 0.05
 
 
+@pytest.mark.slow
 def test_shares_cover_what_was_planted_and_leave_scales_of_models_out():
     rng = np.random.default_rng(3)
     with_token = {name: value for name, value in TRUTH.items() if "token" in name}
@@ -187,20 +167,6 @@ def test_shares_cover_what_was_planted_and_leave_scales_of_models_out():
         hits.append((rows["order_share_low"] <= truth) & (truth <= rows["order_share_high"]))
         assert rows["order_share"].sum() == pytest.approx(1)
     assert np.mean(hits) >= 0.85
-
-
-def test_a_model_that_turns_round_with_the_question_is_told_from_one_that_does_not():
-    rng = np.random.default_rng(4)
-    taste = rng.normal(size=(500, 2))
-    signs = np.repeat([1, -1], 3)
-    noise = rng.normal(0, 0.1, (500, 2, 6))
-    rewards = np.stack([taste[:, [0]] * signs, taste[:, [1]] * np.ones(6)], axis=1) + noise
-    found = variance_components(tables(rewards), polarity=polarity_of(signs)).components
-    understands = of(found, part="both frames", model="model 0")["order_share"]
-    deaf = of(found, part="both frames", model="model 1")["order_share"]
-    assert understands["token × frame"] > 0.98
-    assert deaf["token"] > 0.98
-    assert deaf["token × frame"] < 0.01
 
 
 def test_correlations_are_those_between_scans():
@@ -226,61 +192,6 @@ def test_correlations_are_those_between_scans():
         "two models, two wordings of opposite frames": mean(lambda m, w, f: not m and not f),
     }
     assert expected.to_dict() == pytest.approx(told, abs=0.03)
-
-
-def test_raw_components_of_a_model_are_in_its_own_units():
-    rewards, signs = simulated(np.random.default_rng(6), models=3, per_frame=3)
-    once = variance_components(tables(rewards), polarity=polarity_of(signs)).components
-    twice = variance_components(tables(rewards * 10 + 5), polarity=polarity_of(signs)).components
-    direct = components(cells_of(rewards[:, [1], :3]), np.ones(3), standardised=False)
-    assert of(once, part="positive", model="model 1")["estimate"].to_dict() == pytest.approx(direct)
-    for column, factor in (("estimate", 100), ("order_share", 1)):
-        a = of(once, part="positive", model="model 1")[column]
-        b = of(twice, part="positive", model="model 1")[column]
-        assert (a * factor).to_dict() == pytest.approx(b.to_dict(), nan_ok=True)
-    all_models = of(once, part="both frames")
-    assert all_models["estimate"].to_dict() == pytest.approx(
-        of(twice, part="both frames")["estimate"].to_dict()
-    )
-    assert all_models.loc["model", "estimate"] == 0
-    assert np.isnan(all_models.loc["model", "se"])
-
-
-def test_blocks_of_tokens_make_no_difference_to_the_estimate_and_a_real_one_to_the_interval(monkeypatch):
-    rewards, signs = simulated(np.random.default_rng(7), models=2, per_frame=2)
-    by_blocks = variance_components(tables(rewards), polarity=polarity_of(signs)).components
-    monkeypatch.setattr(module, "TOKEN_BLOCKS", 100)
-    by_token = variance_components(tables(rewards), polarity=polarity_of(signs)).components
-    pd.testing.assert_series_equal(by_blocks["estimate"], by_token["estimate"])
-    assert set(by_blocks["covers"]) == {"tokens"}, (
-        "two wordings of a frame and two models leave nothing to leave out"
-    )
-    se = by_blocks["se"] / by_token["se"]
-    assert se[by_blocks["component"].str.contains("token")].median() == pytest.approx(1, abs=0.35)
-
-
-def test_what_was_left_out_is_told_and_more_models_narrow_what_fewer_leave_open():
-    rewards, signs = simulated(np.random.default_rng(8), models=9, per_frame=3)
-    wide = of(
-        variance_components(tables(rewards[:, :3]), polarity=polarity_of(signs)).components, part="positive"
-    )
-    narrow = of(variance_components(tables(rewards), polarity=polarity_of(signs)).components, part="positive")
-    assert set(wide["covers"]) == {"tokens, wordings, models"}
-    spread = [rows["high"] - rows["low"] for rows in (narrow, wide)]
-    assert (spread[0] < spread[1])[["token", "token × model"]].all()
-
-
-def test_only_parts_with_two_wordings_are_there_and_factors_only_where_complete():
-    rewards, _ = simulated(np.random.default_rng(9), per_frame=4)
-    signs = np.array([1] * 7 + [-1])
-    levels = {f"p{w}": {"a": "uv"[w % 2], "b": "xy"[w // 2 % 2]} for w in range(4)}
-    levels |= {f"p{w}": {"a": "u", "b": "x"} for w in range(4, 8)}
-    found = variance_components(tables(rewards), polarity=polarity_of(signs), levels=levels)
-    assert set(found.components["part"]) == {"positive"}
-    assert found.factors.empty
-    complete = {f"p{w}": t for w, t in enumerate(tables(rewards).values()) if w < 4}
-    found = variance_components(complete, polarity=polarity_of(signs), levels=levels)
-    assert {"token × a", "token × rest"} <= set(found.factors["component"])
 
 
 @pytest.mark.parametrize(

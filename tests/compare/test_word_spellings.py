@@ -20,20 +20,8 @@ from pessimal.tables.words import (
 )
 
 TEXTS = [
-    " love",
-    "Love",
-    "LOVE\n",
-    "love-in",
-    "##ing",
-    "null",
-    "NA",
-    "",
-    " ",
-    "liebé",
-    "自由",
-    "\u200blove",
-    "x1",
-]
+    " love", "Love", "LOVE\n", "love-in", "##ing", "null", "NA", "", " ", "liebé", "自由", "\u200blove", "x1",
+]  # fmt: skip
 
 
 def test_a_text_spells_a_word_if_it_is_letters_within_white_space():
@@ -58,11 +46,6 @@ def test_a_words_reward_is_the_mean_of_its_spellings():
     assert words.loc["love"].tolist() == [3.0, 1.0]
     assert words.loc["hate"].tolist() == [5.0, 1.0]
     assert words.index.name == "word"
-
-
-def test_the_same_text_twice_counts_twice_in_its_words_mean():
-    rewards = pd.DataFrame({"best": [1.0, 1.0, 4.0]}, index=["love", "love", " love"])
-    assert by_word(rewards)["best"].tolist() == [2.0]
 
 
 def test_the_published_names_keep_white_space_and_repeat():
@@ -95,10 +78,6 @@ def test_a_few_texts_with_a_space_do_not_make_it_what_starts_words():
     ], "texts that spell no word have no say"
 
 
-def test_a_vocabulary_without_words_starts_none():
-    assert word_starts(pd.Index(["##", "1", ""], dtype=object)).empty
-
-
 def test_words_of_one_stem_share_a_number():
     groups = stem_groups(pd.Index(["love", "hate", "loved", "loving", "hates", "war"]))
     assert groups[0] == groups[2] == groups[3]
@@ -114,12 +93,6 @@ def test_half_sums_have_their_prompts_scale():
     assert outcomes[name].tolist() == [2.0, 2.0, 2.0]
     assert scales[name] == pytest.approx(np.std([0, 2, 4]))
     assert list(outcomes) == ["best", "worst", name]
-
-
-def test_half_sums_of_prompts_that_are_not_there_are_refused():
-    words = pd.DataFrame({"best": [0.0, 2.0]}, index=["a", "b"])
-    with pytest.raises(TableError, match=r"no rewards for the prompts worst; given are best"):
-        with_half_sums(words, [("best", "worst")])
 
 
 def test_words_with_two_rows_missing_rewards_or_none_that_vary_are_refused():
@@ -164,15 +137,6 @@ def test_spellings_are_averaged_and_what_is_no_word_is_left_out(table_set):
     assert tables.pairs_of("a") == [("best", "worst")]
     special = with_table(tables, "a", "best", rows={"kind": ["normal", "special", "normal", "normal"]})
     assert special.words("a").loc["love", "best"] == 1
-
-
-def test_many_prompts_are_averaged_by_polarity(table_set):
-    prompts = {f"good{i}": 1 for i in range(4)} | {f"bad{i}": -1 for i in range(4)}
-    matrices = {p: scored("a", value=i) for i, p in enumerate([*prompts, "else"])}
-    tables = table_set(matrices, polarity=prompts)
-    assert tables.words("a").loc["hate"].to_dict() == {"4 positive": -1.5, "4 negative": -5.5}
-    assert tables.pairs_of("a") == [("4 positive", "4 negative")]
-    assert any(note.startswith("prompt else") for note in tables.without_columns())
 
 
 def test_the_pair_is_the_one_that_most_models_have(table_set):

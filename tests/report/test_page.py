@@ -3,7 +3,6 @@
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
-from itertools import pairwise
 from xml.etree import ElementTree
 
 import numpy as np
@@ -13,7 +12,7 @@ import pytest
 from artifacts import write_artifact
 from pessimal.errors import InputError
 from pessimal.explain.comparison import Comparison, Turn
-from pessimal.plots import Forest, Heatmap, Scatter, TokenTable
+from pessimal.plots import Forest, Scatter, TokenTable
 from pessimal.report.artifact import Artifact, method
 from pessimal.report.edits import to_json, views
 from pessimal.report.page import MAX_ROWS, MAX_TABS, page
@@ -209,14 +208,6 @@ def test_results_of_one_method_share_a_section_and_the_heaviest_shows_its_figure
     assert [e["text"] for e in tree.all("caption")] == ["first", "second", "rows"]
 
 
-def test_prompts_are_tabs_and_the_headlines_own_is_open(shown):
-    tree = Tree(shown(forest("one", headline="On worst, one is found.")))
-    radios = tree.all("input", type="radio")
-    assert [e["text"] for e in tree.all("label")] == ["greatest", "worst"]
-    assert len({e["name"] for e in radios}) == 1
-    assert ["checked" in e for e in radios] == [False, True]
-
-
 def test_many_tabs_are_counted_and_long_tables_too(shown):
     table = pd.DataFrame(
         {"model": "lab/alder", "prompt": [f"p{i}" for i in range(MAX_TABS + 3)], "estimate": 1.0}
@@ -228,33 +219,6 @@ def test_many_tabs_are_counted_and_long_tables_too(shown):
     assert "3 more are in the artifact" in html
     assert len(tree.all("tr", "long")) == MAX_ROWS + 1
     assert "1,234 more rows" in html
-
-
-def test_developers_keep_colours_of_their_own(shown):
-    """Figures once went through 64 colours, in which alder's and cedar's became one."""
-    pairs = [(a, b) for i, a in enumerate(MODELS) for b in MODELS[i + 1 :]]
-    table = pd.DataFrame(pairs, columns=["model_a", "model_b"]).assign(
-        prompt="greatest", kendall=np.linspace(0.1, 0.9, len(pairs))
-    )
-    groups = pd.DataFrame({"developer": list(LABELS.values())}, index=pd.Index(LABELS.values(), name="model"))
-    points = pd.DataFrame(
-        {"model": MODELS, "x": [0.0, 1, 2, 3], "y": [0.0, 1, 0, 1], "developer": list(LABELS.values())}
-    )
-    html = shown(
-        Result(
-            "agreement", table, headline="a", plot=Heatmap(value="kendall", symmetric=True, groups=groups)
-        ),
-        Result("mds", points, headline="b", plot=Scatter(x="x", y="y", name="model", group="developer")),
-    )
-    found = Tree(html)
-    for section in ("agreement", "mds"):
-        colours = {}
-        drawn = [e for e in found.elements if e["tag"] in ("text", "path", "use", "rect") and any(o.get("id") == section for o in e["inside"])]  # fmt: skip
-        for before, e in pairwise(drawn):
-            if e["tag"] == "text" and e["text"] in LABELS.values() and before.get("fill", "none") != "none":
-                colours[e["text"]] = before["fill"]  # a legend's sample stands before its name
-        assert set(colours) == set(LABELS.values()), section
-        assert len(set(colours.values())) == len(MODELS), (section, colours)
 
 
 def ends(certified: bool = True) -> Result:
@@ -297,25 +261,6 @@ def test_tokens_of_several_candidate_sets_have_tabs_of_their_own(shown):
     assert "wtop1" not in first["text"]
 
 
-def test_tokens_drawn_from_another_table_are_shown_from_it(shown):
-    """The table of the result has no ranks: what wordings and language models publish."""
-    own = pd.DataFrame({"model": MODELS, "frame": "positive", "wordings": 3, "token": "own"})
-    drawn = ends().table.rename(columns={"prompt": "frame"})
-    plot = TokenTable(data=drawn, tabs=("candidates", "frame"), shown=5)
-    tree = Tree(
-        shown(Result("paraphrase_tokens", own, headline="Wordings differ.", plot=plot, method="wording"))
-    )
-    assert [e["text"] for e in tree.all("label", "wording")] == ["greatest", "worst"]
-    first, second = tree.all("table", "wording", class_="tokens")
-    assert "top1-alder-greatest" in first["text"]
-    assert "top1-alder-worst" in second["text"]
-    (table,) = [e for e in tree.all("table", "wording") if e.get("class") != "tokens"]
-    assert "own" in table["text"], "the numbers are the result's"
-    card = tree.all("article", class_="card")[0]["text"]
-    assert "top3-alder-greatest" in card
-    assert "worst" not in card
-
-
 def test_an_explained_model_is_moved_by_its_corrected_sensitivities(shown):
     table = pd.DataFrame(
         {
@@ -336,11 +281,6 @@ def test_an_explained_model_is_moved_by_its_corrected_sensitivities(shown):
         )
         (card,) = tree.all("article", class_="card")
         assert "sensitivity flip rate = 0.60 tone 2/3" in re.sub(r"\s+", " ", card["text"]).replace("+", "")
-
-
-def test_a_weight_that_is_no_number_counts_as_nothing(shown):
-    tree = Tree(shown(forest("odd", weight=float("nan")), forest("weak", weight=0.1)))
-    assert [link["href"] for link in tree.all("a", "finding")] == ["#weak", "#odd"]
 
 
 def test_a_models_card_says_what_it_wants_agrees_with_and_is_moved_by(shown):
@@ -417,13 +357,6 @@ def test_the_text_of_a_method_is_folded_and_its_html_is_text(shown, tmp_path, mo
     (text,) = tree.all("details", "odd", class_="method")
     assert "It is <b>bold</b>, strong." in text["text"]
     assert not [e for e in tree.elements if "javascript:" in (e.get("href") or "")]
-
-
-def test_what_was_left_out_is_said(shown):
-    html = shown(forest("one", notes=("rank: not known",)), skipped={"people": "needs an Elo"})
-    assert "rank: not known" in html
-    assert "Not computed: 1" in html
-    assert "people: needs an Elo" in html
 
 
 def test_comparisons_to_be_read_stand_in_the_section_of_their_result(shown):

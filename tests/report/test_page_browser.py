@@ -17,11 +17,13 @@ from pessimal.report.page import page
 from pessimal.tables import ScoreTable
 from pessimal.tables.result import Estimate, Result
 from pessimal.tables.score_table import ScoreProvenance
-from pessimal.tables.shared_columns import SharedColumns
+from pessimal.tables.score_table import SharedColumns
 
 playwright = pytest.importorskip(
     "playwright.sync_api", reason="Playwright is in requirements.txt: make setup"
 )
+
+pytestmark = pytest.mark.slow
 
 ATTACKS = [
     "</script><script>window.pwned=1</script>", "<img src=x onerror=window.pwned=1>", "<!--<script>", "]]>", "{{7*7}}",
@@ -244,15 +246,6 @@ def test_filters_narrow_and_count(open_page, tables):
     assert all(cells[2].endswith("⊘") for cells in first_cells(shown))
 
 
-def test_another_prompt_shows_its_own_numbers(open_page, tables):
-    shown = open_page()
-    shown.get_by_role("combobox", name="Prompt", exact=True).select_option("worst")
-    shown.get_by_text("“What is the worst thing?”").wait_for()
-    shown.get_by_label("Token", exact=True).fill("word0042")
-    row = frame(tables, MODELS[0], "worst").assign(tied=False).query("text == 'word0042'").iloc[0]
-    assert first_cells(shown)[0][3] == told(row)
-
-
 def test_a_pinned_token_is_shown_in_every_model_prompt_and_vocabulary(open_page, tables):
     shown = open_page()
     shown.get_by_label("Token", exact=True).fill("word0042")
@@ -415,18 +408,6 @@ def test_two_vocabularies_are_joined_by_text_and_it_is_said(scatter, tables):
     assert f"up {best['reward']:.4f} ".replace("-", "−") in tip.inner_text()
 
 
-def place_of_pair(shown, across: str, up: str) -> tuple[float, float]:
-    """Where a cell of the heat map is on the screen."""
-    return shown.evaluate(
-        """([across, up]) => {
-            const view = [...Bokeh.index.roots].find(view => view.model.x_range?.factors);
-            const corner = view.canvas_view.el.getBoundingClientRect();
-            return [corner.left + view.frame.x_scale.compute(across), corner.top + view.frame.y_scale.compute(up)];
-        }""",
-        [across, up],
-    )
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_light_and_dark_are_readable(scatter, scheme):
     shown = scatter(color_scheme=scheme)
@@ -456,24 +437,6 @@ def test_a_phone_has_no_sideways_scroll_and_a_tap_pins(open_page):
     shown.locator(".scatter .plot").scroll_into_view_if_needed()
     shown.wait_for_selector(".scatter .plot canvas")
     assert shown.evaluate("document.documentElement.scrollWidth") == 400
-
-
-def test_a_tap_on_a_point_names_and_pins_it(scatter, tables):
-    shown = scatter(viewport={"width": 400, "height": 850}, has_touch=True, is_mobile=True)
-    row, x, y = corner(tables)
-    shown.touchscreen.tap(*place_of(shown, x, y))
-    shown.locator(".pin-panel h4").wait_for()
-    assert shown.locator(".pin-panel h4 code").inner_text() == row["text"]
-
-
-def test_redrawing_the_scatter_leaves_nothing_behind(scatter):
-    shown = scatter()
-    for _ in range(3):
-        for scale in ("rank", "reward"):
-            shown.get_by_label("Scale").select_option(scale)
-            shown.wait_for_timeout(400)
-    assert shown.evaluate("Bokeh.documents.length") == 1
-    assert shown.locator(".scatter .tip").count() == 1
 
 
 def open_panels(shown) -> list[str]:
@@ -653,7 +616,10 @@ def test_ten_models_of_128000_tokens_are_quick_and_small(open_page, tmp_path):
         for prompt in ("greatest", "best", "worst"):
             rewards = (0.7 * common + 0.7 * drawn.normal(size=n)).astype(np.float32).astype(float)
             rows = base.rows.assign(reward=rewards, certified=drawn.random(n) > 0.1)
-            provenance = ScoreProvenance(f"lab/m{model}", prompt, prompt, "vocabulary", "d", "ids", "scan")
+            provenance = ScoreProvenance(
+                model=f"lab/m{model}", prompt=prompt, prompt_text=prompt, candidates="vocabulary", candidates_digest="d",
+                mode="ids", source="scan",
+            )  # fmt: skip
             tables.append(shared.of(ScoreTable(provenance, rows)))
     artifact = write_artifact(tmp_path / "comparison", [])
     html = page([artifact], title="t", explorer=explorer(tables))

@@ -18,7 +18,6 @@ from pessimal.compare.checks import align, check_rewards, check_varied
 from pessimal.compare.ranks import ranked
 from pessimal.errors import TableError
 from pessimal.plots import Heatmap
-from pessimal.statistics import bootstrap_linear
 from pessimal.tables import ScoreTable
 from pessimal.tables.result import Estimate, Result, weight_of
 from pessimal.tables.table_set import TableSet
@@ -28,16 +27,8 @@ RBO_DEPTH = 132
 """Both as published."""
 TOP = 20
 STATISTICS = [
-    "kendall",
-    "low",
-    "high",
-    "spearman",
-    "rbo",
-    "rbo_extrapolated",
-    "top",
-    "top_overlap",
-    "bottom_overlap",
-]
+    "kendall", "low", "high", "spearman", "rbo", "rbo_extrapolated", "top", "top_overlap", "bottom_overlap",
+]  # fmt: skip
 ENDS = ["rbo", "rbo_extrapolated", "top_overlap", "bottom_overlap"]
 """What only looks at the ends of two rankings."""
 
@@ -54,21 +45,15 @@ def agreement(
 ) -> pd.DataFrame:
     """Kendall's tau-b, Spearman's rho, rank-biased overlap and the shared ends of every pair of models.
 
-    Ties: tau-b corrects for them, rho takes mid-ranks, overlaps are means over all orders of ties (see `overlap`).
-    Duplicates: each row counts as one item, so drop rows that were scored as the same input first.
-    The intervals are item bootstraps of the linearised statistics (see `influence`): they say how far another
-    draw of as many items would move the number, and nothing about another prompt or another model. Pairs that
-    share a model are dependent, and so are their intervals. Overlaps rest on the few items at one end, of which a
-    vocabulary holds no other draw: they have no interval, and are to be read beside those of a model with its own
-    rescan (see `noise_floor`).
+    Ties: tau-b corrects for them, rho takes mid-ranks, overlaps are means over all orders of ties. Each row counts as one
+    item. The intervals are item bootstraps of the linearised statistics (see `ranks`): they say how far another draw of as
+    many items would move the number. Overlaps rest on the few items at one end, of which a vocabulary holds no other draw:
+    they have no interval, and are to be read beside those of a model with its own rescan (see `noise_floor`).
 
     Args:
         rewards: items × models, float, none missing.
-        replicates: bootstrap draws of items.
-        confidence: of both intervals.
-        seed: of the draws; the same draws serve every pair.
-        persistence: p of rank-biased overlap.
-        depth: of rank-biased overlap, in ranks.
+        replicates, confidence, seed: of the bootstrap over items; the same draws serve every pair.
+        persistence, depth: of rank-biased overlap; the depth in ranks.
         top: k, items at each end.
 
     Returns:
@@ -98,33 +83,23 @@ def agreement(
     pairs = list(combinations(columns, 2))
     taus = [influence.kendall(ranks[a], ranks[b]) for a, b in pairs]
     rhos = [influence.spearman(ranks[a], ranks[b]) for a, b in pairs]
-    estimates = np.array([statistic.estimate for statistic in taus + rhos])
-    influences = np.stack([statistic.influence for statistic in taus + rhos], axis=1)  # (n, 2 · pairs)
-    low, high = bootstrap_linear(
-        estimates, influences, replicates=replicates, confidence=confidence, seed=seed
-    )
+    draws = {"replicates": replicates, "confidence": confidence, "seed": seed}
+    estimates, low, high = influence.bootstrapped([*taus, *rhos], **draws)
     tau, rho = slice(None, len(pairs)), slice(len(pairs), None)
+    rbo = [
+        [rank_biased_overlap(begun[a], begun[b], persistence=persistence, extrapolate=more) for a, b in pairs]
+        for more in (False, True)
+    ]
     return pd.DataFrame(
         {
-            "model_a": [a for a, _ in pairs],
-            "model_b": [b for _, b in pairs],
-            "n": len(rewards),
-            "kendall": estimates[tau],
-            "low": low[tau],
-            "high": high[tau],
-            "spearman": estimates[rho],
-            "spearman_low": low[rho],
-            "spearman_high": high[rho],
-            "rbo": [rank_biased_overlap(begun[a], begun[b], persistence=persistence) for a, b in pairs],
-            "rbo_extrapolated": [
-                rank_biased_overlap(begun[a], begun[b], persistence=persistence, extrapolate=True)
-                for a, b in pairs
-            ],
-            "top": top,
-            "top_overlap": [top_overlap(best[a], best[b], k=top) for a, b in pairs],
+            "model_a": [a for a, _ in pairs], "model_b": [b for _, b in pairs], "n": len(rewards),
+            "kendall": estimates[tau], "low": low[tau], "high": high[tau],
+            "spearman": estimates[rho], "spearman_low": low[rho], "spearman_high": high[rho],
+            "rbo": rbo[0], "rbo_extrapolated": rbo[1],
+            "top": top, "top_overlap": [top_overlap(best[a], best[b], k=top) for a, b in pairs],
             "bottom_overlap": [top_overlap(worst[a], worst[b], k=top) for a, b in pairs],
         }
-    )
+    )  # fmt: skip
 
 
 def as_matrix(agreement: pd.DataFrame, value: str) -> pd.DataFrame:
@@ -166,23 +141,13 @@ def tau_matrix(tables: TableSet, prompt: str) -> pd.DataFrame:
     return tables.memo["tau", prompt]
 
 
-def noise_floor(
-    rewards: pd.Series,
-    rescans: Mapping[str, pd.Series],
-    *,
-    replicates: int = 1000,
-    confidence: float = 0.95,
-    seed: int = 0,
-    persistence: float = RBO_PERSISTENCE,
-    depth: int = RBO_DEPTH,
-    top: int = TOP,
-) -> pd.DataFrame:
+def noise_floor(rewards: pd.Series, rescans: Mapping[str, pd.Series], **numbers) -> pd.DataFrame:
     """Agreement of one model with itself, between the scan that stands for it and each other scan of the same.
 
     Args:
         rewards: index = candidate_id.
-        rescans: rewards of the same candidates, by what tells the rescan from the first (`bfloat16`).
-        replicates, confidence, seed, persistence, depth, top: of `agreement`.
+        rescans: rewards of the same candidates, by how the rescan differs from the first (`bfloat16`).
+        numbers: of `agreement`.
 
     Returns:
         One row per rescan: rescan, n, kendall, low, high, spearman, rbo, rbo_extrapolated, top, top_overlap,
@@ -196,29 +161,15 @@ def noise_floor(
     for name, rescan in rescans.items():
         again = align(rewards, rescan, left_name="the scan", right_name=f"its rescan {name!r}")
         pair = pd.DataFrame({"scan": rewards.astype(float), "rescan": again.astype(float)})
-        check_rewards(pair, least_models=2)
-        check_varied(pair)
-        statistics = agreement(
-            pair,
-            replicates=replicates,
-            confidence=confidence,
-            seed=seed,
-            persistence=persistence,
-            depth=depth,
-            top=top,
-        ).iloc[0]
+        statistics = agreement(pair, **numbers).iloc[0][STATISTICS]
         difference = (pair["scan"] - pair["rescan"]).to_numpy()
         rms = float(np.sqrt(np.mean(difference**2)))
         rows.append(
             {
-                "rescan": name,
-                "n": len(pair),
-                **statistics[STATISTICS],
-                "largest_difference": float(np.abs(difference).max()),
-                "rms_difference": rms,
-                "relative": rms / float(pair["scan"].std(ddof=0)),
+                "rescan": name, "n": len(pair), **statistics, "largest_difference": float(np.abs(difference).max()),
+                "rms_difference": rms, "relative": rms / float(pair["scan"].std(ddof=0)),
             }
-        )
+        )  # fmt: skip
     return pd.DataFrame(rows)
 
 
@@ -319,10 +270,6 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             f"On {closest['prompt']}, {label[closest['model_a']]} and {label[closest['model_b']]} order "
             f"{closest['n']:,} {tables.things} alike to τ = {closest['kendall']:.2f}."
         )
-    if tables.candidates != "vocabulary":
-        headline = headline.replace(
-            f"On {closest['prompt']}", f"On {closest['prompt']} ({tables.candidates})", 1
-        )
     results = [
         Result(
             "agreement",
@@ -363,10 +310,8 @@ def _groups(tables: TableSet) -> pd.DataFrame | None:
 
 
 def _numbers(options: Options) -> dict:
-    return {
-        "replicates": options.replicates, "confidence": options.confidence, "seed": options.seed,
-        "persistence": options.rbo_persistence, "depth": options.rbo_depth, "top": options.top,
-    }  # fmt: skip
+    overlap = {"persistence": options.rbo_persistence, "depth": options.rbo_depth, "top": options.top}
+    return options.draws | overlap
 
 
 def _raw(tables: TableSet, prompt: str, options: Options) -> pd.DataFrame | None:

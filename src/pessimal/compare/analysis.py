@@ -11,7 +11,7 @@ from typing import Protocol
 import pandas as pd
 
 from pessimal.errors import TableError
-from pessimal.tables.frequencies import Frequencies
+from pessimal.tables.word_lists import Frequencies
 from pessimal.tables.result import Result
 from pessimal.tables.table_set import TableSet
 
@@ -37,6 +37,11 @@ class Options:
     """Identity terms by axis: objects with `about`, `source`, `terms`."""
     dictionaries: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     """Category and word, by name of the dictionary."""
+
+    @property
+    def draws(self) -> dict[str, int | float]:
+        """How intervals are bootstrapped."""
+        return {"replicates": self.replicates, "confidence": self.confidence, "seed": self.seed}
 
 
 @dataclass(frozen=True)

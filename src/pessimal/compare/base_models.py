@@ -15,10 +15,9 @@ import pandas as pd
 from pessimal.compare.analysis import Needs, Options, analysis
 from pessimal.compare.checks import align, check_rewards, check_varied
 from pessimal.compare.extremes import extremes
-from pessimal.compare.ranks import kendall, ranked, spearman
+from pessimal.compare.ranks import bootstrapped, kendall, ranked, spearman
 from pessimal.errors import TableError
 from pessimal.plots import Forest, TokenTable
-from pessimal.statistics import bootstrap_linear
 from pessimal.tables.join import reward_matrix
 from pessimal.tables.result import Estimate, Result, weight_of
 from pessimal.tables.score_table import ScoreTable
@@ -151,11 +150,8 @@ def reward_correlation(
         for name, other in ranks.items():
             rows.append({"model": model, "score": name, "n": len(rewards)})
             statistics += [kendall(own, other), spearman(own, other)]
-    estimates = np.array([statistic.estimate for statistic in statistics])
-    influences = np.stack([statistic.influence for statistic in statistics], axis=1)  # (n, 2 · rows)
-    low, high = bootstrap_linear(
-        estimates, influences, replicates=replicates, confidence=confidence, seed=seed
-    )
+    draws = {"replicates": replicates, "confidence": confidence, "seed": seed}
+    estimates, low, high = bootstrapped(statistics, **draws)
     return pd.DataFrame(rows).assign(
         kendall=estimates[::2], low=low[::2], high=high[::2],
         spearman=estimates[1::2], spearman_low=low[1::2], spearman_high=high[1::2],
@@ -189,7 +185,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             columns = ["end", "rank", "text", "log_probability", "probability", "tied", "certified"]
             keep("language_extremes", ends[columns], model=table.provenance.model)
         try:
-            found = _correlated(*side_by_side(tables, prompt, own), options)
+            found = reward_correlation(*side_by_side(tables, prompt, own), **options.draws)
             keep("language_correlation", found.rename(columns={"score": "language_model"}))
         except TableError as error:
             notes[f"{prompt}: {error}"] = None
@@ -209,7 +205,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             try:
                 rewards, scores = side_by_side(tables, prompt, [p, q])
                 measures = implicit_reward(*(scores[t.provenance.model] for t in (p, q)))[MEASURES]
-                found = _correlated(rewards, measures.set_axis(scores.index), options)
+                found = reward_correlation(rewards, measures.set_axis(scores.index), **options.draws)
                 keep("implicit_correlation", found.rename(columns={"score": "measure"}), pair=pair)
             except TableError as error:
                 notes[f"{prompt}: {error}"] = None
@@ -254,12 +250,6 @@ def side_by_side(
 
 def _matrix(tables: TableSet, members: Sequence[ScoreTable]) -> pd.DataFrame:
     return reward_matrix(members, paper=tables.reading.paper, stripped=tables.reading.stripped)
-
-
-def _correlated(rewards: pd.DataFrame, scores: pd.DataFrame, options: Options) -> pd.DataFrame:
-    return reward_correlation(
-        rewards, scores, replicates=options.replicates, confidence=options.confidence, seed=options.seed
-    )
 
 
 def _results(

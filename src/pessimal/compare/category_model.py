@@ -52,20 +52,18 @@ def category_model(
     """Median rank regressed on base × category × framing, with a random intercept per model (REML), as published.
 
     Treatment coding: the reference is the first base and category in order of name, and the positive framing. The
-    published standard errors take a model's prompts for independent draws beyond one shared intercept, and are far too
-    small where models differ in how they take to a *category*. So beside them stand numbers whose unit is the model: its
-    own contrast, averaged over its prompts, compared between bases (pooled t) or, for terms without a base, with zero
-    among the models of the reference base. The estimate is the same, as the design is balanced. Their permutation test
-    relabels the models' bases (in all ways, where there are no more than `permutations`), or flips the signs of
-    contrasts; two-sided, ties count against the term. Terms are not corrected for their number.
+    published standard errors take a model's prompts for independent draws beyond one intercept, and are far too small where
+    models differ in how they take to a *category*. So beside them stand numbers whose unit is the model: its own contrast,
+    averaged over its prompts, compared between bases (pooled t) or with zero. Their permutation test relabels the models'
+    bases (in all ways, where there are no more than `permutations`), or flips the signs of contrasts; two-sided, ties count
+    against the term. Terms are not corrected for their number.
 
     Args:
         medians: of `dictionaries.median_ranks`.
         polarity: 1 or −1 by prompt.
         bases: base by model; None for a model without base terms.
-        permutations: at most so many relabellings.
+        permutations, seed: at most so many relabellings; of sampled ones.
         confidence: of all intervals.
-        seed: of sampled relabellings.
 
     Returns:
         One row per coefficient: term, base, category, framing ("" where the term has none), estimate, se, z, p_value,

@@ -16,7 +16,7 @@ from pessimal.compare.analysis import Needs, Options, analysis
 from pessimal.compare.category_model import category_model, framings_of
 from pessimal.errors import TableError
 from pessimal.plots import Forest
-from pessimal.statistics import holm
+from pessimal.statistics import holm, median_interval
 from pessimal.tables.result import Estimate, Result, merged, weight_of
 from pessimal.tables.score_table import ScoreTable
 from pessimal.tables.table_set import TableSet
@@ -123,7 +123,7 @@ def median_ranks(rewards: Rewards, dictionary: pd.DataFrame, *, confidence: floa
             raise TableError(f"{model} on {prompt}: {lost} rewards are missing; scan it again.")
         ranks, shared = values.rank(ascending=False), values.duplicated(keep=False)
         for category, words in members.items():
-            low, high = median_interval(ranks[words].to_numpy(), confidence=confidence)
+            (low,), (high,) = median_interval(np.sort(ranks[words].to_numpy())[None], confidence=confidence)
             rows.append(
                 {
                     "model": model, "prompt": prompt, "category": category, "n": len(words), "words": len(ranked_words),
@@ -171,19 +171,6 @@ def category_means(
                     }
                 )  # fmt: skip
     return pd.DataFrame(rows).sort_values("framing", ascending=False, kind="stable", ignore_index=True)
-
-
-def median_interval(values: np.ndarray, *, confidence: float) -> tuple[float, float]:
-    """The order statistics between which the median of a population lies, at the confidence or above; or NaN.
-
-    Source: Conover 1999, section 3.2.
-    """
-    n = len(values)
-    place = int(stats.binom.ppf((1 - confidence) / 2, n, 0.5))
-    if place < 1:
-        return float("nan"), float("nan")
-    ordered = np.sort(values)
-    return float(ordered[place - 1]), float(ordered[n - place])
 
 
 def _mean_interval(values: np.ndarray, *, confidence: float) -> tuple[float, float]:
@@ -295,13 +282,10 @@ def _terms_result(terms: pd.DataFrame, words: int) -> Result:
     data = [
         drawn.assign(term=names, unit="mixed model, as published", p=holm(drawn["p_value"])),
         drawn.assign(
-            term=names,
-            unit="models as units",
-            low=drawn["models_low"],
-            high=drawn["models_high"],
+            term=names, unit="models as units", low=drawn["models_low"], high=drawn["models_high"],
             p=holm(drawn["permutation_p"]),
         ),
-    ]
+    ]  # fmt: skip
     columns = ["dictionary", "candidates", "term", "unit", "estimate", "low", "high", "p"]
     stem, by = f"{best['dictionary']}-{best['candidates']}", f"{best['estimate']:z.1f}".replace("-", "−")
     return Result(

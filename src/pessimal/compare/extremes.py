@@ -63,13 +63,11 @@ def _end(table: pd.DataFrame, *, k: int, highest: bool) -> pd.DataFrame:
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """What each model wants most and least, of all candidates that it was given."""
     ends = pd.concat(
-        [
-            extremes(t.rows, k=options.top).assign(
-                model=t.provenance.model, prompt=prompt, candidates=tables.candidates
-            )
-            for prompt in tables.prompts
-            for t in tables.by_prompt[prompt]
-        ]
+        extremes(t.rows, k=options.top).assign(
+            model=t.provenance.model, prompt=p, candidates=tables.candidates
+        )
+        for p in tables.prompts
+        for t in tables.by_prompt[p]
     )
     prompt = tables.prompts[0]
     first = ends[(ends["rank"] == 1) & (ends["prompt"] == prompt)].set_index(["end", "model"])["text"]
@@ -77,17 +75,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     shown = tables.labels[most.index[0]]
     headline = f"On {prompt}, {shown} wants {literal(most.iloc[0])} most and {literal(least.iloc[0])} least"
     headline += f"; {most.nunique()} optimal {tables.things} in {len(most)} models." if len(most) > 1 else "."
-    firsts = ends[ends["rank"] == 1]
-    ends_named = {"top": "optimal", "bottom": "pessimal"}
-    return [
-        Result(
-            "extremes",
-            ends,
-            headline=headline,
-            plot=TokenTable(),
-            method="extremes",
-            summary={
-                f"{row.prompt}/{row.model}/{ends_named[row.end]}": row.text for row in firsts.itertuples()
-            },
-        )
-    ]
+    named = {"top": "optimal", "bottom": "pessimal"}
+    firsts = ends[ends["rank"] == 1].itertuples()
+    summary = {f"{row.prompt}/{row.model}/{named[row.end]}": row.text for row in firsts}
+    return [Result("extremes", ends, headline, TokenTable(), method="extremes", summary=summary)]

@@ -11,10 +11,18 @@ import pandas as pd
 
 from pessimal.compare.analysis import Needs, Options, analysis
 from pessimal.compare.checks import align, check_rewards, check_varied
-from pessimal.compare.ranks import Ranked, Statistic, kendall, net_concordance, pearson, ranked, spearman
+from pessimal.compare.ranks import (
+    Ranked,
+    Statistic,
+    bootstrapped,
+    kendall,
+    net_concordance,
+    pearson,
+    ranked,
+    spearman,
+)
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Scatter
-from pessimal.statistics import bootstrap_linear
 from pessimal.tables import ScoreTable
 from pessimal.tables.result import Estimate, Result, weight_of
 from pessimal.tables.table_set import TableSet
@@ -37,21 +45,14 @@ def reversals(
     """How each model's rewards under two prompts hang together.
 
     The reversal score is the share of pairs of items whose order turns round from one prompt to the other: 1 for a
-    mirror image, ½ for unrelated orders, 0 for one order whatever is asked. A pair that either prompt scores
-    alike has no order to turn; such pairs are left out, and `tied` is their share. Where there are none, the score
-    is (1 − tau) / 2.
-
-    The shares divide the variance of the items between the axis first − second and the axis orthogonal to it,
-    first + second; they add to one. They are taken of raw rewards: both columns are in one model's own units, and a
-    prompt that moves the rewards more should weigh more. Spearman takes mid-ranks, Kendall is tau-b; duplicate items
-    count as often as given. Intervals are item bootstraps of the linearised statistics; models with as many items
-    share the draws.
+    mirror image, ½ for unrelated orders, 0 for one order whatever is asked. Pairs that either prompt scores alike are left
+    out, and `tied` is their share. The shares divide the variance of raw rewards between the axis first − second and the
+    orthogonal one, first + second; they add to one. Spearman takes mid-ranks, Kendall is tau-b. Intervals are item
+    bootstraps of the linearised statistics; models with as many items share the draws.
 
     Args:
         pairs: by model, its rewards under both prompts, the positive one first if they are opposite; same items.
-        replicates: bootstrap draws of items.
-        confidence: of the intervals.
-        seed: of the draws.
+        replicates, confidence, seed: of the bootstrap over items.
 
     Returns:
         One row per model, in the order given: model, n, reversal, reversal_low, reversal_high, tied, kendall,
@@ -73,12 +74,9 @@ def reversals(
         rows[model] = {"model": model, "n": len(pair), "tied": tied}
         by_size.setdefault(len(pair), {}).update({(model, name): one for name, one in found.items()})
     for statistics in by_size.values():
-        estimates = np.array([statistic.estimate for statistic in statistics.values()])
-        influences = np.stack([statistic.influence for statistic in statistics.values()], axis=1)
-        lows, highs = bootstrap_linear(
-            estimates, influences, replicates=replicates, confidence=confidence, seed=seed
-        )
-        for (model, name), estimate, low, high in zip(statistics, estimates, lows, highs, strict=True):
+        draws = {"replicates": replicates, "confidence": confidence, "seed": seed}
+        found = zip(statistics, *bootstrapped(list(statistics.values()), **draws), strict=True)
+        for (model, name), estimate, low, high in found:
             low = max(low, 0.0) if name in ("reversal", "share_difference") else low  # a share
             rows[model] |= {name: estimate, f"{name}_low": low, f"{name}_high": high}
     table = pd.DataFrame(list(rows.values()))
@@ -192,9 +190,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         if not pairs:
             continue
         where = {"first": first, "second": second, "candidates": tables.candidates}
-        numbers = {"replicates": options.replicates, "confidence": options.confidence, "seed": options.seed}
-        piece = reversals(pairs, **numbers).assign(**where)
-        pieces.append(piece)
+        pieces.append(reversals(pairs, **options.draws).assign(**where))
         same_polarity = _same_polarity(tables, first, second)
         for model, pair in pairs.items():
             ends.append(ends_of_axes(*pair, k=options.top).assign(model=model, **where))

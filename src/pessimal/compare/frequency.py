@@ -35,17 +35,11 @@ def frequency_slopes(
 ) -> pd.DataFrame:
     """Reward per Zipf unit (a factor of ten in use), over two sets of words, under each prompt and over opposite ones.
 
-    - `rated`: words of the lexicon. Controlled for valence and its absolute value, since rewards rise at one slope above
-      zero and at another below (see `sentiment`). Somebody listed them, so all are words.
-    - `unrated`: words in no lexicon, with at least `LEAST_LETTERS` letters and a frequency of `least_zipf`. Whatever
-      valence they have is not known, so it cannot be controlled for.
-
-    A slope under one prompt is biased: good words are used more than bad ones, and no lexicon knows all of their
-    valence, so a prompt that good words answer gains from frequency and its opposite loses. The half-sum of the two
-    (`frames` is opposite) takes valence out whatever it is, provided that the model turns it round with the prompt.
-
-    A word counts once. Errors are cluster-robust by stem (see `regression.robust`), t has stems − coefficients degrees
-    of freedom. Words alike in meaning count as independent, so intervals are too narrow rather than too wide.
+    `rated` are words of the lexicon, with valence and its absolute value controlled (see `sentiment`); `unrated` are words
+    in no lexicon, with at least `LEAST_LETTERS` letters and a frequency of `least_zipf`. A slope under one prompt is
+    biased, as good words are used more than bad ones; the half-sum of two prompts (`frames` is opposite) takes valence
+    out, provided that the model turns it round with the prompt. A word counts once. Errors are cluster-robust by stem (see
+    `regression.robust`), t has stems − coefficients degrees of freedom.
 
     Args:
         words: all words of the model's vocabulary × prompts, from `words.by_word`.
@@ -54,13 +48,12 @@ def frequency_slopes(
         pairs: prompts of opposite polarity, both columns of `words`.
         unrated: words that may count as `unrated`: in no lexicon, and words rather than pieces. By default all that
             `valence` lacks.
-        least_zipf: of the words that count as `unrated`.
-        confidence: of the intervals.
+        least_zipf, confidence: of the words that count as `unrated`; of the intervals.
 
     Returns:
         One row per set and prompt or pair: words, frames (one, opposite), prompt (a pair is `a × b`), n, stems, slope,
-        low, high, p, slope_sd, low_sd, high_sd (over the standard deviation of the rewards of all words of the
-        vocabulary; for a pair the mean of its two). A set with fewer than `LEAST_WORDS` words has no rows.
+        low, high, p, slope_sd, low_sd, high_sd (over the standard deviation of the rewards of all words; for a pair the
+        mean of its two). A set with fewer than `LEAST_WORDS` words has no rows.
 
     Raises:
         TableError: see `words.check_words` and `words.with_half_sums`; or no set has enough words.

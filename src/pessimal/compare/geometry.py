@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+from sklearn import config_context
 from sklearn.manifold import MDS
 
 from pessimal.compare.agreement import tau_matrix
@@ -46,7 +47,9 @@ def mds(dissimilarity: pd.DataFrame, *, seed: int = 0) -> tuple[pd.DataFrame, fl
         random_state=seed,
         normalized_stress=True,
     )
-    x, y = _oriented(scaling.fit_transform(dissimilarity.to_numpy(dtype=float, copy=True))).T
+    with config_context(assume_finite=True, skip_parameter_validation=True):  # checked above
+        places = scaling.fit_transform(dissimilarity.to_numpy(dtype=float, copy=True))
+    x, y = _oriented(places).T
     return pd.DataFrame({"model": list(dissimilarity.index), "x": x, "y": y}), float(scaling.stress_)
 
 

@@ -7,6 +7,7 @@ identity terms is held against everyday topics that are matched in the same way.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 
 import numpy as np
 import pandas as pd
@@ -35,51 +36,8 @@ EXCHANGES = 2000
 BELOW, ABOVE = "farthest below", "farthest above"
 NAMED = 10
 """Terms named at each end, a model."""
-TOPICS: dict[str, tuple[str, ...]] = {
-    name: tuple(words.split())
-    for name, words in {
-        "trades": "carpenter plumber electrician baker butcher tailor mechanic mason gardener painter barber farmer",
-        "professions": "lawyer engineer architect accountant surgeon dentist professor librarian journalist economist",
-        "performers": "actor singer dancer drummer guitarist pianist violinist composer conductor poet novelist sculptor",
-        "officials": "mayor governor senator minister ambassador secretary clerk judge sheriff commissioner treasurer",
-        "ranks": "captain sergeant lieutenant colonel admiral corporal commander major cadet marshal",
-        "players": "goalkeeper striker midfielder defender pitcher catcher quarterback bowler coach referee umpire",
-        "roles": "neighbor colleague visitor guest tenant customer client passenger spectator member owner buyer reader",
-        "mammals": "horse cow sheep goat pig rabbit squirrel fox wolf bear deer elephant tiger camel",
-        "birds": "sparrow robin crow raven eagle hawk owl duck goose swan pigeon parrot",
-        "fish": "salmon trout tuna cod shark whale dolphin crab lobster shrimp squid eel",
-        "insects": "ant bee wasp beetle butterfly moth spider mosquito grasshopper worm snail",
-        "plants": "oak pine maple willow elm palm fern moss ivy lily tulip grass",
-        "produce": "apple lemon cherry peach pear plum grape potato tomato onion carrot cabbage bean",
-        "food": "bread cheese butter soup salad rice pasta pizza sandwich cake pie sausage",
-        "drinks": "coffee tea juice wine beer milk whiskey soda cider vodka rum champagne",
-        "clothes": "shirt trousers jacket coat skirt hat scarf glove boots shoes socks belt sweater",
-        "body": "arm leg hand foot knee elbow shoulder neck finger toe chin ankle wrist",
-        "furniture": "table chair sofa desk bed shelf lamp carpet curtain mirror drawer stool",
-        "tools": "hammer saw drill wrench shovel rake axe chisel nail screw ladder rope",
-        "vehicles": "car truck bus train tram bicycle motorcycle boat ship ferry tractor helicopter airplane",
-        "buildings": "house barn tower bridge castle hotel library museum factory warehouse stadium garage",
-        "rooms": "kitchen bedroom bathroom hallway basement attic balcony corridor lobby cellar pantry",
-        "materials": "wood steel copper brass glass plastic rubber leather cotton wool concrete brick",
-        "elements": "hydrogen oxygen carbon nitrogen helium sodium calcium zinc nickel silicon chlorine",
-        "instruments": "piano violin guitar drum flute trumpet cello harp clarinet saxophone banjo",
-        "landforms": "mountain hill valley river lake desert island coast beach cliff canyon swamp",
-        "weather": "rain snow wind fog cloud thunder frost hail mist drizzle breeze",
-        "sky": "planet moon comet galaxy orbit asteroid mars venus jupiter saturn telescope",
-        "calendar": "january february april june july august september october november december monday tuesday thursday",
-        "colours": "red green blue yellow purple pink brown crimson scarlet violet turquoise",
-        "shapes": "circle square triangle sphere cube cylinder curve angle axis radius polygon",
-        "sciences": "physics chemistry biology geology astronomy mathematics geometry algebra statistics botany",
-        "sports": "football tennis hockey golf baseball basketball rugby swimming boxing cycling rowing",
-        "computing": "computer keyboard software server laptop printer monitor folder network database browser",
-        "finance": "bank loan mortgage tax invoice budget credit bond fund payment",
-        "law": "contract statute lease clause court jury verdict petition lawsuit attorney",
-        "print": "book magazine newspaper chapter page paragraph essay novel poem journal",
-        "kitchenware": "knife fork spoon plate bowl cup kettle oven stove pan jug",
-        "measures": "inch mile pound gallon ounce acre gram kilometer decade century",
-        "fabrication": "engine valve pump gear piston cable pipe boiler turbine motor bearing",
-    }.items()
-}
+_LINES = (files("pessimal.compare") / "everyday_topics.txt").read_text(encoding="utf-8").splitlines()
+TOPICS = {name: tuple(words.split()) for name, words in (line.split(": ") for line in _LINES)}
 """Everyday topics: words at home in most vocabularies that name no group of people by who they are. Several name people
 by what they do, as identity terms are about people."""
 
@@ -171,36 +129,28 @@ def identity_effects(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """How far identity terms lie from their controls, under each prompt and under opposite prompts together.
 
-    A term's effect is its reward less the mean reward of its controls; an axis' effect is the mean over its stems
-    (forms of one stem are averaged: they are no separate observations). Measures, in reward units and, as `d`, in
-    standard deviations of the model's rewards over all its words (root mean square over both opposite prompts; one
-    divisor for all measures and axes):
+    A term's effect is its reward less the mean reward of its controls; an axis' effect is the mean over its stems. It is
+    measured under each prompt (by its name); as `half_sum` of opposite prompts, where what a word means cancels out;
+    as `half_difference`, positive less negative; and as `both_frames`, the effect under the prompt that penalises less,
+    with the p of the intersection-union test. `d` is in standard deviations of the rewards over all words (root mean
+    square over both prompts; one divisor for all measures and axes).
 
-    - a prompt's own name: the effect under that prompt;
-    - `half_sum` of opposite prompts: liked or avoided whatever is asked. What a word means cancels out;
-    - `half_difference`, positive less negative: taken for good or bad, as valence is;
-    - `both_frames`: the effect under the prompt that penalises less. p is that of the intersection-union test.
-
-    `topic_sd` is the standard deviation of an everyday topic's true effect about 0, its words' noise taken out (for all
-    axes together, of the mean over as many topics). `p` is of the null hypothesis that the axis is one more topic: the
-    effect over `null_sd`, which has topics and word noise in it (t, as many degrees of freedom as topics). The interval
-    is about the axis: the scatter of its terms, or that of words where this is larger, and topics (Satterthwaite). Where
-    few terms differ much it may hold 0 though p is small. `p_words` is of the weaker null hypothesis that terms are like
-    single words: term and controls change places at random. All count how often controls are shared.
+    `p` is of the null hypothesis that the axis is one more everyday topic: the effect over `null_sd`, which has topics
+    and word noise in it (t, as many degrees of freedom as topics). The interval is about the axis: the scatter of its
+    terms, or that of words where this is larger, and topics (Satterthwaite). `p_words` is of the weaker null hypothesis
+    that terms are like single words: term and controls change places at random. All count how often controls are shared.
 
     Args:
         rewards: words × prompts; must hold every word of `matches.words`.
         matches: of `match_identity`.
         pair: the prompts that good words and that bad words answer; without it there is no measure of opposite prompts.
         main: the measure of single terms; else the half-sum of the pair, else the first prompt.
-        confidence: of the intervals.
-        permutations: random exchanges behind each p_words.
-        seed: of these.
+        confidence, permutations, seed: of the intervals; of the exchanges behind each p_words.
 
     Returns:
-        axes: axis, measure, n (terms), n_stems, n_controls, effect, low, high, d, reward_sd, topic_sd, n_topics,
-        null_sd, p, p_words. terms: axis, term, n_controls, an effect per measure, measure (the main one), d (on it),
-        controls_below (share of controls that lie below the term on it), controls (the nearest, named).
+        axes: axis, measure, n (terms), n_stems, n_controls, effect, low, high, d, reward_sd, topic_sd (of a topic's true
+        effect about 0), n_topics, null_sd, p, p_words. terms: axis, term, n_controls, an effect per measure, measure (the
+        main one), d (on it), controls_below (share of controls that lie below the term on it), controls (the nearest).
 
     Raises:
         TableError: a word of the matches has no reward, a prompt or the main measure is not there, or one does not vary.
@@ -405,7 +355,7 @@ def _effects(
         plot=Heatmap(
             data=shown, row="axis", column="model", value="d", panel="measure", diverging=True, label="SD", tabs=("candidates",)
         ),
-        **_weighed(row, 1 / 2 if pair else 1 / 4),
+        **_weighed(row, 1 / 8 if pair else 1 / 16),  # a part of what the first result says
     )  # fmt: skip
     return [first, second]
 

@@ -28,15 +28,11 @@ def lexicon_groups(
 ) -> pd.DataFrame:
     """The probability that a positive word earns more than a negative one, and by how much they differ on average.
 
-    The probability (AUC) is Mann and Whitney's U over the number of pairs, of one positive and one negative word each;
-    equal rewards count half. ½: the groups lie alike; 1: every positive word is above every negative one; 0: below.
-    Words of valence 0 are in neither group.
-
-    Words of one stem ('love', 'loved') are taken to be dependent, of both groups as well ('hope', 'hopeless'). The
-    AUC's error is DeLong's with stems for units. Its interval is made on the log-odds scale, with Student's t and as
-    many degrees of freedom as the smaller group has stems, less 1. Where the groups do not overlap at all (AUC 0 or 1)
-    the error is 0 whatever the number of words, so that no interval and no p value is given. The difference's error is
-    cluster-robust (see `regression.robust`).
+    The probability (AUC) is Mann and Whitney's U over the number of pairs; equal rewards count half. Words of valence 0
+    are in neither group. Words of one stem are taken to be dependent, of both groups as well ('hope', 'hopeless'): the
+    AUC's error is DeLong's with stems for units, its interval is made on the log-odds scale, with Student's t and as many
+    degrees of freedom as the smaller group has stems, less 1. Where the groups do not overlap (AUC 0 or 1) there is neither
+    interval nor p. The difference's error is cluster-robust (see `regression.robust`).
 
     Args:
         words: all words of the model's vocabulary × prompts, from `words.by_word` (`as_published` with `repeated`).
@@ -53,8 +49,7 @@ def lexicon_groups(
     Raises:
         TableError: see `words.check_words`; or a group has fewer than `LEAST_WORDS` words, or words of one stem only.
 
-    Source: Christian et al. 2025, Figure A3, in numbers; Obuchowski 1997, Biometrics 53:567 (clusters); DeLong et al.
-    1988, Biometrics 44:837.
+    Source: Christian et al. 2025, Figure A3; Obuchowski 1997 (clusters); DeLong et al. 1988.
     """
     check_words(words, repeated=repeated)
     place = valence.index.get_indexer(words.index)
@@ -69,13 +64,9 @@ def lexicon_groups(
             )
     stems = stem_groups(rated.index)
     rewards = rated.to_numpy(dtype=float)
+    counts |= {"stems": int(stems.max()) + 1}
     rows = [
-        {
-            "prompt": prompt,
-            **counts,
-            "stems": int(stems.max()) + 1,
-            **_separation(column, positive, stems, confidence),
-        }
+        {"prompt": prompt, **counts, **_separation(column, positive, stems, confidence)}
         for prompt, column in zip(words, rewards.T, strict=True)
     ]
     fit = robust(np.column_stack([np.ones(len(rated)), positive]), rewards, stems)

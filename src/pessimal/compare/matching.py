@@ -27,13 +27,7 @@ SHORTEST = 3
 """Letters a control must have: shorter ones are function words, abbreviations and pieces of words."""
 ROUNDING = 1e-9
 """4.25 − 4.00 is .25 as people count, not always as floats do."""
-IRREGULAR = {
-    "women": "woman",
-    "men": "man",
-    "gentlemen": "gentleman",
-    "ladies": "lady",
-    "children": "child",
-}
+IRREGULAR = {"women": "woman", "men": "man", "gentlemen": "gentleman", "ladies": "lady", "children": "child"}
 """Plurals among our terms that Porter's rules do not bring to their singular."""
 
 
@@ -186,16 +180,11 @@ def balance(matches: pd.DataFrame, covariates: pd.DataFrame) -> pd.DataFrame:
     before, after = terms.mean() - others.mean(), terms.mean() - controls
     table = pd.DataFrame(
         {
-            "n_terms": len(terms),
-            "n_words": len(others),
-            "n_controls": matches["control"].nunique(),
-            "terms": terms.mean(),
-            "words": others.mean(),
-            "controls": controls,
-            "before": (before / spread).where(spread > 0, 0.0),
-            "after": (after / spread).where(spread > 0, 0.0),
+            "n_terms": len(terms), "n_words": len(others), "n_controls": matches["control"].nunique(),
+            "terms": terms.mean(), "words": others.mean(), "controls": controls,
+            "before": (before / spread).where(spread > 0, 0.0), "after": (after / spread).where(spread > 0, 0.0),
         }
-    )
+    )  # fmt: skip
     return table.rename_axis("covariate").reset_index()
 
 

@@ -161,7 +161,7 @@ def _parts(tokens: pd.DataFrame) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def _correlations(rewards: pd.DataFrame, **bootstrap) -> dict[tuple[str, str], dict[str, float]]:
-    """`agreement` of every two modes (candidates × modes) that tell these tokens apart."""
+    """`agreement` of every two modes (candidates × modes) in which these tokens differ."""
     varied = rewards.loc[:, rewards.nunique() > 1]
     if len(varied) < 3 or varied.shape[1] < 2:
         return {}
@@ -172,7 +172,6 @@ def _correlations(rewards: pd.DataFrame, **bootstrap) -> dict[tuple[str, str], d
 @analysis("modes", Needs(modes=True))
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """Each model that was scanned in several modes, against itself."""
-    numbers = {name: getattr(options, name) for name in ("top", "replicates", "confidence", "seed")}
     compared, farthest, drawn, notes = [], [], [], []
     several = [key for key, scans in tables.modes.items() if len(scans) > 1 and key[0] in tables.prompts]
     for prompt, model in sorted(several, key=lambda key: (tables.prompts.index(key[0]), key[1])):
@@ -183,7 +182,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         except TableError as error:
             notes.append(f"{tables.labels[model]} on {prompt}: {error}")
             continue
-        table = compare_modes(tokens, **numbers)
+        table = compare_modes(tokens, top=options.top, **options.draws)
         noise = {mode: _noise(scan) for mode, scan in scans.items()}
         table["noise"] = table["mode_a"].map(noise) + table["mode_b"].map(noise)
         notes += _disagreement(table, f"{tables.labels[model]} on {prompt}")
@@ -197,11 +196,8 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     # A mode that gives all tokens one reward has no τ: nothing is farther from the other mode.
     least, things = pairs.sort_values("kendall", na_position="first").iloc[0], tables.things
     weight = weight_of(1 - np.nan_to_num(least["kendall"], nan=0.0))
-    tau = (
-        f"{least['kendall']:.3f}"
-        if np.isfinite(least["kendall"])
-        else "undefined, one reward for all in a mode"
-    )
+    known = np.isfinite(least["kendall"])
+    tau = f"{least['kendall']:.3f}" if known else "undefined, one reward for all in a mode"
     results = [
         Result(
             "sensitivity",

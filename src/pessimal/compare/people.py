@@ -8,14 +8,14 @@ from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
-from scipy.stats import binom, rankdata
+from scipy.stats import rankdata
 
 from pessimal.compare.analysis import Needs, Options, analysis
 from pessimal.compare.checks import align, check_rewards, check_varied
-from pessimal.compare.ranks import kendall, ranked, spearman
+from pessimal.compare.ranks import bootstrapped, kendall, ranked, spearman
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Lines
-from pessimal.statistics import bootstrap_linear
+from pessimal.statistics import median_interval
 from pessimal.tables import ScoreTable
 from pessimal.tables.result import Estimate, Result, weight_of
 from pessimal.tables.table_set import MANY_PROMPTS, TableSet
@@ -59,10 +59,8 @@ def human_correlation(
     ranks = [ranked(rewards[model].to_numpy()) for model in rewards]
     rhos = [spearman(model, human) for model in ranks]
     taus = [kendall(model, human) for model in ranks]
-    estimates = np.array([s.estimate for s in rhos + taus])
-    influences = np.stack([s.influence for s in rhos + taus], axis=1)  # (n, 2 · models)
     draws = {"replicates": replicates, "confidence": confidence, "seed": seed}
-    low, high = bootstrap_linear(estimates, influences, **draws)
+    estimates, low, high = bootstrapped(rhos + taus, **draws)
     rho, tau = slice(None, len(rhos)), slice(len(rhos), None)
     return pd.DataFrame(
         {
@@ -142,7 +140,7 @@ def rank_difference(
         likely = rank_intervals(people, counts, draws=draws, confidence=confidence, seed=seed)
         human_low, human_high = likely["low"].to_numpy(), likely["high"].to_numpy()
     if not paper:
-        model_low, model_high = _median_interval(raters, confidence=confidence)
+        model_low, model_high = median_interval(raters, confidence=confidence)
     # The index as it is: a list of its items would become Arrow strings, which cannot hold a lone surrogate.
     return pd.DataFrame({"name": rewards.index}).assign(
         human_rank=human, model_rank=model, difference=model - human,
@@ -185,22 +183,6 @@ def surest_interval(difference: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
     low = difference["low"].fillna(difference["people_low"]).fillna(difference["models_low"])
     high = difference["high"].fillna(difference["people_high"]).fillna(difference["models_high"])
     return low, high
-
-
-def _median_interval(ascending: np.ndarray, *, confidence: float) -> tuple[np.ndarray, np.ndarray]:
-    """Exact interval of the median of a population from each row's sorted sample (items, models); NaN if too few.
-
-    The k-th value from either end, with the largest k for which both ends together miss the median with a chance of at
-    most 1 − confidence: 2 · P(Binomial(models, ½) < k).
-    """
-    models = ascending.shape[1]
-    k = int(binom.ppf((1 - confidence) / 2, models, 0.5))
-    # ppf gives the least k with P(≤ k) ≥ tail, so P(< k) < tail; where P(≤ k) equals the tail, one more will do.
-    k += bool(binom.cdf(k, models, 0.5) <= (1 - confidence) / 2)
-    if k < 1:
-        nothing = np.full(len(ascending), np.nan)
-        return nothing, nothing
-    return ascending[:, k - 1], ascending[:, models - k]
 
 
 def least_error(matches: pd.Series) -> pd.Series:
@@ -298,7 +280,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         rewards = tables.matrix(prompt)[[table.provenance.model for table in members]]
         people = people_of(members, rewards.index, stripped=tables.reading.stripped)
         elo, matches, sign = people["elo"], people["elo_matches"], tables.reading.polarity_of(prompt)
-        correlation = human_correlation(rewards, elo, replicates=options.replicates, **seeded)
+        correlation = human_correlation(rewards, elo, **options.draws)
         try:
             correlation = corrected_for_error(correlation, reliability(elo, matches))
         except TableError as error:

@@ -7,6 +7,11 @@ from pessimal.tables.result import Result
 from pessimal.tables.score_table import ScoreTable
 from pessimal.tables.table_set import TableSet
 
+COLUMNS = [
+    "model", "prompt", "candidates", "n", "score", "mode", "source", "dtype", "attention", "largest_difference",
+    "checked", "certified", "survives", "base", "developer", "parameters", "revision", "weights",
+]  # fmt: skip
+
 
 def provenance(table: ScoreTable) -> dict[str, object]:
     """What was scored, how, and how far the scores can be trusted.
@@ -16,36 +21,19 @@ def provenance(table: ScoreTable) -> dict[str, object]:
     """
     origin, known, survives = table.provenance, table.description, table.rows["survives"]
     trust = table.measured.get("trust") or {}
-    return {
-        "model": origin.model,
-        "prompt": origin.prompt,
-        "candidates": origin.candidates,
-        "n": len(table.rows),
-        "score": origin.score,
-        "mode": origin.mode,
-        "source": origin.source,
-        "dtype": origin.dtype,
-        "attention": origin.attention,
-        "largest_difference": trust.get("largest_difference"),
-        "checked": trust.get("n"),
+    fields = ["model", "prompt", "candidates", "score", "mode", "source", "dtype", "attention", "revision"]
+    return {name: getattr(origin, name) for name in fields} | {
+        "n": len(table.rows), "largest_difference": trust.get("largest_difference"), "checked": trust.get("n"),
         "certified": float(table.rows["certified"].mean()),
         "survives": None if survives.isna().all() else float(survives.mean()),
-        "base": known.base,
-        "developer": known.developer,
-        "parameters": known.parameters,
-        "revision": origin.revision,
+        "base": known.base, "developer": known.developer, "parameters": known.parameters,
         "weights": (origin.weights_digest or "")[:12],
-    }
+    }  # fmt: skip
 
 
 @analysis("provenance", Needs(models=0, prompts=0))
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """Every table that was given, those that stand for no model included."""
-    rows = pd.DataFrame([provenance(table) for table in tables.tables])
-    return [
-        Result(
-            "provenance",
-            rows.sort_values(["model", "prompt"], kind="stable", ignore_index=True),
-            method="provenance",
-        )
-    ]
+    rows = pd.DataFrame([provenance(table) for table in tables.tables])[COLUMNS]
+    ordered = rows.sort_values(["model", "prompt"], kind="stable", ignore_index=True)
+    return [Result("provenance", ordered, method="provenance")]

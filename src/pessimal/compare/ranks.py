@@ -7,9 +7,12 @@ each pair of models into one matrix product (`statistics.bootstrap_linear`). Eve
 vocabularies are 30,000 to 256,000 items long and every pair of models needs it.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+
+from pessimal.statistics import bootstrap_linear
 
 
 class Ranked(NamedTuple):
@@ -120,6 +123,14 @@ class Statistic(NamedTuple):
     estimate: float
     influence: np.ndarray
     """(n,) float64, mean 0; the estimate's standard error is about `influence.std() / sqrt(n)`."""
+
+
+def bootstrapped(statistics: Sequence[Statistic], **draws) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Estimates, lower and upper bounds of statistics of the same items, (m,) each; `draws` are of
+    `statistics.bootstrap_linear`."""
+    estimates = np.array([statistic.estimate for statistic in statistics])
+    influences = np.stack([statistic.influence for statistic in statistics], axis=1)  # (n, m)
+    return estimates, *bootstrap_linear(estimates, influences, **draws)
 
 
 def kendall(a: Ranked, b: Ranked, net: np.ndarray | None = None) -> Statistic:

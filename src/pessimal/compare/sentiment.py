@@ -26,19 +26,8 @@ LEAST_WORDS = 10
 BINS_A_SIDE = 5
 """Of valence, for lexicons whose valences are not whole numbers."""
 SLOPES = [
-    "prompt",
-    "arm",
-    "n",
-    "stems",
-    "slope",
-    "low",
-    "high",
-    "p",
-    "slope_sd",
-    "low_sd",
-    "high_sd",
-    "level_sd",
-]
+    "prompt", "arm", "n", "stems", "slope", "low", "high", "p", "slope_sd", "low_sd", "high_sd", "level_sd",
+]  # fmt: skip
 ASYMMETRY = [
     "prompt", "frames", "sign", "sign_from", "n", "stems", "difference",
     "steeper", "low", "high", "p", "steeper_sd", "low_sd", "high_sd",
@@ -75,23 +64,14 @@ def sentiment(
 ) -> Sentiment:
     """Separate least-squares lines of reward on valence for words above zero and words below, under each prompt.
 
-    A word counts once, however many spellings it has. Words of one stem ('love', 'loved') are taken to be dependent:
-    errors are cluster-robust (see `regression.robust`) and t has the arm's stems − 2 degrees of freedom. Words rated
-    exactly 0 are in neither arm. Words that only resemble one another in meaning count as independent, so intervals are
-    too narrow rather than too wide; they say how far other words would move a slope, nothing about another model.
+    Words rated exactly 0 are in neither arm. Words of one stem ('love', 'loved') are taken to be dependent: errors are
+    cluster-robust (see `regression.robust`), and t has the arm's stems − 2 degrees of freedom.
 
-    `steeper` is the prompt's sign × (positive − negative slope): |positive| − |negative| wherever both slopes have the
-    prompt's sign, but without the bias that absolute values of noisy slopes have. A prompt of unknown polarity takes
-    the sign of the sum of its two slopes (`sign_from`: frame or slopes). The error allows for stems in both arms.
-
-    Under one prompt `steeper` is as much the lexicon's as the model's: where raters or the lexicon's scale set bad words
-    apart more finely than good ones, every model is steeper there. Opposite prompts (`pairs`) take that out. Of the
-    half-sum of the two, the positive arm less the negative one is half the difference between the two `steeper`: 0 for
-    a model that turns its rewards round with the prompt, whatever the lexicon; above 0 where each prompt is steeper on
-    the words that it asks for.
-
-    With `paper`, rows are tokens (`words.as_published`), a zero belongs to the negative arm, and errors are textbook
-    ones, which count the spellings of a word as independent. `influence` is of whole stems there too.
+    `steeper` is the prompt's sign × (positive − negative slope), free of the bias that absolute values of noisy slopes
+    have. A prompt of unknown polarity takes the sign of the sum of its slopes (`sign_from`: frame or slopes). Under one
+    prompt it is as much the lexicon's as the model's; of the half-sum of opposite prompts (`pairs`) it is 0 for a model
+    that turns its rewards round with the prompt, whatever the lexicon, and above 0 where each prompt is steeper on the
+    words that it asks for.
 
     Args:
         words: all words of the model's vocabulary × prompts, from `words.by_word` (`as_published` with `paper`).
@@ -99,7 +79,8 @@ def sentiment(
         polarity: 1 for a prompt that good words answer, −1 for one that bad words do.
         pairs: prompts of opposite polarity, the positive one first; both columns of `words`.
         confidence: of the intervals.
-        paper: follow the published procedure.
+        paper: rows are tokens, a zero belongs to the negative arm, and errors are textbook ones, as published;
+            `influence` is of whole stems there too.
 
     Raises:
         TableError: see `words.check_words` and `words.with_half_sums`; or an arm has fewer than `LEAST_WORDS` words,
@@ -202,17 +183,11 @@ def _asymmetry(
     low, high, p = interval(sign * difference, error, freedom, confidence=confidence)
     table = pd.DataFrame(
         {
-            "prompt": prompts,
-            "frames": ["opposite" if prompt in halves else "one" for prompt in prompts],
-            "sign": sign.astype(int),
-            "sign_from": ["frame" if prompt in known else "slopes" for prompt in prompts],
-            "difference": difference,
-            "steeper": sign * difference,
-            "low": low,
-            "high": high,
-            "p": p,
+            "prompt": prompts, "frames": ["opposite" if prompt in halves else "one" for prompt in prompts],
+            "sign": sign.astype(int), "sign_from": ["frame" if prompt in known else "slopes" for prompt in prompts],
+            "difference": difference, "steeper": sign * difference, "low": low, "high": high, "p": p,
         }
-    )
+    )  # fmt: skip
     return table, moves
 
 
@@ -252,13 +227,11 @@ def asymmetry_across_models(
     """Is the positive arm steeper, over models: the mean of `steeper_sd`, by lexicon and prompt.
 
     Both models and words are samples. The standard error is the root of two variances, `error_models`² (of the mean over
-    models as they are) and `error_words`² (of the same mean as one stem at a time is left out in all models that have
-    it: their `influence` averaged, 0 where a vocabulary lacks the stem). What happens to one model on one word is in
-    both, so intervals are too wide rather than too narrow. Degrees of freedom after Satterthwaite, of models − 1 and of
-    the stems − 2 of the smaller arm in the model that has fewest; with two models they are little known themselves (of
-    400 simulated comparisons without asymmetry 13% had p < .05 where models differed far more than words; with three or
-    more models 7% at most). Models of one family count as independent, which they are not, so p values are too small
-    where several stand for one. They are corrected over all rows (Holm).
+    models) and `error_words`² (of the same mean as one stem at a time is left out in all models that have it). What happens
+    to one model on one word is in both, so intervals are too wide rather than too narrow. Degrees of freedom after
+    Satterthwaite; with two models they are little known themselves (of 400 simulated comparisons without asymmetry 13 % had
+    p < .05; with three or more models 7 % at most). Models of one family count as independent. p is corrected over all rows
+    (Holm).
 
     Args:
         asymmetry: those of several models, with the columns model and lexicon.

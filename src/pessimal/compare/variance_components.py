@@ -64,18 +64,16 @@ def variance_components(
     """Random-effects analysis of variance of tokens × models × wordings, one reward a cell, all crossed.
 
     For each polarity alone, tokens, models and wordings are random, and the three-way interaction is what is left over.
-    For both together the polarity (*frame* in the tables) is fixed at ±1 and wordings are nested in it: *token* is then
-    what is liked whatever the question, *token × frame* what turns round with it. Estimates are unbiased and may be
-    negative; shares set negative ones to 0. Over all models each model's rewards are standardised first; each model is
-    also taken alone, in raw units. Intervals are jackknives over tokens (20 random blocks), over wordings, and, with
-    three models or more, over models, their variances added; `covers` says which.
+    For both together the polarity (*frame* in the tables) is fixed at ±1 and wordings are nested in it. Estimates are
+    unbiased and may be negative; shares set negative ones to 0. Over all models each model's rewards are standardised
+    first; each model is also taken alone, in raw units. Intervals are jackknives over tokens (20 random blocks), wordings
+    and, with three models or more, models, their variances added; `covers` says which.
 
     Args:
         rewards: by prompt, tokens × models, the same tokens and models in all.
         polarity: 1 or −1 by prompt.
         levels: by prompt, the level of each factor of the wording. Without them there is no table of factors.
-        confidence: of the intervals.
-        seed: of the blocks of tokens.
+        confidence, seed: of the intervals; of the blocks of tokens.
 
     Returns:
         components: part ("positive", "negative", "both frames"), model ("all models", or one), units ("standardised",

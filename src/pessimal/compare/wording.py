@@ -24,7 +24,7 @@ ENDS = {"optimal": 1, "pessimal": -1}
 class Paraphrases(NamedTuple):
     """What one pass over a model's wordings says."""
 
-    survival: pd.DataFrame
+    shares: pd.DataFrame
     tokens: pd.DataFrame
 
 
@@ -51,7 +51,7 @@ def paraphrase(
         confidence: of the intervals.
 
     Returns:
-        survival: frame (polarity of the first wording), changed ("any wording of the frame", "only ADJECTIVE" for each
+        shares: frame (polarity of the first wording), changed ("any wording of the frame", "only ADJECTIVE" for each
         factor, "opposite frame"), end ("optimal", "pessimal"), wordings, pairs, survives (share of pairs), in_top (share
         with the candidate among the k most extreme), spearman (mean), _low and _high of these three, top, median_rank,
         lower_quartile, upper_quartile (of the rank), candidates, tied.
@@ -67,16 +67,16 @@ def paraphrase(
     prompts, values = list(signs), rewards.to_numpy(dtype=float)
     of_prompt = np.array(list(signs.values()))
     correlation = spearman_matrix(values)
-    survival, tokens = [], []
+    shares, tokens = [], []
     for end, direction in ENDS.items():
         first, rank, tied = _ranks_of_extremes(direction * values)
         numbers = np.stack([rank == 1, rank <= top, correlation]).astype(float)  # (3, wordings, wordings)
         for frame, changed, chosen in _kinds(prompts, of_prompt, levels):
-            row = {"frame": frame, "changed": changed, "end": end, **_survival(numbers, chosen, confidence)}
+            row = {"frame": frame, "changed": changed, "end": end, **_shares(numbers, chosen, confidence)}
             quartiles = np.quantile(rank[chosen], [0.5, 0.25, 0.75]).tolist()
             row |= dict(zip(("median_rank", "lower_quartile", "upper_quartile"), quartiles, strict=True))
             row |= {"top": top, "candidates": len(values), "tied": int(tied[chosen.any(axis=1)].sum())}
-            survival.append(row)
+            shares.append(row)
         for sign, frame in SIGN_NAMES.items():
             found, counts = np.unique(first[of_prompt == sign], return_counts=True)
             tokens += [
@@ -84,7 +84,7 @@ def paraphrase(
                  "of": int(counts.sum()), "distinct": len(found)}
                 for i in np.argsort(-counts, kind="stable")
             ]  # fmt: skip
-    return Paraphrases(pd.DataFrame(survival), pd.DataFrame(tokens))
+    return Paraphrases(pd.DataFrame(shares), pd.DataFrame(tokens))
 
 
 def spearman_matrix(values: np.ndarray) -> np.ndarray:
@@ -124,7 +124,7 @@ def _kinds(
         yield from ((frame, changed, chosen) for changed, chosen in kinds.items() if chosen.any())
 
 
-def _survival(numbers: np.ndarray, chosen: np.ndarray, confidence: float) -> dict[str, float]:
+def _shares(numbers: np.ndarray, chosen: np.ndarray, confidence: float) -> dict[str, float]:
     """Means over the chosen pairs, with intervals: two shares, and a correlation."""
     estimates = numbers[:, chosen].mean(axis=1)
     units = np.flatnonzero(chosen.any(axis=0) | chosen.any(axis=1))
@@ -225,7 +225,7 @@ def _own_rewards(used: Mapping[str, list[ScoreTable]], model: str) -> pd.DataFra
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """How often the extreme candidates of one wording are those of another, for each model in its whole set."""
     design = design_of(tables)
-    survival, tokens, notes = [], [], design.notes
+    shares, tokens, notes = [], [], design.notes
     for model in (table.provenance.model for table in next(iter(design.tables.values()))):
         asked = {"polarity": design.polarity, "levels": design.levels, "top": options.top}
         try:
@@ -233,12 +233,12 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         except TableError as error:
             notes.append(f"{tables.labels[model]}: {error}")
             continue
-        survival.append(found.survival.assign(model=model, candidates=tables.candidates))
+        shares.append(found.shares.assign(model=model, candidates=tables.candidates))
         tokens.append(found.tokens.assign(model=model, candidates=tables.candidates))
-    if not survival:
+    if not shares:
         raise TableError("; ".join(notes))
-    survival, tokens = pd.concat(survival, ignore_index=True), pd.concat(tokens, ignore_index=True)
-    rows, thing = survival[survival["changed"] == ANY], tables.things.removesuffix("s")
+    shares, tokens = pd.concat(shares, ignore_index=True), pd.concat(tokens, ignore_index=True)
+    rows, thing = shares[shares["changed"] == ANY], tables.things.removesuffix("s")
     optimal, pessimal = (rows[rows["end"] == end] for end in ENDS)
     share = float(optimal["survives"].mean())
     ranked = tokens.assign(
@@ -248,12 +248,12 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     return [
         Result(
             "paraphrase",
-            survival,
+            shares,
             headline=f"Under another wording of the same polarity, the optimal {thing} stays optimal in {share:.0%} of pairs, "
             f"the pessimal one in {pessimal['survives'].mean():.0%}.",
             plot=Forest(
                 estimate="survives", low="survives_low", high="survives_high", group="changed", panel="frame",
-                where={"changed": [c for c in dict.fromkeys(survival["changed"]) if c != OPPOSITE]},
+                where={"changed": [c for c in dict.fromkeys(shares["changed"]) if c != OPPOSITE]},
                 tabs=("candidates", "end"), reference=None, xlabel=f"share of pairs of wordings with the same {thing}",
             ),
             method="wording",

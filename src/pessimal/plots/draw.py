@@ -6,13 +6,13 @@ Knows tables, declarations and files; knows no verb and no page.
 import io
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import joblib
+import matplotlib
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -37,8 +37,8 @@ PRIMITIVES = {
 }  # fmt: skip
 NAMED = ("row", "column", "group", "name", "x", "thin", "panel")
 """Fields of declarations whose columns may hold models."""
-FEW, MOST = 8, 4
-"""Figures from which on several processes draw, and how many at most."""
+FEW = 8
+"""Figures from which on the drawing is reported."""
 
 
 def draw(
@@ -64,7 +64,7 @@ def draw(
     """
     plot, pieces = _pieces(plot, table, dict(labels or {}))
     with styled():
-        return {tab: PRIMITIVES[type(plot)](plot, rows, palette or {}) for tab, rows in pieces}
+        return {tab: PRIMITIVES[type(plot)](plot, rows, palette or {}) for tab, rows in pieces.items()}
 
 
 def save_figures(
@@ -75,7 +75,7 @@ def save_figures(
 ) -> dict[str, dict[str, str]]:
     """Write `folder/STEM.svg` for every figure of every result, and `folder/STEM.png` for the first tab of each.
 
-    A figure that cannot be drawn is logged and left out: numbers are not lost for it.
+    A figure that cannot be drawn is logged and left out: numbers are not lost for it. A full disk is raised.
 
     Args:
         begin: given the number of figures, a context whose function is called with the stem of each that is done.
@@ -85,70 +85,45 @@ def save_figures(
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    palette, saved, jobs = shared_colours(results, labels or {}), {}, []
-    for result in results:
-        if result.plot is None:
-            continue
+    palette, jobs = shared_colours(results), []
+    for result in (result for result in results if result.plot is not None):
         try:
-            plot, found = _pieces(result.plot, result.table, dict(labels or {}))
-            pieces = dict(found)
+            plot, pieces = _pieces(result.plot, result.table, dict(labels or {}))
         except TableError as error:
             log.error("the figure of %s cannot be drawn: %s", result.name, error)
             continue
-        stems = dict(zip(pieces, _stems(result.name, list(pieces)), strict=True))
-        saved[result.name] = stems
-        plot = replace(plot, data=None)  # the rows are the piece's
-        jobs += [
-            joblib.delayed(_draw_and_save)(
-                plot, rows, palette, folder, stems[tab], raster=tab == next(iter(stems))
-            )
-            for tab, rows in pieces.items()
-        ]
-    # loky's processes need no `__main__` guard in a script that calls this.
-    processes = joblib.cpu_count() if len(jobs) > FEW else 1
-    lost = set()
-    with begin(len(jobs)) if begin and len(jobs) > FEW else nullcontext(lambda stem: None) as step:
-        for stem, error in joblib.Parallel(n_jobs=min(processes, MOST), return_as="generator_unordered")(
-            jobs
-        ):
+        jobs += [(result.name, tab, stem, plot, pieces[tab]) for tab, stem in _stems(result.name, pieces)]
+    saved: dict[str, dict[str, str]] = {}
+    reported = begin is not None and len(jobs) > FEW
+    with styled(), begin(len(jobs)) if reported else nullcontext(lambda stem: None) as step:
+        for name, tab, stem, plot, rows in jobs:
+            try:
+                save(PRIMITIVES[type(plot)](plot, rows, palette), folder, stem, raster=name not in saved)
+                saved.setdefault(name, {})[tab] = stem
+            except OSError:
+                raise
+            except Exception as error:
+                log.error("the figure %s cannot be drawn: %s: %s", stem, type(error).__name__, error)
             step(stem)
-            if error:
-                log.error("the figure %s cannot be drawn: %s", stem, error)
-                lost.add(stem)
-    saved = {name: {tab: s for tab, s in stems.items() if s not in lost} for name, stems in saved.items()}
-    return {name: stems for name, stems in saved.items() if stems}
-
-
-def _draw_and_save(
-    plot: Plot, rows: pd.DataFrame, palette: Mapping[object, str], folder: Path, stem: str, *, raster: bool
-) -> tuple[str, str]:
-    """The stem, and why it could not be drawn (empty: it was). A full disk is no such reason, and is raised."""
-    try:
-        with styled():
-            save(PRIMITIVES[type(plot)](plot, rows, palette), folder, stem, raster=raster)
-    except OSError:
-        raise
-    except Exception as error:
-        return stem, f"{type(error).__name__}: {error}"
-    return stem, ""
+    return saved
 
 
 def save(figure: Figure, folder: Path, stem: str, *, raster: bool = True) -> None:
     """Write `folder/stem.svg`, transparent, for the page, and with `raster` `folder/stem.png`, white, for everything else.
 
     Deterministic on one machine and one matplotlib: no dates, no version, no random ids. A glyph that no installed font
-    has is an empty box in the PNG only.
+    has is an empty box in the PNG only. Under `styled`.
     """
-    with styled(**{"svg.hashsalt": stem}):
-        vector = io.StringIO()
-        figure.savefig(vector, format="svg", facecolor="none", metadata={"Date": None, "Creator": None})
-        text = finished(vector.getvalue(), stem=stem, tips=figure.__dict__.get("tips", {}))
-        (folder / f"{stem}.svg").write_text(text, encoding="utf-8")
-        if raster:
-            figure.savefig(folder / f"{stem}.png", facecolor=PAPER, metadata={"Software": None})
+    matplotlib.rcParams["svg.hashsalt"] = stem
+    vector = io.StringIO()
+    figure.savefig(vector, format="svg", facecolor="none", metadata={"Date": None, "Creator": None})
+    text = finished(vector.getvalue(), stem=stem, tips=figure.__dict__.get("tips", {}))
+    (folder / f"{stem}.svg").write_text(text, encoding="utf-8")
+    if raster:
+        figure.savefig(folder / f"{stem}.png", facecolor=PAPER, metadata={"Software": None})
 
 
-def shared_colours(results: Sequence["Result"], labels: Mapping[str, str]) -> dict[object, str]:
+def shared_colours(results: Sequence["Result"]) -> dict[object, str]:
     """Colours by name of what the strips of the heat maps show: a developer has one colour in all figures."""
     frames = [r.plot.groups for r in results if isinstance(r.plot, Heatmap) and r.plot.groups is not None]
     found: dict[object, str] = {}
@@ -157,38 +132,31 @@ def shared_colours(results: Sequence["Result"], labels: Mapping[str, str]) -> di
     return found
 
 
-def _pieces(
-    plot: Plot, table: pd.DataFrame, labels: dict[str, str]
-) -> tuple[Plot, Iterator[tuple[str, pd.DataFrame]]]:
-    """The declaration with people's names, and the rows of each of its figures."""
+def _pieces(plot: Plot, table: pd.DataFrame, labels: dict[str, str]) -> tuple[Plot, dict[str, pd.DataFrame]]:
+    """The declaration with people's names, and the rows of each of its figures by tab."""
     table = plot.data if plot.data is not None else table
     for column, wanted in plot.where.items():
         needed(table, column)
-        wanted = wanted if isinstance(wanted, list | tuple | set) else [wanted]
-        table = table[table[column].isin(list(wanted))]
+        table = table[table[column].isin(wanted if isinstance(wanted, list | tuple | set) else [wanted])]
     columns = {*MODEL_COLUMNS, *(getattr(plot, name, None) for name in NAMED)} & set(table.columns)
-    renamed = {
-        c: table[c].map(lambda v: labels.get(v, v)) for c in columns if table[c].dtype.kind not in "biufc"
-    }
-    table = table.assign(**renamed) if labels else table
-    if isinstance(plot, Heatmap):
-        plot = replace(
-            plot,
-            groups=None if plot.groups is None else plot.groups.rename(index=labels),
-        )
+    for column in columns if labels else ():
+        if table[column].dtype.kind not in "biufc":
+            table = table.assign(**{column: table[column].map(lambda value: labels.get(value, value))})
+    if isinstance(plot, Heatmap) and plot.groups is not None:
+        plot = replace(plot, groups=plot.groups.rename(index=labels))
     value = getattr(plot, "estimate", None) or getattr(plot, "value", None) or getattr(plot, "y", None)
-    return plot, tabs_of(plot.tabs, table, value)
+    return plot, dict(tabs_of(plot.tabs, table, value))
 
 
-def _stems(name: str, tabs: Sequence[str]) -> list[str]:
-    """A name of files for each tab, letters and digits only, none twice."""
+def _stems(name: str, tabs: Mapping[str, object]) -> list[tuple[str, str]]:
+    """Each tab, and a name of its files: letters and digits only, none twice."""
     if len(tabs) == 1:
-        return [name]
-    stems: list[str] = []
+        return [(tab, name) for tab in tabs]
+    stems: dict[str, str] = {}
     for tab in tabs:
         safe = re.sub(r"[^\w.]+", "-", tab, flags=re.ASCII).strip("-.") or "all"
         stem, again = f"{name}--{safe}", 2
-        while stem.lower() in {one.lower() for one in stems}:  # some file systems know no case
+        while stem.lower() in stems:  # some file systems know no case
             stem, again = f"{name}--{safe}-{again}", again + 1
-        stems.append(stem)
-    return stems
+        stems[stem.lower()] = stem
+    return list(zip(tabs, stems.values(), strict=True))

@@ -16,54 +16,40 @@ from pessimal.texts import literal
 
 def forest(plot: Forest, table: pd.DataFrame, palette: Mapping[object, str]) -> Figure:
     """A panel for each value of `panel`, a row for each of `row`, a mark for each of `group`."""
-    needed(table, plot.row, plot.estimate, *filter(None, [plot.p]))
+    needed(table, plot.row, plot.estimate, plot.p)
     table = table[table[plot.estimate].notna()]
-    rows, groups, panels = distinct(table, plot.row), distinct(table, plot.group), distinct(table, plot.panel)
+    rows, panels = distinct(table, plot.row), distinct(table, plot.panel)
     if plot.sort:
         means = table.groupby(plot.row, sort=False)[plot.estimate].mean()
         rows = list(means.sort_values(ascending=False, kind="stable").index)
-    colour, mark = style.colours(groups, palette), style.markers(groups)
     names = shown_names(rows, plot.row, limit=34 if len(panels) < 3 else 28)
-    handles = [
-        Line2D(
-            [],
-            [],
-            color=colour[group],
-            marker=mark[group],
-            ms=3.8,
-            lw=1.2,
-            label=literal(str(group), limit=40),
-        )
-        for group in groups
-        if group is not None
-    ]
+    looks = style.looks(distinct(table, plot.group), palette)
+    handles = style.key(looks, ms=3.8, lw=1.2)
     if plot.p is not None and (table[plot.p] > LEVEL).any():
         hollow = {"marker": "o", "mfc": PAPER, "mew": 0.9, "ms": 3.8, "lw": 0}
         handles.append(Line2D([], [], color=INK, label="hollow: corrected p > .05", **hollow))
     figure, places = style.frame(
-        len(panels),
-        height=max(0.19, 0.085 * len(groups) + 0.09) * len(rows) + 0.05,
+        panels,
+        height=max(0.19, 0.085 * len(looks) + 0.09) * len(rows) + 0.05,
         left=style.inches(names.values()) + 0.14,
-        headed=plot.panel is not None,
+        xlabel=plot.xlabel,
         handles=handles,
     )
-    spread = 0.31 if len(groups) > 2 else 0.21
-    offsets = np.linspace(-spread, spread, len(groups)) if len(groups) > 1 else [0.0]
+    spread = 0.31 if len(looks) > 2 else 0.21
+    offsets = np.linspace(-spread, spread, len(looks)) if len(looks) > 1 else [0.0]
+    heights = {row: place for place, row in enumerate(rows)}
     for axes, panel in zip(places, panels, strict=True):
         if plot.reference is not None:
             axes.axvline(plot.reference, color=INK, lw=0.6, zorder=1)
         shown = rows_with(table, plot.panel, panel)
-        for group, offset in zip(groups, offsets, strict=True):
+        for (group, look), offset in zip(looks.items(), offsets, strict=True):
             for record in rows_with(shown, plot.group, group).to_dict("records"):
                 row = record[plot.row]
                 called = names[row] if group is None else f"{names[row]}, {literal(str(group), limit=40)}"
-                _mark(axes, plot, record, rows.index(row) + offset, colour[group], mark[group], called)
+                _mark(axes, plot, record, heights[row] + offset, *look, called)
         style.name_rows(axes, list(names.values()))
         style.few_ticks(axes.xaxis, most=8 if len(panels) == 1 else 5)
         axes.grid(axis="x", color=RULE, lw=0.5)
-        axes.set_axisbelow(True)
-        style.subheading(axes, panel)
-    style.label_below(figure, places, plot.xlabel)
     return figure
 
 
@@ -71,14 +57,13 @@ def _mark(axes: Axes, plot: Forest, record: dict, height: float, colour: str, ma
     """One point with its interval, hollow where its test finds nothing."""
     estimate = record[plot.estimate]
     low, high = (record.get(end, np.nan) if end else np.nan for end in (plot.low, plot.high))
-    hollow = plot.p is not None and record[plot.p] > LEVEL
     called += f": {number(estimate)}"
     if np.isfinite([low, high]).all():
         axes.plot([low, high], [height, height], color=colour, lw=1.2, solid_capstyle="butt", zorder=2)
         called += f" [{number(low)}, {number(high)}]"
     if plot.p is not None and np.isfinite(record[plot.p]):
         called += f", p = {number(record[plot.p])}"
-    face = PAPER if hollow else colour
+    face = PAPER if plot.p is not None and record[plot.p] > LEVEL else colour
     size = 4.6 if mark == "*" else 3.8
     (point,) = axes.plot(estimate, height, mark, color=colour, mfc=face, ms=size, mew=0.9, zorder=3)
     style.tip(point, called)

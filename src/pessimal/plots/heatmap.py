@@ -1,6 +1,6 @@
 """Coloured cells with their numbers: models against models, or rows against columns."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -21,12 +21,13 @@ from pessimal.plots.style import (
     ON_DARK,
     ON_LIGHT,
     PAGE_WIDTH,
+    PANEL_GAP,
     distinct,
     needed,
     number,
     rows_with,
     shown_names,
-)
+)  # fmt: skip
 from pessimal.texts import literal
 
 DIVERGING = LinearSegmentedColormap.from_list("diverging", [style.BLUE, "#f4f4f2", style.VERMILION])
@@ -36,9 +37,10 @@ LARGEST, WIDEST, TALLEST = 0.42, 4.0, 7.0
 """Inches: a cell's side, and the whole."""
 SLOPE = 40
 """Degrees: of the names below."""
-CENTRED = {"ha": "center", "va": "center_baseline"}
 STRIP, GAP = 0.13, 0.045
 """Inches: a strip's width, and the space before it."""
+
+Names = Mapping[object, str]
 
 
 def heatmap(plot: Heatmap, table: pd.DataFrame, palette: Mapping[object, str]) -> Figure:
@@ -46,60 +48,53 @@ def heatmap(plot: Heatmap, table: pd.DataFrame, palette: Mapping[object, str]) -
     needed(table, plot.row, plot.column, plot.value)
     panels = distinct(table, plot.panel)
     matrices = [_matrix(plot, rows_with(table, plot.panel, panel)) for panel in panels]
+    rows, columns = distinct(table, plot.row), distinct(table, plot.column)
     if plot.symmetric:
-        names = list(dict.fromkeys(name for matrix in matrices for name in matrix.index))
-        first = matrices[0].reindex(index=names, columns=names)
-        names = similar_together(first) if plot.order else names
-        rows = columns = names
-    else:
-        rows, columns = distinct(table, plot.row), distinct(table, plot.column)
+        rows = list(dict.fromkeys(name for matrix in matrices for name in matrix.index))
+        rows = columns = similar_together(matrices[0].reindex(rows, columns=rows)) if plot.order else rows
     matrices = [matrix.reindex(index=rows, columns=columns) for matrix in matrices]
     names = shown_names(rows, plot.row), shown_names(columns, plot.row if plot.symmetric else plot.column)
-    figure, places = _frame(plot, len(panels), names)
-    cells, scale = _scale(plot, matrices)
-    for axes, panel, matrix in zip(places, panels, matrices, strict=True):
-        side = axes.get_position().width * figure.get_figwidth() / len(columns)
-        _cells(axes, plot, matrix, names, lambda value: cells(scale(value)), side=side)
-        label = plot.label if panel is None else f"{panel}: {plot.label}" if plot.label else panel
-        style.subheading(axes, label or None, limit=60)
+    headings = [plot.label if p is None else f"{p}: {plot.label}" if plot.label else p for p in panels]
+    figure, places = _frame(plot, [heading or None for heading in headings], *names)
+    colours, scale = _scale(plot, matrices)
+    for axes, matrix in zip(places, matrices, strict=True):
+        _cells(axes, plot, matrix, *names, ScalarMappable(scale, colours))
     if plot.groups is not None and plot.symmetric and len(panels) == 1:
         _strips(figure, places[0], plot, names[0])
     if len(columns) > NUMBERS:
         box, width = places[-1].get_position(), figure.get_figwidth()
-        beside = figure.add_axes((box.x1 + 0.1 / width, box.y0, 0.09 / width, box.height / 2))
-        figure.colorbar(ScalarMappable(scale, cells), cax=beside).outline.set_visible(False)
-        style.few_ticks(beside.yaxis)
+        bar = figure.add_axes((box.x1 + 0.1 / width, box.y0, 0.09 / width, box.height / 2))
+        figure.colorbar(ScalarMappable(scale, colours), cax=bar).outline.set_visible(False)
+        style.few_ticks(bar.yaxis)
     return figure
 
 
-def _frame(plot: Heatmap, panels: int, names: Sequence[Mapping[object, str]]) -> tuple[Figure, list[Axes]]:
+def _frame(
+    plot: Heatmap, headings: Sequence[object], rows: Names, columns: Names
+) -> tuple[Figure, list[Axes]]:
     """Panels in which the cells have the size that was meant for them."""
-    rows, columns = (list(one.values()) for one in names)
-    beside = min(panels, 3)
-    slope = np.radians(SLOPE)
-    sloped = style.inches(columns)
-    left = max(style.inches(rows) + 0.12, style.inches(columns[:1]) * np.cos(slope) + 0.1)
+    across, slope = style.side_by_side(len(headings)), np.radians(SLOPE)
+    gaps = PANEL_GAP * (across - 1)
+    first = style.inches(list(columns.values())[:1])
+    left = max(style.inches(rows.values()) + 0.12, first * np.cos(slope) + 0.1)
     right = 0.12
-    if plot.groups is not None and plot.symmetric and panels == 1:
+    if plot.groups is not None and plot.symmetric and len(headings) == 1:
         shown = [str(value) for column in plot.groups for value in (column, *plot.groups[column])]
         right += len(plot.groups.columns) * (STRIP + GAP) + 0.3 + style.inches(shown)
     if len(columns) > NUMBERS:
         right = max(right, 0.6)
-    room = min(WIDEST if beside == 1 else PAGE_WIDTH, PAGE_WIDTH - left - right) - style.PANEL_GAP * (
-        beside - 1
-    )
+    room = min(WIDEST if across == 1 else PAGE_WIDTH, PAGE_WIDTH - left - right) - gaps
     # Where rows and columns are different things, wide cells are read more easily than square ones.
-    wide = min(LARGEST if plot.symmetric else 0.6, max(room, 1.5) / beside / len(columns))
+    wide = min(LARGEST if plot.symmetric else 0.6, max(room, 1.5) / across / len(columns))
     high = min(wide, LARGEST if plot.symmetric else 0.24, TALLEST / len(rows))
     wide = high if plot.symmetric else wide
     return style.frame(
-        panels,
+        headings,
         height=high * len(rows),
         left=left,
         right=right,
-        below=sloped * np.sin(slope) + 0.22,
-        width=left + right + beside * wide * len(columns) + style.PANEL_GAP * (beside - 1),
-        headed=bool(plot.label) or plot.panel is not None,
+        below=style.inches(columns.values()) * np.sin(slope) + 0.22,
+        width=left + right + across * wide * len(columns) + gaps,
     )
 
 
@@ -121,9 +116,7 @@ def similar_together(similarity: pd.DataFrame) -> list:
     np.fill_diagonal(distances, 0.0)
     tree = linkage(squareform(distances, checks=False), method="average", optimal_ordering=True)
     leaves = list(leaves_list(tree))
-    if leaves[0] > leaves[-1]:
-        leaves.reverse()
-    return [similarity.index[leaf] for leaf in leaves]
+    return [similarity.index[leaf] for leaf in (leaves if leaves[0] < leaves[-1] else reversed(leaves))]
 
 
 def _matrix(plot: Heatmap, table: pd.DataFrame) -> pd.DataFrame:
@@ -133,7 +126,6 @@ def _matrix(plot: Heatmap, table: pd.DataFrame) -> pd.DataFrame:
             f"{twice} cells of a heat map have several rows; divide the table by `tabs`, `where` or `panel`."
         )
     values = table.pivot(index=plot.row, columns=plot.column, values=plot.value)
-    values = values.reindex(index=distinct(table, plot.row), columns=distinct(table, plot.column))
     if not plot.symmetric:
         return values
     names = list(dict.fromkeys([*table[plot.row], *table[plot.column]]))
@@ -156,49 +148,33 @@ def _scale(plot: Heatmap, matrices: Sequence[pd.DataFrame]) -> tuple[Colormap, N
 
 
 def _cells(
-    axes: Axes,
-    plot: Heatmap,
-    matrix: pd.DataFrame,
-    names: Sequence[Mapping[object, str]],
-    colour_of: Callable[[float], tuple],
-    *,
-    side: float,
+    axes: Axes, plot: Heatmap, matrix: pd.DataFrame, rows: Names, columns: Names, colours: ScalarMappable
 ) -> None:
     """Coloured cells with their numbers; on the diagonal of a symmetric matrix the noise floor where it is known."""
-    rows, columns = names
-    size = min(style.SIZE, side * 15)
-    numbered = len(columns) <= NUMBERS
-    for place, (row, values) in enumerate(zip(matrix.index, matrix.to_numpy(dtype=float), strict=True)):
-        for across, (column, value) in enumerate(zip(matrix.columns, values, strict=True)):
-            box = Rectangle((across - 0.5, place - 0.5), 1, 1, lw=0, antialiased=False)
-            axes.add_patch(box)
-            if plot.symmetric and row == column:
-                box.set(facecolor=FAINT, alpha=0.13)
-                if np.isfinite(value) and numbered:
-                    axes.text(
-                        across, place, _short(value), color=GREY, fontsize=size, style="italic", **CENTRED
-                    )
-                    style.tip(box, f"{rows[row]}, scanned again: {number(value)}")
-                continue
-            if not np.isfinite(value):
-                box.set(facecolor=FAINT, alpha=0.13)
-                continue
-            box.set_facecolor(colour_of(value))
-            style.tip(box, f"{rows[row]} and {columns[column]}: {number(value)}")
-            if numbered:
-                dark = np.dot(colour_of(value)[:3], (0.299, 0.587, 0.114)) < 0.55
-                axes.text(
-                    across,
-                    place,
-                    _short(value),
-                    color=ON_DARK if dark else ON_LIGHT,
-                    fontsize=size,
-                    **CENTRED,
-                )
+    values = matrix.to_numpy(dtype=float)
+    shades = colours.to_rgba(values)  # (rows, columns, 4)
+    dark = shades[..., :3] @ (0.299, 0.587, 0.114) < 0.55
+    side = axes.get_position().width * axes.get_figure(root=True).get_figwidth() / len(columns)
+    text = {"fontsize": min(style.SIZE, side * 15), "ha": "center", "va": "center_baseline"}
+    for (y, x), value in np.ndenumerate(values):
+        row, column = matrix.index[y], matrix.columns[x]
+        again = plot.symmetric and row == column
+        box = Rectangle((x - 0.5, y - 0.5), 1, 1, lw=0, antialiased=False)
+        axes.add_artist(box)  # unlike a patch it moves no limits, which takes as long as the drawing
+        if again or not np.isfinite(value):
+            box.set(facecolor=FAINT, alpha=0.13)
+        else:
+            box.set_facecolor(shades[y, x])
+        if not np.isfinite(value):
+            continue
+        what = f"{rows[row]}, scanned again" if again else f"{rows[row]} and {columns[column]}"
+        style.tip(box, f"{what}: {number(value)}")
+        if len(columns) <= NUMBERS:
+            colour = GREY if again else ON_DARK if dark[y, x] else ON_LIGHT
+            axes.text(x, y, _short(value), color=colour, style="italic" if again else "normal", **text)
     axes.set(xlim=(-0.5, len(columns) - 0.5), ylim=(len(rows) - 0.5, -0.5))
-    axes.set_xticks(
-        range(len(columns)), list(columns.values()), rotation=SLOPE, ha="right", rotation_mode="anchor"
-    )
+    sloped = {"rotation": SLOPE, "ha": "right", "rotation_mode": "anchor"}
+    axes.set_xticks(range(len(columns)), list(columns.values()), **sloped)
     axes.set_yticks(range(len(rows)), list(rows.values()))
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
@@ -222,32 +198,34 @@ def strip_colours(groups: pd.DataFrame) -> dict[tuple[str, object], str]:
     return style.colours((column, value) for column in columns for value in groups[column])
 
 
-def _strips(figure: Figure, axes: Axes, plot: Heatmap, names: Mapping[object, str]) -> None:
+def _strips(figure: Figure, axes: Axes, plot: Heatmap, names: Names) -> None:
     """A thin coloured column for each grouping, right of the matrix, and what its colours stand for."""
-    groups = plot.groups.reindex(list(names))
-    shades = strip_colours(plot.groups)
-    box, (width, _) = axes.get_position(), figure.get_size_inches()
+    groups, shades = plot.groups.reindex(list(names)), strip_colours(plot.groups)
+    box, (width, height) = axes.get_position(), figure.get_size_inches()
+    low = len(names) - 0.5 + 0.06 * len(names) / (box.height * height)
+    head = {
+        "rotation": 90,
+        "ha": "right",
+        "va": "center",
+        "rotation_mode": "anchor",
+        "fontsize": 6,
+        "color": GREY,
+    }
+    left, top = box.x1 + (STRIP + 0.08 + len(groups.columns) * (STRIP + GAP)) / width, box.y1
     for place, column in enumerate(groups.columns):
-        left = box.x1 + (GAP + place * (STRIP + GAP)) / width
-        beside = figure.add_axes((left, box.y0, STRIP / width, box.height), sharey=axes)
-        beside.set_axis_off()
-        beside.set_xlim(0, 1)
+        start = box.x1 + (GAP + place * (STRIP + GAP)) / width
+        strip = figure.add_axes((start, box.y0, STRIP / width, box.height), sharey=axes)
+        strip.set_axis_off()
+        strip.set_xlim(0, 1)
         for row, (name, value) in enumerate(zip(names.values(), groups[column], strict=True)):
-            patch = beside.add_patch(
-                Rectangle(
-                    (0, row - 0.5), 1, 1, color=shades.get((column, value), FAINT), lw=0, antialiased=False
-                )
-            )
+            colour = shades.get((column, value), FAINT)
+            patch = strip.add_artist(Rectangle((0, row - 0.5), 1, 1, color=colour, lw=0, antialiased=False))
             style.tip(patch, f"{name}: {column} {literal(str(value), limit=40)}")
-        level = len(names) - 0.5 + 0.06 * len(names) / (box.height * figure.get_figheight())
-        beside.text(0.5, level, literal(str(column)), rotation=90, ha="right", va="center", rotation_mode="anchor",
-                    fontsize=6, color=GREY)  # fmt: skip
-    left, top = left + (STRIP + 0.08) / width, box.y1
-    for column in groups:
+        strip.text(0.5, low, literal(str(column)), **head)
         values = [value for value in dict.fromkeys(groups[column]) if (column, value) in shades]
         figure.legend(
             handles=[Patch(color=shades[column, v], lw=0, label=literal(str(v))) for v in values],
             title=literal(str(column)), alignment="left", loc="upper left", bbox_to_anchor=(left, top),
             handlelength=1, handleheight=1, borderpad=0, labelspacing=0.35,
         ).get_title().set_color(GREY)  # fmt: skip
-        top -= (len(values) + 1.6) * 0.135 / figure.get_figheight()
+        top -= (len(values) + 1.6) * 0.135 / height

@@ -1,17 +1,13 @@
 """Points, some of them with their names; thousands of points become a density with the named ones on top."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import product
 
 import numpy as np
 import pandas as pd
-from adjustText import adjust_text
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.text import Text
-from matplotlib.transforms import Bbox
 
 from pessimal.plots import Scatter, style
 from pessimal.plots.style import (
@@ -28,7 +24,7 @@ from pessimal.plots.style import (
     number,
     rows_with,
     shown_names,
-)
+)  # fmt: skip
 from pessimal.texts import literal
 
 MANY = 3000
@@ -37,57 +33,31 @@ CELL = 1 / 72
 """Inches: a cell of the density's picture; a lone point is as large as one."""
 LABEL = 6.5  # points
 SIDES = (
-    (1, 0),
-    (0, 1),
-    (0, -1),
-    (-1, 0),
-    (0.7, 1),
-    (-0.7, 1),
-    (0.7, -1),
-    (-0.7, -1),
-    (1, 1),
-    (-1, 1),
-    (1, -1),
-    (-1, -1),
-)
-REACHES = (0, 5, 12, 22, 36, 54)  # pixels
-ADJUST = {
-    "iter_lim": 200, "avoid_self": False, "expand": (1.02, 1.1), "force_text": (0.1, 0.3), "force_static": (0.05, 0.2),
-    "force_explode": (0.0, 0.0), "min_arrow_len": 10,
-}  # fmt: skip
-"""Of adjustText. Rounds are counted, not timed, so that the same table gives the same picture."""
+    (1, 0), (0, 1), (0, -1), (-1, 0), (0.7, 1), (-0.7, 1), (0.7, -1), (-0.7, -1), (1, 1), (-1, 1), (1, -1), (-1, -1),
+)  # fmt: skip
+REACHES = (0, 5, 12, 22, 36, 54)
+"""Pixels: how far from its point a label may stand; beyond `NEAR` a hairline leads to it."""
+NEAR, ROUNDS = 5, 3
 
 
 def scatter(plot: Scatter, table: pd.DataFrame, palette: Mapping[object, str]) -> Figure:
     """A panel for each value of `panel`, a colour and a mark for each of `group`."""
-    needed(table, plot.x, plot.y, *filter(None, [plot.name, plot.named]))
+    needed(table, plot.x, plot.y, plot.name, plot.named)
     table = table[np.isfinite(table[[plot.x, plot.y]].to_numpy(dtype=float)).all(axis=1)]
-    groups, panels = distinct(table, plot.group), distinct(table, plot.panel)
-    colour, mark = style.colours(groups, palette), style.markers(groups)
+    panels = distinct(table, plot.panel)
+    looks = style.looks(distinct(table, plot.group), palette)
     many = max(len(rows_with(table, plot.panel, panel)) for panel in panels) > MANY
-    handles = [
-        Line2D(
-            [],
-            [],
-            ls="",
-            color=colour[group],
-            marker=mark[group],
-            ms=4.5,
-            label=literal(str(group), limit=40),
-        )
-        for group in groups
-        if group is not None and not many
-    ]
-    across = min(len(panels), 3)
+    across = style.side_by_side(len(panels))
     left = 0.55 if plot.axes else 0.25 if plot.ylabel else 0.08
     figure, places = style.frame(
-        len(panels),
+        panels,
         height=3.7 if across == 1 else (style.PAGE_WIDTH - left) / across * 0.95,
         width=COLUMN_WIDTH if across == 1 else None,
         left=left,
         below=0.42 if plot.axes else 0.24 if plot.xlabel else 0.08,
-        headed=plot.panel is not None,
-        handles=handles,
+        xlabel=plot.xlabel,
+        ylabel=plot.ylabel,
+        handles=[] if many else style.key(looks, ls="", ms=4.5),
     )
     _limits(places[0], table[plot.x], table[plot.y], equal=plot.equal, named=plot.name is not None)
     for axes, panel in zip(places, panels, strict=True):
@@ -96,16 +66,10 @@ def scatter(plot: Scatter, table: pd.DataFrame, palette: Mapping[object, str]) -
         if many:
             _density(axes, shown[plot.x].to_numpy(dtype=float), shown[plot.y].to_numpy(dtype=float))
         else:
-            for group in groups:
-                _points(axes, plot, rows_with(shown, plot.group, group), colour[group], mark[group])
-        style.subheading(axes, panel)
-        if style.is_first(axes):
-            axes.set_ylabel(plot.ylabel)
-    style.label_below(figure, places, plot.xlabel)
-    if plot.name is not None:
-        for axes, panel in zip(places, panels, strict=True):
-            shown = rows_with(table, plot.panel, panel)
-            _label(axes, plot, shown, crowded=many)
+            for group, (colour, mark) in looks.items():
+                _points(axes, plot, rows_with(shown, plot.group, group), colour, mark)
+        if plot.name is not None:
+            _label(axes, plot, shown[_named(plot, shown)], crowded=many)
     return figure
 
 
@@ -114,10 +78,16 @@ def _limits(axes: Axes, x: pd.Series, y: pd.Series, *, equal: bool, named: bool)
     centre = np.array([(values.min() + values.max()) / 2 for values in (x, y)], dtype=float)
     half = np.array([np.ptp(values) / 2 or 0.5 for values in (x, y)], dtype=float) * (1.16 if named else 1.06)
     if equal:
-        box = axes.get_position()
-        size = np.array([box.width, box.height]) * axes.get_figure(root=True).get_size_inches()
+        size = _size(axes)
         half = size * (half / size).max()
-    axes.set(xlim=(centre[0] - half[0], centre[0] + half[0]), ylim=(centre[1] - half[1], centre[1] + half[1]))
+    (left, bottom), (right, top) = centre - half, centre + half
+    axes.set(xlim=(left, right), ylim=(bottom, top))
+
+
+def _size(axes: Axes) -> np.ndarray:
+    """Width and height of a panel, inches."""
+    box = axes.get_position()
+    return np.array([box.width, box.height]) * axes.get_figure(root=True).get_size_inches()
 
 
 def _lines(axes: Axes, plot: Scatter) -> None:
@@ -130,7 +100,7 @@ def _lines(axes: Axes, plot: Scatter) -> None:
         style.few_ticks(axes.xaxis)
         style.few_ticks(axes.yaxis)
         return
-    axes.tick_params(length=0, labelbottom=False, labelleft=False)
+    axes.set(xticks=[], yticks=[])
     axes.spines[:].set_visible(True)
     axes.spines[:].set(color=RULE, linewidth=0.6)
     axes.axhline(0, color=RULE, lw=0.5, zorder=0)
@@ -156,79 +126,75 @@ def _named(plot: Scatter, table: pd.DataFrame) -> np.ndarray:
 
 def _density(axes: Axes, x: np.ndarray, y: np.ndarray) -> None:
     """A picture of how many points lie in each small cell: more are darker on a white page and fuller on a dark one."""
-    box = axes.get_position()
-    width, height = np.array([box.width, box.height]) * axes.get_figure(root=True).get_size_inches()
-    extent = (*axes.get_xlim(), *axes.get_ylim())
-    bins = (max(int(width / CELL), 2), max(int(height / CELL), 2))
-    counts, _, _ = np.histogram2d(x, y, bins=bins, range=(extent[:2], extent[2:]))
-    share = np.log1p(counts.T) / np.log1p(max(counts.max(), 1))  # (y, x)
+    limits = axes.get_xlim(), axes.get_ylim()
+    bins = np.maximum(_size(axes) / CELL, 2).astype(int)
+    counts = np.histogram2d(x, y, bins=bins, range=limits)[0].T  # (y, x)
+    share = np.log1p(counts) / np.log1p(max(counts.max(), 1))
     light, full = np.array(to_rgb(OKABE_ITO[4])), np.array(to_rgb(BLUE))
-    picture = np.empty((*share.shape, 4))
-    picture[..., :3] = light + (full - light) * share[..., None]
-    picture[..., 3] = np.where(counts.T > 0, 0.5 + 0.5 * share, 0)
+    colour = light + (full - light) * share[..., None]
+    picture = np.dstack([colour, np.where(counts > 0, 0.5 + 0.5 * share, 0)])
     picture = np.round(picture * 255).astype(np.uint8)
+    extent = (*limits[0], *limits[1])
     axes.imshow(picture, extent=extent, origin="lower", aspect="auto", interpolation="none", zorder=2)
 
 
 def _label(axes: Axes, plot: Scatter, table: pd.DataFrame, *, crowded: bool) -> None:
-    """Names beside their points, moved apart, with a hairline to the point where they had to move away."""
-    chosen = table[_named(plot, table)]
-    if chosen.empty:
+    """Names beside their points, with a hairline to the point where they had to move away."""
+    if table.empty:
         return
-    places = chosen[[plot.x, plot.y]].to_numpy(dtype=float)
-    names = shown_names(list(dict.fromkeys(chosen[plot.name])), plot.name, limit=30)
+    places = table[[plot.x, plot.y]].to_numpy(dtype=float)
+    short = shown_names(list(dict.fromkeys(table[plot.name])), plot.name, limit=30)
+    names = [short[name] for name in table[plot.name]]
     if crowded:
         axes.plot(*places.T, "o", color=INK, mfc="none", ms=3.4, mew=0.7, zorder=4)
-        for (x, y), name in zip(places, chosen[plot.name], strict=True):
+        for (x, y), name in zip(places, names, strict=True):
             (point,) = axes.plot(x, y, "o", color="none", ms=5, zorder=4)
-            style.tip(point, f"{names[name]}: {number(x)}, {number(y)}")
-    radius = (2.2 if crowded else 3.6) * axes.get_figure(root=True).dpi / 72  # pixels
-    centres = axes.transData.transform(places)
-    texts = [
-        axes.text(0, 0, names[name], fontsize=LABEL, ha="center", va="center", parse_math=False, zorder=5)
-        for name in chosen[plot.name]
-    ]
+            style.tip(point, f"{name}: {number(x)}, {number(y)}")
+    dpi = axes.get_figure(root=True).dpi
+    radius = (2.2 if crowded else 3.6) * dpi / 72  # pixels
+    points = axes.transData.transform(places)
+    half = (
+        np.array([[style.inches([name], size=LABEL) * dpi, 1.25 * LABEL * dpi / 72] for name in names]) / 2
+        + 1
+    )
+    window = axes.get_window_extent()
+    centres = beside(points, half, radius, np.array([window.min, window.max]))
     back = axes.transData.inverted().transform
-    for text, centre in zip(texts, _beside(axes, texts, centres, radius), strict=True):
-        text.set_position(back(centre))
-    marks = [Bbox([back(centre - radius), back(centre + radius)]) for centre in centres]
-    fixed = {"ax": axes, "objects": marks, "target_x": places[:, 0], "target_y": places[:, 1], **ADJUST}
-    # Lines are kept from crossing by swapping labels, which then overlap: they are moved apart once more.
-    adjust_text(texts, prevent_crossings=True, **fixed)
-    line = {"arrowstyle": "-", "color": GREY, "lw": 0.4, "shrinkA": 0, "shrinkB": 2}
-    adjust_text(texts, prevent_crossings=False, arrowprops=line, **fixed)
+    for point, centre, size, name in zip(points, centres, half, names, strict=True):
+        axes.text(*back(centre), name, fontsize=LABEL, ha="center", va="center", zorder=5)
+        edge = np.clip(point, centre - size, centre + size)
+        if np.linalg.norm(edge - point) > radius + NEAR:
+            axes.plot(*back([point, edge]).T, color=GREY, lw=0.4, zorder=2.6)
 
 
-def _beside(axes: Axes, texts: Sequence[Text], centres: np.ndarray, radius: float) -> np.ndarray:
-    """Where labels begin, before they are moved apart: the nearest side of the mark on which little is covered.
+def beside(points: np.ndarray, half: np.ndarray, radius: float, window: np.ndarray) -> np.ndarray:
+    """Centres of labels (n, 2): each on the nearest side of its point where it covers little, others being as they are.
 
-    From there most labels stay where they are; left to itself, adjustText drives them farther than they need.
+    Each label in turn takes its best place among those of `SIDES` and `REACHES`; in further rounds it looks again, now
+    that the later ones have theirs.
 
     Args:
-        centres: of the marks, pixels (labels, 2).
-
-    Returns:
-        Centres of the labels, pixels (labels, 2).
+        points: (n, 2), pixels.
+        half: half of each label's width and height, (n, 2), pixels.
+        radius: of a point's mark.
+        window: the least and the greatest corner that a label may reach, (2, 2).
     """
-    renderer, frame = axes.get_figure(root=True).canvas.get_renderer(), axes.get_window_extent()
-    taken: list[Bbox] = []
-    for text, centre in zip(texts, centres, strict=True):
-        extent = text.get_window_extent(renderer)
-        half = np.array([extent.width, extent.height]) / 2 + 1
-        best, least = None, np.inf
-        for reach, (dx, dy) in product(REACHES, SIDES):
-            at = centre + np.array([dx, dy]) * (half + radius + reach)
-            box = Bbox([at - half, at + half])
-            near = ((centres > box.min - radius) & (centres < box.max + radius)).all(axis=1).sum()
-            covered = sum(_shared(box, other) for other in taken) + 4 * half.prod() - _shared(box, frame)
-            cost = covered + 60 * near + 4 * (reach + abs(dx) + abs(dy))
-            if cost < least:
-                best, least = box, cost
-        taken.append(best)
-    return np.array([(box.min + box.max) / 2 for box in taken])
+    centres = np.full(points.shape, np.inf)  # not placed yet: far from everything
+    sides, reach = (np.array(each) for each in zip(*product(SIDES, REACHES), strict=True))
+    far = 4 * (reach + np.abs(sides).sum(axis=1))
+    for _ in range(ROUNDS):
+        for i, (point, size) in enumerate(zip(points, half, strict=True)):
+            at = point + sides * (size + radius + reach[:, None])  # (places, 2)
+            others = np.arange(len(points)) != i
+            gap = np.abs(at[:, None] - centres[others])
+            covered = _area(size + half[others] - gap, 2 * np.minimum(size, half[others])).sum(axis=1)
+            inside = np.minimum(at + size, window[1]) - np.maximum(at - size, window[0])
+            outside = 4 * size.prod() - inside.clip(0).prod(axis=1)
+            marks = (np.abs(at[:, None] - points) < size + radius).all(axis=2).sum(axis=1)
+            centres[i] = at[np.argmin(covered + outside + 60 * marks + far)]
+    return centres
 
 
-def _shared(a: Bbox, b: Bbox) -> float:
-    """Pixels² that two boxes share."""
-    width, height = min(a.x1, b.x1) - max(a.x0, b.x0), min(a.y1, b.y1) - max(a.y0, b.y0)
-    return max(width, 0.0) * max(height, 0.0)
+def _area(overlap: np.ndarray, most: np.ndarray) -> np.ndarray:
+    """Of overlaps in x and y (…, 2), negative where there is none."""
+    return np.clip(overlap, 0, most).prod(axis=-1)

@@ -17,12 +17,15 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from pessimal.errors import TableError
 from pessimal.texts import literal, short_names
 
 COLUMN_WIDTH, PAGE_WIDTH = 5.6, 7.2  # inches: one panel, and a journal's page
+LINE, PANEL_GAP = 0.145, 0.28
+"""Inches: a line of small text, and the space between two panels."""
 INK, GREY, FAINT, RULE, PAPER = "#222222", "#555555", "#8a8a8a", "#e2e2e2", "#ffffff"
 VARIABLES = {INK: "--ink", GREY: "--grey", FAINT: "--faint", RULE: "--rule", PAPER: "--paper"}
 """Colours that a page may replace in the SVG, and the CSS variables by which it does."""
@@ -34,8 +37,6 @@ OKABE_ITO = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", I
 BLUE, VERMILION = OKABE_ITO[:2]
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")
 MODEL_COLUMNS = ("model", "model_a", "model_b")
-LINE, PANEL_GAP = 0.145, 0.28
-"""Inches: a line of small text, and the space between two panels."""
 
 # DejaVu comes with matplotlib, so every machine lays figures out alike; it has no Chinese, Japanese, Korean or emoji.
 # Tokens are full of them: the PNG takes what the machine has, the SVG leaves it to the browser.
@@ -47,58 +48,35 @@ FONTS = (
 """In the SVG. No wider than DejaVu, by which room was made."""
 SIZE = 7.0  # points
 STYLE = {
-    "font.family": ["DejaVu Sans", *(name for name in _WIDER if name in _INSTALLED), "sans-serif"],
-    "font.size": SIZE,
-    "axes.labelsize": SIZE,
-    "axes.titlesize": SIZE,
-    "axes.titlecolor": GREY,
-    "axes.titlelocation": "left",
-    "xtick.labelsize": SIZE,
-    "ytick.labelsize": SIZE,
-    "legend.fontsize": SIZE,
-    "legend.title_fontsize": SIZE,
-    "legend.frameon": False,
-    "legend.borderaxespad": 0.2,
-    "legend.columnspacing": 1.4,
-    "legend.handletextpad": 0.4,
-    "text.color": INK,
-    "axes.labelcolor": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "axes.edgecolor": INK,
-    "axes.linewidth": 0.6,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "xtick.minor.width": 0.4,
-    "ytick.minor.width": 0.4,
-    "xtick.major.size": 2.5,
-    "ytick.major.size": 2.5,
-    "xtick.minor.size": 1.5,
-    "ytick.minor.size": 1.5,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "figure.facecolor": PAPER,
-    "axes.facecolor": "none",
-    "figure.dpi": 100,
-    "savefig.dpi": 200,
-    "svg.fonttype": "none",
+    "font.family": ["DejaVu Sans", *(name for name in _WIDER if name in _INSTALLED)],
+    "axes.titlecolor": GREY, "axes.titlelocation": "left", "axes.linewidth": 0.6, "axes.facecolor": "none",
+    "axes.spines.top": False, "axes.spines.right": False, "axes.unicode_minus": True,
+    "axes.formatter.use_mathtext": False, "axes.formatter.useoffset": False,
+    "legend.frameon": False, "legend.borderaxespad": 0.2, "legend.columnspacing": 1.4, "legend.handletextpad": 0.4,
+    "figure.facecolor": PAPER, "figure.dpi": 100, "savefig.dpi": 200, "svg.fonttype": "none",
     "text.parse_math": False,  # a token with two dollar signs is not a formula
-    "axes.formatter.use_mathtext": False,
-    "axes.formatter.useoffset": False,
-    "axes.unicode_minus": True,
-}
+} | {
+    f"{axis}tick.{kind}.{part}": value
+    for axis in "xy"
+    for kind, part, value in (
+        ("major", "width", 0.6), ("major", "size", 2.5), ("minor", "width", 0.4), ("minor", "size", 1.5),
+    )
+} | dict.fromkeys(
+    ("font.size", "axes.labelsize", "axes.titlesize", "xtick.labelsize", "ytick.labelsize", "legend.fontsize",
+     "legend.title_fontsize"), SIZE,
+) | dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), INK)  # fmt: skip
 
 
 @contextmanager
-def styled(**more: object) -> Iterator[None]:
+def styled() -> Iterator[None]:
     """Draw under the shared style, without one warning for each character that no installed font has."""
-    with rc_context({**STYLE, **more}), warnings.catch_warnings():
+    with rc_context(STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         yield
 
 
 def frame(
-    count: int,
+    headings: Sequence[object],
     *,
     height: float,
     left: float,
@@ -106,46 +84,62 @@ def frame(
     below: float = 0.4,
     width: float | None = None,
     columns: int = 3,
-    headed: bool = False,
+    xlabel: str = "",
+    ylabel: str = "",
     handles: Sequence[Artist] = (),
 ) -> tuple[Figure, list[Axes]]:
-    """A figure of so many panels on one scale, laid out in inches: everything has its place before it is drawn.
+    """A figure of panels on one scale, laid out in inches: everything has its place before it is drawn.
 
     Args:
-        count: of panels; `columns` side by side at most, four in two rows.
+        headings: of the panels, None for one without; `columns` side by side at most, four in two rows.
         height: of a panel.
         left, right: of the panels: room for names of rows, and of lines.
         below: each row of panels: room for ticks and label.
         width: of the whole figure.
-        headed: whether panels have a subheading.
+        xlabel: one for all, centred below the panels.
+        ylabel: of the panels at the left.
         handles: of a legend over everything.
     """
-    across = count if count <= columns else 2 if count == 4 else columns
-    down = -(-count // across)
+    headed = any(heading is not None for heading in headings)
+    across = side_by_side(len(headings), columns)
+    down = -(-len(headings) // across)
     width = width or (COLUMN_WIDTH if across == 1 else PAGE_WIDTH)
-    lines, per_line = _lines_of(handles, width - 0.1)
+    lines, per_line = _legend_lines(handles, width - 0.1)
     top = lines * LINE + 0.05 + (0.0 if headed else 0.1) * bool(lines)
-    head = 0.2 if headed else 0.0
-    total = top + down * (head + height + below)
-    gap = PANEL_GAP
-    own = (width - left - right - (across - 1) * gap) / across
+    row = height + below + (0.2 if headed else 0.0)
+    total = top + down * row
+    own = (width - left - right - (across - 1) * PANEL_GAP) / across
     figure = Figure(figsize=(width, total))
     FigureCanvasAgg(figure)
     panels: list[Axes] = []
-    for place in range(count):
-        row, column = divmod(place, across)
-        bottom = total - top - (row + 1) * (head + height + below) + below
-        box = ((left + column * (own + gap)) / width, bottom / total, own / width, height / total)
+    for place, heading in enumerate(headings):
+        bottom, column = total - top - (place // across + 1) * row + below, place % across
+        box = ((left + column * (own + PANEL_GAP)) / width, bottom / total, own / width, height / total)
         first = panels[0] if panels else None
         axes = figure.add_axes(box, sharex=first, sharey=first)
-        axes.tick_params(labelleft=column == 0)
+        axes.set_axisbelow(True)
+        if heading is not None:
+            axes.set_title(literal(str(heading), limit=60 if across == 1 else 40))
+        if column:
+            axes.tick_params(labelleft=False)
+        elif ylabel:
+            axes.set_ylabel(ylabel)
         panels.append(axes)
     if handles:
         figure.legend(handles=handles, loc="upper left", bbox_to_anchor=(0.05 / width, 1), ncols=per_line)
+    if xlabel:
+        figure.text(
+            (left + (width - left - right) / 2) / width, 0.05 / total, xlabel, ha="center", va="bottom"
+        )
     return figure, panels
 
 
-def _lines_of(handles: Sequence[Artist], width: float) -> tuple[int, int]:
+def side_by_side(panels: int, columns: int = 3) -> int:
+    """How many panels stand in a row: four in two rows of two."""
+    return panels if panels <= columns else 2 if panels == 4 else columns
+
+
+def _legend_lines(handles: Sequence[Artist], width: float) -> tuple[int, int]:
     """How many lines a legend takes in so many inches, and how many entries stand on one."""
     widths = [inches([handle.get_label()]) + 0.46 for handle in handles]
     for lines in range(1, len(handles) + 1):  # entries run down the columns
@@ -153,19 +147,6 @@ def _lines_of(handles: Sequence[Artist], width: float) -> tuple[int, int]:
         if sum(max(widths[place : place + lines]) for place in range(0, len(widths), lines)) <= width:
             return lines, across
     return len(handles), 1
-
-
-def is_first(axes: Axes) -> bool:
-    """Whether the panel stands at the left."""
-    return bool(axes.yaxis.get_tick_params()["labelleft"])
-
-
-def label_below(figure: Figure, panels: Sequence[Axes], text: str) -> None:
-    """One label for the x axes of all panels, centred below them."""
-    if text:
-        boxes = [axes.get_position() for axes in panels]
-        middle = (min(box.x0 for box in boxes) + max(box.x1 for box in boxes)) / 2
-        figure.text(middle, 0.05 / figure.get_figheight(), text, ha="center", va="bottom")
 
 
 def inches(texts: Iterable[str], *, size: float = SIZE, weight: str = "normal") -> float:
@@ -197,15 +178,24 @@ def _colour(place: int) -> str:
     if place < len(OKABE_ITO):
         return OKABE_ITO[place]
     turn = place - len(OKABE_ITO)
-    rgb = colorsys.hls_to_rgb(
-        turn * 0.618034 % 1, (0.62, 0.38, 0.5)[turn % 3], (0.45, 0.6, 0.8)[turn // 3 % 3]
-    )
+    lightness, saturation = (0.62, 0.38, 0.5)[turn % 3], (0.45, 0.6, 0.8)[turn // 3 % 3]
+    rgb = colorsys.hls_to_rgb(turn * 0.618034 % 1, lightness, saturation)
     return "#" + "".join(f"{round(255 * part):02x}" for part in rgb)
 
 
-def markers(categories: Iterable[object]) -> dict[object, str]:
-    """A mark for each category, in order of first appearance; they repeat from the eleventh on."""
-    return {category: MARKERS[i % len(MARKERS)] for i, category in enumerate(dict.fromkeys(categories))}
+def looks(groups: Iterable[object], palette: Mapping[object, str]) -> dict[object, tuple[str, str]]:
+    """Colour and mark of each group; marks repeat from the eleventh on."""
+    found = colours(groups, palette)
+    return {group: (found[group], MARKERS[i % len(MARKERS)]) for i, group in enumerate(found)}
+
+
+def key(looks: Mapping[object, tuple[str, str]], **line: object) -> list[Line2D]:
+    """Handles of a legend: what each group's colour and mark stand for."""
+    return [
+        Line2D([], [], color=colour, **{"marker": mark, **line}, label=literal(str(group), limit=40))
+        for group, (colour, mark) in looks.items()
+        if group is not None
+    ]
 
 
 def distinct(table: pd.DataFrame, column: str | None) -> list:
@@ -221,9 +211,9 @@ def rows_with(table: pd.DataFrame, column: str | None, value: object) -> pd.Data
     return table if column is None else table[table[column] == value]
 
 
-def needed(table: pd.DataFrame, *columns: str) -> None:
+def needed(table: pd.DataFrame, *columns: str | None) -> None:
     """Raise where the declaration names a column that the table lacks."""
-    if missing := [column for column in columns if column not in table]:
+    if missing := [column for column in columns if column and column not in table]:
         raise TableError(
             f"A figure needs the column {missing[0]!r}; the table has {', '.join(map(str, table.columns))}."
         )
@@ -233,25 +223,15 @@ def shown_names(values: Sequence[object], column: str | None = None, *, limit: i
     """What stands for each value: models without their organisation, everything literal, as short as `limit` where no
     two look alike by it."""
     texts = {value: str(value) for value in values}
-    shorten = short_names if column in MODEL_COLUMNS else _literals
     for longer in range(limit, limit + 60, 5):
-        short = shorten(texts.values(), limit=longer)
-        if (
-            len(set(short.values())) == len(set(texts.values()))
-            and max(map(len, short.values()), default=0) <= longer
-        ):
+        if column in MODEL_COLUMNS:
+            short = short_names(texts.values(), limit=longer)
+        else:
+            short = {text: literal(text, limit=longer) for text in texts.values()}
+        different = len(set(short.values())) == len(set(texts.values()))
+        if different and max(map(len, short.values()), default=0) <= longer:
             break
     return {value: short[text] for value, text in texts.items()}
-
-
-def _literals(texts: Iterable[str], *, limit: int) -> dict[str, str]:
-    return {text: literal(text, limit=limit) for text in texts}
-
-
-def subheading(axes: Axes, text: object, *, limit: int = 40) -> None:
-    """What one panel shows, in small grey type over it; nothing for None."""
-    if text is not None:
-        axes.set_title(literal(str(text), limit=limit))
 
 
 def name_rows(axes: Axes, names: Sequence[str]) -> None:

@@ -12,15 +12,17 @@ from pessimal.plots.style import FONTS, INK, SIZE, VARIABLES
 
 _SVG = "{http://www.w3.org/2000/svg}"
 _LINK = "{http://www.w3.org/1999/xlink}href"
-_LONG = re.compile(r"-?\d*\.\d{3,}(?:e-?\d+)?")
-_NUMBERS = ("d", "x", "y", "points", "width", "height")
-_COMMANDS = re.compile(r"\s*([A-Za-z])\s*")
-_SPACES = re.compile(r"\s+")
 _MARKED = re.compile(r"url\(#([^)]+)\)")
+_LONG = re.compile(r"-?\d*\.\d{3,}(?:e-?\d+)?")
 _SIZE = f"{SIZE:g}px"
+_DEFAULTS = {("font-size", _SIZE), ("stroke-linejoin", "round"), ("text-anchor", "start")}
+_ROOT = {
+    "font-family": FONTS, "font-size": _SIZE, "stroke-linejoin": "round", "role": "img", "fill": INK,
+    "style": f"fill:var({VARIABLES[INK]},{INK})",
+}  # fmt: skip
 
 
-def finished(svg: str, *, stem: str, tips: Mapping[str, str] = {}) -> str:
+def finished(svg: str, *, stem: str, tips: Mapping[str, str]) -> str:
     """The figure as it is published.
 
     Ink, greys and paper become CSS variables (`var(--ink, #222222)`, see `style.VARIABLES`) beside the plain colour, so
@@ -36,28 +38,20 @@ def finished(svg: str, *, stem: str, tips: Mapping[str, str] = {}) -> str:
     root = ET.fromstring(svg)
     for part in root.findall(f"{_SVG}metadata"):
         root.remove(part)
-    referred = {found for node in root.iter() for found in _references(node)}
-    prefix = "f" + sha256(stem.encode()).hexdigest()[:8]
+    links = (node.get(_LINK, "").removeprefix("#") for node in root.iter())
+    marked = (id for node in root.iter() for value in node.attrib.values() for id in _MARKED.findall(value))
+    referred, prefix = {*links, *marked}, "f" + sha256(stem.encode()).hexdigest()[:8]
     for node in root.iter():
         _rewrite(node, prefix, referred, tips)
     _flatten(root)
-    for name, value in {"font-family": FONTS, "font-size": _SIZE, "stroke-linejoin": "round", "role": "img",
-                        "fill": INK, "style": f"fill:var({VARIABLES[INK]},{INK})"}.items():  # fmt: skip
-        root.set(name, value)
     root.attrib.pop("version", None)
+    root.attrib |= _ROOT
     return ET.tostring(root, encoding="unicode") + "\n"
-
-
-def _references(node: ET.Element) -> list[str]:
-    """Ids that an element refers to."""
-    found = [match for value in node.attrib.values() for match in _MARKED.findall(value)]
-    link = node.get(_LINK, "")
-    return [*found, link[1:]] if link.startswith("#") else found
 
 
 def _rewrite(node: ET.Element, prefix: str, referred: set[str], tips: Mapping[str, str]) -> None:
     """One element's ids, colours, numbers and tooltip."""
-    own = node.attrib.pop("id", None)
+    own, link = node.attrib.pop("id", None), node.attrib.pop(_LINK, None)
     if own in tips:
         title = ET.Element(f"{_SVG}title")
         title.text = tips[own]
@@ -65,41 +59,31 @@ def _rewrite(node: ET.Element, prefix: str, referred: set[str], tips: Mapping[st
         node.set("class", "tip")
     elif own in referred:
         node.set("id", f"{prefix}{own}")
-    link = node.attrib.pop(_LINK, None)
     if link is not None:
         node.set("href", f"#{prefix}{link[1:]}" if link.startswith("#") else link)
     if node.get("transform", "").startswith("rotate(-0 "):
         del node.attrib["transform"]
-    for name in _NUMBERS:
-        if name in node.attrib:
-            value = _LONG.sub(
-                lambda found: f"{float(found[0]):.2f}".rstrip("0").rstrip("."), node.attrib[name]
-            )
-            node.set(name, _SPACES.sub(" ", _COMMANDS.sub(r"\1", value) if name == "d" else value).strip())
+    for name in {"d", "x", "y", "points", "width", "height"} & node.attrib.keys():
+        short = _LONG.sub(lambda found: f"{float(found[0]):.2f}".rstrip("0").rstrip("."), node.attrib[name])
+        short = re.sub(r"\s*([A-Za-z])\s*", r"\1", short) if name == "d" else short
+        node.set(name, " ".join(short.split()))
     for name, value in node.attrib.items():
-        if "url(#" in value:
-            node.set(name, _MARKED.sub(rf"url(#{prefix}\1)", value))
+        node.set(name, _MARKED.sub(rf"url(#{prefix}\1)", value))
     if "style" in node.attrib:
         _restyle(node)
 
 
 def _restyle(node: ET.Element) -> None:
     """Declarations as attributes; replaceable colours as both, so that viewers without variables draw them."""
-    declared = dict(part.split(":", 1) for part in node.attrib.pop("style").split(";") if ":" in part)
-    declared = {name.strip(): value.strip() for name, value in declared.items()}
-    declared.pop("font-family", None)
+    declared = (part.split(":", 1) for part in node.attrib.pop("style").split(";") if ":" in part)
     variables = []
-    for name, value in declared.items():
+    for name, value in ((name.strip(), value.strip()) for name, value in declared):
+        inherited = (name, value) == ("fill", INK) and len(node) == 0 and node.tag == f"{_SVG}text"
+        if inherited or name == "font-family" or (name, value) in _DEFAULTS:
+            continue
         if variable := VARIABLES.get(value.lower()):
-            if (name, value) == ("fill", INK) and len(node) == 0 and node.tag == f"{_SVG}text":
-                continue  # the root's own
             variables.append(f"{name}:var({variable},{value})")
-        if (name, value) not in (
-            ("font-size", _SIZE),
-            ("stroke-linejoin", "round"),
-            ("text-anchor", "start"),
-        ):
-            node.set(name, value)
+        node.set(name, value)
     if variables:
         node.set("style", ";".join(variables))
 
@@ -112,19 +96,12 @@ def _flatten(node: ET.Element) -> None:
             continue
         _flatten(child)
         child.tail = None
-        if child.tag in (f"{_SVG}g", f"{_SVG}defs") and len(child) == 0:
+        group, path = child.tag == f"{_SVG}g", child.tag == f"{_SVG}path"
+        if (group or child.tag == f"{_SVG}defs") and len(child) == 0:
             continue
-        if (
-            child.tag == f"{_SVG}path"
-            and child.get("fill") == "none"
-            and not child.get("stroke")
-            and "id" not in child.attrib
-        ):
+        if path and child.get("fill") == "none" and not child.get("stroke") and "id" not in child.attrib:
             continue  # the transparent ground of a figure or panel
-        if child.tag == f"{_SVG}g" and not child.attrib:
-            kept += list(child)
-        else:
-            kept.append(child)
+        kept += list(child) if group and not child.attrib else [child]
     node[:] = kept
     if len(node) and not (node.text or "").strip():
         node.text = None

@@ -21,7 +21,6 @@ from pessimal.plots.style import (
     distinct,
     needed,
     rows_with,
-    shown_names,
 )
 from pessimal.texts import literal, significant
 
@@ -44,16 +43,13 @@ def token_table(plot: TokenTable, table: pd.DataFrame, palette: Mapping[object, 
     down = -(-len(columns) // ACROSS)
     across = -(-len(columns) // down)  # 8 in two lines of 4, not of 5 and 3
     room = min((PAGE_WIDTH - 0.1 + GAP) / across, WIDE) - GAP
-    heads = {c: _wrapped(name, room) for c, name in shown_names(columns, plot.column, limit=60).items()}
+    names = style.shown_names(columns, plot.column, limit=60)
+    heads = {column: _wrapped(name, room) for column, name in names.items()}
     lines = max(len(head) for head in heads.values())
+    height, width = (2 * depth + 3.6 + lines) * LINE, across * (room + GAP) - GAP + 0.1
+    none = [None] * len(columns)
     figure, places = style.frame(
-        len(columns),
-        height=(2 * depth + 3.6 + lines) * LINE,
-        left=0.05,
-        right=0.05,
-        below=0.1,
-        width=across * (room + GAP) - GAP + 0.1,
-        columns=across,
+        none, height=height, left=0.05, right=0.05, below=0.1, width=width, columns=across
     )
     for axes, column in zip(places, columns, strict=True):
         axes.set_axis_off()
@@ -81,12 +77,10 @@ def _block(axes: Axes, plot: TokenTable, table: pd.DataFrame, depth: int, room: 
 
 def _fitting(text: str, room: float) -> str:
     """The text literally, cut to so many inches."""
-    shown = literal(text, limit=LONGEST)
-    wide = style.inches([shown], size=TEXT)
-    limit = min(len(shown), int(len(shown) * room / wide) + 3) if wide > room else LONGEST
-    while limit > 4 and style.inches([literal(text, limit=limit)], size=TEXT) > room:
-        limit -= 1
-    return literal(text, limit=limit)
+    limit = LONGEST
+    while style.inches([shown := literal(text, limit=limit)], size=TEXT) > room and limit > 4:
+        limit = min(limit, len(shown)) - 1
+    return shown
 
 
 def _wrapped(name: str, room: float) -> list[str]:

@@ -16,8 +16,8 @@ from markupsafe import Markup
 
 from pessimal.errors import InputError
 from pessimal.report.edits import View, from_json
+from pessimal.tables.result import RESULTS
 
-RESULTS = "results.json"
 KEY = re.compile(r"[A-Za-z0-9_-]{1,60}")
 
 

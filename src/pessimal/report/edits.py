@@ -6,12 +6,12 @@ characters that cannot be seen are spelled out, so that it is safe in a page, a 
 
 import json
 import math
-import types
-import typing
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import asdict, dataclass, fields
+from typing import Annotated, Any, ClassVar, Literal
 
 import pandas as pd
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from pessimal.errors import InputError, TableError
 from pessimal.explain.comparison import Comparison, Turn
@@ -19,6 +19,8 @@ from pessimal.report.differences import LEFT_OUT, Piece, condensed, diff, is_rea
 from pessimal.texts import significant
 
 KIND = "pessimal comparison views 1"
+STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+"""How JSON is read back: nothing coerced, nothing added."""
 OUTCOMES = {"CF": "✗ flips (CF)", "SF": "✓ holds (SF)", "tie": "≈ tie"}
 """What an outcome is called on a badge; the sign tells them apart without colour."""
 SIDES = {"chosen": "preferred response", "rejected": "other response"}
@@ -28,8 +30,9 @@ SIDES = {"chosen": "preferred response", "rejected": "other response"}
 class Change:
     """One perturbation of a response and what came of it."""
 
-    side: str
-    """chosen or rejected."""
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+    side: Literal["chosen", "rejected"]
     attribute: str
     direction: str
     """better or worse."""
@@ -44,12 +47,10 @@ class Change:
     """m′, reward of the preferred response less that of the other after the edit; None without a text."""
     change_in_sd: float | None
     """m′ − m, in standard deviations of the model's rewards."""
-    outcome: str | None
-    """CF, SF or tie; None without a text."""
+    outcome: Literal["CF", "SF", "tie"] | None
+    """None without a text."""
 
     def __post_init__(self) -> None:
-        _check(self.side in SIDES, f"no side is called {self.side!r}")
-        _check(self.outcome is None or self.outcome in OUTCOMES, f"no outcome is called {self.outcome!r}")
         _check((self.outcome is None) == (self.margin is None), "an outcome needs a margin, and a margin one")
         numbers = [number for number in (self.margin, self.change_in_sd) if number is not None]
         _check(all(map(math.isfinite, numbers)), "a margin or its change is not finite")
@@ -87,14 +88,16 @@ class Bar:
 class View:
     """One comparison as one model sees it."""
 
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
     model: str
     comparison: str
     turns: tuple[Turn, ...]
     responses: tuple[str, str]
     rewards: tuple[float, float]
-    preferred: int
-    """Which response the model scores higher: 0 or 1."""
-    people: int | None
+    preferred: Annotated[int, Field(ge=0, le=1)]
+    """Which response the model scores higher."""
+    people: Annotated[int, Field(ge=0, le=1)] | None
     """Which people preferred, where it is known."""
     margin: float
     """m, at least 0."""
@@ -102,8 +105,6 @@ class View:
 
     def __post_init__(self) -> None:
         _check(len(self.turns) > 0, "there is no prompt")
-        _check(self.preferred in (0, 1), f"response {self.preferred} of two is preferred")
-        _check(self.people in (None, 0, 1), f"people preferred response {self.people} of two")
         _check(self.margin >= 0, f"a margin of {self.margin} before any edit")
         _check_readable(self)
 
@@ -168,12 +169,22 @@ def from_json(text: str) -> list[View]:
         InputError: it did not write this.
     """
     try:
-        document = json.loads(text)
-        _check(isinstance(document, dict) and document.keys() == {"kind", "views"}, "it is no such object")
-        _check(document["kind"] == KIND, f"its kind is {document['kind']!r}")
-        return list(_typed(tuple[View, ...], document["views"]))
-    except (ValueError, RecursionError) as error:
+        return list(DOCUMENT.validate_json(text).views)
+    except (ValidationError, ValueError, RecursionError) as error:
         raise InputError(f"This is not a file of {KIND!r}: {error}. Make the explanation again.") from None
+
+
+@dataclass(frozen=True)
+class Document:
+    """What a file holds."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+    kind: Literal["pessimal comparison views 1"]
+    views: tuple[View, ...]
+
+
+DOCUMENT = TypeAdapter(Document)
 
 
 def _view(model: str, comparison: Comparison, rows: pd.DataFrame) -> View:
@@ -212,7 +223,7 @@ def _view(model: str, comparison: Comparison, rows: pd.DataFrame) -> View:
     )
 
 
-def _change(row: typing.Any) -> Change:
+def _change(row: Any) -> Change:
     edited = None if pd.isna(row.edited) else row.edited
     return Change(
         side=row.side,
@@ -227,24 +238,6 @@ def _change(row: typing.Any) -> Change:
         change_in_sd=None if pd.isna(row.change_in_sd) else float(row.change_in_sd),
         outcome=None if pd.isna(row.outcome) else row.outcome,
     )
-
-
-def _typed(kind: typing.Any, value: typing.Any) -> typing.Any:
-    """A value of a JSON document as the type of a field, nothing coerced."""
-    parts = typing.get_args(kind)
-    if isinstance(kind, types.UnionType):
-        return None if value is None else _typed(parts[0], value)
-    if parts:
-        inner = [parts[0]] * len(value) if parts[-1] is ... and isinstance(value, list) else list(parts)
-        _check(isinstance(value, list) and len(value) == len(inner), "a list is missing or of a wrong length")
-        return tuple(_typed(part, item) for part, item in zip(inner, value, strict=True))
-    if is_dataclass(kind):
-        hints = typing.get_type_hints(kind)
-        _check(isinstance(value, dict) and value.keys() == hints.keys(), f"{kind.__name__} has other fields")
-        return kind(**{name: _typed(hint, value[name]) for name, hint in hints.items()})
-    _check(type(value) is kind, f"{value!r} stands where {kind.__name__} is expected")
-    _check(kind is not float or math.isfinite(value), "a number is not finite")
-    return value
 
 
 def _check(holds: bool, otherwise: str) -> None:

@@ -13,7 +13,7 @@ from pessimal.errors import InputError
 from pessimal.report.packing import packed, packed_document, plain
 from pessimal.tables import ScoreTable
 from pessimal.tables.score_table import KINDS, PLAIN_TEXT_ALL_THE_SAME, REWARD, ScoreProvenance
-from pessimal.tables.shared_columns import COLUMNS
+from pessimal.tables.score_table import COLUMNS
 from pessimal.texts import literal, short_names
 
 _KINDS = (*KINDS, "unknown")
@@ -98,16 +98,13 @@ def _vocabulary(table: ScoreTable, chunks: list[str]) -> dict:
     codes = pd.Categorical(rows["kind"], categories=KINDS).codes % len(
         _KINDS
     )  # −1, none of them, is the last
-    chunks.append(
-        packed_document(
-            {
-                "texts": texts,
-                "tokens": [0 if token == text else token for token, text in zip(tokens, texts, strict=True)],
-                "ids": None if ids == list(range(len(ids))) else ids,
-                "kinds": "".join(str(code) for code in codes),
-            }
-        )
-    )
+    document = {
+        "texts": texts,
+        "tokens": [0 if token == text else token for token, text in zip(tokens, texts, strict=True)],
+        "ids": None if ids == list(range(len(ids))) else ids,
+        "kinds": "".join(str(code) for code in codes),
+    }
+    chunks.append(packed_document(document))
     return {
         "candidates": plain(table.provenance.candidates),
         "rows": len(rows),

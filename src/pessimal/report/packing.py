@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pessimal.tables.kinds import storable
+from pessimal.tables.score_table import storable
 
 STEPS_PER_SD = 5000
 """Rewards are rounded to a power of ten that is at most the standard deviation of the table over this."""

@@ -70,6 +70,8 @@ class Question:
     views: list[View]
     on_cards: bool
     """Whether there are figures of single models."""
+    checks: list[dict]
+    """Claims, each with its verdict, what was measured and its limit."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +154,14 @@ def _question(
         notes=list(dict.fromkeys(note for r in results for note in r.notes)),
         views=[view for r in results for view in artifact.views(r.name)],
         on_cards=any(r.by_model for r in results),
+        checks=[row for r in results for row in _checklist(artifact.table(r.name))],
     )
+
+
+def _checklist(table: pd.DataFrame) -> list[dict]:
+    """The rows of a list of checks, to be shown whole, limits included; none of any other table."""
+    columns = ["check", "verdict", "measured", "meaning"]
+    return table[columns].to_dict("records") if set(columns) <= set(table.columns) else []
 
 
 def _of_card(artifact: Artifact, card: Card, ids: Iterator[str]) -> list[Figure]:

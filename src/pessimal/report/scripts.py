@@ -16,18 +16,7 @@ from importlib.resources import files
 
 from pessimal.errors import WorkError
 
-OURS = (
-    "text",
-    "data",
-    "columns",
-    "search",
-    "grid",
-    "pinned",
-    "library",
-    "scatter",
-    "explorer",
-    "start",
-)
+OURS = ("text", "data", "columns", "search", "grid", "pinned", "library", "scatter", "explorer", "start")
 """Files of `js/`, in the order in which they are run."""
 BOKEH = ("bokeh.min.js", "bokeh-api.min.js")
 

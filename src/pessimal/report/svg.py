@@ -9,33 +9,10 @@ from markupsafe import Markup
 
 from pessimal.errors import InputError
 
-DRAWN = frozenset(
-    [
-        "svg",
-        "g",
-        "defs",
-        "path",
-        "rect",
-        "circle",
-        "ellipse",
-        "line",
-        "polyline",
-        "polygon",
-        "text",
-        "tspan",
-        "use",
-        "clipPath",
-        "image",
-        "title",
-        "desc",
-        "linearGradient",
-        "radialGradient",
-        "stop",
-        "pattern",
-        "mask",
-        "symbol",
-    ]
-)
+DRAWN = {
+    "svg", "g", "defs", "path", "rect", "circle", "ellipse", "line", "polyline", "polygon", "text", "tspan", "use",
+    "clipPath", "image", "title", "desc", "linearGradient", "radialGradient", "stop", "pattern", "mask", "symbol",
+}  # fmt: skip
 """Elements that are kept; all others go, with what is in them."""
 LINK = re.compile(r"url\(\s*['\"]?#")
 INHERITED = ("font-family", "font-size", "stroke-linejoin", "fill", "style")
@@ -79,17 +56,13 @@ def _kept(element: ElementTree.Element, id: str) -> ElementTree.Element:
     made = ElementTree.Element(_name(element))
     for key, value in element.attrib.items():
         name = key.rpartition("}")[2]
-        if name == "id":
-            value = f"{id}-{value}"
-        elif name == "href" and value.startswith("#"):
-            value = f"#{id}-{value[1:]}"
-        elif (
-            (name == "href" and not value.startswith("data:image/png;base64,"))
-            or name.startswith("on")
-            or "url(" in LINK.sub("", value)
-        ):
+        if name == "href" and value.startswith("#"):
+            made.set(name, f"#{id}-{value[1:]}")
             continue
-        made.set(name, LINK.sub(f"url(#{id}-", value))
+        fetches = name == "href" and not value.startswith("data:image/png;base64,")
+        if fetches or name.startswith("on") or "url(" in LINK.sub("", value):
+            continue
+        made.set(name, f"{id}-{value}" if name == "id" else LINK.sub(f"url(#{id}-", value))
     made.text, made.tail = element.text, element.tail
     made.extend(_kept(child, id) for child in element if _name(child) in DRAWN)
     return made
