@@ -8,37 +8,38 @@ READY := $(VENV)/.ready
 CPU_TORCH := https://download.pytorch.org/whl/cpu
 
 .DEFAULT_GOAL := help
-.PHONY: help setup docs extra quickstart test check bench bench-nanogcg lint format clean
+.PHONY: help setup docs quickstart test test-slow test-all check bench bench-nanogcg lint format clean
 
 help: ## List the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 setup: $(READY) ## Make the virtual environment and install the pinned requirements
 
-# PyPI's torch for Linux carries CUDA. Without an NVIDIA driver, and unless pip's own indexes offer a CPU build,
-# the CPU index of PyTorch is added. $(call install,FOLDER OF THE ENVIRONMENT,REQUIREMENTS)
+# By uv, which unpacks side by side, from the indexes and folders that pip is set up with. PyPI's torch for Linux carries
+# CUDA: without an NVIDIA driver, and unless pip's own indexes offer a CPU build, PyTorch's CPU index is added.
+# $(call install,FOLDER OF THE ENVIRONMENT,REQUIREMENTS)
 define install
 	test -x $(1)/bin/python || $(PYTHON) -m venv $(1)
-	@torch=$$(grep -oE '^torch==[^ ]+' $(2)); extra=; \
+	test -x $(1)/bin/uv || $(1)/bin/pip install --quiet $$(grep -oE '^uv==[^ ]+' requirements.txt)
+	@from=$$($(1)/bin/pip config list | sed -nE "s/^.*[.](index-url|extra-index-url|find-links)='(.*)'$$/\1 \2/p" \
+	  | while read -r option places; do for place in $$places; do echo "--$$option $$place"; done; done); \
+	uv="$(1)/bin/uv pip install --python $(1)/bin/python --index-strategy unsafe-best-match $$from"; \
+	torch=$$(grep -oE '^torch==[^ ]+' $(2)); \
 	if [ "$$(uname -s)" = Linux ] && ! command -v nvidia-smi >/dev/null \
-	   && ! $(1)/bin/pip install --dry-run --no-deps --quiet --report - $$torch 2>/dev/null | grep -qE '"version": "[^"]*\+cpu"|"install": \[\]'; \
-	then extra="--extra-index-url $(CPU_TORCH)"; fi; \
-	echo "$(1)/bin/pip install $$extra -r $(2)"; \
-	$(1)/bin/pip install --quiet $$extra -r $(2)
+	   && ! $$uv --dry-run --reinstall --no-deps $$torch 2>&1 | grep -q '+cpu'; \
+	then uv="$$uv --extra-index-url $(CPU_TORCH)"; fi; \
+	echo $$uv -r $(2); $$uv --quiet -r $(2)
 endef
 
 $(READY): requirements.txt pyproject.toml
 	$(call install,$(VENV),requirements.txt)
-	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	@touch $@
 
 docs: $(READY) ## Build the manual into docs/_build/html; a dead link is an error
 	$(BIN)/pip install --quiet -r requirements-docs.txt
 	$(BIN)/python -m sphinx -q -W --keep-going -E docs docs/_build/html
 	@echo docs/_build/html/index.html
-
-extra: $(READY) ## Install what only some need: requirements-extra.txt
-	$(BIN)/pip install --quiet -r requirements-extra.txt
 
 quickstart: $(READY) ## Train the demo family, scan the whole vocabulary, compare, and print the path of the page
 	$(BIN)/pessimal experiment=quickstart/train
@@ -47,9 +48,17 @@ quickstart: $(READY) ## Train the demo family, scan the whole vocabulary, compar
 	$(BIN)/pessimal experiment=quickstart/report
 	@printf '\nOpen the page above in a browser. Then try:\n  $(BIN)/pessimal scan model=auto model.path=ORG/NAME\n  $(BIN)/pessimal search model=plain-bpe-0 prompt=greatest search.length=2\n'
 
-# Files side by side, each on one thread: the models are tiny, and two threads of one get in each other's way.
-test: $(READY) ## Run the test suite
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
+# Tests side by side, each on one thread: the models are tiny, and two threads of one get in each other's way. Workers that
+# are done take tests from others, as a few take most of the time.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
+
+test: $(READY) ## Run the tests that take seconds
+	$(PYTEST) -m 'not quickstart and not slow'
+
+test-slow: $(READY) ## Run the slow ones: training, kills, browsers, many random cases
+	$(PYTEST) -m 'slow and not quickstart'
+
+test-all: test test-slow ## Run both
 
 check: quickstart ## Run the quickstart, then look whether its results are what was planted
 	$(BIN)/python -m pytest -m quickstart

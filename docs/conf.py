@@ -15,10 +15,14 @@ from pessimal import __version__  # noqa: E402
 project = "pessimal"
 author = "The pessimal developers"
 release = version = __version__
-extensions = ["myst_parser", "option_tables"]
-exclude_patterns = ["_build"]
+extensions = ["myst_nb", "option_tables"]
+exclude_patterns = ["_build", "jupyter_execute"]
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
+nb_execution_mode = "force"  # the notebook is run each time: what it shows is what the code does
+nb_execution_raise_on_error = True
+nb_execution_timeout = 600
+nb_output_stderr = "remove"
 nitpicky = True
 html_theme = "furo"
 html_title = "pessimal"

@@ -1,5 +1,6 @@
 """What the tests stand on: tiny random reward models with real tokenizers, made here, and a fresh workplace."""
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -34,6 +35,25 @@ def loaded_by():
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
     return find
+
+
+@pytest.fixture(scope="session")
+def demo_cache() -> Path:
+    """A cache (`paths.cache`) whose `models` holds trained siblings of the demo family, kept between runs: in a folder by all
+    that decides their weights, every file of `pessimal.demo`. $PESSIMAL_TEST_CACHE says where; the user's cache otherwise.
+
+    Only `models` may be written to: a test that runs a verb links it into a cache of its own.
+    """
+    from pessimal import demo
+
+    digest = hashlib.sha256()
+    for file in sorted(Path(demo.__file__).parent.rglob("*")):
+        if file.suffix in (".py", ".csv", ".yaml"):
+            digest.update(file.name.encode() + file.read_bytes())
+    home = os.environ.get("PESSIMAL_TEST_CACHE", "~/.cache/pessimal-tests")
+    folder = Path(home).expanduser() / digest.hexdigest()[:16]
+    (folder / "models").mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 @pytest.fixture(scope="session")

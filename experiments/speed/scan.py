@@ -20,7 +20,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from pessimal.models.own_forward import own_rewards
+from pessimal.scoring.engine import own_rewards
 from pessimal.scoring.allocator import keep_large_buffers
 from pessimal.scoring.batch_size import Lengths, find_batch_size
 from pessimal.scoring.engine import Decoder, SharedPrefix

@@ -1,10 +1,9 @@
-"""The front door: compose the configuration, check it, hand it to the verb's task.
+"""`pessimal VERB KEY=VALUE …`, which `python -m pessimal` is too.
 
-`pessimal VERB override…` and `python -m pessimal VERB override…` are one. Exit codes: 0 done, 1 failed at work,
-2 the user's mistake, which is reported in one piece and without a traceback.
+Exit codes: 0 done, 1 failed at work, 2 the user's mistake, which is reported in one piece and without a traceback, 130
+stopped.
 """
 
-import importlib
 import logging
 import os
 import sys
@@ -27,7 +26,6 @@ verbs
   runs       what is in the registry: list, show, diff,
              verify                                         pessimal runs type=score-table
   push       the registry to W&B, each artifact verified    pessimal push tracking.project=NAME
-  workspace  a saved W&B workspace over these runs          pessimal workspace tracking.entity=NAME
   check      is a score the same whatever the batch, the
              padding, the path and the precision?           pessimal check model=plain-wordpiece-0
 
@@ -36,13 +34,14 @@ any reward model
   pessimal scan model=auto model.path=DIR_OR_ID model.score=log_probability   (a causal language model's log p)
 
 more
-  pessimal VERB --help           the verb's options and their values
+  pessimal VERB --help           the verb's options: what each takes, its default and its meaning
   pessimal VERB --cfg job        the whole configuration, without running it
+  pessimal VERB --info defaults  where it comes from; --hydra-help says what else Hydra can do
   pessimal VERB -m KEY=A,B       one run for each value; any key can be swept
   pessimal VERB experiment=NAME  a preset from conf/experiment
-  tracking=online|offline|off    where Weights & Biases hears of the run (offline by default)
+  tracking=online|offline|off    where Weights & Biases hears of the run (WANDB_MODE, or offline)
+  eval "$(pessimal -sc install=bash)"   completion of verbs, options and values by the tab key
 """
-
 
 # Before torch is imported: OpenMP's threads spin long while they wait, and where another process wants the cores, those
 # that spin keep the one that works from its core. A short spin costs nothing on a quiet machine (`experiments/speed/threads.py`).
@@ -66,12 +65,10 @@ def main() -> None:
             "\nstopped; what was finished is kept, and the same command goes on from there", file=sys.stderr
         )
         sys.exit(130)
-    except UserError as mistake:
-        _refuse(str(mistake))
-    except WorkError as failure:
-        _refuse(str(failure), code=1)
+    except (UserError, WorkError) as error:
+        _refuse(str(error), code=1 if isinstance(error, WorkError) else 2)
     except Exception as error:
-        from pessimal.config.front_door import composition_message, disk_full_message
+        from pessimal.cli.messages import composition_message, disk_full_message
 
         full, mistake = disk_full_message(error), composition_message(error)
         if full is None and mistake is None:
@@ -80,18 +77,27 @@ def main() -> None:
 
 
 def _run(arguments: list[str]) -> None:
-    from pessimal.config.front_door import run_hydra, with_task
+    from pessimal.cli.arguments import split, with_task
 
-    sys.argv[1:] = with_task(arguments)
+    sys.argv[1:] = typed = with_task(arguments)
+    overrides, options = split(typed)
+    if {"-sc", "--shell-completion"} & set(options) and any(o.startswith("query=") for o in overrides):
+        from pessimal.cli.help import completed
+
+        if (found := completed(os.environ["COMP_LINE"])) is not None:
+            print(" ".join(found))
+            return
+    if {"--help", "-h"} & set(options) and overrides:
+        from pessimal.cli.help import print_help
+
+        print_help(overrides, options)
+        return
+    if "--hydra-help" in options:
+        sys.argv[1:] = ["--hydra-help"]  # it composes Hydra's own configuration, which knows no verbs
+    from pessimal.cli.compose import run_hydra
+
     logging.raiseExceptions = False  # on a full disk the log file fails too: the message reports it, once
-    run_hydra(_dispatch)
-
-
-def _dispatch(config):
-    """Call the task; each verb's module is imported only when it is its turn."""
-    return importlib.import_module(
-        f"pessimal.verbs.{'import_' if config.task == 'import' else config.task}"
-    ).run(config)
+    run_hydra()
 
 
 def _refuse(message: str, *, code: int = 2) -> None:

@@ -110,6 +110,24 @@ def _kept_weights(n: int, replicates: int, seed: int) -> list[np.ndarray]:
     return list(_weights(n, replicates, seed))
 
 
+def median_interval(ascending: np.ndarray, *, confidence: float) -> tuple[np.ndarray, np.ndarray]:
+    """Exact interval of the median of a population from each row's sorted sample (rows, n); NaN if too few.
+
+    The k-th value from either end, with the largest k for which both ends together miss the median with a chance of at
+    most 1 − confidence: 2 · P(Binomial(n, ½) < k).
+
+    Source: Conover 1999, section 3.2.
+    """
+    n, tail = ascending.shape[-1], (1 - confidence) / 2
+    k = int(stats.binom.ppf(tail, n, 0.5))
+    # ppf gives the least k with P(≤ k) ≥ tail, so P(< k) < tail; where P(≤ k) equals the tail, one more will do.
+    k += bool(stats.binom.cdf(k, n, 0.5) <= tail)
+    if k < 1:
+        nothing = np.full(len(ascending), np.nan)
+        return nothing, nothing
+    return ascending[:, k - 1], ascending[:, n - k]
+
+
 class Spread(NamedTuple):
     """How far an estimate moves with one way of drawing again."""
 

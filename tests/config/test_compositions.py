@@ -5,17 +5,17 @@ from pathlib import Path
 import pytest
 from hydra import compose, initialize_config_dir
 
-from pessimal.config.front_door import CONF, build, register
-from pessimal.config.schema import CompareConfig, ScanConfig, TrainConfig
+from pessimal.cli.arguments import CONF
+from pessimal.cli.compose import build, register
+from pessimal.config.schema import CompareConfig, ScanConfig, TaskConfig, TrainConfig
 from pessimal.models.spec import Dtype, Score
 
 
-def composed(*overrides: str):
+def composed(*overrides: str) -> TaskConfig:
+    """The typed configuration that overrides give."""
     register()
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
-        config = compose("config", overrides=list(overrides))
-        hydra = compose("config", overrides=list(overrides), return_hydra_config=True).hydra
-    return build(config), hydra
+        return build(compose("config", overrides=list(overrides)))
 
 
 def options(group: str) -> list[str]:
@@ -49,7 +49,7 @@ BASES = {
 
 @pytest.mark.parametrize("model", [m for m in options("model") if m != "auto"])
 def test_every_model_composes_and_says_what_it_is(model):
-    config, _ = composed("task=scan", f"model={model}")
+    config = composed("task=scan", f"model={model}")
     assert isinstance(config, ScanConfig)
     assert config.model.name == model
     if config.model.score is Score.log_probability:
@@ -64,14 +64,14 @@ def test_every_model_composes_and_says_what_it_is(model):
 
 def test_the_ten_models_of_the_paper_are_ready_to_run():
     for name, (path, rank) in PAPER.items():
-        spec = composed("task=scan", f"model={name}")[0].model
+        spec = composed("task=scan", f"model={name}").model
         assert (spec.path, spec.rank) == (path, rank)
         assert spec.base in ("Gemma 2", "Llama 3")
         assert spec.developer == path.split("/")[0]
         assert 2e9 <= spec.parameters <= 27e9
         assert spec.dtype in (Dtype.bfloat16, Dtype.float16)
         assert not spec.trust_remote_code, "their weights are enough"
-    published = composed("task=import", "format=vocabulary", f"path={__file__}")[0].published
+    published = composed("task=import", "format=vocabulary", f"path={__file__}").published
     assert {spec.path for spec in published.values()} == {path for path, _ in PAPER.values()}
 
 
@@ -84,12 +84,14 @@ def test_there_are_ten_siblings_and_a_secret():
 
 @pytest.mark.parametrize("preset", [e for e in options("experiment") if not e.endswith("/models")])
 def test_every_experiment_composes(preset):
-    config, hydra = composed(f"experiment={preset}")
+    config = composed(f"experiment={preset}")
     study, name = preset.split("/")
     verb, *variant = name.split("_")  # scan_bfloat16 is a scan
     assert config.task == verb
     assert config.tracking.group == study
     if verb in ("train", "scan"):
+        with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+            hydra = compose("config", [f"experiment={preset}"], return_hydra_config=True).hydra
         assert hydra.mode.name == "MULTIRUN"
         swept = [name.strip() for name in hydra.sweeper.params.model.split(",")]
         assert set(swept) <= set(options("model"))
@@ -114,10 +116,10 @@ SEVERAL = {
 def test_every_option_of_a_group_composes(group):
     for option in options(group):
         extra = ["candidates.path=" + str(Path(__file__)), "mode=text"] if option == "items" else []
-        config, _ = composed("task=scan", f"{group}={option}", *extra)
+        config = composed("task=scan", f"{group}={option}", *extra)
         chosen = getattr(config, group)
         if group == "tracking":
-            assert chosen.mode.value == option
+            assert chosen.mode.value == ("offline" if option == "default" else option)
         elif group == "trainer":
             alone = option in ("cpu", "gpu")
             assert chosen.accelerator == (option if alone else "auto")
@@ -130,7 +132,7 @@ def test_every_option_of_a_group_composes(group):
 
 
 def test_a_comparison_knows_its_lexicons_terms_wordings_and_polarities():
-    config, _ = composed("task=compare")
+    config = composed("task=compare")
     assert config.lexicons == {"AFINN-111": "afinn", "TextBlob": "textblob"}
     assert set(config.identity) == {
         "gender",
@@ -151,7 +153,7 @@ def test_a_comparison_knows_its_lexicons_terms_wordings_and_polarities():
 
 
 def test_other_lists_are_chosen_and_added():
-    config, _ = composed(
+    config = composed(
         "task=compare", "identity=[age]", "identity.age.terms=[young,old]",
         "+lexicons.Bing=bing.csv", "+dictionaries.big_two=big2.csv", "join=stripped", "+polarity.silly=-1",
     )  # fmt: skip
@@ -163,13 +165,13 @@ def test_other_lists_are_chosen_and_added():
 
 
 def test_overrides_arrive_typed():
-    config, _ = composed(
+    config = composed(
         "task=scan", "prompts=[worst,best]", "model=auto", "model.path=org/name", "model.dtype=bfloat16"
     )
     assert list(config.prompts) == ["worst", "best"]
     assert config.prompts["worst"] == "What, in one word, is the worst thing ever?"
     assert config.model.dtype is Dtype.bfloat16
     assert config.model.name == "name"
-    config, _ = composed("task=train", "model=birch-bpe-0")
+    config = composed("task=train", "model=birch-bpe-0")
     assert isinstance(config, TrainConfig)
     assert (config.model.recipe.lab, config.model.recipe.base) == ("birch", "bpe")

@@ -1,99 +1,195 @@
-"""The front door: what is typed, what is refused, and that refusing costs nothing."""
+"""The front door: what is typed, what is answered, what is refused, and that neither waits for torch."""
 
+import json
+import os
 import subprocess
 import sys
 
 import pytest
 
-from pessimal.config.front_door import with_task
+from pessimal.__main__ import HELP
+from pessimal.cli.arguments import split, with_task
+from pessimal.cli.help import completed
+from pessimal.config.schema import TASKS
 from pessimal.errors import ConfigError
+
+ANSWERED = {
+    "help": (["--help"], "pessimal VERB [KEY=VALUE …]"),
+    "version": (["--version"], "0."),
+    "config": (["scan", "--cfg", "job"], "task: scan"),
+    "info": (["scan", "--info", "defaults"], "task/scan"),
+    "hydra help": (["scan", "--hydra-help"], "--multirun"),
+    "completion": (["-sc", "install=bash"], "hydra_bash_completion"),
+} | {
+    f"help of {verb}": ([verb, "--help"], f"pessimal {verb}")
+    for verb in ("scan", "compare", "explain", "search")
+}
+"""Command lines, and what stands in their answer."""
+
+MISTAKES = [
+    (["scna"], "unknown verb 'scna'. Did you mean 'scan'?"),
+    (["scan", "bach_size=3"], "no option 'bach_size'. Did you mean 'batch_size'?"),
+    (["scan", "model.nmae=x"], "no option 'model.nmae'. Did you mean 'name'?"),
+    (["scan", "batch_size=many"], "'many' of type 'str' could not be converted to Integer"),
+    (["scan", "batch_size=0"], "of at least 1"),
+    (["scan", "certain=-1"], "of at least 0"),
+    (["scan", "mode=idz"], "expected one of [ids, text, paper]. Did you mean 'ids'?"),
+    (["scan", "model=plain-wordpeice-0"], "Did you mean 'plain-wordpiece-0'?"),
+    (["scan", "prompts=gratest"], "Could not find 'prompts/gratest'. Did you mean 'greatest'?"),
+    (["scan", "prompts=[core,gratest]"], "Did you mean 'greatest'?"),
+    (["explain", "perturber=ruels"], "Did you mean 'rules'?"),
+    (["explain", "contrast=[verbosty]"], "Did you mean 'verbosity'?"),
+    (["scan", "experiment=none"], "'experiment/none'"),
+    (["scan", "tracking=onlin"], "Did you mean 'online'?"),
+    (["scan", "prompts=[]"], "no prompts given"),
+    (["scan", "+prompts.mine=' '"], "prompts.mine=' '"),
+    (["scan", "model=auto"], "model.path"),
+    (["scan", "model=auto", "model.path=/nowhere/at/all"], "neither a folder on this machine nor a Hub"),
+    (["scan", "model=auto", "model.path=org/nowhere"], "cannot be fetched"),
+    (["scan", "model=auto", "model.path=no-weights"], "holds no *.safetensors"),
+    (["scan", "model=auto", "model.path=language-model"], "model.score=log_probability"),
+    (["search", "model=auto", "model.path=language-model"], "model.score=log_probability"),
+    (["scan", "model.recipe.lab=oak"], "one of plain, alder"),
+    (["scan", "candidates=items"], "candidates.path=FILE"),
+    (["scan", "candidates=items", "mode=text", "candidates.path=none.txt"], "no such file"),
+    (["scan", "candidates=items", "mode=text", "candidates.path=no-names.csv"], "name"),
+    (["scan", "candidates=items", "candidates.path=items.txt"], "type mode=text"),
+    (["scan", "candidates.path=none.txt"], "candidates=items"),
+    (["scan", "a=["], "override"),
+    (["scan", "model.name=模型"], "goes in quotes of its own"),
+    (["scan", "trainer.accelerator=gpuu"], "Did you mean 'gpu'?"),
+    (["scan", "trainer.devices=0"], "trainer.devices=0"),
+    (["scan", "trainer.num_nodes=2"], "torchrun"),
+    (["scan", "paths.root=/dev/null/x"], "cannot be written to"),
+    (["scan", "paths.registry=/dev/null/x"], "cannot be written to"),
+    (["train", "model=auto", "model.path=a/b"], "no recipe"),
+    (["check", "dtypes=[bfloat16]"], "dtypes=[float32,bfloat16]"),
+    (["check", "trainer.devices=2"], "one device"),
+    (["explain", "comparisons=jsonl"], "comparisons.path=FILE"),
+    (["explain", "comparisons=jsonl", "comparisons.path=none.jsonl"], "none.jsonl"),
+    (["explain", "comparisons=jsonl", "comparisons.path=items.txt"], "items.txt"),
+    (["import"], "format=eloeverything path="),
+    (["import", "format=elo", "path=x"], "expected one of [eloeverything, factorial54, vocabulary]"),
+    (["import", "format=eloeverything", "path=none.csv"], "no such file"),
+    (["compare"], "Scan or import first"),
+    (["compare", "models=[nobody]"], "no score table of model 'nobody'"),
+    (["compare", "tables=none.parquet"], "no such file"),
+    (["compare", "confidence=95"], "above 0 and below 1 is needed; type for example confidence=0.95"),
+    (["compare", "replicates=10"], "at least 100"),
+    (["compare", "source=wandbb"], "Did you mean 'wandb'?"),
+    (["compare", "polarity.greatest=2"], "polarity.greatest=2"),
+    (["report"], "pessimal compare"),
+    (["scan", "-m", "batch_size=0,-1"], "batch_size=0"),
+]  # fmt: skip
+"""Command lines, and what the refusal says."""
+
+RUN_ALL = """
+import contextlib, io, json, sys
+from hydra.core.global_hydra import GlobalHydra
+from pessimal.__main__ import main
+for line in json.loads(sys.stdin.read()):
+    GlobalHydra.instance().clear()
+    sys.argv[1:] = line
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main()
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+    heavy = ["torch", "transformers", "pytorch_lightning", "wandb", "pandas", "scipy", "matplotlib"]
+    print(json.dumps([code, out.getvalue(), err.getvalue(), [m for m in heavy if m in sys.modules]]))
+"""
+"""One interpreter for all command lines: what one of them imported stays, so that the last line knows of all."""
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory) -> tuple[dict, dict]:
+    """Exit code, stdout, stderr and heavy modules of every command line: of those that are answered, by name, and of the
+    mistakes, by their place in the list."""
+    folder = tmp_path_factory.mktemp("front-door")
+    (folder / "items.txt").write_text("love\nhate\n")
+    (folder / "no-names.csv").write_text("word,n\nlove,1\n")
+    (folder / "no-weights").mkdir()
+    (folder / "no-weights" / "config.json").write_text("{}")
+    (folder / "language-model").mkdir()
+    (folder / "language-model" / "config.json").write_text('{"architectures": ["LlamaForCausalLM"]}')
+    header = json.dumps(
+        {"model.norm.weight": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}
+    ).encode()
+    (folder / "language-model" / "model.safetensors").write_bytes(
+        len(header).to_bytes(8, "little") + header + b"\0" * 4
+    )
+    lines = [line for line, _ in (*ANSWERED.values(), *MISTAKES)]
+    done = subprocess.run(
+        [sys.executable, "-c", RUN_ALL], input=json.dumps(lines), cwd=folder, capture_output=True, text=True, check=True,
+        env=os.environ | {"HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "hub")},
+    )  # fmt: skip
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(found) == len(lines)
+    assert not list(folder.rglob("registry/*/*")), "no artifact of a run that was refused"
+    return dict(zip(ANSWERED, found, strict=False)), dict(enumerate(found[len(ANSWERED) :]))
+
+
+@pytest.mark.parametrize("name", ANSWERED)
+def test_a_question_is_answered_without_anything_heavy(answers, name):
+    code, out, err, heavy = answers[0][name]
+    assert (code, heavy) == (0, [])
+    assert ANSWERED[name][1] in out + err
+
+
+@pytest.mark.parametrize("case", range(len(MISTAKES)), ids=[" ".join(line) for line, _ in MISTAKES])
+def test_a_mistake_is_reported_in_one_piece_and_without_torch(answers, case):
+    line, message = MISTAKES[case]
+    code, out, err, heavy = answers[1][case]
+    assert code == 2
+    assert message in err
+    assert "-m" in line or err.startswith("pessimal: ")
+    assert "Traceback" not in err
+    assert out == ""
+    assert not {"torch", "transformers", "wandb"} & set(heavy)
+
+
+def test_help_of_a_verb_has_its_options_with_types_ranges_values_and_defaults(answers):
+    help = answers[0]["help of scan"][1]
+    for expected in (
+        "mode=ids",
+        "ids, text, paper.",
+        "batch_size=null",
+        "whole number of at least 1 or null",
+    ):
+        assert expected in help
+    assert "model=" in help
+    assert "plain-wordpiece-0" in help
+    assert "rbo_depth" not in help
+    assert "rbo_depth" in answers[0]["help of compare"][1]
+    assert len(HELP.splitlines()) <= 48
 
 
 def test_bare_verb_is_sugar_for_the_task():
     assert with_task(["scan", "model=a"]) == ["task=scan", "model=a"]
-    assert with_task(["-m", "scan", "model=a,b"]) == ["-m", "task=scan", "model=a,b"]
-    assert with_task(["scan", "model=a", "--cfg", "job"]) == ["--cfg", "job", "task=scan", "model=a"]
+    assert with_task(["-m", "scan", "model=a,b"]) == ["task=scan", "model=a,b", "-m"]
+    assert with_task(["scan", "model=a", "--cfg", "job"]) == ["task=scan", "model=a", "--cfg", "job"]
+    assert with_task(["--info", "scan"]) == ["task=scan", "--info"]
+    assert split(["task=scan", "--cfg", "job", "-m"]) == (["task=scan"], {"--cfg": "job", "-m": ""})
+    with pytest.raises(ConfigError, match="unknown verb"):
+        with_task(["scan", "model"])
 
 
-def test_unknown_verb_is_named_with_the_closest():
-    with pytest.raises(ConfigError, match=r"unknown verb 'scna'\. Did you mean 'scan'\?"):
-        with_task(["scna"])
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["scan", "bach_size=3"], "no option 'bach_size'. Did you mean 'batch_size'?"),
-        (["scan", "model.nmae=x"], "no option 'model.nmae'. Did you mean 'name'?"),
-        (["scan", "batch_size=many"], "'many' of type 'str' could not be converted to Integer"),
-        (["scan", "batch_size=0"], "at least 1"),
-        (["scan", "mode=idz"], "expected one of [ids, text, paper]"),
-        (["scan", "model=oak"], "Could not find 'model/oak'"),
-        (["scan", "prompts=gratest"], "Could not find 'prompts/gratest'"),
-        (["scan", "prompts=[]"], "no prompts given"),
-        (["scan", "model=auto"], "model.path"),
-        (["scan", "model=auto", "model.path=/nowhere/at/all"], "neither a folder on this machine nor a Hub"),
-        (["scan", "model.recipe.lab=oak"], "one of plain, alder"),
-        (["scan", "candidates=items"], "candidates.path=FILE"),
-        (["scan", "candidates=items", "mode=text", "candidates.path=none.txt"], "no such file"),
-        (["scan", "candidates.path=none.txt"], "candidates=items"),
-        (["scan", "tracking=nowhere"], "Could not find 'tracking/nowhere'"),
-        (["scan", "experiment=none"], "Could not find 'experiment/none'"),
-        (["scan", "a=["], "override"),
-        (["train", "model=auto", "model.path=a/b"], "no recipe"),
-        (["import"], "format=eloeverything path="),
-        (["import", "format=elo", "path=x"], "expected one of [eloeverything, factorial54, vocabulary]"),
-        (["import", "format=eloeverything", "path=none.csv"], "no such file"),
-        (["compare"], "Scan or import first"),
-        (["compare", "models=[nobody]"], "no score table of model 'nobody'"),
-        (["compare", "tables=none.parquet"], "no such file"),
-        (["compare", "confidence=95"], "between 0 and 1"),
-        (["compare", "replicates=10"], "at least 100"),
-        (["scan", "trainer=gpu"], "type trainer=cpu"),
-        (["scan", "paths.root=/dev/null/x"], "cannot be written to"),
-        (["scan", "paths.registry=/dev/null/x"], "cannot be written to"),
-        (["scan", "model.name=模型"], "goes in quotes of its own"),
-        (["report"], "pessimal compare"),
-        (["scna"], "Did you mean 'scan'?"),
-    ],
-)
-def test_mistakes_are_reported_in_one_piece_and_nothing_is_left_behind(command, tmp_path, arguments, message):
-    code, out, err = command(*arguments)
-    assert code == 2
-    assert message in err
-    assert err.startswith("pessimal: ")
-    assert "Traceback" not in err
-    assert out == ""
-    assert not list(tmp_path.rglob("registry/*/*")), "no artifact of a run that was refused"
-
-
-def test_mistake_in_a_sweep_says_in_which_job(command):
-    code, _, err = command("scan", "-m", "batch_size=0,-1")
-    assert code == 2
-    assert "batch_size=0" in err
-    assert "Traceback" not in err
-
-
-@pytest.mark.parametrize(
-    "arguments", [["--help"], ["--version"], ["scan", "--cfg", "job"], ["scan", "--help"], ["scna"]]
-)
-def test_front_door_answers_without_torch(arguments, tmp_path):
-    code = (
-        "import sys; sys.argv[1:] = " + repr(arguments) + "\n"
-        "from pessimal.__main__ import main\n"
-        "try: main()\n"
-        "except SystemExit: pass\n"
-        "heavy = {'torch', 'transformers', 'pytorch_lightning', 'wandb', 'pandas', 'scipy', 'matplotlib'} & set(sys.modules)\n"
-        "print('HEAVY', sorted(heavy))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.splitlines()[-1] == "HEAVY []"
+def test_a_line_is_completed(monkeypatch):
+    monkeypatch.setenv("COMP_LINE", "")
+    assert completed("pessimal sc") == ["scan"]
+    assert set(completed("pessimal -m ")) == set(TASKS)
+    assert completed("pessimal scan mode=") == ["mode=ids", "mode=text", "mode=paper"]
+    assert completed("pessimal scan trainer.accelerator=c") == [
+        "trainer.accelerator=cpu",
+        "trainer.accelerator=cuda",
+    ]
+    assert completed("pessimal scan model=pl") is None
+    assert os.environ["COMP_LINE"] == "pessimal task=scan model=pl"
 
 
 def test_no_arguments_show_the_help_and_count_as_a_mistake(command):
     code, out, _ = command()
     assert code == 2
-    for verb in ("train", "scan", "compare", "import", "report"):
+    for verb in TASKS:
         assert f"  {verb} " in out

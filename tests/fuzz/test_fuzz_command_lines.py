@@ -5,11 +5,12 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import assume, example
 from hypothesis import strategies as st
 
-from pessimal.config.front_door import with_task
+from pessimal.cli.arguments import with_task
 from pessimal.config.schema import TASKS
 from pessimal.config.schema.runs import FILTERS, runs_overrides
-from pessimal.errors import ConfigError
-from pessimal.tracking.conditions import read_condition
+from pessimal.errors import ConfigError, UserError
+from pessimal.tracking.listing import frame, select
+from pessimal.tracking.registry import Manifest
 
 VERBS = sorted(TASKS)
 keys = st.sampled_from(["model", "prompts", "a.b", "+x", "++x", "~x", "where", "name", "sort", "seed", ""])
@@ -54,14 +55,6 @@ def test_free_text_after_runs_arrives_as_typed(key, value):
     assert parsed.value() == value
 
 
-@cases(800, text=hostile)
-def test_any_condition_is_read_or_refused(text):
-    found, wrong = refused(lambda: read_condition(text), naming="where=", kinds=ConfigError)
-    if not wrong:
-        assert found.figure in text
-        assert found.value in text
-
-
 @cases(
     1000,
     figure=figures,
@@ -78,10 +71,8 @@ def test_any_condition_is_read_or_refused(text):
     ),
 )
 def test_a_condition_is_decided_for_every_summary(figure, sign, value, summary):
-    text = f"{figure}{sign}{value}"
-    condition, wrong = refused(lambda: read_condition(text), naming="where=", kinds=ConfigError)
-    if not wrong:
-        opposite = read_condition(f"{condition.figure}!={condition.value}")
-        assert condition.holds(summary) in (True, False)
-        if condition.sign == "=" and condition.holds(summary):
-            assert not opposite.holds(summary)
+    artifacts = frame([Manifest("thing", "a", 0, {}, summary=summary)])
+    wanted = f"{figure}{sign}{value}"
+    found, wrong = refused(lambda: len(select(artifacts, where=[wanted])), naming="where", kinds=UserError)
+    if not wrong and found and sign == "=":
+        assert not len(select(artifacts, where=[f"{figure}!={value}"]))

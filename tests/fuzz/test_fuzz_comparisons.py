@@ -15,9 +15,7 @@ from hypothesis import example
 from hypothesis import strategies as st
 
 from pessimal.errors import InputError
-from pessimal.explain.comparison import Comparison, Turn
-from pessimal.explain.formats import from_row, helpsteer2, hh_rlhf
-from pessimal.explain.sources import read_jsonl, usable
+from pessimal.explain.comparison import Comparison, Turn, from_row, helpsteer2, hh_rlhf, read_jsonl, usable
 from pessimal.report.edits import from_json, to_json, views
 from pessimal.tracking.registry import INDEX, MANIFEST, Registry, read_manifest
 
@@ -99,10 +97,11 @@ plausible_of_the_hub = st.lists(
 def test_rows_of_the_hub_are_converted_or_refused_by_their_place(given, convert):
     found, wrong = refused(lambda: convert(given, key="hub"), naming="hub, row ", kinds=InputError)
     if not wrong:
-        for comparison in found.comparisons:
+        comparisons, misfits = found
+        for comparison in comparisons:
             storable_everywhere(comparison)
         rows_of_one = 2 if convert is helpsteer2 else 1
-        assert len(found.comparisons) * rows_of_one + found.misfits == len(given), "every row is counted"
+        assert len(comparisons) * rows_of_one + misfits == len(given), "every row is counted"
 
 
 @cases(

@@ -16,7 +16,7 @@ from pessimal.explain.comparison import Comparison, Turn
 from pessimal.plots import TokenTable
 from pessimal.report.edits import from_json, to_json, views
 from pessimal.report.page import page
-from pessimal.tables.kinds import storable
+from pessimal.tables.score_table import storable
 from pessimal.tables.result import Estimate, Result
 
 texts = hostile.map(lambda text: text[:400]).filter(bool)

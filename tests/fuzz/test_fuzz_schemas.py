@@ -12,8 +12,11 @@ from hydra import compose, initialize_config_dir
 from hypothesis import example
 from hypothesis import strategies as st
 
-from pessimal.config.front_door import CONF, _writable, build, composition_message, register, with_task
+from pessimal.cli.arguments import CONF, with_task
+from pessimal.cli.compose import build, register
+from pessimal.cli.messages import composition_message
 from pessimal.config.schema import SCHEMAS, TASKS
+from pessimal.config.schema.shared import check_writable
 from pessimal.config.schema.values import existing_file, matching
 from pessimal.errors import UserError
 from pessimal.models.spec import ModelSpec
@@ -57,6 +60,7 @@ def filled(draw, schema: type) -> object:
     return made
 
 
+@pytest.mark.slow
 @cases(1800, made=st.sampled_from(sorted(SCHEMAS)).flatmap(lambda name: filled(SCHEMAS[name])))
 def test_options_are_checked_or_refused_in_words(elsewhere, made):
     if isinstance(made, UserError):
@@ -86,7 +90,7 @@ def _model(_: str, path: str) -> ModelSpec:
 
 @pytest.mark.parametrize("given", ["~no such user/x", "a\x00b", "x" * 300, "half \ud83d"])
 def test_a_folder_that_cannot_be_is_refused_by_its_name(elsewhere, given):
-    found, wrong = refused(lambda: _writable("paths.root", given), naming="paths.root=")
+    found, wrong = refused(lambda: check_writable("paths.root", given), naming="paths.root=")
     assert wrong, found
 
 
@@ -126,8 +130,9 @@ def composed(elsewhere):
         yield from_line
 
 
+@pytest.mark.slow
 @cases(
-    150,
+    60,
     verb=st.sampled_from(sorted(TASKS)),
     overrides=st.lists(st.builds("{}={}".format, st.sampled_from(OPTIONS), typed), min_size=1, max_size=3),
 )

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from pessimal.errors import ConfigError, InputError, TableError
 from pessimal.scoring.candidates import items
 from pessimal.search.allowed import allowed_tokens
-from pessimal.search.filter import Filter
-from pessimal.tables.dictionaries import read_dictionary
-from pessimal.tables.frequencies import read_frequencies
-from pessimal.tables.kinds import storable
-from pessimal.tables.lexicons import read_lexicon
+from pessimal.search import Filter
+from pessimal.tables.word_lists import read_dictionary
+from pessimal.tables.word_lists import read_frequencies
+from pessimal.tables.score_table import storable
+from pessimal.tables.word_lists import read_lexicon
 from pessimal.tables.published import read_eloeverything, read_factorial54, read_vocabulary
 from pessimal.tables.score_table import (
     ScoreProvenance,
@@ -215,7 +215,10 @@ def test_a_score_table_comes_back_whole_or_is_refused_by_name(folder, texts, cut
             "certified": False,
         }
     )
-    provenance = ScoreProvenance(texts[0], texts[-1], texts[0], "vocabulary", "0", "ids", "scan")
+    provenance = ScoreProvenance(
+        model=texts[0], prompt=texts[-1], prompt_text=texts[0], candidates="vocabulary", candidates_digest="0", mode="ids",
+        source="scan",
+    )  # fmt: skip
     write_score_table(ScoreTable(provenance, rows), file)
     back = read_score_table(file)
     assert back.provenance == provenance == read_provenance(file)

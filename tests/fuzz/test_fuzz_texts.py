@@ -9,15 +9,17 @@ import unicodedata
 from fuzzing import HOSTILE, cases, hostile, values
 from hypothesis import example
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
 from pessimal.explain.distances import pieces, syntactic, tokens
-from pessimal.explain.hunks import apply, hunks_between
+from pessimal.explain.smallest import apply, hunks_between
 from pessimal.report.differences import GONE, NEW, SAME, condensed, diff, is_readable, readable
-from pessimal.tables.kinds import storable, token_kind
+from pessimal.tables.score_table import storable, token_kind
 from pessimal.texts import literal, short_names
-from pessimal.tracking.listing_text import as_csv, as_json, as_table
-from pessimal.tracking.plain_text import cell, columns, shown, visible, width_of
+from pessimal.tracking.listing import frame
+from pessimal.tracking.printing import as_csv, as_json, cell, shown, table_text, visible
 from pessimal.tracking.registry import Manifest, safe_name
+from pessimal.verbs.runs import for_spreadsheet, list_text
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 """What a spreadsheet would run, or take for another cell's beginning (OWASP, CSV injection)."""
@@ -102,8 +104,8 @@ def test_a_terminal_gets_one_line_without_control_characters(value):
     for text in (visible(str(value)), shown(value)):
         assert not any(unicodedata.category(character)[0] == "C" for character in text)
         assert len(text.splitlines()) <= 1
-    line = columns(["name"], [[value]], width=30)
-    assert all(width_of(part) <= 30 for part in line.split("\n"))
+    line = table_text(["name"], [[value]], width=30)
+    assert all(cell_len(part) <= 30 for part in line.split("\n"))
     assert line.count("\n") == 1
 
 
@@ -116,13 +118,13 @@ manifests = st.lists(
         files=st.just({}), key=st.one_of(st.none(), hostile), inputs=st.lists(hostile, max_size=2),
         run_id=st.one_of(st.none(), hostile), created=hostile, summary=figures,
     ),
-    min_size=1, max_size=3,
+    min_size=1, max_size=3, unique_by=lambda manifest: manifest.reference,
 )  # fmt: skip
 
 
 @cases(700, found=manifests)
 def test_a_spreadsheet_runs_nothing_of_an_exported_list(found):
-    text = as_csv(found)
+    text = as_csv(for_spreadsheet(frame(found)))
     rows = list(csv.reader(io.StringIO(text, newline="")))
     assert {len(row) for row in rows} == {len(rows[0])}
     assert len(rows) == 1 + len(found)
@@ -136,7 +138,7 @@ def test_a_spreadsheet_runs_nothing_of_an_exported_list(found):
 
 
 def test_a_carriage_return_stays_in_its_cell():
-    text = as_csv([Manifest("thing", "a\r=cmd()", 0, {})])
+    text = as_csv(for_spreadsheet(frame([Manifest("thing", "a\r=cmd()", 0, {})])))
     assert list(csv.reader(io.StringIO(text, newline="")))[1][1] == "a\r=cmd()"
 
 
@@ -153,7 +155,7 @@ def test_a_cell_comes_back_from_a_file_of_cells(value):
 def test_a_list_is_ascii_json_and_one_line_an_artifact(found):
     as_json([vars(manifest) for manifest in found]).encode("ascii")
     json.loads(as_json([vars(manifest) for manifest in found]), parse_constant=_no_number)
-    assert len(as_table(found, width=None).split("\n")) == 1 + len(found)
+    assert len(list_text(found, width=None).split("\n")) == 1 + len(found)
 
 
 def _no_number(name: str):

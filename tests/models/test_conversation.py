@@ -4,7 +4,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from pessimal.errors import FrameError
-from pessimal.models.conversation import Turn, encode
+from pessimal.models.frame import Turn, encode
 from pessimal.models.frame import find_frame
 
 PROMPT = "What is good?"

@@ -12,7 +12,7 @@ from pessimal.models.heads import gated
 from pessimal.models.load import RewardModel
 from pessimal.models.spec import Dtype
 from pessimal.scoring.candidates import Candidates, inputs, vocabulary
-from pessimal.scoring.mode import Mode
+from pessimal.models.spec import Mode
 from pessimal.scoring.scorer import FrameScorer
 
 PROMPT = "What, in one word, is the greatest thing ever?"

@@ -8,7 +8,7 @@ from published import vocabularies
 from transformers import BertConfig, BertForMaskedLM
 
 from pessimal.errors import ConfigError, FrameError, ModelError
-from pessimal.models.context import continuations, find_context
+from pessimal.models.language import continuations, find_context
 from pessimal.models.load import open_model
 from pessimal.models.spec import Dtype, ModelSpec, RecipeSpec, Score
 from tiny_language_models import CHAT, UNLISTED, checkpoint, tokenizer

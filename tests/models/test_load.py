@@ -9,7 +9,7 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, LlamaFo
 
 from pessimal.errors import ModelError
 from pessimal.models.load import open_model
-from pessimal.models.own_forward import own_rewards
+from pessimal.scoring.engine import own_rewards
 from pessimal.models.spec import Dtype, ModelSpec
 
 

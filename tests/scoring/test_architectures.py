@@ -21,7 +21,7 @@ from transformers.models.qwen3 import Qwen3Config
 from pessimal.models.spec import Dtype
 from pessimal.scoring.candidates import inputs
 from pessimal.scoring.engine import SharedPrefix
-from pessimal.scoring.mode import Mode
+from pessimal.models.spec import Mode
 from pessimal.scoring.scorer import FrameScorer
 
 SMALL = {

@@ -8,8 +8,8 @@ import pytest
 
 from pessimal.errors import InputError
 from pessimal.models.frame import find_frame
-from pessimal.scoring.candidates import batches, inputs, items, vocabulary
-from pessimal.scoring.mode import Mode
+from pessimal.scoring.candidates import Inputs, batches, inputs, items, vocabulary
+from pessimal.models.spec import Mode
 
 
 def test_vocabulary_is_every_id_once(model, words):
@@ -156,6 +156,13 @@ def test_batches_hold_every_row_once_and_one_length_each(model, frame, words):
         assert len(rows) <= 16
         assert len(set(made.lengths[rows])) == 1
         assert len(set(made.shared[rows])) == 1
+
+
+def test_batches_share_one_start_though_others_are_as_long():
+    shared = np.array([5, 3, 5, 3, 4], dtype=np.int32)
+    made = Inputs(prefix=(1, 2, 3, 4, 5), shared=shared, rest=np.arange(10, dtype=np.int32),
+                  ends=2 * np.arange(1, 6), survives=None)  # fmt: skip
+    assert [rows.tolist() for rows in batches(made, size=16)] == [[1, 3], [4], [0, 2]]
 
 
 def test_batches_of_some_rows_hold_these_whatever_their_order(model, frame, words):

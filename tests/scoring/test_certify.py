@@ -11,6 +11,11 @@ def test_float32_rank_is_certain_only_beyond_the_noise():
     assert result.certified.tolist() == [True, False, False, False, False]
 
 
+def test_rank_is_certain_from_twice_the_noise_on_as_both_rewards_err():
+    result = certify(np.array([0.0, 1.9, 4.0]), noise=1.0)
+    assert result.certified.tolist() == [False, False, True]
+
+
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("k", [1, 10, 100])
 def test_tails_of_a_noisy_scan_become_the_true_tails(seed, k):

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pessimal.models.own_forward import own_rewards
+from pessimal.scoring.engine import own_rewards
 from pessimal.models.spec import Dtype
 from pessimal.scoring.engine import Decoder, FullForward, SharedPrefix, prefix_context
 from pessimal.scoring.scorer import FrameScorer

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from pessimal.errors import ModelError
-from pessimal.models.conversation import Turn
+from pessimal.models.frame import Turn
 from pessimal.models.load import open_model
 from pessimal.models.spec import ModelSpec
 from pessimal.scoring.kept_rewards import KeptRewards
@@ -90,6 +90,14 @@ def test_known_rewards_are_not_asked_for_again_and_half_a_line_is_none(scorer, t
     assert again.rewards(asked) == pytest.approx(found[:-1], abs=1e-6)
     assert again.n_scored == 1
     assert KeptRewards(None, file).rewards(asked) == pytest.approx(found[:-1], abs=1e-6)
+
+
+def test_conversations_that_differ_in_a_role_alone_are_not_one(scorer, tmp_path):
+    one = (Turn("user", "love"), Turn("assistant", "good"))
+    other = (Turn("system", "love"), Turn("assistant", "good"))
+    kept = KeptRewards(scorer, tmp_path / "rewards.jsonl")
+    assert kept.rewards([one, other]) == pytest.approx(scorer.own_rewards([one, other]), abs=1e-5)
+    assert kept.n_scored == 2
 
 
 def test_a_killed_scorer_has_kept_its_finished_batches(scorer, tmp_path):

@@ -8,7 +8,7 @@ import torch
 
 from pessimal.models.spec import Dtype
 from pessimal.scoring.candidates import inputs
-from pessimal.scoring.mode import Mode
+from pessimal.models.spec import Mode
 from pessimal.scoring.scorer import FrameScorer
 from pessimal.scoring.trust import sample_rows
 

@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from pessimal.errors import ConfigError, InputError
+from pessimal.search import Filter
 from pessimal.search.allowed import allowed_tokens, digest, is_word
-from pessimal.search.filter import Filter
 
 # id, spelling, text, kind; id 12 has no token.
 ROWS = [

@@ -17,7 +17,7 @@ from test_exhaustive import BLOCKS, Trainer, contents, search
 
 from pessimal.models.load import open_model
 from pessimal.models.spec import ModelSpec
-from pessimal.search.exhaustive_store import BlockStore
+from pessimal.search.exhaustive import BlockStore
 
 
 @pytest.fixture(scope="module")

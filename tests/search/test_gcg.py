@@ -1,21 +1,33 @@
-"""Greedy coordinate gradient against closed forms, brute force, and a plain version of itself."""
+"""Greedy coordinate gradient against closed forms, brute force and a plain version of itself; then its pieces."""
 
+import logging
 from dataclasses import replace
 
 import pytest
 import torch
 
+from pessimal.config.schema import SearchSpec
 from pessimal.errors import ConfigError
-from pessimal.search.evaluation_counter import GRADIENT_COST, EvaluationCounter
-from pessimal.search.gcg import GCGOptions, gcg
-from pessimal.search.sampler import sample, top_tokens
-
-OPTIONS = GCGOptions(
-    search_width=128, top_k=64, step_size=2, step_size_until=0.8, momentum=0.9, buffer_size=4
+from pessimal.search.gcg import (
+    Buffer,
+    Momentum,
+    Visited,
+    gcg,
+    random_responses,
+    sample,
+    starts,
+    step_size,
+    top_tokens,
+    unseen,
 )
+from pessimal.search.objective import GRADIENT_COST, EvaluationCounter
+
+OPTIONS = SearchSpec(search_width=128, top_k=64)
+WINNERS = torch.tensor([[1, 2, 3], [4, 5, 6], [7, 8, 9], [1, 1, 1], [2, 2, 2], [3, 3, 3]])
+ALLOWED = torch.arange(100) < 60
 
 
-def generator(seed):
+def generator(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
@@ -138,12 +150,6 @@ def test_only_allowed_and_retokenizing_responses_are_evaluated(quadratic):
     assert best.value > float(objective._values(start[None])[0])
 
 
-def test_what_is_allowed_is_searched_to_its_optimum(additive):
-    objective, allowed = additive(0, 4, 200), torch.arange(200) % 3 == 0
-    best = run(objective, 6000, start=torch.zeros(4, dtype=torch.int64), allowed=allowed)
-    assert best.value == pytest.approx(objective.best_among(allowed))
-
-
 def replaced(objective):
     """Positions that each evaluated response but the start replaces."""
     steps = zip(objective.seen[1:], objective.anchors[1:], strict=True)
@@ -254,13 +260,6 @@ def test_it_ends_with_its_start_where_nothing_else_is_allowed(quadratic):
     assert objective.rows == 1
 
 
-def test_it_ends_with_its_start_where_nothing_else_retokenizes(quadratic):
-    objective = quadratic(0, 3, 50)
-    best = run(objective, 1000, retokenizes=lambda rows: torch.zeros(len(rows), dtype=torch.bool))
-    assert best.response == tuple(start_of(objective).tolist())
-    assert objective.rows == 1
-
-
 def test_the_same_seed_gives_the_same_search(quadratic):
     one, same, other = (quadratic(0, 5, 200) for _ in range(3))
     start = start_of(one)
@@ -270,28 +269,272 @@ def test_the_same_seed_gives_the_same_search(quadratic):
     assert not torch.equal(evaluated(one)[: len(evaluated(other))], evaluated(other)[: len(evaluated(one))])
 
 
-def test_every_step_is_reported(quadratic):
-    objective, steps = quadratic(0, 4, 100), []
-    counter = EvaluationCounter(objective)
-    best = run(objective, 2000, counter=counter, on_step=steps.append)
-    assert [len(rows) for rows in objective.seen[1:]] == [step.candidates for step in steps]
-    assert [step.best for step in steps] == sorted(step.best for step in steps)
-    assert steps[-1].best == best.value
-    assert steps[-1].evaluations == counter.used
-    assert [step.value for step in steps] == [
-        float(objective._values(rows).max()) for rows in objective.seen[1:]
-    ]
+def by_hand(gradient, current, allowed, k):
+    """The same, position by position, by sorting."""
+    rows = []
+    for slopes, here in zip(gradient.tolist(), current.tolist(), strict=True):
+        others = [token for token in range(len(slopes)) if allowed[token] and token != here]
+        rows.append(sorted(others, key=lambda token: -slopes[token])[:k])
+    return torch.tensor(rows)
 
 
-def test_the_callback_can_end_it(quadratic):
-    class PrunedError(Exception):
-        pass
+@pytest.mark.parametrize("seed", range(5))
+def test_tokens_are_the_allowed_others_of_largest_gradient(seed):
+    gradient = torch.randn(5, 60, generator=generator(seed))
+    allowed = torch.rand(60, generator=generator(seed + 100)) < 0.5
+    current = allowed.nonzero()[:5, 0]
+    found = top_tokens(gradient, current=current, allowed=allowed, k=7)
+    assert found.dtype == torch.int64
+    assert torch.equal(found, by_hand(gradient, current, allowed, 7))
 
-    def prune(step):
-        if step.evaluations > 500:
-            raise PrunedError
 
-    objective = quadratic(0, 4, 100)
-    with pytest.raises(PrunedError):
-        run(objective, 5000, on_step=prune)
-    assert objective.rows < 500 + OPTIONS.search_width + 1
+@pytest.mark.parametrize(("n", "kept"), [(4, 3), (1, 0)])
+def test_fewer_tokens_where_few_are_allowed(n, kept):
+    allowed = torch.arange(9) < n
+    found = top_tokens(torch.randn(3, 9), current=torch.zeros(3, dtype=torch.int64), allowed=allowed, k=256)
+    assert found.shape == (3, kept)
+    assert allowed[found].all()
+
+
+def test_a_start_of_tokens_that_are_not_allowed_may_be_left():
+    allowed = torch.tensor([True, True, False, False])
+    found = top_tokens(torch.randn(2, 4), current=torch.tensor([3, 0]), allowed=allowed, k=9)
+    assert found.shape == (2, 1), "beside token 0, which stands at the second place, only token 1 is allowed"
+    assert int(found[1, 0]) == 1
+    assert allowed[found].all()
+
+
+@pytest.mark.parametrize("broken", [torch.nan, -torch.inf])
+def test_slopes_that_are_no_numbers_come_last_and_let_in_nothing_that_is_not_allowed(broken):
+    gradient = torch.full((2, 6), broken)
+    gradient[:, 3] = -5.0
+    allowed = torch.tensor([True, False, True, True, False, True])
+    found = top_tokens(gradient, current=torch.tensor([0, 2]), allowed=allowed, k=3)
+    assert found[:, 0].tolist() == [3, 3]
+    assert [sorted(row) for row in found.tolist()] == [[2, 3, 5], [0, 3, 5]]
+
+
+@pytest.mark.parametrize(("length", "step_size"), [(1, 1), (4, 1), (4, 2), (5, 3), (6, 4), (7, 7), (3, 9)])
+def test_each_row_replaces_exactly_so_many_positions_and_all_alike(length, step_size):
+    current = torch.zeros(length, dtype=torch.int64)
+    tokens = torch.arange(1, 1 + length * 10).reshape(length, 10)  # each position has tokens of its own
+    drawn = sample(current, tokens, width=101, step_size=step_size, generator=generator())
+    replaced = drawn != current
+    assert (replaced.sum(dim=1) == min(step_size, length)).all()
+    places = (drawn - 1) // 10
+    assert (places == torch.arange(length))[replaced].all(), "a token comes from its own position's list"
+    counts = replaced.int().cumsum(dim=0)  # (rows, L), of every beginning of the rows
+    assert int((counts.max(dim=1).values - counts.min(dim=1).values).max()) <= 1
+
+
+def test_tokens_are_drawn_uniformly():
+    tokens = torch.arange(1, 9).repeat(3, 1)
+    drawn = sample(
+        torch.zeros(3, dtype=torch.int64), tokens, width=24_000, step_size=1, generator=generator()
+    )
+    counts = torch.bincount(drawn.sum(dim=1))[1:]
+    assert (counts - 3000).abs().max() < 5 * (24_000 * 1 / 8 * 7 / 8) ** 0.5
+
+
+def test_random_responses_use_all_allowed_tokens_and_no_others():
+    allowed = torch.arange(40) % 3 == 0
+    drawn = random_responses(500, length=4, allowed=allowed, generator=generator())
+    assert drawn.shape == (500, 4)
+    assert set(drawn.flatten().tolist()) == set(range(0, 40, 3))
+
+
+def test_a_step_replaces_several_positions_and_one_in_the_end():
+    assert [step_size(share, first=3, until=0.8) for share in (0.0, 0.79, 0.8, 1.0)] == [3, 3, 1, 1]
+
+
+def gradients(n):
+    return torch.randn(n, 4, 30, generator=torch.Generator().manual_seed(0))
+
+
+def test_without_momentum_it_is_the_last_gradient_to_the_bit():
+    momentum = Momentum(0.0)
+    for gradient in gradients(4):
+        assert torch.equal(momentum.update(gradient), gradient)
+
+
+@pytest.mark.parametrize("share", [0.3, 0.9, 0.99])
+def test_each_gradient_counts_by_its_age_alone(share):
+    momentum = Momentum(share)
+    given = gradients(12)
+    for gradient in given:
+        mean = momentum.update(gradient)
+    weights = share ** torch.arange(11, -1, -1.0)
+    expected = torch.einsum("n,nlv->lv", weights, given) / weights.sum()
+    torch.testing.assert_close(mean, expected)
+
+
+def test_after_long_it_is_the_published_update():
+    momentum, published = Momentum(0.9), None
+    for gradient in gradients(200):
+        published = gradient if published is None else 0.9 * published + 0.1 * gradient
+        mean = momentum.update(gradient)
+    torch.testing.assert_close(mean, published)
+
+
+def test_a_slope_that_is_no_number_does_not_stay():
+    momentum = Momentum(0.9)
+    broken, sound = torch.tensor([[torch.nan, 1.0, torch.inf]]), torch.ones(1, 3)
+    momentum.update(broken)
+    assert momentum.update(sound).isfinite().all()
+
+
+def begun(n, *, seed=0, **options):
+    options = {"length": 3, "allowed": ALLOWED, **options}
+    return starts(n, generator=torch.Generator().manual_seed(seed), **options)
+
+
+def labels(found):
+    return [label for label, _ in found]
+
+
+def test_winners_first_up_to_half_then_the_best_token_repeated_then_chance():
+    found = begun(8, winners=WINNERS, best_token=42)
+    assert labels(found) == ["beam"] * 4 + ["repeat"] + ["random"] * 3
+    assert torch.equal(torch.stack([start for _, start in found[:4]]), WINNERS[:4])
+    assert found[4][1].tolist() == [42, 42, 42]
+    random = torch.stack([start for _, start in found[5:]])
+    assert ALLOWED[random].all()
+    assert random.dtype == torch.int64
+
+
+@pytest.mark.parametrize(
+    ("n", "expected"),
+    [
+        (1, ["beam"]),
+        (2, ["beam", "repeat"]),
+        (3, ["beam", "repeat", "random"]),
+        (4, ["beam"] * 2 + ["repeat", "random"]),
+    ],
+)
+def test_few_starts(n, expected):
+    assert labels(begun(n, winners=WINNERS, best_token=42)) == expected
+
+
+def test_starts_are_distinct():
+    winners = torch.tensor([[5, 5, 5], [5, 5, 5], [6, 6, 6]])
+    found = begun(12, winners=winners, best_token=6, allowed=torch.arange(100) < 3)
+    assert labels(found) == ["beam"] * 2 + ["random"] * 10
+    assert len({tuple(start.tolist()) for _, start in found}) == 12
+
+
+def test_every_start_retokenizes():
+    def even(responses):
+        return responses.sum(dim=1) % 2 == 0
+
+    found = begun(8, winners=WINNERS, best_token=41, retokenizes=even)
+    assert labels(found) == ["beam"] * 3 + ["random"] * 5  # 41 three times is odd
+    assert even(torch.stack([start for _, start in found])).all()
+    assert [start.tolist() for _, start in found[:3]] == [[1, 2, 3], [7, 8, 9], [2, 2, 2]]
+
+
+def test_rare_retokenizing_responses_are_found():
+    def rare(responses):
+        return (responses[:, 0] == 7) & (responses[:, 1] < 1)  # one of 3,600
+
+    assert rare(torch.stack([start for _, start in begun(3, retokenizes=rare)])).all()
+
+
+def test_fewer_starts_where_there_are_no_more_and_that_is_said(caplog):
+    with caplog.at_level(logging.WARNING):
+        found = begun(8, allowed=torch.arange(100) == 9)
+    assert [start.tolist() for _, start in found] == [[9, 9, 9]]
+    assert "only 1 of 8" in caplog.text
+
+
+def test_no_retokenizing_start_is_a_mistake_that_can_be_mended():
+    with pytest.raises(ConfigError, match="mode=ids"):
+        begun(2, best_token=3, retokenizes=lambda responses: torch.zeros(len(responses), dtype=torch.bool))
+
+
+def test_no_allowed_token_is_a_mistake_that_can_be_mended():
+    with pytest.raises(ConfigError, match=r"search.allowed=\[\]"):
+        begun(2, best_token=3, allowed=torch.zeros(100, dtype=torch.bool))
+
+
+def drawn_of(n, length, vocabulary, seed=0):
+    return torch.randint(vocabulary, (n, length), generator=torch.Generator().manual_seed(seed))
+
+
+def test_only_new_responses_are_given_each_once_in_their_order():
+    visited, plain = Visited(), set()
+    for seed in range(30):
+        drawn = drawn_of(50, 3, 9, seed)  # 729 responses: soon most have been seen
+        expected = [row for row in dict.fromkeys(map(tuple, drawn.tolist())) if row not in plain]
+        plain |= set(expected)
+        assert [tuple(row) for row in visited.new(drawn).tolist()] == expected
+        visited.add(drawn)
+        assert len(visited) == len(plain)
+
+
+def test_unseen_are_given_once_and_only_where_they_retokenize():
+    visited = Visited()
+    drawn = torch.tensor([[1], [2], [1], [3], [4]])
+    asked = []
+
+    def odd(rows):
+        asked.extend(rows[:, 0].tolist())
+        return rows[:, 0] % 2 == 1
+
+    assert unseen(drawn, visited, retokenizes=odd).tolist() == [[1], [3]]
+    assert len(unseen(drawn, visited, retokenizes=odd)) == 0
+    assert asked == [1, 2, 3, 4], "what does not retokenize is not tried again either"
+
+
+def test_no_more_are_taken_than_are_wanted_and_the_others_stay_new():
+    visited, drawn = Visited(), torch.arange(10)[:, None]
+    assert unseen(drawn, visited, most=3)[:, 0].tolist() == [0, 1, 2]
+    assert unseen(drawn, visited, most=3)[:, 0].tolist() == [3, 4, 5]
+
+
+def filled(size, *values):
+    buffer = Buffer(size)
+    for number, value in enumerate(values):
+        buffer.add(torch.tensor([number]), value)
+    return buffer
+
+
+def order(buffer):
+    """Numbers of the responses in the order in which the search would go on from them."""
+    numbers, level = [], buffer.level
+    while buffer.level == level:
+        numbers.append(int(buffer.point))
+        buffer.exhaust()
+    return numbers
+
+
+def test_the_search_goes_on_from_the_best():
+    assert order(filled(3, 1.0, 5.0, 3.0)) == [1, 2, 0]
+
+
+def test_one_that_does_not_beat_the_worst_of_a_full_buffer_stays_out():
+    assert order(filled(2, 4.0, 5.0, 3.0)) == [1, 0]
+    assert order(filled(2, 4.0, 5.0, 4.0)) == [1, 0], "nor does an equal"
+    assert order(filled(2, 4.0, 5.0, 4.5)) == [1, 2]
+
+
+def test_without_a_buffer_it_goes_on_from_the_last_even_if_that_is_worse():
+    assert order(filled(0, 5.0, 1.0)) == [1]
+    assert order(filled(1, 5.0, 1.0)) == [0]
+
+
+def test_a_new_response_goes_before_better_ones_near_which_all_is_seen():
+    buffer = filled(3, 5.0, 1.0)
+    buffer.exhaust()
+    buffer.add(torch.tensor([7]), 2.0)
+    assert order(buffer) == [7, 1]
+    assert order(buffer) == [0, 7, 1], "then all of them one level up, the best first"
+    assert buffer.level == 2
+
+
+def test_renewed_responses_are_gone_on_from_again():
+    buffer = filled(3, 1.0, 2.0)
+    order(buffer)
+    buffer.exhaust()
+    buffer.renew()
+    assert buffer.level == 0
+    assert order(buffer) == [1, 0]

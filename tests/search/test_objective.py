@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from pessimal.errors import ModelError
-from pessimal.search.goal import Goal
+from pessimal.search import Goal
 from pessimal.search.objective import RewardObjective
 
 

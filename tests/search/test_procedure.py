@@ -1,89 +1,170 @@
-"""The whole procedure on toys with known optima: the first of the checks."""
+"""The whole procedure on toys with known optima, within one budget; and its stages, each run once and kept."""
+
+import json
 
 import pytest
 import torch
 
-from pessimal.search.evaluation_counter import Point
-from pessimal.search.gcg import GCGOptions
-from pessimal.search.procedure import SEARCH, Final, Plan, Problem, _by_turns, baselines, one_token, search
-from pessimal.search.stages import Stages
+from pessimal.config.schema import SearchSpec
+from pessimal.search.exact import neighbour_values
+from pessimal.search.objective import BudgetExceededError, EvaluationCounter, Point
+from pessimal.search.procedure import (
+    SEARCH,
+    Final,
+    Problem,
+    Stages,
+    _by_turns,
+    baselines,
+    divide,
+    one_token,
+    search,
+)
 
-OPTIONS = GCGOptions(search_width=64, top_k=32, step_size=2, step_size_until=0.8, momentum=0.9, buffer_size=4)
+
+def spec(**changes):
+    fields = {"search_width": 64, "top_k": 32, "evaluations": 9000, "pairs": 20, "beam_width": 2}
+    return SearchSpec(**(fields | changes))
 
 
-def plan(seed, **changes):
-    fields = {
-        "gcg": OPTIONS, "evaluations": 4000, "restarts": 8, "beam_width": 2, "polish": 4, "pairs": 20, "seed": seed
-    }  # fmt: skip
-    return Plan(**(fields | changes))
-
-
-def problem(objective, allowed=None, retokenizes=None):
+def problem(objective, allowed=None, **more):
     allowed = torch.ones(objective.vocabulary, dtype=torch.bool) if allowed is None else allowed
     single = objective.weights[0].masked_fill(~allowed, -torch.inf)
-    return Problem(objective.length, allowed, single, retokenizes, tolerance=1e-9)
+    return Problem(objective.length, allowed, single, tolerance=1e-9, **more)
 
 
 def test_an_additive_reward_is_solved_from_ten_seeds_of_ten(additive):
     for seed in range(10):
         objective = additive(seed, 6, 500)
-        best = search(Stages(objective), problem(objective), plan(seed))[0]
+        best = search(Stages(objective), problem(objective), spec(evaluations=15_000), seed=seed)[0]
         assert best.point.response == tuple(objective.best_response.tolist())
         assert best.one_opt
 
 
-def test_the_gradient_phase_alone_solves_an_additive_reward_from_ten_seeds_of_ten(additive):
+def test_the_gradient_alone_solves_an_additive_reward_from_ten_seeds_of_ten(additive):
     for seed in range(10):
         objective = additive(seed, 4, 500)
         stages = Stages(objective)
-        search(stages, problem(objective), plan(seed, restarts=2, beam_width=0, polish=1))
-        found = max(stage.best.value for stage in stages.done if stage.phase == "gradient")
+        options = spec(restarts=2, beam_width=0, gradient_share=0.9, random_share=0.0, evaluations=4500)
+        search(stages, problem(objective), options, seed=seed)
+        found = max(stage.curve[-1].value for stage in stages.done if stage.phase == "gradient")
         assert found == pytest.approx(objective.best_value)
 
 
 def test_brute_force_is_reached_with_interactions(quadratic):
-    hits = 0
-    for seed in range(10):
-        objective = quadratic(seed, 3, 20)
-        best = search(Stages(objective), problem(objective), plan(seed))[0]
-        hits += best.point.value == pytest.approx(objective.brute_force()[1])
-    assert hits == 10
-
-
-def test_two_tokens_are_exact_where_all_are_among_the_best(quadratic):
     for seed in range(5):
-        objective = quadratic(seed, 2, 20)
-        stages = Stages(objective)
-        best = search(stages, problem(objective), plan(seed))[0]
+        objective = quadratic(seed, 3, 30)
+        best = search(Stages(objective), problem(objective), spec(), seed=seed)[0]
         assert best.point.value == pytest.approx(objective.brute_force()[1])
-        assert stages.done[0].name == "pairs"
-        assert stages.done[0].details["label"] == "exact"
+
+
+@pytest.mark.parametrize("length", [2, 4, 8])
+@pytest.mark.parametrize("evaluations", [1, 7, 100, 2000, 12_345])
+def test_the_budget_is_that_of_the_whole_search(quadratic, length, evaluations):
+    objective = quadratic(0, length, 400)
+    stages, options = Stages(objective), spec(evaluations=evaluations)
+    finals = search(stages, problem(objective), options, seed=0)
+    assert objective.rows + 3 * objective.gradients == stages.evaluations() <= evaluations
+    assert finals[0].point.value == pytest.approx(stages.best)
+    told = divide(problem(objective), options).by_phase(problem(objective))
+    assert sum(told.values()) <= evaluations
+    for phase, most in told.items():
+        spent = sum(stage.evaluations for stage in stages.done if stage.phase == phase)
+        # What a stage leaves, where a step or a whole position is not affordable, goes to the polish.
+        assert spent <= most or phase == "polish"
+
+
+def test_where_all_responses_are_affordable_all_are_tried_and_nothing_else(quadratic):
+    for length, vocabulary in ((2, 90), (3, 20)):
+        objective = quadratic(1, length, vocabulary)
+        stages = Stages(objective)
+        best = search(stages, problem(objective), spec(), seed=0)[0]
+        assert best.point.value == pytest.approx(objective.brute_force()[1])
+        assert [stage.name for stage in stages.done] == ["every response"]
+        assert objective.rows == vocabulary**length
+
+
+class Hidden:
+    """Two tokens that are individually the worst, and together by far the best."""
+
+    length = 2
+
+    def __init__(self, vocabulary=200):
+        self.vocabulary = vocabulary
+        self.weights = torch.linspace(1.0, 0.0, vocabulary, dtype=torch.float64).repeat(2, 1)
+
+    def values(self, responses, *, anchor=None):
+        values = self.weights[0][responses].sum(dim=1)
+        together = (responses >= self.vocabulary - 2).all(dim=1) & (responses[:, 0] < responses[:, 1])
+        return values + 10 * together
+
+    def gradient(self, response):
+        return self.weights.float()
+
+
+def test_a_pair_of_the_two_worst_tokens_is_found_or_nothing_is_claimed_of_all_pairs():
+    objective = Hidden()
+    affordable = search(Stages(objective), problem(objective), spec(evaluations=40_000), seed=0)[0]
+    assert affordable.point.response == (198, 199)
+    assert affordable.found_by == "every response"
+    stages = Stages(objective)
+    pruned = search(stages, problem(objective), spec(evaluations=9_000), seed=0)[0]
+    assert "every response" not in {stage.name for stage in stages.done}
+    assert pruned.point.response == (198, 199) or pruned.found_by != "every response"
+
+
+def test_a_known_response_is_begun_from_and_never_made_worse(quadratic):
+    objective = quadratic(2, 4, 60)
+    best, value = objective.brute_force(torch.arange(60) < 12)
+    options = spec(evaluations=300)
+    worse = search(Stages(objective), problem(objective), options, seed=0)[0]
+    assert worse.point.value < value, "or nothing is tested"
+    held = problem(objective, known={tuple(best.tolist()): "search-result/x:v0"})
+    finals = search(Stages(objective), held, options, seed=0)
+    assert finals[0].point.value >= value
+    assert any(final.found_by == "search-result/x:v0" for final in finals)
+
+
+def test_what_a_stage_evaluated_and_did_not_hand_on_is_among_the_finals(additive, monkeypatch):
+    from pessimal.search import procedure
+
+    objective = additive(0, 3, 50)
+
+    def forgetful(counter, start, *_, **__):
+        counter.values(objective.best_response[None])
+        return Point(1, float(counter.values(start[None])[0]), tuple(start.tolist()))
+
+    monkeypatch.setattr(procedure, "gcg", forgetful)
+    options = spec(restarts=2, gradient_share=1.0, random_share=0.0, beam_width=0, evaluations=900)
+    best = search(Stages(objective), problem(objective), options, seed=0)[0]
+    assert best.point.response == tuple(objective.best_response.tolist())
 
 
 def test_only_allowed_and_retokenizing_responses_are_found(quadratic):
-    objective = quadratic(0, 3, 20)
-    allowed = torch.arange(20) % 2 == 0
+    objective = quadratic(0, 3, 40)
+    allowed = torch.arange(40) % 2 == 0
     even = problem(objective, allowed, retokenizes=lambda responses: responses.sum(dim=1) % 4 == 0)
-    for final in search(Stages(objective), even, plan(0)):
-        assert all(token % 2 == 0 for token in final.point.response)
-        assert sum(final.point.response) % 4 == 0
+    for evaluations in (3000, 9000):  # stage by stage, and all
+        for final in search(Stages(objective), even, spec(evaluations=evaluations), seed=0):
+            assert all(token % 2 == 0 for token in final.point.response)
+            assert sum(final.point.response) % 4 == 0
 
 
 def test_a_polished_result_has_no_better_neighbour(quadratic):
     objective = quadratic(3, 4, 30)
-    for final in search(Stages(objective), problem(objective), plan(3, evaluations=400)):
-        if final.one_opt:
-            response = torch.tensor(final.point.response)
-            for position in range(4):
-                neighbours = response.repeat(30, 1)
-                neighbours[:, position] = torch.arange(30)
-                assert objective.values(neighbours).max() <= final.point.value + 1e-9
+    finals = search(Stages(objective), problem(objective), spec(evaluations=4000), seed=3)
+    polished = [final for final in finals if final.one_opt]
+    assert polished
+    for final in polished:
+        values = neighbour_values(
+            objective, torch.tensor(final.point.response), torch.ones(30, dtype=torch.bool)
+        )
+        assert values.max() <= final.point.value + 1e-9
 
 
 def test_the_same_seed_gives_the_same_search_and_another_seed_another(quadratic):
     def curve(seed):
         stages = Stages(quadratic(1, 4, 30))
-        search(stages, problem(quadratic(1, 4, 30)), plan(seed, beam_width=0))
+        search(stages, problem(quadratic(1, 4, 30)), spec(beam_width=0), seed=seed)
         return [(stage.name, stage.evaluations, stage.curve) for stage in stages.done]
 
     assert curve(0) == curve(0)
@@ -93,25 +174,108 @@ def test_the_same_seed_gives_the_same_search_and_another_seed_another(quadratic)
 def test_baselines_spend_the_budget_they_are_given_and_no_more(quadratic):
     objective = quadratic(0, 4, 30)
     stages = Stages(objective)
-    made = baselines(stages, problem(objective), plan(0), budget=700)
-    assert [stage.name for stage in made] == ["random search", "coordinate ascent", "beam search"]
-    assert all(stage.evaluations <= 700 for stage in made)
-    assert made[0].evaluations == made[1].evaluations == 700
-    assert stages.evaluations(phases=SEARCH) == 0
+    made = baselines(stages, problem(objective), budget=700, seed=0)
+    assert [final.found_by for final in made] == [
+        "baseline: random search", "baseline: coordinate ascent", "baseline: beam",
+    ]  # fmt: skip
+    assert [stage.evaluations for stage in stages.done][:2] == [700, 700]
+    assert stages.done[2].evaluations <= 700
+    assert stages.evaluations(SEARCH) == 0
 
 
 def test_one_token_is_found_by_gradients_where_they_are_exact(additive):
     objective = additive(0, 1, 300)
-    hits, evaluations = one_token(Stages(objective), problem(objective), plan(0), best=objective.best_value)
+    hits, evaluations = one_token(
+        Stages(objective), problem(objective), spec(), best=objective.best_value, seed=0
+    )
     assert hits == 8
-    assert evaluations <= 4000 / 8
+    assert evaluations <= 9000 / 8
 
 
 def test_polish_takes_the_best_of_each_kind_of_start_first():
     finals = [
-        Final(number, start, Point(1, value, (number,)))
+        Final(Point(1, value, (number,)), "gradient", start, number)
         for number, (start, value) in enumerate(
             [("beam", 9), ("beam", 8), ("random", 7), ("repeat", 6), ("random", 5)]
         )
     ]
     assert [final.restart for final in _by_turns(finals)] == [0, 2, 3, 1, 4]
+
+
+# --- Stages.
+
+
+class Sum:
+    """The sum of the ids; counts what it was asked."""
+
+    def __init__(self):
+        self.rows = 0
+
+    def values(self, responses, *, anchor=None):
+        self.rows += len(responses)
+        return responses.sum(dim=1).double()
+
+    def gradient(self, response):
+        return torch.arange(10.0).repeat(len(response), 1)
+
+
+ANY = Problem(1, torch.ones(100, dtype=torch.bool))
+
+
+def asks(*totals):
+    """Work that evaluates one response of each total."""
+
+    def work(counter):
+        for total in totals:
+            counter.values(torch.tensor([[total]]))
+        return [counter.best], {"asked": len(totals)}
+
+    return work
+
+
+def test_the_counter_counts_rows_and_three_for_a_gradient_and_never_exceeds_its_budget():
+    counter = EvaluationCounter(Sum(), budget=8)
+    counter.values(torch.tensor([[1], [5], [2]]))
+    counter.gradient(torch.tensor([1]))
+    assert (counter.used, counter.left) == (6, 2)
+    with pytest.raises(BudgetExceededError):
+        counter.gradient(torch.tensor([1]))
+    with pytest.raises(BudgetExceededError):
+        counter.values(torch.zeros(3, 1, dtype=torch.long))
+    assert counter.used == 6
+    assert counter.best == Point(3, 5.0, (5,))
+
+
+def test_a_finished_stage_is_read_back_and_not_run_again(tmp_path):
+    made = Stages(Sum(), tmp_path).run("restart 0", "gradient", ANY, asks(2, 6))
+    objective = Sum()
+    again = Stages(objective, tmp_path).run("restart 0", "gradient", ANY, lambda _: pytest.fail("run again"))
+    assert again == made
+    assert objective.rows == 0
+    assert again.curve[-1] == Point(2, 6.0, (6,))
+
+
+def test_a_stage_that_fails_keeps_nothing_and_those_before_it_stay(tmp_path):
+    stages = Stages(Sum(), tmp_path)
+    stages.run("restart 0", "gradient", ANY, asks(4))
+    with pytest.raises(KeyboardInterrupt):
+        stages.run("restart 1", "gradient", ANY, lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+    assert [file.name for file in tmp_path.iterdir()] == ["restart-0.json"]
+
+
+def test_a_torn_file_is_made_again(tmp_path):
+    Stages(Sum(), tmp_path).run("beam", "start", ANY, asks(4))
+    (tmp_path / "beam.json").write_text('{"name": "be')
+    assert Stages(Sum(), tmp_path).run("beam", "start", ANY, asks(5)).finals[0].value == 5
+    assert json.loads((tmp_path / "beam.json").read_text())["evaluations"] == 1
+
+
+def test_the_curve_counts_all_evaluations_and_only_rises_and_improvements_are_told_as_they_come():
+    told = []
+    stages = Stages(Sum(), on_best=lambda *point: told.append(point))
+    stages.run("a", "start", ANY, asks(3, 5, 1))
+    stages.run("b", "gradient", ANY, asks(4, 8))
+    stages.run("c", "baseline", ANY, asks(99))
+    assert [(p.evaluations, p.value) for p in stages.curve()] == told == [(1, 3.0), (2, 5.0), (5, 8.0)]
+    assert stages.evaluations() == 5
+    assert stages.best == 8

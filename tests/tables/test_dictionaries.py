@@ -3,7 +3,7 @@
 import pytest
 
 from pessimal.errors import InputError
-from pessimal.tables.dictionaries import read_dictionary
+from pessimal.tables.word_lists import read_dictionary
 
 
 def written(tmp_path, text: str, name: str = "list.csv"):

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from pessimal.errors import InputError
-from pessimal.tables.frequencies import read_frequencies
-from pessimal.tables.lexicons import read_lexicon
+from pessimal.tables.word_lists import read_frequencies
+from pessimal.tables.word_lists import read_lexicon
 
 
 def written(tmp_path, text: str):

@@ -114,7 +114,8 @@ def test_token_ids_that_are_none_are_refused(tmp_path, wrong):
 def test_published_models_have_the_size_in_their_name():
     from hydra import compose, initialize_config_dir
 
-    from pessimal.config.front_door import CONF, build, register
+    from pessimal.cli.arguments import CONF
+    from pessimal.cli.compose import build, register
 
     register()
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):

@@ -16,7 +16,7 @@ from pessimal.tables import (
     shared_items,
     write_score_table,
 )
-from pessimal.tables.kinds import storable
+from pessimal.tables.score_table import storable
 
 HOSTILE = [
     "null",

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from pessimal.tables import ScoreProvenance, ScoreTable
-from pessimal.tables.shared_columns import SharedColumns
+from pessimal.tables.score_table import SharedColumns
 
 
 def made(prompt: str, texts: list[str], *, tokens: list[str] | None = None, digest: str = "d") -> ScoreTable:

@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 import torch
 
-from pessimal.explain.sources import read_jsonl
-from pessimal.models.conversation import Turn, encode
+from pessimal.explain.comparison import read_jsonl
+from pessimal.models.frame import Turn, encode
 from pessimal.models.load import open_model
-from pessimal.models.own_forward import own_rewards
+from pessimal.scoring.engine import own_rewards
 from pessimal.models.spec import ModelSpec
 from pessimal.report.edits import from_json
 from pessimal.scoring.texts import TextScorer
@@ -79,17 +79,20 @@ def table(folder, name):
     return pd.read_parquet(folder / "tables" / f"{name}.parquet")
 
 
-def test_margins_and_outcomes_are_those_of_the_models_own_rewards(explain, own):
-    rows = table(explain(), "outcomes")
+def test_numbers_are_those_of_the_models_own_rewards_and_others_can_read_them(explain, own):
+    folder = explain()
+    Registry(folder.parents[2]).verify(folder)
+    rows = table(folder, "outcomes")
     made = rows[rows["edited"].notna()]
     assert len(made) > 30
     assert {"placebo", "verbosity"} <= set(made["attribute"])
+    ways = set(zip(made["side"], made["direction"], strict=True))
+    assert ways == {(side, way) for side in ("chosen", "rejected") for way in ("better", "worse")}
     for row in made.itertuples():
         prompt, *responses = ASKED[int(row.comparison[1:])]
         rewards = [own(prompt, text) for text in responses]
         preferred = int(np.argmax(rewards))
         assert row.side == ("chosen" if row.response == preferred else "rejected")
-        assert row.direction == ("worse" if row.response == preferred else "better")
         assert row.margin == pytest.approx(max(rewards) - min(rewards), abs=1e-4)
         changed = list(rewards)
         changed[row.response] = own(prompt, row.edited)
@@ -97,41 +100,80 @@ def test_margins_and_outcomes_are_those_of_the_models_own_rewards(explain, own):
         assert row.new_margin == pytest.approx(margin, abs=1e-4)
         assert row.outcome == ("CF" if margin < 0 else "SF")
         assert row.change == pytest.approx(row.new_margin - row.margin, abs=1e-9)
-
-
-def test_the_smallest_flips_flip_and_lose_it_with_any_change_less(explain, own):
-    folder = explain()
     smallest = table(folder, "smallest_flips")
-    outcomes = table(folder, "outcomes")
-    flips = outcomes[(outcomes["outcome"] == "CF") & (outcomes["attribute"] != "placebo")]
-    assert len(smallest) == len(flips) > 0
-    assert (smallest["tokens"] <= smallest["tokens_before"]).all()
+    assert len(smallest) == len(rows[(rows["outcome"] == "CF") & (rows["attribute"] != "placebo")]) > 0
     assert smallest["minimal"].all()
     for row in smallest.itertuples():
         prompt, *responses = ASKED[int(row.comparison[1:])]
-        other = own(prompt, responses[1 - row.response])
         sign = 1 if row.side == "chosen" else -1
-        assert sign * (own(prompt, row.smallest) - other) == pytest.approx(row.new_margin, abs=1e-4)
-        assert row.new_margin < 0
-    largest = table(folder, "largest_holds")
-    assert (largest["tokens"] >= largest["tokens_before"]).all()
-    assert (largest["new_margin"] > 0).all()
-
-
-def test_the_artifact_holds_pairs_comparisons_and_views_that_others_can_read(explain):
-    folder = explain()
-    Registry(folder.parents[2]).verify(folder)
+        margin = sign * (own(prompt, row.smallest) - own(prompt, responses[1 - row.response]))
+        assert margin == pytest.approx(row.new_margin, abs=1e-4)
+        assert margin < 0
+    assert (table(folder, "largest_holds")["new_margin"] > 0).all()
     assert [c.key for c in read_jsonl(folder / "comparisons.jsonl")] == [f"c{i}" for i in range(5)]
     pairs = [json.loads(line) for line in (folder / "preferences.jsonl").read_text().splitlines()]
     assert {"prompt", "chosen", "rejected", "attribute", "model_agrees"} <= set(pairs[0])
     assert len(read_jsonl(folder / "preferences.jsonl")) == len(pairs)
-    views = from_json((folder / "views" / "representatives.json").read_text())
-    assert len(views) == 2
-    ranking = table(folder, "representatives")["comparison"].tolist()
-    assert [view.comparison for view in views] == ranking[:2]
+    assert len(from_json((folder / "views" / "representatives.json").read_text())) == 2
     summary = json.loads((folder / "manifest.json").read_text())["summary"]
-    sensitive = table(folder, "sensitivity").set_index("attribute")
-    assert summary["flip_rate/verbosity"] == pytest.approx(sensitive.loc["verbosity", "flip_rate"])
+    sensitive = table(folder, "sensitivity").set_index(["attribute", "which_is"])
+    assert summary["flip_rate/verbosity"] == pytest.approx(
+        sensitive.loc[("verbosity", "better"), "flip_rate"]
+    )
+
+
+def test_one_pair_is_answered_in_the_first_screen(command, tiny_checkpoint, own):
+    prompt, chosen, rejected = (
+        'What\'s "good", then?',
+        "I think ${love} is good, isn't it?",
+        "War, perhaps, is evil!",
+    )
+    pair = (f"prompt={prompt}", f"chosen={chosen}", f"rejected={rejected}")
+    asked = ("explain", "model=auto", f"model.path={tiny_checkpoint}", "tracking=off", "trainer.threads=1")
+    code, out, err = command(*asked, *pair)
+    assert code == 0, err
+    folder = Path(out.strip())
+    rewards = [own(prompt, text) for text in (chosen, rejected)]
+    lines = err.splitlines()
+    [headline] = [line for line in lines if "prefers the" in line]
+    assert ("chosen" if rewards[0] > rewards[1] else "rejected") in headline
+    assert len(lines) < 25
+    assert "%" not in err  # one comparison is no sample
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["summary"]["margin"] == pytest.approx(abs(rewards[0] - rewards[1]), abs=1e-4)
+    assert not (folder / "tables" / "sensitivity.parquet").exists()
+    [view] = from_json((folder / "views" / "pair.json").read_text())
+    assert view.responses == (chosen, rejected)
+    code, out, err = command("report", f"artifacts=[explanation/{manifest['name']}]", "tracking=off")
+    assert code == 0, err
+    assert headline.split(":")[0] in Path(out.strip().splitlines()[-1]).read_text()
+    code, _, err = command("compare", "explanations=[all]", "tracking=off")
+    assert code == 2  # a pair is none of a set
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (["prompt=What?", "chosen=a"], "add rejected=TEXT"),
+        (["prompt=What?", "chosen=a", "rejected=a"], "same text"),
+        (["prompt=What?", "chosen=", "rejected=a"], "chosen is empty"),
+    ],
+)
+def test_a_pair_that_is_none_is_refused(explain, monkeypatch, texts, message):
+    monkeypatch.setattr("pessimal.verbs.explain.open_model", lambda *a: pytest.fail("a model was opened"))
+    code, err = explain(*texts)
+    assert code == 2
+    assert message in err
+
+
+def test_no_edit_is_no_artifact_and_the_next_run_tries_again(explain, file):
+    file.write_text(json.dumps({"prompt": "問い?", "responses": ["明天", "今天"]}))
+    for _ in range(2):
+        code, err = explain(attributes="[verbosity]")
+        assert code == 1
+        assert "came about" in err
+        assert "explained already" not in err
+    assert not list(Path("runs/registry").glob("explanation/*/v*"))
 
 
 def test_what_is_explained_already_is_named_and_made_again_when_forced(explain, monkeypatch):
@@ -146,6 +188,7 @@ def test_what_is_explained_already_is_named_and_made_again_when_forced(explain, 
     assert explain("seeds=2") not in (first, again)
 
 
+@pytest.mark.slow
 def test_a_killed_explanation_keeps_its_rewards(explain, monkeypatch):
     whole = explain("paths.registry=whole")
     shutil.rmtree("runs/cache")
@@ -201,7 +244,7 @@ def test_an_attribute_of_ones_own_is_changed_and_judged_by_its_rules(explain, mi
     rules = (
         "  polarity: -1\n  more: [{find: is, put: IS}]\n  less: [{append: ' quietly'}]\n  detect: quietly\n"
     )
-    folder = explain(*mine(rules), attributes="[verbosity,mine]")
+    folder = explain(*mine(rules), "both_ways=false", attributes="[verbosity,mine]")
     rows = table(folder, "outcomes")
     own = rows[(rows["attribute"] == "mine") & rows["edited"].notna()]
     worse, better = own[own["direction"] == "worse"], own[own["direction"] == "better"]
@@ -214,8 +257,8 @@ def test_an_attribute_of_ones_own_is_changed_and_judged_by_its_rules(explain, mi
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("  more: [{find: '('}]", "'mine', rule 1 under `more`"),
-        ("  more: [{put: a}]", "contrast.mine.more[0]"),
+        ("  more: [{find: '('}]", "a rule has find"),
+        ("  more: [{put: a}]", "a rule gives"),
         ("  detect: '('\n  more: [{append: a}]", "detect='('"),
         ("  polarity: 3", "polarity=3"),
         ("", "There are no rules for the attribute 'mine'"),
@@ -233,8 +276,8 @@ def test_a_wrong_attribute_is_reported_before_a_model_is_opened(explain, mine, m
     [
         (["comparisons.path=nowhere.jsonl"], "nowhere.jsonl"),
         (["comparisons=embedded", "comparisons.path=x.jsonl"], "need none"),
-        (["perturber=llm"], "perturber.model=NAME_AT_THE_ENDPOINT"),
-        (["perturber=blank_filling"], "perturber.model=HUB_ID_OR_FOLDER"),
+        (["perturber=llm"], "perturber.model="),
+        (["perturber=blank_filling"], "perturber.model="),
         (["judge=llm"], "judge_model="),
         (["dry_run=true"], "is free"),
         (["seeds=0"], "seeds=0"),
@@ -244,7 +287,8 @@ def test_a_wrong_attribute_is_reported_before_a_model_is_opened(explain, mine, m
         (["contrast.verbosity.polarity=3"], "polarity=3"),
         (["+contrast.mine.description=x"], "FOLDER/contrast/mine.yaml"),
         (["trainer.devices=2"], "trainer.devices=2"),
-        (["perturber.share=2"], "perturber.share=2"),
+        (["perturber=random", "perturber.share=2"], "perturber.share=2"),
+        (["overall=1"], "overall=1"),
     ],
 )
 def test_mistakes_are_reported_before_a_model_is_opened(explain, monkeypatch, overrides, message):
@@ -255,6 +299,7 @@ def test_mistakes_are_reported_before_a_model_is_opened(explain, monkeypatch, ov
     assert "Traceback" not in err
 
 
+@pytest.mark.slow
 def test_models_are_compared_by_what_moves_them(explain, command, tiny_checkpoint):
     for name in ("one", "two"):
         explain(f"model.name={name}")
@@ -281,6 +326,7 @@ def compared(command, *overrides):
     return command("compare", *overrides, "replicates=100", "permutations=100", "tracking=off")
 
 
+@pytest.mark.slow
 def test_two_perturbers_of_one_model_share_its_placebo(explain, command):
     explain()
     explain("perturber=random")
@@ -295,31 +341,25 @@ def test_two_perturbers_of_one_model_share_its_placebo(explain, command):
     assert code == 0, err
 
 
+@pytest.mark.slow
 def test_the_version_that_is_named_is_compared(explain, command):
     first = explain()
     explain("seeds=2")
     for asked, n in (("tiny-llama--asked--rules:v0", 1), ("all", 2)):
         code, _, err = compared(command, f"explanations=[{asked}]", f"name=n{n}")
         assert code == 0, err
-        asked_of = table(Path(f"runs/registry/comparison/n{n}/v0"), "sensitivity").set_index("attribute")[
-            "asked"
-        ]
-        assert asked_of["verbosity"] == n * len(table(first, "outcomes").query("attribute == 'verbosity'"))
+        rates = table(Path(f"runs/registry/comparison/n{n}/v0"), "sensitivity")
+        total = rates.loc[rates["attribute"] == "verbosity", "asked"].sum()
+        assert total == n * len(table(first, "outcomes").query("attribute == 'verbosity'"))
 
 
+@pytest.mark.slow
 def test_edits_made_with_other_options_are_not_compared(explain, command):
     explain("model.name=one")
     explain("model.name=two", "placebos=1")
     code, _, err = compared(command, "explanations=[all]")
     assert code == 2
     assert "not to be set beside one another" in err
-
-
-def test_models_that_nobody_explained_are_reported(explain, command):
-    explain()
-    code, _, err = compared(command, "explanations=[all]", "models=[tiny-llama,typo]")
-    assert code == 2
-    assert "typo is not explained" in err
 
 
 def test_nothing_to_explain_is_reported(explain, file):
@@ -329,9 +369,10 @@ def test_nothing_to_explain_is_reported(explain, file):
     file.write_text(json.dumps({"prompt": "What?", "responses": ["war " * 200, "peace"]}))
     code, err = explain()
     assert code == 2
-    assert "longer than the 128 tokens" in err
+    assert "longer than" in err
 
 
+@pytest.mark.slow
 def test_explanations_of_other_comparisons_are_not_compared(explain, command, file):
     explain("model.name=one")
     file.write_text("\n".join(file.read_text().splitlines()[:4]))
@@ -339,6 +380,9 @@ def test_explanations_of_other_comparisons_are_not_compared(explain, command, fi
     code, _, err = command("compare", "explanations=[all]", "tracking=off")
     assert code == 2
     assert "different comparisons" in err
+    code, _, err = compared(command, "explanations=[all]", "models=[one,typo]")
+    assert code == 2
+    assert "typo is not explained" in err
     code, _, err = command("compare", "explanations=[nothing]", "tracking=off")
     assert code == 2
     assert "one--asked--rules:v0" in err

@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from pessimal.config.front_door import with_task
+from pessimal.cli.arguments import with_task
 from pessimal.config.schema import ReportConfig, ScanConfig
 from pessimal.errors import ConfigError
 from pessimal.models.spec import ModelSpec

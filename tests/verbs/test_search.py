@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from pessimal.models.load import open_model
-from pessimal.models.own_forward import own_rewards
+from pessimal.scoring.engine import own_rewards
 from pessimal.models.spec import ModelSpec
+from pessimal.search.run import search as search_in_memory
 from pessimal.tracking.registry import Registry
 from pessimal.verbs import search as search_verb
 
@@ -22,7 +23,7 @@ PROMPTS = {
 }
 WORDS = ("love", "hate", "good", "evil", "peace", "war", "kind", "cruel")
 SMALL = (
-    "search.evaluations=400", "search.restarts=2", "search.search_width=64", "search.top_k=16", "search.polish=2",
+    "search.evaluations=1500", "search.restarts=2", "search.search_width=64", "search.top_k=16", "search.polish=2",
     "search.pairs=20", "tracking=off", "trainer.threads=1",
 )  # fmt: skip
 
@@ -112,7 +113,7 @@ def test_two_and_three_tokens_are_the_true_ends_of_a_small_list(search, full, mo
     for length in (2, 3):
         folder = search(
             f"search.length={length}", f"search.goal={goal}", f"search.allowed_path={words}",
-            "search.restarts=16", "search.polish=16", "search.evaluations=1600",
+            "search.polish=16", "search.evaluations=1600",
         )  # fmt: skip
         ids = allowed_ids(folder, model, WORDS)
         every = list(itertools.product(ids, repeat=length))
@@ -156,26 +157,80 @@ def test_in_text_mode_every_response_is_given_by_a_text(search, model):
 
 def test_every_pair_by_exhaustion(search, full, model, words):
     folder = search(
-        "search.length=2", "search.method=exhaustive", f"search.allowed_path={words}", "search.keep=10"
-    )
+        "search.length=2", "search.method=exhaustive", f"search.allowed_path={words}", "search.keep=10",
+        "search.evaluations=200",
+    )  # fmt: skip
     every = list(itertools.product(allowed_ids(folder, model, WORDS), repeat=2))
     rewards = full(every)
     assert response_of(folder) == every[rewards.argmax()]
     top = table(folder, "top_pairs")
     assert top["reward"].to_numpy() == pytest.approx(np.sort(rewards)[::-1][:10], abs=1e-5)
-    standing = table(folder, "standing").set_index("result")
+    standing = table(folder, "standing")
     assert (standing["of"] == len(every)).all()
-    assert standing.loc["pruned exact search", "rank"] == 1
+    for row in standing.itertuples():
+        assert row.rank <= 1 + (rewards > row.reward + 1e-5).sum() <= row.rank_most + 1
     assert table(folder, "histogram")["n"].sum() == len(every)
+    assert table(folder, "ladder").set_index("rung")["verdict"][2] == "holds"
+
+
+@pytest.mark.slow
+def test_all_responses_of_a_small_list_are_exact_and_a_pruned_look_is_not(search, words):
+    exact = search("search.length=2", f"search.allowed_path={words}")
+    pruned = search("search.length=2", "search.evaluations=30000")
+    verdicts = [table(folder, "ladder").set_index("rung")["verdict"][2] for folder in (exact, pruned)]
+    assert verdicts == ["holds", "not tried"]
+    assert table(exact, "sequences")["found_by"].iloc[0] == "every response"
+    assert "pruned" in table(pruned, "ladder").set_index("rung")["measured"][2]
+
+
+def test_the_budget_is_that_of_the_whole_search_and_the_certificate_is_counted_apart(search):
+    phases = table(search("search.length=2", "search.baselines=100"), "phases").set_index("phase")[
+        "evaluations"
+    ]
+    assert phases.drop(["certificate", "baseline"]).sum() <= 1500
+    assert phases["baseline"] <= 3 * 100
+    assert phases["certificate"] > 0
+
+
+def test_the_best_response_ever_evaluated_is_published_whoever_found_it(search, monkeypatch):
+    from pessimal.search import run
+
+    real = run.search_by_stages
+    monkeypatch.setattr(run, "search_by_stages", lambda *args, **more: real(*args, **more)[-1:])
+    best = table(
+        search("search.length=3", "search.baselines=true", "search.evaluations=3000"), "sequences"
+    ).iloc[0]
+    assert best["found_by"].startswith("baseline: ")
+    assert best["one_opt"]
+
+
+@pytest.mark.slow
+def test_a_repeat_begins_from_what_the_registry_holds_and_is_never_worse(search):
+    good = search("search.length=4", "search.evaluations=20000")
+    poor = search("search.length=4", "search.evaluations=40", "seed=5")
+    alone = search("search.length=4", "search.evaluations=40", "seed=5", "search.from_registry=false")
+    rewards = [table(folder, "sequences")["reward"].iloc[0] for folder in (good, poor, alone)]
+    assert rewards[1] >= rewards[0]
+    starts = table(poor, "sequences")["start"]
+    assert "registry" in set(starts) | set(table(good, "sequences")["start"])
+    assert "registry" not in set(table(alone, "sequences")["start"])
+
+
+def test_the_cost_is_said_before(command, tiny_checkpoint):
+    _, _, err = command("search", "model=auto", f"model.path={tiny_checkpoint}", *SMALL, "search.length=2")
+    [line] = [line for line in err.splitlines() if "At most" in line]
+    assert "evaluations (" in line
+    assert "a second" in line
 
 
 def test_a_finished_search_is_named_and_not_made_again(search, monkeypatch):
     folder = search("search.length=2")
-    monkeypatch.setattr(search_verb, "_look", lambda *_: pytest.fail("searched again"))
+    monkeypatch.setattr(search_verb, "search", lambda *_, **__: pytest.fail("searched again"))
     assert search("search.length=2") == folder
     assert len(list(folder.parent.iterdir())) == 1
 
 
+@pytest.mark.slow
 def test_a_killed_search_goes_on_and_gives_the_same(search, tmp_path, monkeypatch):
     from pessimal.search import procedure
 
@@ -186,7 +241,7 @@ def test_a_killed_search_goes_on_and_gives_the_same(search, tmp_path, monkeypatc
 
     def dies(*args, **options):
         calls["gcg"] += 1
-        if calls["gcg"] == 4:  # after the beam and the first restart of three tokens
+        if calls["gcg"] == 2:  # after the first restart
             raise KeyboardInterrupt
         return real(*args, **options)
 
@@ -200,6 +255,18 @@ def test_a_killed_search_goes_on_and_gives_the_same(search, tmp_path, monkeypatc
         pd.testing.assert_frame_equal(table(whole, name), table(again, name))
 
 
+@pytest.mark.slow
+def test_the_function_gives_what_the_verb_gives(search, model):
+    options = {"evaluations": 1500, "restarts": 2, "search_width": 64, "top_k": 16, "polish": 2, "pairs": 20}
+    found = search_in_memory(model, {"greatest": PROMPTS["greatest"]}, length=2, goal="pessimal", **options)
+    published = table(search("search.length=2", "search.goal=pessimal"), "sequences").iloc[0]
+    assert list(found.response) == json.loads(published["token_ids"])
+    assert found.reward == pytest.approx(published["reward"])
+    assert found.found_by == published["found_by"]
+    assert found.results[0].headline
+
+
+@pytest.mark.slow
 def test_growth_takes_other_lengths_from_the_registry(search):
     search("search.length=1")
     search("search.length=3")
@@ -212,12 +279,14 @@ def test_growth_takes_other_lengths_from_the_registry(search):
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (("search.length=17",), "responses of 1 to 16 tokens"),
+        (("search.length=17",), "search.length=17"),
         (("search.length=0",), "search.length=0"),
         (("search.method=exhaustive",), "search.length=2"),
         (("search.method=exhaustive", "search.length=2", "prompt=[greatest,best]"), "-m prompt="),
         (("prompt=finest",), "no prompt 'finest'"),
         (("search.momentum=1",), "search.momentum"),
+        (("search.baselines=some",), "search.baselines"),
+        (("search.gradient_share=0.6",), "search.random_share"),
         (("search.allowed=[nouns]",), "nouns"),
         (("search.allowed_path=nowhere.txt",), "nowhere.txt"),
         (("mode=paper",), "mode=ids or mode=text"),
@@ -226,7 +295,7 @@ def test_growth_takes_other_lengths_from_the_registry(search):
     ],
 )
 def test_mistakes_are_reported_before_a_model_loads(search, monkeypatch, overrides, message):
-    monkeypatch.setattr(search_verb, "SearchContext", lambda *_: pytest.fail("a model was opened"))
+    monkeypatch.setattr(search_verb, "open_context", lambda *_: pytest.fail("a model was opened"))
     code, report = search(*overrides)
     assert code == 2
     assert message in report
@@ -251,7 +320,8 @@ def test_the_page_shows_a_search(search, command, tmp_path):
     )
     assert code == 0
     page = Path(out.strip()).read_text()
-    assert "checks hold" in page
+    assert page.count('<li class="not-tried">') >= 2
+    assert "a response whose tokens do well only together" in page, "limits are shown whole"
 
 
 def test_a_low_precision_search_is_certified_in_float32(search, full, model, words):

@@ -1,13 +1,12 @@
 """Hydra's sweeper that tunes: `pessimal search -m hparams_search=gcg`.
 
-Translates between Hydra and `pessimal.tuning`: command line → space, trial → job, job → error. Hydra imports every plugin
-at every start, so what is heavy is imported when a sweep begins.
+Translates between Hydra and `pessimal.verbs.search_tuning`: command line → space, trial → job, job → error. Hydra imports
+every plugin at every start, so what is heavy is imported when a sweep begins.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -53,12 +52,14 @@ class PessimalOptunaSweeper(Sweeper):
 
     def sweep(self, arguments: list[str]) -> None:
         """Run trials until the study has them all, then what concludes it; print the folder of what was published."""
-        from pessimal.config.front_door import build
-        from pessimal.tuning.tune import tune
+        from pessimal.cli.compose import build
+        from pessimal.verbs.search_tuning import tune
 
         parser = OverridesParser.create(config_loader=self.hydra_context.config_loader)
         overrides = parser.parse_overrides([*(f"{k}={v}" for k, v in self.params.items()), *arguments])
-        OmegaConf.save(self.config, _made(Path(self.config.hydra.sweep.dir)) / "multirun.yaml")
+        folder = Path(self.config.hydra.sweep.dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        OmegaConf.save(self.config, folder / "multirun.yaml")
         tune(
             overrides,
             compose=lambda fixed: build(self._composed(fixed)),
@@ -76,19 +77,14 @@ class PessimalOptunaSweeper(Sweeper):
     def _run(self, jobs: Sequence[Sequence[str]]) -> list[Exception | None]:
         """Run jobs by whatever launcher was chosen; each one's error, or None."""
         first, self.launched = self.launched, self.launched + len(jobs)
-        results = self.launcher.launch([list(job) for job in jobs], initial_job_idx=first)
-        return [_error(result) for result in results]
+        return [
+            _error(result) for result in self.launcher.launch(list(map(list, jobs)), initial_job_idx=first)
+        ]
 
 
 def _error(result: JobReturn) -> Exception | None:
+    if result.status is JobStatus.COMPLETED:
+        return None
     # Not `return_value`, which would raise, and print the overrides of a job whose message says enough.
-    return None if result.status is JobStatus.COMPLETED else _as_exception(result._return_value)
-
-
-def _as_exception(value: Any) -> Exception:
+    value = result._return_value
     return value if isinstance(value, Exception) else RuntimeError(f"the job ended with {value!r}")
-
-
-def _made(folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import torch
 from safetensors import safe_open
 
 from pessimal.tables.files import sha256_of
@@ -27,16 +28,30 @@ def weights_digest(folder: Path) -> str:
 def config_digest(folder: Path, *, own_code: bool) -> str:
     """sha256 over a checkpoint's configuration, without what says nothing about its arithmetic, and where its own
     Python code is run (`own_code`) over that."""
-    config = json.loads((Path(folder) / "config.json").read_text())
-    said = {
-        k: v
-        for k, v in config.items()
-        if k not in ("transformers_version", "_name_or_path", "dtype", "torch_dtype")
-    }
-    whole = hashlib.sha256(json.dumps(said, sort_keys=True).encode())
+    whole = _said(json.loads((Path(folder) / "config.json").read_text()))
     if own_code:
         for file in sorted(Path(folder).rglob("*.py")):
             whole.update(f"{file.relative_to(folder)} {sha256_of(file)}\n".encode())
+    return whole.hexdigest()
+
+
+def said_digest(config: Mapping) -> str:
+    """sha256 over a configuration in memory, without what says nothing about the arithmetic."""
+    return _said(config).hexdigest()
+
+
+def _said(config: Mapping):
+    silent = ("transformers_version", "_name_or_path", "dtype", "torch_dtype")
+    said = {key: value for key, value in config.items() if key not in silent}
+    return hashlib.sha256(json.dumps(said, sort_keys=True, default=str).encode())
+
+
+def network_digest(network) -> str:
+    """sha256 over the names and the bytes of the weights of a network in memory."""
+    whole = hashlib.sha256()
+    for name, tensor in sorted(network.state_dict().items()):
+        whole.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
+        whole.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
     return whole.hexdigest()
 
 

@@ -3,20 +3,25 @@
 Knows transformers' loading. Does not know prompts, candidates or how a score is computed.
 """
 
+import copy
 import re
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
 import torch
 from torch import nn
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 
+from pessimal import __version__
 from pessimal.errors import ModelError
-from pessimal.models.context import context_digest, is_chat
+from pessimal.models.language import context_digest, is_chat
 from pessimal.models.digests import (
     config_digest,
     missing_shards,
+    network_digest,
     parameter_count,
+    said_digest,
     template_digest,
     tokenizer_digest,
     weight_shapes,
@@ -30,8 +35,8 @@ from pessimal.models.language import (
     listed_rows,
     load_language_network,
 )
-from pessimal.models.native import native_class
-from pessimal.models.remote_code import load_with_own_code, own_class
+from pessimal.models.own_code import native_class
+from pessimal.models.own_code import load_with_own_code, own_class
 from pessimal.models.spec import Dtype, ModelSpec, Score
 from pessimal.tables import ModelDescription
 from pessimal.tables.score_table import PLAIN_TEXT, PLAIN_TEXT_ALL_THE_SAME
@@ -138,18 +143,95 @@ def open_model(spec: ModelSpec, folder: Path) -> RewardModel:
     )
 
 
+@dataclass
+class HeldSpec(ModelSpec):
+    """A model that is in memory already: it has no path."""
+
+    def __post_init__(self):
+        pass
+
+
+@dataclass(frozen=True)
+class HeldModel(RewardModel):
+    """A reward model whose network is in memory already (see `wrap`)."""
+
+    held: nn.Module | None = None
+
+    @property
+    def revision(self) -> None:
+        return None
+
+    def network(self, dtype: Dtype | None = None) -> nn.Module:
+        """The network itself; in another precision than its own a copy of it."""
+        if dtype in (None, self.spec.dtype):
+            return self.held
+        return copy.deepcopy(self.held).to(getattr(torch, dtype.value))
+
+
+def wrap(network: nn.Module, tokenizer, *, name: str = "model", output: int | None = None) -> HeldModel:
+    """A reward model of a network and a tokenizer in memory: what a trainer has, or `from_pretrained` gave.
+
+    The network is put into evaluation mode, and otherwise left as it is. Its digest is over the weights as they are now:
+    wrap it again after a step of training.
+
+    Args:
+        network: a transformers model with a `config` and one output a sequence (or several, with `output`).
+        tokenizer: its tokenizer, with a chat template or for pairs of texts.
+        output: which of several outputs is the reward.
+
+    Raises:
+        ModelError: it has several outputs and `output` is not given, no chat template, or another precision than
+            float32, bfloat16 and float16.
+    """
+    if not hasattr(network, "config"):
+        raise ModelError(
+            f"a {type(network).__name__} has no `config`: give a transformers model, such as "
+            "AutoModelForSequenceClassification.from_pretrained(…)"
+        )
+    precision = str(next(network.parameters()).dtype).removeprefix("torch.")
+    if precision not in {dtype.value for dtype in Dtype}:
+        raise ModelError(
+            f"{name!r} is in {precision}; give it in float32, bfloat16 or float16: network.float()"
+        )
+    spec = HeldSpec(name=name, dtype=Dtype(precision), output=output)
+    shapes = {key: list(value.shape) for key, value in network.state_dict().items()}
+    _check_output(spec, shapes)
+    _check_opens_a_response(spec, tokenizer)
+    head, reward_token = head_for(shapes), getattr(network.config, "reward_token_id", None)
+    network.reward_output = output or 0
+    network.assistant_opening = assistant_opening(tokenizer) if head and head.gated else ()
+    return HeldModel(
+        spec=spec,
+        folder=Path(),
+        tokenizer=tokenizer,
+        embedding_rows=network.config.get_text_config().vocab_size,
+        closing=() if reward_token is None else (reward_token,),
+        weights_digest=network_digest(network),
+        config_digest=said_digest(network.config.to_dict()),
+        tokenizer_digest=tokenizer_digest(tokenizer),
+        template_digest=template_digest(tokenizer),
+        description=ModelDescription(parameters=float(parameter_count(shapes))),
+        held=network.eval(),
+    )
+
+
 def load_tokenizer(spec: ModelSpec, folder: Path):
     """The tokenizer of a checkpoint folder; ModelError if it can make no conversation, and the model needs one."""
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=spec.trust_remote_code)
     except Exception as error:
         raise ModelError(f"the tokenizer of {spec.name!r} cannot be loaded from {folder}: {error}") from error
-    if spec.score is Score.reward and not tokenizer.chat_template and not takes_pairs(tokenizer):
+    if spec.score is Score.reward:
+        _check_opens_a_response(spec, tokenizer)
+    return tokenizer
+
+
+def _check_opens_a_response(spec: ModelSpec, tokenizer) -> None:
+    if not tokenizer.chat_template and not takes_pairs(tokenizer):
         raise ModelError(
             f"the tokenizer of {spec.name!r} has no chat template, so there is no slot for a response. Give it one: "
             "tokenizer.chat_template = …; tokenizer.save_pretrained(folder)"
         )
-    return tokenizer
 
 
 def load_network(model: RewardModel, *, dtype: Dtype) -> nn.Module:
@@ -230,3 +312,18 @@ def _remote_hint(spec: ModelSpec, folder: Path) -> str:
         " The folder brings Python code of its own, which is not run unless asked for: model.trust_remote_code=true "
         "(for a Hub repository with model.revision=<full commit>)"
     )
+
+
+def of_model(model: RewardModel) -> dict:
+    """The fields of every provenance on the model and the software."""
+    return {
+        "revision": model.revision,
+        **model.digests,
+        "dtype": model.spec.dtype.value,
+        "output": model.spec.output,
+        "software": {
+            "pessimal": __version__,
+            "torch": torch.__version__,
+            "transformers": version("transformers"),
+        },
+    }

@@ -27,6 +27,18 @@ class Score(Enum):
     """log p(response | prompt) in nats, of a causal language model."""
 
 
+class Mode(Enum):
+    """What stands in the response slot for one token of the vocabulary; `survives` in the score table says where the first
+    two agree."""
+
+    ids = "ids"
+    """Exactly this token id."""
+    text = "text"
+    """The decoded text, through the chat template, as a person would type it."""
+    paper = "paper"
+    """The text, with the beginning-of-sequence token doubled as published."""
+
+
 @dataclass
 class RecipeSpec:
     """Which sibling of the demo family to train (see `pessimal.demo.recipes.Recipe`)."""
@@ -40,6 +52,11 @@ class RecipeSpec:
     """Hidden size: 64 (2 layers) or 128 (3 layers)."""
     seed: int = 0
     """Seed of initialisation and of the order of training data."""
+
+    def __post_init__(self):
+        from pessimal.demo.recipes import Recipe
+
+        Recipe(**vars(self))  # which knows what a recipe may be
 
 
 @dataclass

@@ -12,8 +12,8 @@ import pandas as pd
 
 from pessimal.errors import InputError
 from pessimal.models.frame import Frame, templated
-from pessimal.scoring.mode import Mode
-from pessimal.tables.kinds import storable, token_kind
+from pessimal.models.spec import Mode
+from pessimal.tables.score_table import storable, token_kind
 from pessimal.tables.published import numbers, whole_numbers
 from pessimal.tables.score_table import items_digest
 
@@ -78,18 +78,25 @@ def items(path: Path, *, name: str) -> Candidates:
         raise InputError(
             f"candidates.path={str(path)!r} cannot be read as a list of items: {error}"
         ) from error
-    texts = table["name"]
-    if texts.empty:
+    if table.empty:
         raise InputError(f"candidates.path={str(path)!r} holds no items; write one a line")
-    if texts.duplicated().any():
-        raise InputError(f"{path} names {texts[texts.duplicated()].iloc[0]!r} more than once; each item once")
-    rows = pd.DataFrame(
-        {"candidate_id": np.arange(len(texts), dtype=np.int32), "token": None, "text": texts, "kind": "item"}
-    )
+    rows = listed(table["name"], name=name, where=str(path)).rows
     if "elo_score" in table:
         rows["elo"] = numbers(path, table, "elo_score")
         rows["elo_matches"] = whole_numbers(path, table, "elo_matches") if "elo_matches" in table else 0
     return Candidates(name=name, rows=rows)
+
+
+def listed(texts: Sequence[str], *, name: str, where: str = "the list of items") -> Candidates:
+    """These texts as candidates. Raises InputError where there is none, or one stands there twice."""
+    texts = pd.Series(list(texts), dtype=str)
+    if texts.empty or texts.duplicated().any():
+        what = (
+            "holds nothing" if texts.empty else f"names {texts[texts.duplicated()].iloc[0]!r} more than once"
+        )
+        raise InputError(f"{where} {what}; each item once")
+    ids = np.arange(len(texts), dtype=np.int32)
+    return Candidates(name, pd.DataFrame({"candidate_id": ids, "token": None, "text": texts, "kind": "item"}))
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
-from pessimal.models.conversation import Conversation
+from pessimal.models.frame import Conversation
 from pessimal.scoring.texts import Report
 
 

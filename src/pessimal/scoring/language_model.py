@@ -13,14 +13,14 @@ import torch
 from torch import nn
 
 from pessimal.errors import ModelError
-from pessimal.models.context import Context, Continuations, continuations, find_context
+from pessimal.models.language import Context, Continuations, continuations, find_context
 from pessimal.models.load import RewardModel
 from pessimal.models.spec import Dtype
 from pessimal.scoring.candidates import Candidates
 from pessimal.scoring.certify import certify, uncertified
 from pessimal.scoring.next_tokens import NextTokenScorer, score_items, score_tokens
 from pessimal.tables import ScoreProvenance, ScoreTable
-from pessimal.tables.kinds import storable
+from pessimal.tables.score_table import storable
 
 log = logging.getLogger(__name__)
 

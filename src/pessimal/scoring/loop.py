@@ -28,6 +28,7 @@ from pessimal.scoring.shards import Shards
 log = logging.getLogger(__name__)
 
 LOG_EVERY_SECONDS = 10
+REPORT_EVERY_SECONDS = 2
 PROBED, PROBES, SLOW, FASTER = 256, 3, 1.0, 0.9
 """To find the number of threads: candidates and runs, the seconds from which all threads are taken, and how much less time one
 thread must need to be preferred."""
@@ -154,9 +155,19 @@ class ShardWriter(BasePredictionWriter):
 class ScanProgress(Callback):
     """A bar with candidates a second and the time left; log lines every few seconds where there is no terminal."""
 
-    def __init__(self, label: str, *, done: int, total: int, bar: bool):
+    def __init__(
+        self,
+        label: str,
+        *,
+        done: int,
+        total: int,
+        bar: bool,
+        report: Callable[[int, float], None] | None = None,
+    ):
+        """`report` is told every few seconds, and at the end, how many are scored now and how many a second."""
         self.label, self.done, self.total, self.fresh = label, done, total, 0
-        self.started = self.spoken = time.perf_counter()
+        self.report, self.started = report, time.perf_counter()
+        self.spoken = self.reported = self.started
         self.bar = None
         if bar and sys.stderr.isatty():
             self.bar = Progress(
@@ -169,7 +180,7 @@ class ScanProgress(Callback):
             )
 
     def on_predict_start(self, trainer, module):
-        self.started = self.spoken = time.perf_counter()
+        self.started = self.spoken = self.reported = time.perf_counter()
         if self.bar and trainer.is_global_zero:
             self.bar.start()
             self.task = self.bar.add_task(self.label, total=self.total, completed=self.done, rate="")
@@ -180,6 +191,10 @@ class ScanProgress(Callback):
         self.fresh = min(self.fresh + scored, self.total - self.done)
         if not trainer.is_global_zero:
             return
+        late = time.perf_counter() - self.reported > REPORT_EVERY_SECONDS
+        if self.report and self.fresh and (late or self.done + self.fresh == self.total):
+            self.reported = time.perf_counter()
+            self.report(self.done + self.fresh, self.rate)
         if self.bar:
             self.bar.update(
                 self.task, completed=self.done + self.fresh, rate=f"{self.rate:,.0f} candidates/s"

@@ -4,6 +4,7 @@ Knows the loop and the shards. What the rewards are for, the scan knows.
 """
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,6 +39,8 @@ class Loop:
     """Take one thread or all, whichever is faster here."""
     ignore_finished: bool = False
     """Score anew what an earlier, interrupted scan has finished."""
+    report: Callable[[int, float, int], None] | None = None
+    """Told every few seconds of a pass how many candidates are scored, how many a second, and the batch size."""
 
     @property
     def sharded(self) -> bool:
@@ -90,7 +93,9 @@ class Pass:
             if len(todo) < len(plan):
                 log.info("%s: going on with %d of %d batches", self.label, len(todo), len(plan))
         done = int(np.isfinite(rewards).sum())
-        progress = ScanProgress(self.label, done=done, total=len(rows), bar=self.loop.progress)
+        progress = ScanProgress(
+            self.label, done=done, total=len(rows), bar=self.loop.progress, report=self._report
+        )
         trainer.callbacks = [ShardWriter(shards, self.texts), progress]
         data = CandidateData(self.inputs, plan, todo, equal_steps=self.loop.sharded)
         trainer.predict(self.module, data, return_predictions=False)
@@ -103,6 +108,10 @@ class Pass:
             )
         self.rate = progress.rate
         return rewards[rows]
+
+    def _report(self, done: int, rate: float) -> None:
+        if self.loop.report:
+            self.loop.report(done, rate, self.batch_size)
 
     @property
     def trust(self) -> Trust:

@@ -11,20 +11,18 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from pessimal import __version__
 from pessimal.errors import WorkError
 from pessimal.models.frame import Frame
-from pessimal.models.load import RewardModel
+from pessimal.models.load import RewardModel, of_model
 from pessimal.models.spec import Dtype, Score
 from pessimal.scoring.candidates import Candidates, inputs
 from pessimal.scoring.certify import Certified, certify, certify_tails, uncertified
-from pessimal.scoring.mode import Mode
+from pessimal.models.spec import Mode
 from pessimal.scoring.passes import Loop, Pass
 from pessimal.tables import ScoreProvenance, ScoreTable
 
@@ -52,21 +50,6 @@ def identify(
         score=model.spec.score.value,
         **of_model(model),
     )
-
-
-def of_model(model: RewardModel) -> dict:
-    """The fields of every provenance on the model and the software."""
-    return {
-        "revision": model.revision,
-        **model.digests,
-        "dtype": model.spec.dtype.value,
-        "output": model.spec.output,
-        "software": {
-            "pessimal": __version__,
-            "torch": torch.__version__,
-            "transformers": version("transformers"),
-        },
-    }
 
 
 def scan(

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 
 from pessimal.errors import ModelError
-from pessimal.models.conversation import Conversation, Encoded, encode
+from pessimal.models.frame import Conversation, Encoded, encode
 from pessimal.models.load import RewardModel
-from pessimal.models.own_forward import own_rewards
+from pessimal.scoring.engine import own_rewards
 from pessimal.scoring.batch_size import Lengths, find_batch_size
 from pessimal.scoring.engine import Decoder, FullForward, rewards_in_memory
 from pessimal.scoring.trust import SAMPLE, Trust, judge, numerical_noise

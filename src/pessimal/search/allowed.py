@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from pessimal.errors import ConfigError, InputError
-from pessimal.search.filter import Filter
+from pessimal.search import Filter
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Checks of a search's result, each passed or failed.
+"""The checklist of a search's result: each claim holds, ties, fails or was not tried, with its limit.
 
 Numbers that others measured, each with its verdict. `noise` is the bound on one reward's numerical error, everywhere: two
 rewards within twice of it are tied.
@@ -9,81 +9,94 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from pessimal.search.certificate import Certificate
+from pessimal.search.exact import Certificate
 
-HOLDS, TIE, FAILS, ABSENT = "holds", "tie", "does not hold", "not applicable"
+HOLDS, TIE, FAILS, NOT_TRIED = "holds", "tie", "fails", "not tried"
+# Up to so many responses, a budget that pays for all of them is offered.
+_OFFERED = 10_000_000
+ALL_SCORED = "every response was scored"
 
 
 @dataclass(frozen=True)
 class Check:
-    """One check of a result."""
+    """One line of the checklist."""
 
-    number: int
-    """The column `rung` of the table."""
+    rung: int
+    """Its number."""
     check: str
+    """The claim."""
     measured: str
     verdict: str
-    """holds, tie, does not hold, not applicable."""
+    """holds, tie, fails, not tried."""
     meaning: str
-    """What it says, and what it does not."""
+    """What it says, and its limit."""
 
 
-def one_token(hits: int, restarts: int, evaluations: float) -> Check:
-    """Does greedy coordinate gradient find the best single token, which the scan knows?"""
+def one_token(hits: int | None, restarts: int, evaluations: float) -> Check:
+    """Does greedy coordinate gradient find the best single token? `hits`: how many restarts do; None where not tried."""
     return Check(
         1,
-        "one token: the scan's best",
-        f"{hits} of {restarts} restarts, median {evaluations:,.0f} evaluations",
-        HOLDS if hits == restarts else FAILS,
-        "Greedy coordinate gradient alone, from random tokens, against the best of all single tokens. Where it misses, "
-        "gradients mislead in this model; what is reported rests on exhaustive passes too.",
+        "the gradient alone finds the best single token",
+        "search.check_gradient=true tries it"
+        if hits is None
+        else f"{hits} of {restarts} restarts, median {evaluations:,.0f} evaluations",
+        NOT_TRIED if hits is None else HOLDS if hits == restarts else FAILS,
+        "From random tokens, against the best of all single tokens. Where it fails, gradients mislead in this model; the "
+        "result rests on random changes and exhaustive sweeps too.",
     )
 
 
-def two_tokens(gradient: float | None, exact: float | None, *, noise: float) -> Check:
-    """Values of the gradient search and of the exact search over pairs of the best tokens."""
-    check = "two tokens: the exact search over pairs of the best"
-    meaning = (
-        "Against every pair where all were gone through; otherwise against all pairs of tokens that do well with some "
-        "partner, where the best of all may be left out."
-    )
-    if gradient is None or exact is None:
-        return Check(2, check, "", ABSENT, meaning)
-    ahead = gradient - exact
+def all_responses(tried: int, responses: int, *, length: int, pruned: int | None = None) -> Check:
+    """Were all responses of this length scored? `pruned`: pairs that a pruned look went through."""
+    if tried >= responses:
+        verdict, measured = HOLDS, f"all {responses:,}"
+    else:
+        verdict, measured = (
+            NOT_TRIED,
+            f"{responses:,} responses" if responses < 10**12 else f"{responses:.0e} responses",
+        )
+        if pruned is not None:
+            measured = f"pruned: {pruned:,} of {responses:,} pairs"
+        if responses <= _OFFERED:
+            measured += f"; search.evaluations={responses} scores all"
+        elif length == 2:
+            measured += "; search.method=exhaustive scores all"
     return Check(
-        2, check, f"gradient search − exact: {ahead:+.4g}", HOLDS if ahead >= -2 * noise else FAILS, meaning
+        2,
+        "every response was scored",
+        measured,
+        verdict,
+        "Then the best is the best of all. Otherwise it is the best found: a response whose tokens do well only together may be "
+        "better and be missed.",
     )
 
 
 def locally_best(certificate: Certificate) -> Check:
     """The 1-opt certificate."""
     verdict = {"1-opt": HOLDS, "tie": TIE}.get(certificate.verdict, FAILS)
+    local = (
+        "That is every response." if len(certificate.response) == 1 else "Two changes at once may be better."
+    )
     return Check(
         3,
         "no single change is better",
         f"{certificate.verdict}; smallest margin {certificate.smallest_margin:.3g} (noise {certificate.noise:.2g})",
         verdict,
-        f"All {certificate.allowed:,} allowed tokens were tried at each position, in float32. "
-        + (
-            "That is every response."
-            if len(certificate.response) == 1
-            else "A local statement: two changes at once may be better."
-        ),
+        f"All {certificate.allowed:,} allowed tokens were tried at each position, in float32. {local}",
     )
 
 
-def spread(values: Sequence[float], *, noise: float) -> Check:
-    """How many restarts end at the best value."""
+def spread(values: Sequence[float], *, noise: float, exact: bool) -> Check:
+    """How many polished starts end at the best value."""
+    check = "several starts end at this response"
+    meaning = "After polish. Where several do, a better response is less likely, never excluded."
+    if exact or len(values) < 2:
+        measured = ALL_SCORED if exact else f"{len(values)} polished within the budget"
+        return Check(4, check, measured, NOT_TRIED, meaning)
     best = max(values)
     reached = sum(value >= best - 2 * noise for value in values)
-    worst = min(values)
-    return Check(
-        4,
-        "restarts agree",
-        f"{reached} of {len(values)} end at the best; the others fall short by up to {best - worst:.3g}",
-        HOLDS if reached > 1 or len(values) == 1 else FAILS,
-        "After polish. Where several starts end at one response, a better one is less likely, never excluded.",
-    )
+    short = f"; the others fall short by up to {best - min(values):.3g}" if reached < len(values) else ""
+    return Check(4, check, f"{reached} of {len(values)}{short}", HOLDS if reached > 1 else FAILS, meaning)
 
 
 def scored_again(drift: float, margin: float) -> Check:
@@ -104,27 +117,32 @@ def retokenizes(holds: bool) -> Check:
         "a text gives this response",
         "yes" if holds else "no",
         HOLDS if holds else FAILS,
-        "ids → text → template → ids in the whole conversation. Where it does not hold, no text typed by a person gets "
+        "ids → text → template → ids in the whole conversation. Where it fails, no text typed by a person gets "
         "this reward; mode=text searches those that do.",
     )
 
 
-def beats(own: float, baselines: Mapping[str, float], *, budget: int, noise: float) -> Check:
-    """Values of the baselines at the same budget of candidate evaluations."""
-    check, meaning = (
-        "better than the baselines",
-        "At the same number of candidate evaluations. Equal is not better: such a search found no more than the "
-        "baseline did.",
-    )
-    if not baselines:
-        return Check(7, check, "", ABSENT, meaning)
-    ahead = {name: own - value for name, value in baselines.items()}
+def beats(
+    own: float, others: Mapping[str, float], *, budget: int, spent: int, noise: float, exact: bool
+) -> Check:
+    """Values of the baselines after `budget` evaluations each, against the search's own best after `spent`."""
+    check = "better than baselines at equal budgets"
+    meaning = "Equal is not better: such a search found no more than the baseline did with as many candidate evaluations."
+    if exact or not others:
+        return Check(7, check, ALL_SCORED if exact else "search.baselines=true runs them", NOT_TRIED, meaning)
+    ahead = {name: own - value for name, value in others.items()}
     margins = ", ".join(f"{name} {difference:+.3g}" for name, difference in ahead.items())
-    smallest = min(ahead.values())
-    verdict = HOLDS if smallest > 2 * noise else TIE if smallest >= -2 * noise else FAILS
-    return Check(7, check, f"ahead of {margins} at {budget:,} evaluations", verdict, meaning)
+    smallest, equal = min(ahead.values()), budget >= spent
+    if smallest < -2 * noise:
+        verdict = FAILS
+    else:
+        verdict = NOT_TRIED if not equal else HOLDS if smallest > 2 * noise else TIE
+    each = f"{budget:,} evaluations each" + (
+        "" if equal else f", the search {spent:,}: search.baselines=true gives them as many"
+    )
+    return Check(7, check, f"ahead of {margins}; {each}", verdict, meaning)
 
 
 def as_table(checks: Sequence[Check]) -> pd.DataFrame:
     """One row a check: rung, check, measured, verdict, meaning."""
-    return pd.DataFrame([vars(check) for check in checks]).rename(columns={"number": "rung"})
+    return pd.DataFrame([vars(check) for check in checks])

@@ -1,27 +1,34 @@
 """Greedy coordinate gradient: the gradient proposes changes of a response, evaluation chooses among them.
 
-Knows the evaluation counter, and the pieces of a step: momentum, the sampler, the schedule, the buffer, the visited set. Does not know
-models, texts, or which way is up: more is better.
+Its pieces in order: where runs begin (`starts`), which changes are tried (`top_tokens`, `sample`), the running mean of
+gradients (`Momentum`), how many positions a step replaces (`step_size`), the best few responses (`Buffer`), what has been
+seen (`Visited`), and the loop (`gcg`). Knows the evaluation counter and token ids. Does not know models, texts, or which
+way is up: more is better.
 
-Sources: Zou et al. 2023 (GCG); Zhang & Wei 2024 (momentum); the nanoGCG library (buffer, several positions a step);
-Panfilov, Romov et al. 2026 (the schedule).
+Sources: Zou et al. 2023 (GCG, algorithm 1); Zhang & Wei 2024 (momentum); the nanoGCG library (buffer, several positions a
+step); Panfilov, Romov et al. 2026 (the schedule).
 """
 
-from collections.abc import Callable, Iterator
+import logging
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from pessimal.errors import ConfigError
-from pessimal.search.buffer import Buffer
-from pessimal.search.evaluation_counter import GRADIENT_COST, EvaluationCounter, Point
-from pessimal.search.momentum import Momentum
+from pessimal.search.objective import GRADIENT_COST, EvaluationCounter, Point
 from pessimal.search.round_trip import Retokenizes
-from pessimal.search.sampler import sample, top_tokens
-from pessimal.search.schedule import StepSize
-from pessimal.search.visited import Visited, unseen
 
+if TYPE_CHECKING:
+    from pessimal.config.schema import SearchSpec
+
+log = logging.getLogger(__name__)
+
+# Random responses that are drawn for one start, in parts, before there is taken to be none.
+_DRAWS, _PART = 20_000, 64
 # Where a draw of one width brought nothing new, one of so many widths says whether anything is left. Draws are free: of
 # 1,024 changes, 8 widths of 512 miss each by a chance of 2 %.
 _LOOK_CLOSER = 8
@@ -29,48 +36,15 @@ _LOOK_CLOSER = 8
 _WIDEN = 4
 
 
-@dataclass(frozen=True)
-class GCGOptions:
-    """How a step is made."""
-
-    search_width: int
-    """Candidates drawn a step; those seen before and repeats are not evaluated again."""
-    top_k: int
-    """Tokens that the gradient keeps for each position."""
-    step_size: int
-    """Positions that one step replaces, at the beginning."""
-    step_size_until: float
-    """Share of the budget after which a step replaces one position, 0 to 1."""
-    momentum: float
-    """Share of the earlier gradients kept in the running mean, 0 to below 1."""
-    buffer_size: int
-    """Best responses kept as points to go on from; 0 goes on from the best candidate of the last step."""
-
-
-@dataclass(frozen=True)
-class Step:
-    """What one step brought."""
-
-    evaluations: int
-    """Evaluations counted after it."""
-    candidates: int
-    """Responses that it evaluated."""
-    value: float
-    """The best of them."""
-    best: float
-    """The best of this run so far."""
-
-
 def gcg(
     counter: EvaluationCounter,
     start: Tensor,
-    options: GCGOptions,
+    options: "SearchSpec",
     *,
     allowed: Tensor,
     budget: int,
     generator: torch.Generator,
     retokenizes: Retokenizes | None = None,
-    on_step: Callable[[Step], None] | None = None,
 ) -> Point:
     """The best response of one run, which goes on until its budget is used up or it finds nothing new.
 
@@ -80,12 +54,11 @@ def gcg(
     Args:
         counter: what is maximised, counted.
         start: (L,) int64, evaluated first, whatever it is made of.
-        options: how a step is made.
+        options: how a step is made: search_width, top_k, step_size, step_size_until, momentum, buffer_size.
         allowed: bool (V,), tokens that may be put in.
         budget: evaluations at most, a gradient for GRADIENT_COST; no more than are left.
         generator: of every random choice, on the CPU.
         retokenizes: bool (n,) of responses (n, L), whether they may be evaluated; None where all may.
-        on_step: called with each step; what it raises ends the run.
 
     Raises:
         ConfigError: a budget of less than one evaluation.
@@ -98,7 +71,6 @@ def gcg(
         )
     length, others = len(start), int(allowed.sum())
     begun, end = counter.used, counter.used + budget
-    step_size = StepSize(options.step_size, options.step_size_until)
     momentum, buffer, visited = Momentum(options.momentum), Buffer(options.buffer_size), Visited()
 
     visited.add(start[None])
@@ -107,7 +79,9 @@ def gcg(
     slope_at, slope, scheduled = None, None, options.step_size
     while (left := end - counter.used) > 0:
         # 1. How many positions, and how far to look: near by, unless that has brought nothing new.
-        due = step_size.at((counter.used - begun) / budget)
+        due = step_size(
+            (counter.used - begun) / budget, first=options.step_size, until=options.step_size_until
+        )
         if due != scheduled:
             scheduled = due
             buffer.renew()
@@ -125,7 +99,7 @@ def gcg(
         mean = momentum.update(slope)
         # 3. New changes of that point.
         tokens = top_tokens(mean, current=point, allowed=allowed, k=top_k)
-        draws = _draws(point, tokens, width=options.search_width, step_size=replaced, generator=generator)
+        draws = _draws(point, tokens, width=options.search_width, positions=replaced, generator=generator)
         most = min(options.search_width, left)
         found = (unseen(drawn, visited, retokenizes=retokenizes, most=most) for drawn in draws)
         candidates = next((some for some in found if len(some)), None)
@@ -139,15 +113,12 @@ def gcg(
         if value > best.value:
             best = _point(counter, candidates[top], value)
         buffer.add(candidates[top], value)
-        if on_step is not None:
-            on_step(Step(counter.used, len(candidates), value, best.value))
     return best
 
 
 def _reaches(top_k: int, *, others: int, step_size: int, length: int) -> list[tuple[int, int]]:
     """Where candidates are drawn, as (tokens a position, positions replaced), one after the other as nothing new is left:
-    as the options have it; from more tokens, up to all `others`; then with every other number of positions.
-    """
+    as the options have it; from more tokens, up to all `others`; then with every other number of positions."""
     widths = [min(top_k, others)]
     while widths[-1] < others:
         widths.append(min(_WIDEN * widths[-1], others))
@@ -157,12 +128,241 @@ def _reaches(top_k: int, *, others: int, step_size: int, length: int) -> list[tu
 
 
 def _draws(
-    point: Tensor, tokens: Tensor, *, width: int, step_size: int, generator: torch.Generator
+    point: Tensor, tokens: Tensor, *, width: int, positions: int, generator: torch.Generator
 ) -> Iterator[Tensor]:
     """Random changes of one response, (width, L); then, if these brought nothing new, many more; then no more."""
     for draws in (width, _LOOK_CLOSER * width) if tokens.shape[1] else ():
-        yield sample(point, tokens, width=draws, step_size=step_size, generator=generator)
+        yield sample(point, tokens, width=draws, step_size=positions, generator=generator)
 
 
 def _point(counter: EvaluationCounter, response: Tensor, value: float) -> Point:
     return Point(counter.used, value, tuple(response.tolist()))
+
+
+# --- Where runs begin.
+
+
+def starts(
+    n: int,
+    *,
+    length: int,
+    allowed: Tensor,
+    generator: torch.Generator,
+    winners: Tensor | None = None,
+    best_token: int | None = None,
+    retokenizes: Retokenizes | None = None,
+) -> list[tuple[str, Tensor]]:
+    """Up to `n` distinct starts with labels: the first winners ("beam", half of them at most, but one of a single
+    start), the best token repeated ("repeat"), and random responses ("random"). Fewer, logged, where no more are found.
+
+    Args:
+        n: starts, at least 1.
+        length: L, tokens of each.
+        allowed: bool (V,), tokens that random starts are made of.
+        generator: of the random ones, on the CPU.
+        winners: (b, L) int64, best first; None for no beam.
+        best_token: an id; None for no such start.
+        retokenizes: bool (n,) of responses (n, L), whether they may be a start; None where all may.
+
+    Raises:
+        ConfigError: no token is allowed, or not one start could be found.
+    """
+    if not allowed.any():
+        raise ConfigError(
+            "No token is allowed, so there is no response to begin with; search.allowed=[] allows every token"
+        )
+    visited = Visited()
+    begun: list[tuple[str, Tensor]] = []
+    if winners is not None:
+        found = unseen(winners, visited, retokenizes=retokenizes)
+        begun += [("beam", winner) for winner in found[: max(1, n // 2)]]
+    if best_token is not None and len(begun) < n:
+        found = unseen(torch.full((1, length), best_token), visited, retokenizes=retokenizes)
+        begun += [("repeat", repeated) for repeated in found]
+    for _ in range(n * _DRAWS // _PART):
+        if len(begun) >= n:
+            break
+        drawn = random_responses(_PART, length=length, allowed=allowed, generator=generator)
+        found = unseen(drawn, visited, retokenizes=retokenizes, most=n - len(begun))
+        begun += [("random", response) for response in found]
+    if not begun:
+        raise ConfigError(
+            f"Of {n * _DRAWS:,} random responses of {length} allowed tokens, not one counts: in mode=text only those do that "
+            "come back from ids → text → template → ids. Type mode=ids, a smaller search.length, or allow more tokens"
+        )
+    if len(begun) < n:
+        log.warning("only %d of %d distinct starts of %d allowed tokens were found", len(begun), n, length)
+    return begun
+
+
+def random_responses(n: int, *, length: int, allowed: Tensor, generator: torch.Generator) -> Tensor:
+    """Responses (n, length) of tokens drawn uniformly from a bool mask (V,); they may repeat."""
+    tokens = allowed.nonzero()[:, 0]
+    return tokens[torch.randint(len(tokens), (n, length), generator=generator)]
+
+
+# --- Which changes are tried.
+
+
+def top_tokens(gradient: Tensor, *, current: Tensor, allowed: Tensor, k: int) -> Tensor:
+    """For each position the allowed tokens of largest gradient, other than the one that stands there, best first.
+
+    Args:
+        gradient: (L, V), d value / d one-hot, on any device; what is no number comes last.
+        current: (L,) int64, the response that it was taken at.
+        allowed: bool (V,).
+        k: tokens per position.
+
+    Returns:
+        int64 (L, k') on the CPU; k' is less than k where fewer other tokens are allowed, 0 where there is none.
+    """
+    # It is done where the gradient lies: of the 8 MB of L = 16 and V = 128,256, only L · k ids are moved.
+    device = gradient.device
+    lowest = torch.finfo(gradient.dtype).min
+    usable = gradient.nan_to_num(nan=lowest, neginf=lowest)  # new, and never as low as what is ruled out
+    usable.masked_fill_(~allowed.to(device), -torch.inf)
+    usable.scatter_(1, current.to(device).unsqueeze(1), -torch.inf)
+    others = allowed.sum() - allowed[current].int()  # (L,)
+    return usable.topk(min(k, int(others.min())), dim=1).indices.cpu()
+
+
+def sample(
+    current: Tensor, tokens: Tensor, *, width: int, step_size: int, generator: torch.Generator
+) -> Tensor:
+    """Random changes (width, L) of one response (L,): each replaces `step_size` positions, no more than L.
+
+    A replaced position gets one of its own `tokens` (L, k), k at least 1, uniformly and independently: rows may repeat.
+    The positions of a row are distinct. Among the first r rows, for every r, the numbers of times that any two
+    positions are replaced differ by one at most: a step that is cut short is still even. (nanoGCG draws positions
+    independently; at L = 4 and width 512 their counts then have a standard deviation of 10.)
+    """
+    length, k = tokens.shape
+    positions = _even_positions(width, length, min(step_size, length), generator)  # (width, s)
+    chosen = torch.randint(k, positions.shape, generator=generator)
+    return current.repeat(width, 1).scatter_(1, positions, tokens[positions, chosen])
+
+
+def _even_positions(width: int, length: int, step_size: int, generator: torch.Generator) -> Tensor:
+    """Positions (width, step_size): random orders of all positions, each dealt round and round until it comes out even.
+
+    `step_size` neighbours in an order, going round, are distinct; a deal that comes out even uses all alike.
+    """
+    rows = length // math.gcd(length, step_size)
+    orders = torch.rand(-(-width // rows), length, generator=generator).argsort(dim=1)
+    dealt = orders[:, torch.arange(rows * step_size) % length]
+    return dealt.reshape(-1, step_size)[:width]
+
+
+def step_size(share: float, *, first: int, until: float) -> int:
+    """Positions that a step replaces when this share of the budget is used: several at first, one in the end (the best
+    discrete recipe of Panfilov, Romov et al. 2026: 2, then 1 after 80 %)."""
+    return first if share < until else 1
+
+
+class Momentum:
+    """The mean of the gradients so far, each weighted by `share` to the power of its age in steps.
+
+    The update of Zhang & Wei 2024, m ← µ m + (1 − µ) g, begins at m = g, which counts the first gradient 1 / (1 − µ) times
+    too much for its age; this is the mean with the right weights from the first step on.
+    """
+
+    def __init__(self, share: float):
+        self.share = share
+        """µ, 0 (the last gradient alone) to below 1."""
+        self._weight = 0.0
+        self._mean: Tensor | None = None
+
+    def update(self, gradient: Tensor) -> Tensor:
+        """The mean after one more gradient, of the same shape and on the same device; what is no number counts as 0."""
+        gradient = gradient.where(gradient.isfinite(), 0.0)  # or it would stay in the mean for good
+        self._weight = self.share * self._weight + 1.0
+        if self._mean is None or self.share == 0.0:  # to the last bit
+            self._mean = gradient
+        else:
+            self._mean = self._mean + (gradient - self._mean) / self._weight
+        return self._mean
+
+
+# --- Where a run goes on, and what it has seen.
+
+
+@dataclass
+class _Kept:
+    value: float
+    response: Tensor  # (L,)
+    level: int = 0
+
+
+class Buffer:
+    """The best few responses of a run, from which it goes on. Size 0 keeps the last alone, better or worse.
+
+    As in nanoGCG, the best candidate of each step enters where it is better than the worst that is kept. Each has a
+    level: how far from it is looked for new ones, 0 for near by. The lowest level goes first.
+    """
+
+    def __init__(self, size: int):
+        self.size = size
+        self._kept: list[_Kept] = []  # best first; of equals, the earlier
+
+    def add(self, response: Tensor, value: float) -> None:
+        """Offer one response (L,), the best of a step."""
+        kept = [] if self.size == 0 else self._kept
+        self._kept = sorted([*kept, _Kept(value, response)], key=lambda one: -one.value)[: max(1, self.size)]
+
+    @property
+    def point(self) -> Tensor:
+        """The best response (L,) of the lowest level."""
+        return self._next.response
+
+    @property
+    def level(self) -> int:
+        """Its level."""
+        return self._next.level
+
+    def exhaust(self) -> None:
+        """Nothing new is left at the level of `point`: it goes one up, behind those that are lower."""
+        self._next.level += 1
+
+    def renew(self) -> None:
+        """Level 0 for all."""
+        for one in self._kept:
+            one.level = 0
+
+    @property
+    def _next(self) -> _Kept:
+        return min(self._kept, key=lambda one: one.level)
+
+
+class Visited:
+    """A set of responses."""
+
+    def __init__(self):
+        self._rows: set[bytes] = set()
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def new(self, responses: Tensor) -> Tensor:
+        """Those of `responses` (n, L) that are not in the set, each once, in their order."""
+        rows = {row.tobytes(): number for number, row in reversed(list(enumerate(responses.numpy())))}
+        return responses[sorted(number for row, number in rows.items() if row not in self._rows)]
+
+    def add(self, responses: Tensor) -> None:
+        """Put `responses` (n, L) into the set; those that are there already change nothing."""
+        self._rows.update(row.tobytes() for row in responses.numpy())
+
+
+def unseen(
+    responses: Tensor, visited: Visited, *, retokenizes: Retokenizes | None = None, most: int | None = None
+) -> Tensor:
+    """Those of `responses` (n, L) that are new and retokenize, each once, in their order, `most` of them.
+
+    They are visited from now on, and so are the new ones that do not retokenize: these are not tried again.
+    """
+    new = visited.new(responses)
+    if retokenizes is not None and len(new):
+        good = retokenizes(new)
+        visited.add(new[~good])
+        new = new[good]
+    visited.add(new[:most])
+    return new[:most]

@@ -1,17 +1,22 @@
-"""What a search maximises. The optimiser sees this and nothing else of a model.
+"""What a search maximises, and the counter that every evaluation goes through.
 
 Responses are torch int64 on the CPU, values float64 on the CPU; more is better. The pessimal search is the optimal
-search of the negated reward: one code path for both.
+search of the negated reward: one code path for both. Knows no model.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from pessimal.errors import ModelError
-from pessimal.search.goal import Goal
+from pessimal.search import Goal
+from pessimal.search.round_trip import Retokenizes, best_retokenizing
+
+GRADIENT_COST = 3
+"""Evaluations that a gradient counts as: one forward and one backward, which takes about two forwards."""
 
 
 class Objective(Protocol):
@@ -29,7 +34,7 @@ class Objective(Protocol):
 
 
 class Rewarding(Protocol):
-    """Rewards of responses to one prompt (`pessimal.scoring.common_prefix.CommonPrefixScorer` is one)."""
+    """Rewards of responses to one prompt (`pessimal.scoring.responses.ResponseScorer` is one)."""
 
     def rewards(self, responses: Tensor, *, anchor: Tensor | None = None) -> Tensor: ...
 
@@ -39,8 +44,12 @@ class Rewarding(Protocol):
 class RewardObjective:
     """sign × raw reward; the mean of it over prompts where there are several. Never a squared error to a cap."""
 
-    def __init__(self, prompts: Sequence[Rewarding], goal: Goal):
+    def __init__(
+        self, prompts: Sequence[Rewarding], goal: Goal, advance: Callable[[int], None] | None = None
+    ):
         self.prompts, self.sign = list(prompts), goal.sign
+        self.advance = advance or (lambda evaluations: None)
+        """Called with the evaluations that were made, for a bar."""
 
     def values(self, responses: Tensor, *, anchor: Tensor | None = None) -> Tensor:
         """Raises ModelError where a reward is not a number."""
@@ -52,8 +61,88 @@ class RewardObjective:
                 f"the model's reward is not a number for {len(bad)} of {len(values)} responses, first for the token ids "
                 f"{responses[bad[0]].tolist()}. Try model.dtype=float32, or look at the weights: pessimal check"
             )
+        self.advance(len(responses))
         return values
 
     def gradient(self, response: Tensor) -> Tensor:
         each = [prompt.gradient(response) for prompt in self.prompts]
+        self.advance(GRADIENT_COST)
         return self.sign * torch.stack(each).mean(dim=0)
+
+
+@dataclass(frozen=True)
+class Point:
+    """One improvement on the curve of the best value against evaluations."""
+
+    evaluations: int
+    """Candidate evaluations made when it was known."""
+    value: float
+    response: tuple[int, ...]
+
+
+class BudgetExceededError(Exception):
+    """More evaluations than are left."""
+
+
+class EvaluationCounter:
+    """An objective that counts, and keeps the best response ever evaluated. `budget` in candidate evaluations, None for
+    no limit.
+
+    Where a `length` is given only responses of that many tokens are on the curve, since a beam goes through shorter ones;
+    where `retokenizes` is given only those that count: sweeps evaluate others too, and pass over them. `on_best` is
+    called with each improvement.
+    """
+
+    def __init__(
+        self,
+        objective: Objective,
+        *,
+        budget: int | None = None,
+        length: int | None = None,
+        retokenizes: Retokenizes | None = None,
+        on_best: Callable[[Point], None] | None = None,
+    ):
+        self.objective, self.budget, self.length, self.retokenizes = objective, budget, length, retokenizes
+        self.on_best = on_best
+        self.used = 0
+        """Candidate evaluations so far; a gradient counts as GRADIENT_COST."""
+        self.curve: list[Point] = []
+        """Improvements of the best value, in order."""
+
+    @property
+    def left(self) -> int:
+        """Evaluations left in the budget."""
+        return 2**62 if self.budget is None else self.budget - self.used
+
+    @property
+    def best(self) -> Point:
+        """The best response ever evaluated, of those on the curve."""
+        return self.curve[-1]
+
+    def values(self, responses: Tensor, *, anchor: Tensor | None = None) -> Tensor:
+        """The objective's values; BudgetExceededError where fewer evaluations are left than responses: see `left`."""
+        self._count(len(responses))
+        values = self.objective.values(responses, anchor=anchor)
+        if self.length in (None, responses.shape[1]):
+            self._record(responses, values)
+        return values
+
+    def gradient(self, response: Tensor) -> Tensor:
+        """The objective's gradient, counted as GRADIENT_COST evaluations."""
+        self._count(GRADIENT_COST)
+        return self.objective.gradient(response)
+
+    def _record(self, responses: Tensor, values: Tensor) -> None:
+        above = self.best.value if self.curve else float("-inf")
+        top = best_retokenizing(
+            values, lambda rows: responses[rows], count=1, retokenizes=self.retokenizes, above=above
+        )
+        for row in top.tolist():
+            self.curve.append(Point(self.used, float(values[row]), tuple(responses[row].tolist())))
+            if self.on_best is not None:
+                self.on_best(self.best)
+
+    def _count(self, evaluations: int) -> None:
+        if evaluations > self.left:
+            raise BudgetExceededError(f"{evaluations} evaluations are needed, {self.left} are left")
+        self.used += evaluations

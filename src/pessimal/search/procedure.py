@@ -1,29 +1,39 @@
-"""The search for responses of two tokens or more, stage by stage.
+"""The search for responses of two tokens or more, stage by stage, within one budget; then the baselines.
 
-Beam from the scan → for two tokens the exact search over pairs of the best → greedy coordinate gradient from several
-starts → exhaustive coordinate polish of their results; then the baselines, at the budget that all this used. Knows
-objectives and stages. Does not know models, texts or files.
+Where the budget pays for all responses, all are tried. Otherwise: for two tokens a pruned look at pairs; a beam; greedy
+coordinate gradient from several starts; random single changes; exhaustive coordinate sweeps from the best of all these.
+Each stage is kept on disk as soon as it is finished, so that a killed search goes on where it stopped and gives the same
+result. Knows objectives. Does not know models or texts.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from pessimal.search.beam import affordable_width, beam
-from pessimal.search.coordinate_ascent import coordinate_ascent
-from pessimal.search.evaluation_counter import EvaluationCounter, Point
-from pessimal.search.gcg import GCGOptions, gcg
-from pessimal.search.pairs import pairs
-from pessimal.search.polish import polish
-from pessimal.search.random_search import random_search
-from pessimal.search.stages import Run, Stage, Stages
-from pessimal.search.starts import starts
+from pessimal.search.baselines import affordable_width, beam, beam_cost, coordinate_ascent, random_changes
+from pessimal.search.exact import every_response, pair_sizes, pairs, polish
+from pessimal.search.gcg import gcg, starts
+from pessimal.search.objective import EvaluationCounter, Objective, Point
+from pessimal.search.round_trip import Retokenizes
+from pessimal.tables.files import write_atomically
 
-SEARCH = ("start", "gradient", "polish")
-"""Phases whose evaluations are the search's budget, which the baselines get too."""
+if TYPE_CHECKING:
+    from pessimal.config.schema import SearchSpec
+
+START, GRADIENT, RANDOM, POLISH = "start", "gradient", "random changes", "polish"
+SEARCH = (START, GRADIENT, RANDOM, POLISH)
+"""Phases whose evaluations are the search's budget."""
+BASELINE, ONE_TOKEN = "baseline", "one token"
+BASELINES = ("random search", "coordinate ascent", "beam")
+# Shares of the budget that pairs and beam may take at most.
+_PAIRS_SHARE, _BEAM_SHARE = 1 / 3, 1 / 10
 
 
 @dataclass(frozen=True)
@@ -34,193 +44,439 @@ class Problem:
     """Tokens of a response."""
     allowed: Tensor
     """bool (V,): tokens that a response may be made of."""
-    single: Tensor
-    """float64 (V,): values of the single tokens, which a scan gives; -inf where not allowed."""
-    retokenizes: Callable[[Tensor], Tensor] | None
+    single: Tensor | None = None
+    """float64 (V,): values of the single tokens, -inf where not allowed; None where they are not known."""
+    single_evaluations: int = 0
+    """What these cost, which counts to the budget."""
+    retokenizes: Retokenizes | None = None
     """bool (n,) of responses (n, L): whether they count; None where all do."""
-    tolerance: float
+    tolerance: float = 0.0
     """By how much two values may differ and be tied: twice the numerical error of one. Smaller improvements are none."""
+    known: Mapping[tuple[int, ...], str] = field(default_factory=dict)
+    """Good responses that are known before, and where from."""
 
     @property
-    def counted(self) -> dict:
-        """Options of the evaluation counter: which responses may be on its curve."""
-        return {"length": self.length, "retokenizes": self.retokenizes}
+    def tokens(self) -> int:
+        """A: how many tokens are allowed."""
+        return int(self.allowed.sum())
+
+    @property
+    def responses(self) -> int:
+        """How many responses there are."""
+        return self.tokens**self.length
 
 
 @dataclass(frozen=True)
-class Plan:
-    """The budget of each phase."""
+class Budget:
+    """How a budget of candidate evaluations is divided; a stage that is not affordable has 0."""
 
-    gcg: GCGOptions
+    total: int
+    every: int = 0
+    """All responses, where these are tried."""
+    single: int = 0
+    pairs: tuple[int, int] | None = None
+    """Width and m of the pruned look at pairs."""
+    beam_width: int = 0
+    gradient: int = 0
+    random: int = 0
+    polish: int = 0
+
+    def by_phase(self, problem: Problem) -> dict[str, int]:
+        """Evaluations of each phase, at most."""
+        if self.every:
+            return {"all responses": self.every}
+        start = self.single + len(problem.known) + _start_cost(problem, self.pairs, self.beam_width)
+        phases = {START: start, GRADIENT: self.gradient, RANDOM: self.random, POLISH: self.polish}
+        return {phase: evaluations for phase, evaluations in phases.items() if evaluations}
+
+
+def divide(problem: Problem, spec: "SearchSpec") -> Budget:
+    """The budget's division: starts first, within their shares; then gradient, random changes and polish by theirs. Where
+    one sweep is not affordable, random changes get the polish's share."""
+    total, tokens = spec.evaluations, problem.tokens
+    if problem.responses <= total:
+        return Budget(total, every=problem.responses)
+    look, width = None, 0
+    if problem.single is not None:
+        if problem.length == 2 and spec.pairs:
+            look = pair_sizes(int(_PAIRS_SHARE * total), tokens, most=spec.pairs)
+        affordable = affordable_width(problem.length, int(_BEAM_SHARE * total), tokens, first_given=True)
+        width = min(spec.beam_width, affordable)
+    begun = problem.single_evaluations + len(problem.known) + _start_cost(problem, look, width)
+    left = max(total - begun, 0)
+    gradient, random = int(spec.gradient_share * left), int(spec.random_share * left)
+    rest = left - gradient - random
+    if not spec.gradient_share or gradient < spec.restarts:
+        random, gradient = random + gradient, 0
+    if rest < problem.length * tokens:
+        random, rest = max(random + rest, 1), 0
+    return Budget(total, 0, problem.single_evaluations, look, width, gradient, random, rest)
+
+
+def _start_cost(problem: Problem, look: tuple[int, int] | None, beam_width: int) -> int:
+    cost = look[1] ** 2 + 4 * look[0] * problem.tokens if look else 0
+    if beam_width:
+        cost += beam_cost(problem.length, beam_width, problem.tokens, first_given=True)
+    return cost
+
+
+# --- Stages.
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The result of one stage."""
+
+    name: str
+    """`beam`, `restart 0`, `polish 0` …"""
+    phase: str
     evaluations: int
-    """Candidate evaluations of greedy coordinate gradient, over all restarts."""
-    restarts: int
-    """Starts of it."""
-    beam_width: int
-    """Responses kept at each length; 0 for no beam."""
-    polish: int
-    """How many distinct best responses are polished."""
-    pairs: int
-    """m of the exact search over pairs, for two tokens."""
-    seed: int
-    """Of every random choice."""
+    """Candidate evaluations made."""
+    seconds: float
+    """Wall-clock time."""
+    curve: list[Point]
+    """Improvements of the stage's own best value; the last is the best response that it ever evaluated."""
+    finals: list[Point]
+    """The responses it hands on, best first."""
+    details: dict = field(default_factory=dict)
+    """Further figures, as JSON has them."""
+
+
+Run = Callable[[EvaluationCounter], tuple[list[Point], dict]]
+"""Does a stage's work on its evaluation counter; gives the responses it hands on, best first, and details."""
+
+
+class Stages:
+    """Runs stages over one objective, each once: what is finished in `folder` is read from there."""
+
+    def __init__(
+        self,
+        objective: Objective,
+        folder: Path | None = None,
+        *,
+        on_stage: Callable[[Stage], None] | None = None,
+        on_best: Callable[[int, float], None] | None = None,
+    ):
+        self.objective, self.folder = objective, folder
+        self.on_stage, self.on_best = on_stage or (lambda stage: None), on_best or (lambda used, best: None)
+        """Called with each finished stage; and with evaluations and best value of the search so far, at improvements."""
+        self.done: list[Stage] = []
+        """In the order of the calls."""
+
+    def run(self, name: str, phase: str, problem: Problem, work: Run, *, budget: int | None = None) -> Stage:
+        """The stage of this name: as it was kept, or by doing its `work` on a fresh counter."""
+        stage = self._kept(name)
+        if stage is None:
+            started, before, best = time.perf_counter(), self.evaluations(), self.best
+
+            def improved(point: Point) -> None:
+                if phase in SEARCH and point.value > best:
+                    self.on_best(before + point.evaluations, point.value)
+
+            counter = EvaluationCounter(
+                self.objective, budget=budget, length=problem.length, retokenizes=problem.retokenizes, on_best=improved
+            )  # fmt: skip
+            finals, details = work(counter)
+            seconds = time.perf_counter() - started
+            stage = Stage(name, phase, counter.used, seconds, counter.curve, finals, details)
+            self._keep(stage)
+        self.done.append(stage)
+        self.on_stage(stage)
+        return stage
+
+    def evaluations(self, phases: tuple[str, ...] = SEARCH) -> int:
+        """Evaluations of the finished stages of these phases."""
+        return sum(stage.evaluations for stage in self.done if stage.phase in phases)
+
+    @property
+    def best(self) -> float:
+        """The best value of the search so far."""
+        return max((s.curve[-1].value for s in self.done if s.phase in SEARCH and s.curve), default=-np.inf)
+
+    def curve(self) -> list[Point]:
+        """The search's best value so far against all its evaluations so far."""
+        curve: list[Point] = []
+        before = 0
+        for stage in self.done:
+            if stage.phase in SEARCH:
+                for point in stage.curve:
+                    if not curve or point.value > curve[-1].value:
+                        curve.append(replace(point, evaluations=before + point.evaluations))
+                before += stage.evaluations
+        return curve
+
+    def _file(self, name: str) -> Path:
+        return self.folder / f"{name.replace(' ', '-')}.json"
+
+    def _kept(self, name: str) -> Stage | None:
+        if self.folder is None or not self._file(name).exists():
+            return None
+        try:
+            kept = json.loads(self._file(name).read_text())
+            for key in ("curve", "finals"):
+                kept[key] = [Point(**{**point, "response": tuple(point["response"])}) for point in kept[key]]
+            return Stage(**kept)
+        except (ValueError, KeyError, TypeError):  # torn by a crash, or of an earlier version: done again
+            return None
+
+    def _keep(self, stage: Stage) -> None:
+        if self.folder is not None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write_atomically(self._file(stage.name), json.dumps(asdict(stage)).encode())
+
+
+# --- The search.
 
 
 @dataclass(frozen=True)
 class Final:
-    """A response that a search ends with."""
+    """A response that a stage ended with, or the best that it evaluated."""
 
-    restart: int
-    """Number of the restart that it came from."""
-    start: str
-    """What that began with: beam, repeat, random, pairs."""
     point: Point
+    found_by: str
+    """The method, in words."""
+    start: str = ""
+    """What that began with: beam, repeat, random, pairs, registry."""
+    restart: int = 0
+    """Number of the start."""
     one_opt: bool | None = None
     """Whether a whole pass of single changes brought nothing; None where it was not polished."""
     sweeps: float = 0.0
     """Passes over all positions that led to it."""
 
 
-def search(stages: Stages, problem: Problem, plan: Plan) -> list[Final]:
-    """Distinct final responses, best first."""
-    winners = []
-    if problem.length == 2:
-        winners += stages.run(
-            "pairs", "start", lambda counter: _pairs(counter, problem, plan), **problem.counted
-        ).finals[:1]
-    if plan.beam_width:
-        winners += stages.run(
-            "beam", "start", lambda counter: _beam(counter, problem, plan.beam_width), **problem.counted
-        ).finals
-    begun = starts(
-        plan.restarts,
-        length=problem.length,
-        allowed=problem.allowed,
-        generator=_generator(plan.seed, "starts"),
-        winners=torch.tensor([point.response for point in _distinct(winners)]) if winners else None,
-        best_token=int(problem.single.argmax()),
-        retokenizes=problem.retokenizes,
-    )
+def search(stages: Stages, problem: Problem, spec: "SearchSpec", *, seed: int) -> list[Final]:
+    """Distinct final responses, best first, within `spec.evaluations` evaluations in all.
+
+    What every stage ever evaluated best is among them.
+    """
+    budget = divide(problem, spec)
+    if budget.every:
+        stage = stages.run("every response", START, problem, lambda counter: _every(counter, problem, spec))
+        return [
+            Final(point, "every response", "every response", number)
+            for number, point in enumerate(stage.finals)
+        ]
     found: list[Final] = []
-    for number, (label, start) in enumerate(begun):
+    if problem.known:
+        stage = stages.run("known", START, problem, lambda counter: _known(counter, problem))
+        found += [Final(point, problem.known[point.response], "registry") for point in stage.finals]
+    if budget.pairs:
         stage = stages.run(
-            f"restart {number}",
-            "gradient",
-            lambda counter, number=number, start=start: _gcg(counter, problem, plan, number, start),
-            budget=plan.evaluations // len(begun),
-            **problem.counted,
+            "pairs", START, problem, lambda counter: _pairs(counter, problem, budget, spec.restarts)
         )
-        found.append(Final(number, label, stage.best))
-    return _polished(stages, problem, plan, found)
+        found += [Final(point, "pruned pairs", "pairs") for point in stage.finals[:1]]
+    if budget.beam_width:
+        stage = stages.run("beam", START, problem, lambda counter: _beam(counter, problem, budget.beam_width))
+        found += [Final(point, "beam", "beam") for point in stage.finals]
+    if budget.gradient:
+        found += _gradients(stages, problem, spec, budget.gradient, winners=found, seed=seed)
+    if budget.random:
+        found += _walk(stages, problem, spec, budget.random, seed=seed)
+    found += _best_evers(stages, problem, found)
+    return _polished(stages, problem, spec, found, total=budget.total)
 
 
-def baselines(stages: Stages, problem: Problem, plan: Plan, *, budget: int) -> list[Stage]:
-    """Random search, coordinate ascent and beam search, each with `budget` evaluations."""
+def baselines(stages: Stages, problem: Problem, *, budget: int, seed: int) -> list[Final]:
+    """The best of random search (random single changes), coordinate ascent and beam search, `budget` evaluations each."""
 
     def from_random_starts(look: Callable, name: str, **options) -> Run:
         def work(counter: EvaluationCounter) -> tuple[list[Point], dict]:
             look(
-                counter,
-                length=problem.length,
-                allowed=problem.allowed,
-                generator=_generator(plan.seed, name),
-                retokenizes=problem.retokenizes,
-                **options,
-            )
+                counter, length=problem.length, allowed=problem.allowed, generator=generator(seed, name),
+                retokenizes=problem.retokenizes, **options,
+            )  # fmt: skip
             return counter.curve[-1:], {}
 
         return work
 
     def by_beam(counter: EvaluationCounter) -> tuple[list[Point], dict]:
-        allowed = int(problem.allowed.sum())
-        width = affordable_width(problem.length, budget, allowed, first_given=True)
-        return _beam(counter, problem, max(width, 1))
+        given = problem.single is not None
+        width = affordable_width(problem.length, budget, problem.tokens, first_given=given)
+        return _beam(counter, problem, width) if width else ([], {})
 
     works = {
-        "random search": from_random_starts(random_search, "random search"),
-        "coordinate ascent": from_random_starts(
-            coordinate_ascent, "coordinate ascent", tolerance=problem.tolerance
-        ),
-        "beam search": by_beam,
-    }
-    return [
-        stages.run(name, "baseline", work, budget=budget, **problem.counted) for name, work in works.items()
+        "random search": from_random_starts(random_changes, "random search"),
+        "coordinate ascent": from_random_starts(coordinate_ascent, "coordinate ascent", tolerance=problem.tolerance),
+        "beam": by_beam,
+    }  # fmt: skip
+    done = [
+        stages.run(f"baseline {name}", BASELINE, problem, works[name], budget=budget) for name in BASELINES
     ]
+    best = {name: max((*s.finals, *s.curve[-1:]), key=lambda p: p.value, default=None) for name, s in zip(works, done, strict=True)}  # fmt: skip
+    return [Final(point, f"baseline: {name}", "baseline") for name, point in best.items() if point]
 
 
-def one_token(stages: Stages, problem: Problem, plan: Plan, *, best: float) -> tuple[int, float]:
+def one_token(
+    stages: Stages, problem: Problem, spec: "SearchSpec", *, best: float, seed: int
+) -> tuple[int, float]:
     """How many restarts of greedy coordinate gradient, from one random token each, reach the value `best` of the best
     single token; and the median of the evaluations until each had its own best."""
+    alone = replace(problem, length=1, known={})
     begun = starts(
-        plan.restarts,
-        length=1,
-        allowed=problem.allowed,
-        generator=_generator(plan.seed, "one token"),
-        winners=None,
-        best_token=None,
+        spec.restarts, length=1, allowed=problem.allowed, generator=generator(seed, "one token"),
         retokenizes=problem.retokenizes,
-    )
-    found = []
-    for number, (_, start) in enumerate(begun):
-        stage = stages.run(
-            f"one token {number}",
-            "one token",
-            lambda counter, number=number, start=start: _gcg(counter, problem, plan, number, start),
-            budget=plan.evaluations // plan.restarts,
-            length=1,
-            retokenizes=problem.retokenizes,
-        )
-        found.append(stage.best)
+    )  # fmt: skip
+    each = max(int(spec.gradient_share * spec.evaluations) // spec.restarts, 4)
+    found = [
+        stages.run(f"one token {n}", ONE_TOKEN, alone, _gcg(alone, spec, seed, n, start), budget=each).finals[
+            0
+        ]
+        for n, (_, start) in enumerate(begun)
+    ]
     hits = sum(point.value >= best - problem.tolerance for point in found)
     return hits, float(np.median([point.evaluations for point in found]))
 
 
-def _gcg(
-    counter: EvaluationCounter, problem: Problem, plan: Plan, number: int, start: Tensor
+def _every(counter: EvaluationCounter, problem: Problem, spec: "SearchSpec") -> tuple[list[Point], dict]:
+    found = every_response(
+        counter, length=problem.length, allowed=problem.allowed, retokenizes=problem.retokenizes, keep=spec.restarts
+    )  # fmt: skip
+    return _points(counter, found.responses, found.values), {"tried": found.tried}
+
+
+def _known(counter: EvaluationCounter, problem: Problem) -> tuple[list[Point], dict]:
+    responses = torch.tensor(list(problem.known))
+    values = counter.values(responses)
+    order = values.argsort(descending=True, stable=True)
+    return _points(counter, responses[order], values[order]), {}
+
+
+def _pairs(
+    counter: EvaluationCounter, problem: Problem, budget: Budget, keep: int
 ) -> tuple[list[Point], dict]:
-    best = gcg(
-        counter,
-        start,
-        plan.gcg,
-        allowed=problem.allowed,
-        budget=counter.left,
-        generator=_generator(plan.seed, f"restart {number}"),
-        retokenizes=problem.retokenizes,
-    )
-    return [best], {"start": start.tolist()}
-
-
-def _pairs(counter: EvaluationCounter, problem: Problem, plan: Plan) -> tuple[list[Point], dict]:
+    width, m = budget.pairs
     found = pairs(
-        counter,
-        m=plan.pairs,
-        allowed=problem.allowed,
-        first_values=problem.single,
-        retokenizes=problem.retokenizes,
-        keep=plan.restarts,
-    )
-    return _points(counter, found.top, found.values), {"m": found.m, "label": found.label}
+        counter, m=m, width=width, allowed=problem.allowed, first_values=problem.single,
+        retokenizes=problem.retokenizes, keep=keep,
+    )  # fmt: skip
+    return _points(counter, found.responses, found.values), {"m": m, "tried": found.tried}
 
 
 def _beam(counter: EvaluationCounter, problem: Problem, width: int) -> tuple[list[Point], dict]:
     levels = beam(
-        counter,
-        length=problem.length,
-        width=width,
-        allowed=problem.allowed,
-        retokenizes=problem.retokenizes,
+        counter, length=problem.length, width=width, allowed=problem.allowed, retokenizes=problem.retokenizes,
         first_values=problem.single,
-    )
-    rows = [
-        {"length": level.length, "value": level.best_value, "response": level.best_response}
-        for level in levels
-    ]
-    finals = []
-    if (
-        levels and levels[-1].length == problem.length
-    ):  # else what was left, or what counts, did not reach so far
-        finals = _points(counter, levels[-1].responses, levels[-1].values)
+    )  # fmt: skip
+    rows = [{"length": level.length, "value": float(level.values[0])} for level in levels]
+    whole = [level for level in levels if level.length == problem.length]
+    finals = [point for level in whole for point in _points(counter, level.responses, level.values)]
     return finals, {"levels": rows, "width": width}
+
+
+def _gradients(
+    stages: Stages, problem: Problem, spec: "SearchSpec", budget: int, *, winners: list[Final], seed: int
+) -> list[Final]:
+    distinct = list(dict.fromkeys(final.point.response for final in winners))
+    begun = starts(
+        spec.restarts,
+        length=problem.length,
+        allowed=problem.allowed,
+        generator=generator(seed, "starts"),
+        winners=torch.tensor(distinct) if distinct else None,
+        best_token=int(problem.single.argmax()) if problem.single is not None else None,
+        retokenizes=problem.retokenizes,
+    )
+    finals = []
+    for number, (label, start) in enumerate(begun):
+        work = _gcg(problem, spec, seed, number, start)
+        stage = stages.run(f"restart {number}", GRADIENT, problem, work, budget=budget // len(begun))
+        if stage.finals[0].response != tuple(start.tolist()):  # else it is whose start it is
+            finals.append(Final(stage.finals[0], "gradient", label, number))
+    return finals
+
+
+def _gcg(problem: Problem, spec: "SearchSpec", seed: int, number: int, start: Tensor) -> Run:
+    def work(counter: EvaluationCounter) -> tuple[list[Point], dict]:
+        best = gcg(
+            counter, start, spec, allowed=problem.allowed, budget=counter.left,
+            generator=generator(seed, f"restart {number}"), retokenizes=problem.retokenizes,
+        )  # fmt: skip
+        return [best], {}
+
+    return work
+
+
+def _walk(stages: Stages, problem: Problem, spec: "SearchSpec", budget: int, *, seed: int) -> list[Final]:
+    """One long walk, which begins anew where it is exhausted: several short ones end worse (`experiments/LOG.md`)."""
+
+    def work(counter: EvaluationCounter) -> tuple[list[Point], dict]:
+        random_changes(
+            counter, length=problem.length, allowed=problem.allowed, generator=generator(seed, "walk"),
+            retokenizes=problem.retokenizes,
+        )  # fmt: skip
+        return counter.curve[-1:], {}
+
+    stage = stages.run("random changes", RANDOM, problem, work, budget=budget)
+    return [Final(point, "random changes", "random", spec.restarts) for point in stage.finals]
+
+
+def _best_evers(stages: Stages, problem: Problem, found: list[Final]) -> list[Final]:
+    """What stages evaluated and did not hand on, where it is better than all that was."""
+    handed_on = max((final.point.value for final in found), default=-np.inf)
+    stage = max((s for s in stages.done if s.phase in SEARCH and s.curve), key=lambda s: s.curve[-1].value)
+    point = stage.curve[-1]
+    return [Final(point, stage.phase, stage.name)] if point.value > handed_on else []
+
+
+def _polished(
+    stages: Stages, problem: Problem, spec: "SearchSpec", found: list[Final], *, total: int
+) -> list[Final]:
+    """Some distinct responses go through exhaustive coordinate sweeps, as far as the budget goes; others stay as they are."""
+    unique = best_of_each(found)
+    chosen, finals = [], list(unique)
+    for turn, final in enumerate(_by_turns(unique)[: spec.polish]):
+        left = total - problem.single_evaluations - stages.evaluations()
+        if left < problem.tokens:
+            break
+        # The first sweep overwrites most of a response: begun at one position, all would end alike.
+        first = turn % problem.length
+        chosen.append(
+            polish_final(stages, problem, final, name=f"polish {turn}", first_position=first, budget=left)
+        )
+    return best_of_each([*chosen, *finals])
+
+
+def polish_final(
+    stages: Stages, problem: Problem, final: Final, *, name: str, first_position: int = 0, budget: int | None = None,
+    phase: str = POLISH,
+) -> Final:  # fmt: skip
+    """The final response after exhaustive coordinate sweeps, a stage of its own."""
+
+    def work(counter: EvaluationCounter) -> tuple[list[Point], dict]:
+        polished = polish(
+            counter, torch.tensor(final.point.response), allowed=problem.allowed, retokenizes=problem.retokenizes,
+            tolerance=problem.tolerance, first_position=first_position,
+        )  # fmt: skip
+        details = {"one_opt": polished.converged, "sweeps": polished.sweeps}
+        return [Point(counter.used, polished.value, polished.response)], details
+
+    stage = stages.run(name, phase, problem, work, budget=budget)
+    [point] = stage.finals
+    same = point.response == final.point.response
+    found_by = final.found_by if same or final.found_by.endswith(", polish") else f"{final.found_by}, polish"
+    return replace(final, point=point, found_by=found_by, **stage.details)
+
+
+def best_of_each(finals: list[Final]) -> list[Final]:
+    """One of each response, best first; of equal ones a 1-opt one, then a polished one, and one from the registry last."""
+    rank = {True: 0, False: 1, None: 2}
+    unique: dict[tuple[int, ...], Final] = {}
+    for final in sorted(finals, key=lambda f: (rank[f.one_opt], f.start == "registry")):
+        unique.setdefault(final.point.response, final)
+    return sorted(unique.values(), key=lambda final: -final.point.value)
+
+
+def _by_turns(finals: list[Final]) -> list[Final]:
+    """The best of each kind of start, then the second best of each …: responses from one kind lie close together, and
+    polish would take most of them to one end (`experiments/LOG.md`)."""
+    turns: dict[tuple[str, str], int] = {}
+    ordered = []
+    for number, final in enumerate(finals):
+        kind = (final.found_by, final.start)
+        ordered.append((turns.get(kind, 0), number, final))
+        turns[kind] = turns.get(kind, 0) + 1
+    return [final for _, _, final in sorted(ordered, key=lambda row: row[:2])]
 
 
 def _points(counter: EvaluationCounter, responses: Tensor, values: Tensor) -> list[Point]:
@@ -228,66 +484,7 @@ def _points(counter: EvaluationCounter, responses: Tensor, values: Tensor) -> li
     return [Point(counter.used, value, tuple(response)) for value, response in pairs_of]
 
 
-def _polished(stages: Stages, problem: Problem, plan: Plan, found: list[Final]) -> list[Final]:
-    """Some distinct responses go through exhaustive coordinate sweeps; the others stay as they are."""
-    unique = _best_of_each(found)
-    chosen = _by_turns(unique)[: plan.polish]
-    finals = [final for final in unique if final not in chosen]
-    for final in chosen:
-        # The first sweep overwrites most of a response: begun at one position, all would end alike.
-        first = final.restart % problem.length
-        finals.append(
-            polish_final(stages, problem, final, name=f"polish {final.restart}", first_position=first)
-        )
-    return _best_of_each(finals)
-
-
-def polish_final(
-    stages: Stages, problem: Problem, final: Final, *, name: str, first_position: int = 0
-) -> Final:
-    """The final response after exhaustive coordinate sweeps, a stage of its own."""
-
-    def work(counter: EvaluationCounter) -> tuple[list[Point], dict]:
-        polished = polish(
-            counter,
-            torch.tensor(final.point.response),
-            allowed=problem.allowed,
-            retokenizes=problem.retokenizes,
-            tolerance=problem.tolerance,
-            first_position=first_position,
-        )
-        details = {"one_opt": polished.converged, "sweeps": polished.sweeps}
-        return [Point(counter.used, polished.value, polished.response)], details
-
-    stage = stages.run(name, "polish", work, **problem.counted)
-    return Final(final.restart, final.start, stage.best, **stage.details)
-
-
-def _best_of_each(finals: list[Final]) -> list[Final]:
-    """One of each response, best first; of equal ones a polished one."""
-    unique: dict[tuple[int, ...], Final] = {}
-    for final in sorted(finals, key=lambda final: (-final.point.value, final.one_opt is None)):
-        unique.setdefault(final.point.response, final)
-    return list(unique.values())
-
-
-def _by_turns(finals: list[Final]) -> list[Final]:
-    """The best of each kind of start, then the second best of each …: responses from one kind lie close together, and
-    polish would take most of them to one end (`experiments/LOG.md`)."""
-    turns: dict[str, int] = {}
-    ordered = []
-    for number, final in enumerate(finals):
-        ordered.append((turns.get(final.start, 0), number, final))
-        turns[final.start] = turns.get(final.start, 0) + 1
-    return [final for _, _, final in sorted(ordered, key=lambda row: row[:2])]
-
-
-def _distinct(points: list[Point]) -> list[Point]:
-    """Points of different responses, in order."""
-    return list({point.response: point for point in reversed(points)}.values())[::-1]
-
-
-def _generator(seed: int, name: str) -> torch.Generator:
+def generator(seed: int, name: str) -> torch.Generator:
     """One stream of random numbers for each seed and stage, so that a resumed search draws the same."""
     words = np.random.SeedSequence([seed, *name.encode()]).generate_state(1, np.uint64)
     return torch.Generator().manual_seed(int(words[0] >> 1))

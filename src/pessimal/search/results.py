@@ -1,29 +1,31 @@
-"""What one search reports: the response, the checks it passes, its neighbours, its curve against the baselines.
+"""The tables of one search, and its Results: the response, the checklist, its neighbours, its curve against the baselines.
 
-Knows the tables of a search and numbers about it. Does not know models, objectives or registries.
+Knows what a search ended with. Does not know registries or W&B; the verb adds other lengths to `growth`.
 """
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+import torch
 
 from pessimal.plots import Forest, Lines, TokenTable
-from pessimal.search.checks import ABSENT, HOLDS
+from pessimal.search.checks import FAILS, HOLDS, NOT_TRIED, TIE, as_table
+from pessimal.search.exact import gradient_quality, neighbour_values
+from pessimal.search.procedure import BASELINE, BASELINES, SEARCH
 from pessimal.tables.result import Estimate, Result, weight_of
 from pessimal.texts import literal, significant
 
+if TYPE_CHECKING:
+    from pessimal.search.context import SearchContext
+    from pessimal.search.exhaustive import ExhaustivePairs
+    from pessimal.search.run import Ending, Found
+
 METHOD = "search"
-SEARCH = "search"
-"""The method of the curve that is no baseline."""
-BEATS = {
-    "random search": "beats_random",
-    "coordinate ascent": "beats_coordinate_ascent",
-    "beam": "beats_beam",
-    "beam search": "beats_beam",
-}
+BEATS = {name: f"beats_{name.removesuffix(' search').replace(' ', '_')}" for name in BASELINES}
 """Keys of the summary, by baseline."""
 UNREADABLE = "\ufffd"
 
@@ -41,8 +43,6 @@ class About:
     """Tokens of the response."""
     mode: str
     """ids, or text: only responses that a text gives."""
-    method: str
-    """auto or exhaustive."""
     allowed: int
     """Tokens that a response may be made of."""
     evaluations: int
@@ -50,14 +50,11 @@ class About:
     noise: float
     """Bound on the numerical error of one reward; two rewards within twice of it are tied."""
     verdict: str
-    """Of the certificate: 1-opt, tie or not 1-opt; "" where there is none."""
+    """Of the certificate: 1-opt or tie."""
     dtype: str
     """Precision that was searched in."""
-
-    @classmethod
-    def of(cls, numbers: Mapping) -> "About":
-        """From a mapping that may hold more."""
-        return cls(**{field.name: numbers[field.name] for field in fields(cls)})
+    exact: bool
+    """Whether every allowed response was scored."""
 
     @property
     def best(self) -> str:
@@ -68,26 +65,229 @@ class About:
         return 1 if self.goal == "optimal" else -1
 
     @property
-    def exact(self) -> bool:
-        """Whether every allowed response was scored."""
-        return self.length == 1 or self.method == "exhaustive"
-
-    @property
     def thing(self) -> str:
         return "token" if self.length == 1 else f"response of {self.length} tokens"
+
+
+# --- Tables.
+
+
+def tables_of(ending: "Ending") -> tuple[dict[str, pd.DataFrame], About]:
+    """The tables by the names that they have in the artifact, and what the search was."""
+    context, certificate = ending.context, ending.certificate
+    tables = {
+        "sequences": _sequences(ending),
+        "curve": _curve_rows(ending),
+        "phases": _phases(ending),
+        "neighbours": _neighbour_rows(ending),
+        "gradient_quality": _quality(ending),
+        "growth": _levels(ending),
+        "ladder": as_table(ending.checks),
+        "provenance": _provenance(ending),
+    }
+    about = About(
+        model=context.model.name,
+        prompts=list(context.prompts),
+        goal=context.spec.goal.value,
+        length=context.spec.length,
+        mode=context.mode.value,
+        allowed=ending.problem.tokens,
+        evaluations=ending.stages.evaluations() + ending.problem.single_evaluations,
+        noise=certificate.noise,
+        verdict=certificate.verdict,
+        dtype=context.dtype.value,
+        exact=ending.exact,
+    )
+    return tables, about
+
+
+def _sequences(ending: "Ending") -> pd.DataFrame:
+    context, finals, sign = ending.context, ending.finals, ending.context.spec.goal.sign
+    tokens = context.vocabulary.rows.set_index("candidate_id")["token"]
+    responses = torch.tensor([final.point.response for final in finals])
+    return pd.DataFrame(
+        {
+            "rank": range(1, len(finals) + 1),
+            "restart": [final.restart for final in finals],
+            "start": [final.start for final in finals],
+            "found_by": [final.found_by for final in finals],
+            "token_ids": responses.tolist(),
+            "tokens": [[tokens[i] for i in response] for response in responses.tolist()],
+            "text": context.round_trip.text_of(responses),
+            "reward": ending.own,
+            "search_reward": [sign * final.point.value for final in finals],
+            "survives": context.round_trip(responses).tolist(),
+            "one_opt": pd.array([final.one_opt for final in finals], dtype="boolean"),
+            "evaluations": [final.point.evaluations for final in finals],
+        }
+    )
+
+
+def _curve_rows(ending: "Ending") -> pd.DataFrame:
+    """Best reward so far against evaluations, for the search and each baseline; the last row of each is its budget."""
+    rows, sign = [], ending.context.spec.goal.sign
+
+    def add(method: str, points: list, evaluations: int, before: int = 0) -> None:
+        rows.extend((method, before + point.evaluations, sign * point.value) for point in points)
+        if points and before + points[-1].evaluations < evaluations:
+            rows.append((method, evaluations, sign * points[-1].value))
+
+    stages, before = ending.stages, ending.problem.single_evaluations
+    if ending.problem.length == 1:
+        rows.append(("search", ending.problem.tokens, sign * ending.finals[0].point.value))
+    else:
+        add("search", stages.curve(), before + stages.evaluations(), before)
+    for stage in stages.done:
+        if stage.phase == BASELINE:
+            add(stage.name.removeprefix("baseline "), stage.curve, stage.evaluations)
+    return pd.DataFrame(rows, columns=["method", "evaluations", "reward"])
+
+
+def _phases(ending: "Ending") -> pd.DataFrame:
+    """Evaluations and seconds of each phase; only those of the search count to its budget."""
+    rows = [("start", ending.problem.single_evaluations, 0.0)]
+    rows += [(s.phase, s.evaluations, s.seconds) for s in ending.stages.done if s.phase in SEARCH]
+    rows.append(("certificate", ending.certificate_evaluations, ending.certificate_seconds))
+    rows += [(s.phase, s.evaluations, s.seconds) for s in ending.stages.done if s.phase not in SEARCH]
+    phases = pd.DataFrame(rows, columns=["phase", "evaluations", "seconds"])
+    return phases.groupby("phase", sort=False).sum().reset_index()
+
+
+def _neighbour_rows(ending: "Ending") -> pd.DataFrame:
+    names = ending.context.vocabulary.rows.set_index("candidate_id")[["token", "text"]]
+    response, sign = ending.finals[0].point.response, ending.context.spec.goal.sign
+    return pd.DataFrame(
+        [
+            {
+                "position": neighbour.position,
+                "token_id": (old := response[neighbour.position]),
+                "token": names.loc[old, "token"],
+                "text": names.loc[old, "text"],
+                "neighbour_id": neighbour.token,
+                "neighbour": names.loc[neighbour.token, "token"],
+                "neighbour_text": names.loc[neighbour.token, "text"],
+                "reward": sign * neighbour.value,
+                "margin": neighbour.margin,
+            }
+            for neighbour in ending.certificate.neighbours
+        ]
+    )
+
+
+def _quality(ending: "Ending") -> pd.DataFrame:
+    """At the result; and, where the gradient is to be checked, at a random response of its length."""
+    context, objective = ending.context, ending.objective
+    result = torch.tensor(ending.finals[0].point.response)
+    points = {"result": (result, ending.neighbour_values)}
+    if context.spec.check_gradient:
+        allowed = context.allowed.nonzero()[:, 0]
+        generator = torch.Generator().manual_seed(context.seed)
+        start = allowed[torch.randint(len(allowed), (context.spec.length,), generator=generator)]
+        points = {"start": (start, neighbour_values(objective, start, context.allowed))} | points
+    parts = [
+        gradient_quality(values, objective.gradient(response), response, top_k=context.spec.top_k).assign(point=point)
+        for point, (response, values) in points.items()
+    ]  # fmt: skip
+    quality = pd.concat(parts, ignore_index=True)
+    texts = context.vocabulary.rows.set_index("candidate_id")["text"]
+    return quality.assign(best=quality["best_id"].map(texts), allowed=quality["n"])
+
+
+def _levels(ending: "Ending") -> pd.DataFrame:
+    """The best of each length that the beam went through, from the best single token on, and of this search."""
+    sign, single, length = ending.context.spec.goal.sign, ending.problem.single, ending.problem.length
+    rows = [(1, sign * float(single.max()), "scan", "", "")] if single is not None else []
+    for stage in ending.stages.done:
+        if stage.name == "beam":
+            levels = stage.details["levels"][1:]
+            rows += [(level["length"], sign * level["value"], "beam", "", "") for level in levels]
+    rows.append((length, float(ending.own[0]), "search", "", ending.certificate.verdict))
+    return pd.DataFrame(rows, columns=["length", "reward", "what", "reference", "verdict"])
+
+
+def _provenance(ending: "Ending") -> pd.DataFrame:
+    context, model = ending.context, ending.context.model
+    return pd.DataFrame(
+        [
+            {
+                "model": model.name,
+                "revision": model.revision,
+                "weights_digest": model.weights_digest[:12],
+                "tokenizer_digest": model.tokenizer_digest[:12],
+                "template_digest": model.template_digest[:12],
+                "dtype": context.dtype.value,
+                "mode": context.mode.value,
+                "path": context.scorer(next(iter(context.prompts)), context.dtype).path,
+                "allowed": int(context.mask.sum()),
+                "seed": context.seed,
+            }
+        ]
+    )
+
+
+def pair_tables(
+    context: "SearchContext", pairs: "ExhaustivePairs", found: "Found"
+) -> dict[str, pd.DataFrame]:
+    """Both ends of all pairs, every token's own, all rewards, and where the best of each other stage stands among them."""
+    texts = context.vocabulary.rows.set_index("candidate_id")["text"]
+    sign, noise = found.about.sign, found.about.noise
+
+    def named(ends: pd.DataFrame) -> pd.DataFrame:
+        responses = responses_of(ends)
+        return pd.DataFrame(
+            {
+                "rank": ends["rank"],
+                "first_id": ends["first"],
+                "second_id": ends["second"],
+                "first": ends["first"].map(texts),
+                "second": ends["second"].map(texts),
+                "text": context.round_trip.text_of(responses),
+                "reward": ends["reward"],
+                "survives": context.round_trip(responses).tolist(),
+            }
+        )
+
+    def better(reward: float) -> tuple[int, int]:
+        """How many pairs are better than one with this reward, which another batch gave: it may err by the noise."""
+        high, low = pairs.rank_of(reward + noise), pairs.rank_of(reward - noise)
+        ends = (high.least, low.most)
+        return ends if sign > 0 else (pairs.pairs - low.most, pairs.pairs - high.least)
+
+    ranks = (pairs.top if sign > 0 else pairs.bottom).set_index(["first", "second"])["rank"]
+    rows = []
+    for stage, value, response in found.ways:
+        known = response in ranks.index
+        least, most = [int(ranks.loc[response]) - 1] * 2 if known else better(sign * value)
+        name = {"pairs": "pruned pairs"}.get(stage, stage.replace("restart", "gradient, start"))
+        [pair] = context.round_trip.text_of(torch.tensor([response]))
+        rows.append((name, pair, sign * value, 1 + least, 1 + most, pairs.pairs))
+    return {
+        "top_pairs": named(pairs.top),
+        "bottom_pairs": named(pairs.bottom),
+        "per_first": pairs.per_first,
+        "per_second": pairs.per_second,
+        "histogram": pairs.histogram,
+        "standing": pd.DataFrame(rows, columns=["result", "pair", "reward", "rank", "rank_most", "of"]),
+    }
+
+
+def responses_of(ends: pd.DataFrame) -> torch.Tensor:
+    return torch.from_numpy(ends[["first", "second"]].to_numpy().astype(np.int64))
+
+
+# --- Results.
 
 
 def search_results(tables: Mapping[str, pd.DataFrame], about: About) -> list[Result]:
     """The Results of one search, the response first.
 
     Args:
-        tables: `sequences` and `provenance`; and, where there are, `curve`, `phases`, `neighbours`, `gradient_quality`,
-            `growth`, `ladder`, and of an exhaustive search `histogram`, `standing`, `top_pairs`, `bottom_pairs`,
-            `per_first`, `per_second`. Empty ones are left out.
+        tables: as `tables_of` gives them; and of an exhaustive search `histogram`, `standing`, `top_pairs`,
+            `bottom_pairs`, `per_first`, `per_second`. Empty ones are left out.
         about: the search.
     """
     tables = {name: flat(table) for name, table in tables.items() if len(table)}
-    ahead = ahead_of(tables.get("curve"), tables["sequences"], about)
+    ahead = ahead_of(tables.get("curve"), about)
     makers = {
         "sequences": lambda table: _response(table, tables, about, ahead),
         "ladder": _checks,
@@ -104,14 +304,13 @@ def search_results(tables: Mapping[str, pd.DataFrame], about: About) -> list[Res
     return [make(tables[name]) for name, make in makers.items() if name in tables] + rest
 
 
-def ahead_of(curve: pd.DataFrame | None, sequences: pd.DataFrame, about: About) -> dict[str, float]:
+def ahead_of(curve: pd.DataFrame | None, about: About) -> dict[str, float]:
     """By how much the search ended better than each baseline, in units of reward as the engine gave them; {} where none
-    was run. What the search ended with is its best response, or the end of its curve where all were gone through."""
+    was run."""
     if curve is None:
         return {}
     ends = (about.sign * curve["reward"]).groupby(curve["method"], sort=False).max()
-    own = ends[SEARCH] if about.exact else about.sign * sequences["search_reward"].iloc[0]
-    return {method: float(own - end) for method, end in ends.items() if method != SEARCH}
+    return {method: float(ends["search"] - end) for method, end in ends.items() if method != "search"}
 
 
 def flat(table: pd.DataFrame) -> pd.DataFrame:
@@ -130,7 +329,7 @@ def spelling(token: str, text: str, *, limit: int = 22) -> str:
 def _response(
     table: pd.DataFrame, tables: Mapping[str, pd.DataFrame], about: About, ahead: Mapping[str, float]
 ) -> Result:
-    """The response that was found, and those that other restarts ended with."""
+    """The response that was found, and those that other stages ended with."""
     winner = table.iloc[0]
     polished = table["one_opt"].fillna(False).astype(bool)
     kept = table.assign(ended=np.where(polished, "no single change is better", "not polished"))
@@ -138,47 +337,55 @@ def _response(
     summary = {
         "best_reward": float(winner["reward"]),
         "best_text": winner["text"],
+        "found_by": winner["found_by"],
         "length": about.length,
         "goal": about.goal,
         "verdict": about.verdict,
+        "exact": about.exact,
         "evaluations": int(about.evaluations),
         "survives": bool(winner["survives"]),
     }
     if "neighbours" in tables:
         summary["smallest_margin"] = float(tables["neighbours"]["margin"].min())
     summary |= {BEATS[method]: bool(by > 2 * about.noise) for method, by in ahead.items() if method in BEATS}
-    if "gradient_quality" in tables:
-        rows = _searched(tables["gradient_quality"])
+    if "gradient_quality" in tables and len(rows := _at_random(tables["gradient_quality"])):
         summary["gradient_within_top_k_share"] = float(rows["within_top_k"].mean())
+    notes = [] if winner["survives"] else ["No text gives this response: typed, it becomes other ids."]
+    if winner["start"] == "registry":
+        notes.append(f"{winner['found_by']} held this response before; this search found none better.")
     return Result(
         "sequences",
         table,
         headline=f"The {about.best} {about.thing}{found} on {' and '.join(about.prompts[:2])}: "
         f"{literal(winner['text'], limit=60)}, reward {significant(winner['reward'], digits=4)}.",
         plot=Forest(
-            data=kept, row="start", estimate="reward", low=None, high=None, group="ended", reference=float(winner["reward"]),
-            xlabel=f"reward at the end of each restart; the line: {about.best} found",
+            data=kept, row="found_by", estimate="reward", low=None, high=None, group="ended",
+            reference=float(winner["reward"]), xlabel=f"reward that each stage ended with; the line: {about.best} found",
         ) if len(table) > 1 and not about.exact else None,
         method=METHOD,
         weight=2.0,
         estimate=Estimate("reward", float(winner["reward"]), int(about.evaluations), "evaluations"),
-        notes=() if winner["survives"] else ("No text gives this response: typed, it becomes other ids.",),
+        notes=tuple(notes),
         summary=summary,
     )  # fmt: skip
 
 
 def _checks(table: pd.DataFrame) -> Result:
-    asked = table[table["verdict"] != ABSENT]
-    open_ = asked.loc[asked["verdict"] != HOLDS, "check"]
-    missed = "" if open_.empty else f"; open: {', '.join(open_.head(2))}" + " …" * (len(open_) > 2)
-    held = len(asked) - len(open_)
+    """How many hold, tie, fail and were not tried; the page lists them."""
+    count = table["verdict"].value_counts()
+    named = {
+        verdict: f"{count[verdict]} {verdict}"
+        for verdict in (HOLDS, TIE, FAILS, NOT_TRIED)
+        if verdict in count
+    }
+    held, tried = int(count.get(HOLDS, 0)), len(table) - int(count.get(NOT_TRIED, 0))
     return Result(
         "ladder",
         table,
-        headline=f"{held} of {len(asked)} checks hold{missed}.",
+        headline=f"Of {len(table)} checks: {', '.join(named.values())}.",
         method=METHOD,
-        weight=weight_of(len(open_) / max(len(asked), 1)),
-        estimate=Estimate("checks that hold", held, len(asked), "checks"),
+        weight=weight_of(1 - held / max(tried, 1)),
+        estimate=Estimate("checks that hold", held, tried, "checks tried"),
         summary={"checks_held": held},
     )
 
@@ -224,23 +431,25 @@ def _curve(table: pd.DataFrame, about: About, ahead: Mapping[str, float]) -> Res
             if about.exact
             else ("No baseline was run, so nothing is known to be beaten: search.baselines=true",)
         )
-        return Result("curve", table, plot=plot, method=METHOD, notes=why)  # fmt: skip
+        return Result("curve", table, plot=plot, method=METHOD, notes=why)
     method = min(ahead, key=ahead.get)
     by, tie = ahead[method], 2 * about.noise
-    verb = "beats" if by > tie else "does NOT beat" if by < -tie else "only ties with"
-    spent = int(table.loc[table["method"] == SEARCH, "evaluations"].max())
+    verb = "is ahead of" if by > tie else "is BEHIND" if by < -tie else "ties with"
+    spent = table.groupby("method")["evaluations"].max()
+    equal = spent[method] >= spent["search"]
+    budgets = "evaluations each" if equal else f"evaluations, the search had {spent['search']:,}"
     rounding = f"Rewards of the curve are in {about.dtype}: differences within its rounding mean nothing."
     return Result(
         "curve",
         table,
-        headline=f"The search {verb} its strongest baseline, {method} (by {significant(by, digits=3)}), "
-        f"at {spent:,} evaluations each.",
+        headline=f"The search {verb} its strongest baseline, {method} (by {significant(abs(by), digits=3)}), "
+        f"at {spent[method]:,} {budgets}.",
         plot=plot,
         method=METHOD,
-        weight=weight_of(0.4 if by > tie else 0.8),
-        estimate=Estimate("reward ahead of the best baseline", by, spent, "evaluations", by - tie, by + tie),
+        weight=weight_of(0.8 if by < -tie else 0.4 if equal else 0.1),
+        estimate=Estimate("reward ahead of the best baseline", by, int(spent[method]), "evaluations", by - tie, by + tie),
         notes=() if about.dtype == "float32" else (rounding,),
-    )
+    )  # fmt: skip
 
 
 def _growth(table: pd.DataFrame, about: About) -> Result:
@@ -264,20 +473,21 @@ def _growth(table: pd.DataFrame, about: About) -> Result:
     )  # fmt: skip
 
 
-def _searched(quality: pd.DataFrame) -> pd.DataFrame:
+def _at_random(quality: pd.DataFrame) -> pd.DataFrame:
     """Rows at a random response: at the result no change is an improvement to be found."""
-    begun = quality[quality["point"] == "start"]
-    return begun if len(begun) else quality
+    return quality[quality["point"] == "start"]
 
 
 def _gradient(table: pd.DataFrame) -> Result:
     """How the gradient ranks the truly best change of each position."""
-    rows = _searched(table)
+    rows = _at_random(table)
+    if rows.empty:
+        return Result("gradient_quality", table, method=METHOD)
     hits, top_k, n = int(rows["within_top_k"].sum()), int(table["top_k"].iloc[0]), int(table["n"].max())
     drawn = table.assign(
         share=table["gradient_rank"] / table["n"],
         place=[f"position {position}" for position in table["position"]],
-        at=table["point"].map({"start": "a random response", "result": "the result"}).fillna(table["point"]),
+        at=table["point"].map({"start": "a random response", "result": "the result"}),
     )
     return Result(
         "gradient_quality",

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pessimal.models.frame import Frame, templated
-from pessimal.tables.kinds import storable
+from pessimal.tables.score_table import storable
 
 Retokenizes = Callable[[Tensor], Tensor]
 """bool (n,) of responses (n, L): which of them make the round trip, or count for another reason."""

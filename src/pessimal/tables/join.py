@@ -5,6 +5,7 @@ Knows texts and tables. Does not know any statistic.
 
 from collections.abc import Sequence
 
+import numpy as np
 import pandas as pd
 
 from pessimal.errors import TableError
@@ -28,7 +29,7 @@ def shared_items(tables: Sequence[ScoreTable], *, paper: bool = False, stripped:
         stripped: compare texts without outer white space, so that ' love' of one vocabulary meets 'love' of another;
             of a model's several such tokens the barest counts.
     """
-    return _shared(tables, [_rewards_by_text(table, stripped=stripped) for table in tables], paper=paper)
+    return _shared(tables, _rows_by_text(tables, stripped=stripped), paper=paper)
 
 
 def reward_matrix(
@@ -48,37 +49,56 @@ def reward_matrix(
         raise TableError(
             f"two score tables of the same model: {twice}. Name the tables: compare tables=[FILE,FILE]"
         )
-    rewards = [_rewards_by_text(table, stripped=stripped) for table in tables]
-    items = _shared(tables, rewards, paper=paper)
+    rows = _rows_by_text(tables, stripped=stripped)
+    items = _shared(tables, rows, paper=paper)
     if len(items) < 3:
         raise TableError(
             f"the models {models} share {len(items)} candidates on prompt {prompts[0]!r}; at least 3 are needed. "
             "Compare scans of vocabularies with scans of vocabularies, and item lists with the same item list."
         )
-    columns = {model: own.reindex(items) for model, own in zip(models, rewards, strict=True)}
+    places = {id(own): own.reindex(items).to_numpy() for own in rows}
+    columns = {
+        model: table.rows["reward"].to_numpy()[places[id(own)]]
+        for model, table, own in zip(models, tables, rows, strict=True)
+    }
     return pd.DataFrame(columns, index=pd.Index(items, name="text"))
 
 
-def _shared(tables: Sequence[ScoreTable], rewards: Sequence[pd.Series], *, paper: bool) -> pd.Index:
-    """The texts that all `rewards` of the tables have, sorted; see `shared_items`."""
+def _shared(tables: Sequence[ScoreTable], rows: Sequence[pd.Series], *, paper: bool) -> pd.Index:
+    """The texts that all tables have by `rows`, sorted; see `shared_items`."""
     if not tables:
         raise TableError("no score tables given: scan or import some first")
-    shared = rewards[0].index
-    for own in rewards[1:]:
-        shared = shared.intersection(own.index)
-    shared = shared.sort_values()
+    first, *others = {id(own): own.index for own in rows}.values()
+    for own in others:
+        first = first.intersection(own)
+    shared = first.sort_values()
     as_text = any(t.provenance.candidates == "vocabulary" and t.provenance.mode != "ids" for t in tables)
     return shared[_barest(shared)] if as_text and not paper else shared
 
 
-def _rewards_by_text(table: ScoreTable, *, stripped: bool) -> pd.Series:
-    """One reward a text, index = text; texts that the table holds twice are left out."""
-    rewards = table.rows.drop_duplicates("text", keep=False).set_index("text")["reward"]
+def _rows_by_text(tables: Sequence[ScoreTable], *, stripped: bool) -> list[pd.Series]:
+    """Of each table the row of each text, index = text, without texts that it holds twice; one series for all tables
+    of one vocabulary, as sorting 30,000 texts takes longer than everything that is then done with them."""
+    known: list[tuple[pd.Series, pd.Series]] = []
+    found = []
+    for table in tables:
+        texts = table.rows["text"]
+        own = next((rows for other, rows in known if other.equals(texts)), None)
+        if own is None:
+            own = _row_by_text(texts, stripped=stripped)
+            known.append((texts, own))
+        found.append(own)
+    return found
+
+
+def _row_by_text(texts: pd.Series, *, stripped: bool) -> pd.Series:
+    once = np.flatnonzero(~texts.duplicated(keep=False).to_numpy())
+    rows = pd.Series(once, index=pd.Index(texts.iloc[once], name="text"))
     if not stripped:
-        return rewards
-    kept = rewards.iloc[_barest(rewards.index)]
-    names = [text.strip() for text in kept.index.tolist()]
-    bare = kept.set_axis(pd.Index(names, dtype=kept.index.dtype, name="text"))
+        return rows
+    rows = rows.iloc[_barest(rows.index)]
+    names = [text.strip() for text in rows.index.tolist()]
+    bare = rows.set_axis(pd.Index(names, dtype=rows.index.dtype, name="text"))
     return bare[bare.index != ""]
 
 

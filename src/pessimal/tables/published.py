@@ -12,10 +12,14 @@ import pandas as pd
 import pyarrow as pa
 
 from pessimal.errors import InputError
-from pessimal.tables.csv import check_cells, read_csv
-from pessimal.tables.files import sha256_of
-from pessimal.tables.kinds import token_kind
-from pessimal.tables.score_table import ModelDescription, ScoreProvenance, ScoreTable, items_digest
+from pessimal.tables.files import check_cells, read_csv, sha256_of
+from pessimal.tables.score_table import (
+    ModelDescription,
+    ScoreProvenance,
+    ScoreTable,
+    items_digest,
+    token_kind,
+)
 
 _ELO_COLUMNS = ["elo_rank", "elo_score", "name", "elo_matches"]
 _TOKEN_COLUMNS = ["token_id", "token_name", "token_decoded"]

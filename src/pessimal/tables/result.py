@@ -14,6 +14,8 @@ import pandas as pd
 if TYPE_CHECKING:
     from pessimal.plots import Plot
 
+RESULTS = "results.json"
+"""The file of an artifact that says what its results are (`verbs.publish` writes it, `report.artifact` reads it)."""
 LEVEL = 0.05
 """Of corrected p values: up to it an effect is called significant, in headlines, figures and cards alike."""
 
@@ -56,6 +58,33 @@ class Result:
     """What was left out, and why."""
     summary: Mapping[str, float | str] = field(default_factory=dict)
     """Numbers by which runs are compared at W&B."""
+
+    def _repr_html_(self) -> str:
+        from pessimal.notebook import result_html
+
+        return result_html(self)
+
+
+class Results(list[Result]):
+    """Results in the order of the page, and by name."""
+
+    def __init__(self, results: Iterable[Result] = (), skipped: Mapping[str, str] | None = None):
+        super().__init__(results)
+        self.skipped = dict(skipped or {})
+        """What could not be done, by name: why."""
+
+    def __getitem__(self, which: int | slice | str):
+        if not isinstance(which, str):
+            return super().__getitem__(which)
+        if found := next((result for result in self if result.name == which), None):
+            return found
+        why = f"; skipped: {self.skipped[which]}" if which in self.skipped else ""
+        raise KeyError(f"no result {which!r}{why}. There are: {', '.join(result.name for result in self)}")
+
+    def _repr_html_(self) -> str:
+        from pessimal.notebook import results_html
+
+        return results_html(self)
 
 
 def weight_of(size: float, p: float | None = None, *, level: float = LEVEL) -> float:

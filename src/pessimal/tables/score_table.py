@@ -7,7 +7,9 @@ Knows the columns, the provenance and the parquet file. Does not know how a rewa
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field
+import re
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +25,8 @@ PLAIN_TEXT = "plain text"
 """In place of a template's digest where a language model has no template."""
 PLAIN_TEXT_ALL_THE_SAME = "plain text, though there is a chat template"
 """The same where it has one, and was asked without it."""
+_UNUSED = re.compile(r"[\[<(|]*(unused|reserved_special_token|extra_id)[_-]?\d+[\]>)|]*", re.IGNORECASE)
+_BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
 METADATA_KEY = b"pessimal.score_table"
 FORMAT = 1
 
@@ -39,13 +43,59 @@ _COLUMNS = {
 _HUMAN_COLUMNS = {"elo": pa.float64(), "elo_matches": pa.int32()}
 
 
-@dataclass(frozen=True)
-class ScoreProvenance:
-    """What a score depends on: two tables with one key hold the same rewards, but for the last bits that another
-    device or batch size may change."""
+def token_kind(token: str, text: str, *, special: bool = False) -> str:
+    """`unused`, `special`, `byte` (no text of its own) or `normal`; `special` is the tokenizer's word for it."""
+    if _UNUSED.fullmatch(token):
+        return "unused"
+    if special:
+        return "special"
+    if _BYTE.fullmatch(token) or "\N{REPLACEMENT CHARACTER}" in text:
+        return "byte"
+    return "normal"
+
+
+def storable(text: str) -> str:
+    """`text` as UTF-8 can hold it: a lone surrogate (half a character, decoded alone) becomes its escape."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelProvenance:
+    """The model's part of the provenance of a result; `key` covers the fields of the subclass too."""
 
     model: str
     """Short name of the model, as in `model=NAME`."""
+    revision: str | None = None
+    """Commit of the model repository; None for a local folder."""
+    weights_digest: str | None = None
+    """sha256 over the weight files; for imported scores over the scores' file."""
+    config_digest: str | None = None
+    """sha256 over the model's configuration, and over its own Python code where that was run."""
+    tokenizer_digest: str | None = None
+    """sha256 over vocabulary and tokenizer settings."""
+    template_digest: str | None = None
+    """sha256 over the chat template; PLAIN_TEXT or PLAIN_TEXT_ALL_THE_SAME where a language model was asked without."""
+    dtype: str | None = None
+    """Precision of the network, of the first pass where there are two: float32, bfloat16 or float16."""
+    output: int | None = None
+    """Which of the model's outputs is the reward; None where it has one."""
+    software: dict[str, str] = field(default_factory=dict)
+    """Versions of what computes the rewards."""
+
+    def fields(self) -> dict:
+        """Every field that the key covers, by name."""
+        return asdict(self)
+
+    def key(self) -> str:
+        """Cache key: sha256 over the fields, 64 hexadecimal digits."""
+        return hashlib.sha256(json.dumps(self.fields(), sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreProvenance(ModelProvenance):
+    """What a score depends on: two tables with one key hold the same rewards, but for the last bits that another
+    device or batch size may change."""
+
     prompt: str
     """Key of the prompt, as in `prompts=KEY`."""
     prompt_text: str | None
@@ -58,29 +108,13 @@ class ScoreProvenance:
     """`ids`, `text`, `paper`; `published` for imported scores."""
     source: str
     """`scan`, or the file name that the scores were imported from."""
-    revision: str | None = None
-    """Commit of the model repository; None for a local folder."""
-    weights_digest: str | None = None
-    """sha256 over the weight files; for imported scores over the scores' file."""
-    config_digest: str | None = None
-    """sha256 over the model's configuration, and over its own Python code where that was run."""
-    tokenizer_digest: str | None = None
-    """sha256 over vocabulary and tokenizer settings."""
-    template_digest: str | None = None
-    """sha256 over the chat template; PLAIN_TEXT or PLAIN_TEXT_ALL_THE_SAME where a language model was asked without."""
-    dtype: str | None = None
-    """Precision of the first pass: float32, bfloat16 or float16."""
     certain: int | None = None
     """k of the tails that were scored again in float32 after a low-precision pass; None after a float32 one."""
-    output: int | None = None
-    """Which of the model's outputs is the reward; None where it has one."""
     score: str = REWARD
     """What the rewards are: `reward`, or `log_probability`, log p(candidate | prompt) in nats, of a language model."""
-    software: dict[str, str] = field(default_factory=dict)
-    """Versions of what computes the rewards."""
     attention: str | None = None
-    """Path that computed them, `shared-prefix`, `full-forward` or `own-forward`. The trust check decides on it, and holds both to
-    the model's own forward; so it is recorded, but two tables that differ in it alone have one key."""
+    """Path that computed them, `shared-prefix`, `full-forward` or `own-forward`. The trust check holds all to the model's own
+    forward; so it is recorded, but two tables that differ in it alone have one key."""
 
     @property
     def name(self) -> str:
@@ -102,13 +136,13 @@ class ScoreProvenance:
     def fields(self) -> dict:
         """Every field by name; `score` only where it is not the default, so that tables of rewards keep the keys and
         the bytes that they had before there were others."""
-        fields = asdict(self)
+        fields = super().fields()
         if self.score == REWARD:
             del fields["score"]
         return fields
 
     def key(self) -> str:
-        """The cache key of the table: sha256 over the provenance, 64 hexadecimal digits."""
+        """The cache key of the table: sha256 over all fields but `attention`."""
         fields = self.fields()
         del fields["attention"]
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
@@ -146,6 +180,9 @@ class ScoreTable:
     description: ModelDescription = field(default_factory=ModelDescription)
     measured: dict = field(default_factory=dict)
     """What the run measured of its own accuracy (trust check, certification); no times, no host."""
+    code: dict = field(default_factory=dict)
+    """Git `commit` of the code that computed the rewards, and whether it was `dirty`. No part of the provenance: the same
+    table from another commit has the same key."""
 
     def __post_init__(self):
         missing = [c for c in _COLUMNS if c not in self.rows.columns]
@@ -174,6 +211,11 @@ class ScoreTable:
     def has_elo(self) -> bool:
         return "elo" in self.rows.columns
 
+    def _repr_html_(self) -> str:
+        from pessimal.notebook import score_table_html
+
+        return score_table_html(self)
+
 
 def write_score_table(table: ScoreTable, path: Path) -> Path:
     """Write `table` as one parquet file; equal tables give equal bytes. Returns the path."""
@@ -187,6 +229,7 @@ def write_score_table(table: ScoreTable, path: Path) -> Path:
         "identity": table.provenance.fields(),
         "description": asdict(table.description),
         "measured": table.measured,
+        **({"code": table.code} if table.code else {}),
     }
     schema = pa.schema(columns.items(), metadata={METADATA_KEY: json.dumps(document, sort_keys=True)})
     pq.write_table(pa.Table.from_pandas(rows, schema=schema, preserve_index=False), path, compression="zstd")
@@ -198,12 +241,7 @@ def read_score_table(path: Path) -> ScoreTable:
 
     Raises TableError if there is no such file, or it is not a score table.
     """
-    file = _file_at(path)
-    try:
-        table = pq.read_table(file)
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last: of column names
-        raise _unreadable(file, error) from error
-    document = _document(file, table.schema)
+    file, table, document = _read(path, pq.read_table)
     try:
         rows = table.to_pandas()
         rows["survives"] = rows["survives"].astype("boolean")
@@ -213,6 +251,7 @@ def read_score_table(path: Path) -> ScoreTable:
             rows=rows,
             description=ModelDescription(**document["description"]),
             measured=document["measured"],
+            code=document.get("code", {}),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _damaged(file, error) from error
@@ -222,12 +261,7 @@ def read_score_table(path: Path) -> ScoreTable:
 
 def read_provenance(path: Path) -> ScoreProvenance:
     """The provenance of a table that `write_score_table` wrote, without reading its rows; raises as `read_score_table`."""
-    file = _file_at(path)
-    try:
-        schema = pq.read_schema(file)
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last: of column names
-        raise _unreadable(file, error) from error
-    document = _document(file, schema)
+    file, _, document = _read(path, pq.read_schema)
     try:
         return ScoreProvenance(**document["identity"])
     except (KeyError, TypeError) as error:
@@ -240,27 +274,18 @@ def items_digest(rows: pd.DataFrame) -> str:
     return hashlib.sha256(json.dumps(pairs).encode()).hexdigest()
 
 
-def _file_at(path: Path) -> Path:
+def _read(path: Path, reader: Callable) -> tuple[Path, pa.Table | pa.Schema, dict]:
+    """The file at a path, what `reader` reads of it, and what the file says of itself beside its rows."""
     path = Path(path)
     file = path / "scores.parquet" if path.is_dir() else path
     if not file.is_file():
         raise TableError(f"no score table at {path}: give a scores.parquet file or the folder that holds one")
-    return file
-
-
-def _unreadable(file: Path, error: Exception) -> TableError:
-    return TableError(f"{file} cannot be read as parquet ({error}); scan or import it again")
-
-
-def _damaged(file: Path, error: Exception) -> TableError:
-    return TableError(
-        f"{file} is not what a score table is ({type(error).__name__}: {error}); scan or import it again"
-    )
-
-
-def _document(file: Path, schema: pa.Schema) -> dict:
-    """What a file says of itself beside its rows."""
-    document = (schema.metadata or {}).get(METADATA_KEY)
+    try:
+        content = reader(file)
+        metadata = (content if isinstance(content, pa.Schema) else content.schema).metadata
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last: of column names
+        raise TableError(f"{file} cannot be read as parquet ({error}); scan or import it again") from error
+    document = (metadata or {}).get(METADATA_KEY)
     if document is None:
         raise TableError(
             f"{file} is a parquet file but not a score table. To turn published scores into one: "
@@ -273,4 +298,33 @@ def _document(file: Path, schema: pa.Schema) -> dict:
         raise _damaged(file, error) from error
     if version != FORMAT:
         raise TableError(f"{file} has format {version}; this version of pessimal reads {FORMAT}: scan again")
-    return document
+    return file, content, document
+
+
+def _damaged(file: Path, error: Exception) -> TableError:
+    return TableError(
+        f"{file} is not what a score table is ({type(error).__name__}: {error}); scan or import it again"
+    )
+
+
+COLUMNS = ("candidate_id", "token", "text", "kind")
+"""Those that are the candidates' and not the scan's."""
+
+
+class SharedColumns:
+    """Remembers the candidates of every vocabulary that it has seen, so that their tables hold one copy of its texts: 540
+    scans of a Llama-sized vocabulary fit in memory."""
+
+    def __init__(self):
+        self._seen: dict[tuple[str | None, ...], pd.DataFrame] = {}
+
+    def of(self, table: ScoreTable) -> ScoreTable:
+        """The same table, its candidates' columns taken from the first table with exactly these candidates."""
+        key = (table.provenance.candidates_digest, table.provenance.tokenizer_digest)
+        first = self._seen.setdefault(key, table.rows[list(COLUMNS)])
+        # Published scores state no tokenizer, so equal ids and texts do not prove equal raw tokens.
+        if not all(first[c].equals(table.rows[c]) for c in COLUMNS):
+            return table
+        own = [column for column in table.rows if column not in COLUMNS]
+        rows = pd.concat([first, table.rows[own]], axis="columns")[list(table.rows)]
+        return replace(table, rows=rows)

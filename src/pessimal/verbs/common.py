@@ -7,37 +7,50 @@ import logging
 import shutil
 import sys
 import warnings
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
 from enum import Enum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pessimal.config.schema import TaskConfig, TrackingMode, demo_recipe
-from pessimal.models.hub import FILES, snapshot
+from hydra.core.hydra_config import HydraConfig
+
+from pessimal.config.schema import SearchConfig, TaskConfig, TrackingMode, demo_recipe
+from pessimal.models.hub import files_of
 from pessimal.models.spec import ModelSpec
 from pessimal.tables import ScoreTable, write_score_table
+from pessimal.tracking.checkout import checkout
+from pessimal.tracking.client import Target
 from pessimal.tracking.mirror import Mirror, open_mirror
 from pessimal.tracking.registry import Manifest, Registry
+from pessimal.verbs.progress import in_sweep
+
+if TYPE_CHECKING:
+    from pessimal.models.load import RewardModel
 
 log = logging.getLogger(__name__)
+
+_NOT_ASKED = ("task", "tracking", "paths", "progress", "force", "hydra", "tuning.")
+"""Options that do not say what a run is about."""
 
 
 def fetch(spec: ModelSpec, *, cache: str, progress: bool) -> Path:
     """The folder with a model's files: a local one, a Hub snapshot, or a demo sibling, trained if it is not cached."""
     if spec.recipe is not None:
         return obtain_demo(spec, cache=cache, progress=progress)
-    if spec.local:
-        return Path(spec.path).expanduser().resolve()
-    return snapshot(spec.path, spec.revision, files=(*FILES, "*.py"), local="model=auto model.path=DIR")
+    return files_of(spec)
 
 
-def obtain_demo(spec: ModelSpec, *, cache: str, progress: bool, again: bool = False) -> Path:
-    """The checkpoint of a demo sibling; trains it where it is not cached (or `again`), saying how far it is."""
+def obtain_demo(
+    spec: ModelSpec, *, cache: str, progress: bool, again: bool = False, mirror: Mirror | None = None
+) -> Path:
+    """The checkpoint of a demo sibling; trains it where it is not cached (or `again`), saying how far it is, also to the
+    `mirror`."""
     from pessimal.demo.family import checkpoint_folder, is_cached, obtain
 
     recipe, models = demo_recipe(spec), Path(cache) / "models"
     if again:  # trained in a place of its own first: a kill leaves the old checkpoint where it is
-        fresh = obtain_demo(spec, cache=str(Path(cache) / "again"), progress=progress)
+        fresh = obtain_demo(spec, cache=str(Path(cache) / "again"), progress=progress, mirror=mirror)
         folder = checkpoint_folder(recipe, cache=models, name=spec.name)
         shutil.rmtree(folder, ignore_errors=True)
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -45,20 +58,25 @@ def obtain_demo(spec: ModelSpec, *, cache: str, progress: bool, again: bool = Fa
     bar, callbacks = progress and sys.stderr.isatty(), []
     if not is_cached(recipe, cache=models, name=spec.name):
         quiet_libraries()
-        from pessimal.verbs.step_lines import StepLines
+        from pessimal.verbs.training_progress import TrainingProgress
 
         log.info("training %s on the CPU, under two minutes on a free core", spec.name)
-        callbacks = [] if bar else [StepLines(spec.name)]
+        callbacks = [
+            TrainingProgress(recipe, name=spec.name, models=models, lines=not bar, mirror=mirror or Mirror())
+        ]
     return obtain(recipe, cache=models, name=spec.name, progress=bar, callbacks=callbacks)
 
 
-def quiet_libraries() -> None:
-    """Send what libraries say about hardware, tips and their own deprecations to the run's log file."""
-    import pytorch_lightning
+def quiet_libraries(*, lightning: bool = True) -> None:
+    """Send what libraries say about hardware, tips and their own deprecations to the run's log file; `lightning` False
+    for verbs that do not use it, as its import takes seconds."""
     import transformers
 
+    if lightning:
+        import pytorch_lightning  # noqa: F401 its handlers are made when it is imported
+
     logging.captureWarnings(True)
-    for name in (pytorch_lightning.__name__, "lightning.pytorch", "lightning_fabric"):
+    for name in ("pytorch_lightning", "lightning.pytorch", "lightning_fabric"):
         logger = logging.getLogger(name)
         logger.handlers.clear()
         logger.propagate = True
@@ -92,23 +110,57 @@ def config_hash(config: TaskConfig) -> str:
 
 @contextlib.contextmanager
 def tracked(
-    config: TaskConfig, *, name: str, inputs: list[str] | None = None, first: bool = True
+    config: TaskConfig, *, name: str, inputs: Sequence[str] = (), first: bool = True
 ) -> Iterator[Mirror]:
-    """The W&B run of one task; of several processes only the `first` has one."""
-    with open_mirror(
-        mode=config.tracking.mode.value if first else TrackingMode.off.value,
+    """The W&B run of one task; of several processes only the `first` has one. Jobs of a sweep share a group, and are
+    called after their overrides."""
+    tracking = config.tracking
+    sweep, overrides = _sweep(config)
+    target = Target(
+        project=tracking.project,
         folder=Path(config.paths.wandb),
-        project=config.tracking.project,
-        entity=config.tracking.entity,
-        group=config.tracking.group,
-        tags=config.tracking.tags,
+        entity=tracking.entity,
+        group=tracking.group or sweep,
+        tags=tracking.tags,
+    )
+    code = checkout()._asdict()
+    with open_mirror(
+        target,
+        mode=tracking.mode.value if first else TrackingMode.off.value,
         job_type=config.task,
-        name=name,
-        config=plain(config) | {"config_hash": config_hash(config), "inputs": inputs or []},
+        name=" ".join([name, *overrides]),
+        config=plain(config) | {"config_hash": config_hash(config), "inputs": list(inputs), "code": code},
         inputs=inputs,
-        patience=config.tracking.patience,
+        patience=tracking.patience,
     ) as mirror:
         yield mirror
+
+
+def _sweep(config: TaskConfig) -> tuple[str | None, list[str]]:
+    """Of a job of `-m`: what the sweep is called, the same in all its jobs, and the job's overrides that matter."""
+    if not in_sweep():
+        return None, []
+    if isinstance(config, SearchConfig) and config.tuning.study:  # its jobs have names of their own
+        return config.tuning.study, []
+    hydra = HydraConfig.get()
+    overrides = [o for o in hydra.overrides.task if not o.lstrip("+~").startswith(_NOT_ASKED)]
+    return f"{config.task} {Path(hydra.sweep.dir).name.removeprefix('multirun_')}", overrides
+
+
+def model_inputs(registry: Registry, model: "RewardModel") -> tuple[list[str], dict[str, str]]:
+    """What an artifact that was made with a model says of it: its reference where it is one of the registry's, as inputs;
+    and for the summary, `reward_model`: that reference, or where the model comes from: `hf:ORG/NAME@COMMIT`,
+    `folder:NAME@sha256:DIGEST` (of its weights), or `demo:NAME@DIGEST` (of its recipe)."""
+    spec = model.spec
+    recipe = demo_recipe(spec).digest() if spec.recipe is not None else None
+    for folder, manifest in reversed(registry.manifests("reward-model")):
+        if (recipe is not None and manifest.key == recipe) or folder.resolve() == model.folder.resolve():
+            return [manifest.reference], {"reward_model": manifest.reference}
+    if recipe is not None:
+        return [], {"reward_model": f"demo:{spec.name}@{recipe[:16]}"}
+    if spec.local:
+        return [], {"reward_model": f"folder:{model.folder.name}@sha256:{model.weights_digest[:16]}"}
+    return [], {"reward_model": f"hf:{spec.path}@{model.revision}"}
 
 
 def publish_table(
@@ -117,10 +169,13 @@ def publish_table(
     table: ScoreTable,
     *,
     run_id: str | None,
+    inputs: Sequence[str] = (),
     summary: dict | None = None,
 ) -> tuple[Path, Manifest]:
-    """Publish a score table under its provenance's name and key; the summary always says what it is a table of."""
+    """Publish a score table under its provenance's name and key, with the code that made it; the summary always says what
+    it is a table of."""
     provenance = table.provenance
+    table = replace(table, code=checkout()._asdict())
     what = {
         "model": provenance.model,
         "prompt": provenance.prompt,
@@ -132,6 +187,7 @@ def publish_table(
         table.name,
         lambda staging: write_score_table(table, staging / "scores.parquet"),
         key=provenance.key(),
+        inputs=list(inputs),
         config_hash=config_hash(config),
         run_id=run_id,
         summary=what | (summary or {}),

@@ -6,15 +6,14 @@ from dataclasses import asdict, fields
 from pathlib import Path
 
 from pessimal.compare import ANALYSES, Options, compare
-from pessimal.config.schema import CompareConfig
-from pessimal.config.schema.compare import Join
+from pessimal.config.schema import CompareConfig, Join
 from pessimal.errors import TableError
 from pessimal.tables import ScoreTable, read_score_table
-from pessimal.tables.dictionaries import read_dictionary
-from pessimal.tables.frequencies import read_frequencies
-from pessimal.tables.lexicons import read_lexicon
+from pessimal.tables.word_lists import read_dictionary
+from pessimal.tables.word_lists import read_frequencies
+from pessimal.tables.word_lists import read_lexicon
 from pessimal.tables.score_table import REWARD
-from pessimal.tables.shared_columns import SharedColumns
+from pessimal.tables.score_table import SharedColumns
 from pessimal.tables.table_set import Reading, labels_of, table_sets
 from pessimal.tracking.registry import Manifest, Registry
 from pessimal.tracking.remote import fetch_artifacts
@@ -38,13 +37,7 @@ def run(config: CompareConfig) -> None:
         source = fetched(config) if config.source == "wandb" else registry
         found = named(config) if config.tables else registered(config, source)
         tables, inputs = [table for table, _ in found], [reference for _, reference in found if reference]
-        reading = Reading(
-            paper=config.paper,
-            stripped=config.join is Join.stripped,
-            polarity=config.polarity,
-            factors=config.wording.factors,
-        )
-        sets = table_sets(tables, reading)
+        sets = table_sets(tables, reading_of(config))
         labels = {model: label for one in sets for model, label in one.labels.items()}
         labels |= {m: label for m, label in labels_of(tables).items() if m not in labels}
         counts = {"models": len({t.provenance.model for t in tables}), "tables": len(tables)}
@@ -66,6 +59,16 @@ def run(config: CompareConfig) -> None:
         folder, _ = publish(config, registry, mirror, artifact, results)
     print_headlines(results, title=f"{config.name}: {', '.join(f'{n} {what}' for what, n in counts.items())}")
     print_path(folder)
+
+
+def reading_of(config: CompareConfig) -> Reading:
+    """How the tables are read."""
+    return Reading(
+        paper=config.paper,
+        stripped=config.join is Join.stripped,
+        polarity=config.polarity,
+        factors=config.wording.factors,
+    )
 
 
 def read_options(config: CompareConfig) -> Options:

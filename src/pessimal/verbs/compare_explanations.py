@@ -8,10 +8,9 @@ import pandas as pd
 from pessimal.config.schema import CompareConfig
 from pessimal.errors import InputError, TableError
 from pessimal.explain.compare import compared_results, shown_contested
-from pessimal.explain.comparison import Comparison
+from pessimal.explain.comparison import Comparison, read_jsonl
 from pessimal.explain.outcomes import KEY
 from pessimal.explain.results import Options
-from pessimal.explain.sources import read_jsonl
 from pessimal.report.edits import to_json, views
 from pessimal.tables.result import Result
 from pessimal.tracking.registry import Manifest, Registry
@@ -69,14 +68,15 @@ def chosen_explanations(config: CompareConfig, registry: Registry) -> list[tuple
     InputError where there is none such; TableError where they cannot be compared.
     """
     there = registry.manifests("explanation")
-    if not there:
+    if not any(manifest.summary["n"] > 1 for _, manifest in there):  # one pair is no sample
         raise InputError(
-            f"there is no explanation in {registry.root} yet; type: pessimal explain model=wordy-bpe-0"
+            f"there is no explanation of a set of comparisons in {registry.root} yet; type: pessimal explain model=wordy-bpe-0"
         )
     newest = {manifest.name: (folder, manifest) for folder, manifest in there}
     named = {manifest.reference.split("/", 1)[1]: (folder, manifest) for folder, manifest in there} | newest
     found = {}
-    for asked in newest if config.explanations == [EVERY] else config.explanations:
+    sets = [name for name, (_, manifest) in newest.items() if manifest.summary["n"] > 1]
+    for asked in sets if config.explanations == [EVERY] else config.explanations:
         asked = asked.removeprefix("explanation/")
         if asked not in named:
             known = ", ".join(manifest.reference.split("/", 1)[1] for _, manifest in there)

@@ -8,6 +8,7 @@ from pessimal.errors import InputError
 from pessimal.tables import ModelDescription, ScoreTable
 from pessimal.tables.published import read_eloeverything, read_factorial54, read_vocabulary
 from pessimal.verbs.common import publish_table, registry_of, tracked
+from pessimal.verbs.progress import steps
 from pessimal.verbs.publish import print_path, show
 
 log = logging.getLogger(__name__)
@@ -21,7 +22,11 @@ _SUFFIX = {
 
 def run(config: ImportConfig) -> None:
     """Read the files that `path` names; publish one score table for each (model, prompt) that is not there yet."""
-    tables = [table for file in _files(config) for table in _read(config, file)]
+    files, tables = _files(config), []
+    with steps(f"reading {len(files)} files", len(files)) as step:
+        for file in files:
+            step(file.name)
+            tables += _read(config, file)
     registry = registry_of(config)
     known = set() if config.force else {manifest.key for _, manifest in registry.manifests("score-table")}
     new = [table for table in tables if table.provenance.key() not in known]
@@ -34,8 +39,12 @@ def run(config: ImportConfig) -> None:
     if not new:
         print_path(registry.root / "score-table")
         return
-    with tracked(config, name=f"import {config.format.value}") as mirror:
+    with (
+        tracked(config, name=f"import {config.format.value}") as mirror,
+        steps(f"importing {len(new)} tables", len(new)) as step,
+    ):
         for table in new:
+            step(f"{table.provenance.model} on {table.provenance.prompt}")
             folder, manifest = publish_table(config, registry, table, run_id=mirror.run_id)
             mirror.artifact(folder, manifest, manifest.summary | {"source": table.provenance.source})
         mirror.summary({"tables": len(new), "rows": sum(len(t.rows) for t in new)})

@@ -16,7 +16,7 @@ from pessimal import __version__
 from pessimal.config.schema import TaskConfig
 from pessimal.plots import TokenTable
 from pessimal.plots.draw import save_figures
-from pessimal.tables.result import Result, finite_or_none
+from pessimal.tables.result import RESULTS, Result, finite_or_none
 from pessimal.tracking.mirror import MAX_TABLE_ROWS, Mirror
 from pessimal.tracking.registry import Manifest, Registry
 from pessimal.verbs.common import config_hash
@@ -24,7 +24,6 @@ from pessimal.verbs.progress import console, in_sweep, steps
 
 log = logging.getLogger(__name__)
 
-RESULTS = "results.json"
 HEADLINES = 6
 """Printed at the end of a verb."""
 
@@ -57,20 +56,7 @@ def publish(
     """
 
     def fill(folder: Path) -> None:
-        write_tables(results, folder)
-        figures = save_figures(
-            results, folder / "figures", artifact.labels, lambda many: steps(f"drawing {many} figures", many)
-        )
-        for path, text in artifact.files.items():
-            (folder / path).parent.mkdir(exist_ok=True)
-            (folder / path).write_text(text, encoding="utf-8")
-        document = {
-            "version": __version__,
-            "labels": dict(artifact.labels),
-            "skipped": dict(artifact.skipped),
-            "results": [as_json(result, figures.get(result.name, {})) for result in results],
-        }
-        (folder / RESULTS).write_text(json.dumps(document, indent=2, ensure_ascii=False), encoding="utf-8")
+        write_results(results, folder, labels=artifact.labels, skipped=artifact.skipped, files=artifact.files)
 
     folder, manifest = registry.publish(
         artifact.type,
@@ -93,6 +79,31 @@ def publish(
                 mirror.image(f"figures/{png.stem}", png, result.headline)
     mirror.artifact(folder, manifest, {"inputs": list(artifact.inputs), **artifact.summary})
     return folder, manifest
+
+
+def write_results(
+    results: Sequence[Result],
+    folder: Path,
+    *,
+    labels: Mapping[str, str] | None = None,
+    skipped: Mapping[str, str] | None = None,
+    files: Mapping[str, str] | None = None,
+) -> None:
+    """Write what an artifact consists of into a folder that is there and empty (see `Artifact` and `publish`)."""
+    write_tables(results, folder)
+    figures = save_figures(
+        results, folder / "figures", labels, lambda many: steps(f"drawing {many} figures", many)
+    )
+    for path, text in (files or {}).items():
+        (folder / path).parent.mkdir(exist_ok=True)
+        (folder / path).write_text(text, encoding="utf-8")
+    document = {
+        "version": __version__,
+        "labels": dict(labels or {}),
+        "skipped": dict(skipped or {}),
+        "results": [as_json(result, figures.get(result.name, {})) for result in results],
+    }
+    (folder / RESULTS).write_text(json.dumps(document, indent=2, ensure_ascii=False), encoding="utf-8")
 
 
 def write_tables(results: Sequence[Result], folder: Path) -> None:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from pessimal.config.schema import PushConfig
 from pessimal.errors import WorkError
-from pessimal.tracking.push import Target, choose, push
+from pessimal.tracking.client import Target
+from pessimal.tracking.push import choose, push
 from pessimal.verbs.common import registry_of
 
 log = logging.getLogger(__name__)
@@ -18,10 +19,10 @@ def run(config: PushConfig) -> None:
     tracking = config.tracking
     target = Target(
         project=tracking.project,
+        folder=Path(config.paths.wandb),
         entity=tracking.entity,
         group=tracking.group,
-        tags=list(tracking.tags),
-        folder=Path(config.paths.wandb),
+        tags=tracking.tags,
     )
     pushed = push(published, target)
     for verdict in pushed.verdicts:

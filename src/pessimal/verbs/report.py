@@ -11,9 +11,10 @@ from pessimal.report.explorer import Explorer, chosen_prompts, explorer
 from pessimal.report.page import page
 from pessimal.tables import read_score_table
 from pessimal.tables.score_table import read_provenance
-from pessimal.tables.shared_columns import SharedColumns
+from pessimal.tables.score_table import SharedColumns
 from pessimal.tracking.registry import Manifest, Registry
 from pessimal.verbs.common import config_hash, registry_of, tracked
+from pessimal.verbs.progress import steps
 from pessimal.verbs.publish import print_path
 
 log = logging.getLogger(__name__)
@@ -82,28 +83,23 @@ def _newest(published: list[tuple[Path, Manifest]]) -> list[tuple[Path, Manifest
 
 def _explorer(config: ReportConfig, registry: Registry, shown: list[Manifest]) -> Explorer | None:
     """The tokens of the score tables behind what is shown, and what was left out; None where there are none."""
-    wanted = dict.fromkeys(
-        reference
-        for manifest in shown
-        for reference in manifest.inputs
-        if reference.startswith("score-table/")
+    behind = dict.fromkeys(
+        name for manifest in shown for name in manifest.inputs if name.startswith("score-table/")
     )
     there = {m.reference: (folder, m) for folder, m in registry.manifests("score-table")}
     notes = []
-    if missing := [reference for reference in wanted if reference not in there]:
+    if missing := [reference for reference in behind if reference not in there]:
         notes.append(
-            f"Not here: {len(missing)} of the {len(wanted)} score tables that were compared are no longer in the "
+            f"Not here: {len(missing)} of the {len(behind)} score tables that were compared are no longer in the "
             f"registry ({missing[0]}{' …' if len(missing) > 1 else ''})."
         )
         log.warning("%s", notes[-1])
-    found = [there[reference] for reference in wanted if reference in there]
-    newest: dict[str, Path] = {}  # an older version of a table is a rescan, for the noise floor only
-    for folder, manifest in sorted(found, key=lambda pair: pair[1].version):
-        newest[manifest.name] = folder
-    folders = [folder for folder, m in found if newest[m.name] == folder]
-    provenances = [read_provenance(folder) for folder in folders]
-    prompts = chosen_prompts(provenances, wanted=config.explorer_prompts)
-    asked = dict.fromkeys(provenance.prompt for provenance in provenances)
+    found = [there[reference] for reference in behind if reference in there]
+    newest = {m.name: folder for folder, m in sorted(found, key=lambda pair: pair[1].version)}
+    # An older version of a table is a rescan, for the noise floor only.
+    provenances = {folder: read_provenance(folder) for folder, m in found if newest[m.name] == folder}
+    prompts = chosen_prompts(list(provenances.values()), wanted=config.explorer_prompts)
+    asked = list(dict.fromkeys(provenance.prompt for provenance in provenances.values()))
     if left_out := [prompt for prompt in asked if prompt not in prompts]:
         number = f"{len(left_out)} prompt{'' if len(left_out) == 1 else 's'}"
         fewer = "" if config.explorer_prompts else " that fewer models were asked"
@@ -113,9 +109,10 @@ def _explorer(config: ReportConfig, registry: Registry, shown: list[Manifest]) -
             "explorer_prompts=[KEY,KEY]"
         )
     shared, tables = SharedColumns(), []
-    pairs = sorted(zip(provenances, folders, strict=True), key=lambda pair: list(asked).index(pair[0].prompt))
-    for provenance, folder in pairs:
-        if provenance.prompt in prompts:
+    chosen = [(p, folder) for folder, p in provenances.items() if p.prompt in prompts]
+    with steps(f"reading {len(chosen)} tables", len(chosen)) as step:
+        for provenance, folder in sorted(chosen, key=lambda pair: asked.index(pair[0].prompt)):
+            step(f"{provenance.model} on {provenance.prompt}")
             registry.verify(folder)
             tables.append(shared.of(read_score_table(folder)))
     return explorer(tables, notes=notes)

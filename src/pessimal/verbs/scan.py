@@ -3,10 +3,14 @@
 import contextlib
 import functools
 import logging
+import resource
+import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from pessimal.compare.extremes import extremes
 from pessimal.config.schema import ScanConfig
@@ -15,14 +19,21 @@ from pessimal.models.load import RewardModel, open_model
 from pessimal.models.spec import Score
 from pessimal.scoring.candidates import Candidates, items, vocabulary
 from pessimal.scoring.language_model import answers_of, context_of, scan_language_model
-from pessimal.scoring.mode import Mode
+from pessimal.models.spec import Mode
 from pessimal.scoring.passes import Loop, wait_for_all
 from pessimal.scoring.scan import forget_work, identify, locked, scan
 from pessimal.tables import ScoreProvenance, ScoreTable, read_score_table
 from pessimal.tables.score_table import LOG_PROBABILITY, read_provenance
 from pessimal.tracking.mirror import Mirror
 from pessimal.tracking.registry import Manifest, Registry, safe_name
-from pessimal.verbs.common import fetch, publish_table, quiet_libraries, registry_of, tracked
+from pessimal.verbs.common import (
+    fetch,
+    model_inputs,
+    publish_table,
+    quiet_libraries,
+    registry_of,
+    tracked,
+)
 from pessimal.verbs.scan_table import print_extremes, print_tables
 from pessimal.verbs.trainer import begin_process, is_first_process, make_trainer
 
@@ -72,22 +83,61 @@ def _scan_all(
     """Scan what is to be done, one prompt after the other; the `first` process publishes. `before` is the last table
     that was finished already."""
     begin = _language_model if model.spec.score is Score.log_probability else _reward_model
-    ask = begin(config, model, candidates, todo, work=work)
-    with tracked(config, name=f"scan {model.name}", first=first) as mirror:
+    live = LiveScan()
+    ask = begin(config, model, candidates, todo, work=work, live=live)
+    inputs, source = model_inputs(registry, model)
+    with tracked(config, name=f"scan {model.name}", inputs=inputs, first=first) as mirror:
+        live.mirror = mirror
         round_trips = _round_trips(read_score_table(before)) if before else None
         for provenance in todo:
+            begun = time.monotonic()
             table = ask(provenance, round_trips)
             round_trips = _round_trips(table)
             if first:
+                live.finish(len(table.rows), time.monotonic() - begun)
                 figures = _figures(table)
                 folder, manifest = publish_table(
-                    config, registry, table, run_id=mirror.run_id, summary=figures
+                    config, registry, table, run_id=mirror.run_id, inputs=inputs, summary=figures | source
                 )
                 _report(mirror, table, figures, folder, manifest)
                 log.debug("%s", folder / "scores.parquet")
             wait_for_all()
             if first:
                 forget_work(work, provenance)
+
+
+class LiveScan:
+    """Sends to W&B how fast a scan is, while it lasts: `scan/*` against the candidates scored so far, of all prompts."""
+
+    def __init__(self):
+        self.mirror = Mirror()
+        self.before, self.done = 0, 0
+        """Candidates scored in passes that have ended, and in this one."""
+
+    def report(self, done: int, rate: float, batch_size: int) -> None:
+        """So many candidates of this pass are scored, so many a second."""
+        if done < self.done:
+            self.before, self.done = self.before + self.done, 0
+        self.done = done
+        self._send({"scan/candidates_per_second": rate, "scan/batch_size": batch_size})
+
+    def finish(self, n: int, seconds: float) -> None:
+        """A prompt's n candidates took so many seconds, checks and second passes included."""
+        self.before, self.done = self.before + (self.done or n), 0
+        self._send({"scan/seconds": seconds})
+
+    def _send(self, values: dict[str, float]) -> None:
+        self.mirror.metrics(
+            {"scan/candidates": self.before + self.done, "scan/memory_gb": _memory_gb(), **values}
+        )
+
+
+def _memory_gb() -> float:
+    """The most memory that this process has had: on its card where it has one, else on the machine."""
+    if torch.cuda.is_available():
+        return torch.cuda.max_memory_allocated() / 1e9
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9
 
 
 Ask = Callable[[ScoreProvenance, np.ndarray | None], ScoreTable]
@@ -101,6 +151,7 @@ def _reward_model(
     todo: list[ScoreProvenance],
     *,
     work: Path,
+    live: LiveScan,
 ) -> Ask:
     """Find every prompt's frame, then load the network."""
     double_bos = config.mode is Mode.paper
@@ -111,6 +162,7 @@ def _reward_model(
         progress=config.progress,
         find_threads=config.trainer.threads is None,
         ignore_finished=config.force,
+        report=live.report,
     )
     networks = functools.cache(model.network)
     networks(model.spec.dtype)  # a checkpoint that cannot be loaded fails before a run is opened
@@ -137,9 +189,10 @@ def _language_model(
     todo: list[ScoreProvenance],
     *,
     work: Path,
+    live: LiveScan,
 ) -> Ask:
-    """Find every prompt's context, and how items go on from it, then load the network. Nothing of one forward is worth
-    keeping under `work`."""
+    """Find every prompt's context, and how items go on from it, then load the network. One forward has nothing worth
+    keeping under `work`, nor worth a report while it lasts."""
     contexts = {i.prompt: context_of(model, i.prompt_text) for i in todo}
     answers = {prompt: answers_of(model, context, candidates) for prompt, context in contexts.items()}
     device = make_trainer(config.trainer, root=config.paths.cache).strategy.root_device

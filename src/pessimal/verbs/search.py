@@ -2,34 +2,51 @@
 
 import logging
 import shutil
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 from rich.table import Table
 from rich.text import Text
 
 from pessimal.config.schema import Method, SearchConfig
-from pessimal.scoring.scan import of_model
+from pessimal.errors import WorkError
+from pessimal.models.load import open_model
+from pessimal.scoring import scan
+from pessimal.models.spec import Mode
 from pessimal.search.allowed import digest
-from pessimal.search.checks import ABSENT, FAILS, HOLDS, TIE
-from pessimal.search.procedure import SEARCH
-from pessimal.search.provenance import SearchProvenance
-from pessimal.search.results import About, search_results
-from pessimal.search.stages import Stage
+from pessimal.search.checks import FAILS, HOLDS, NOT_TRIED, TIE
+from pessimal.search.context import SearchContext, TrialContext
+from pessimal.search.exhaustive import ExhaustivePairs, exhaustive_pairs
+from pessimal.search.objective import Point
+from pessimal.search.procedure import Final, Stage
+from pessimal.search.results import pair_tables, responses_of
+from pessimal.search.run import Cost, Found
+from pessimal.search.run import run as search
+from pessimal.tables import read_score_table
+from pessimal.tables.score_table import ModelProvenance
 from pessimal.tables.result import Result
 from pessimal.tracking.mirror import Mirror
 from pessimal.tracking.registry import Registry
-from pessimal.verbs.common import quiet_libraries, registry_of, tracked
+from pessimal.verbs.common import fetch, model_inputs, quiet_libraries, registry_of, tracked
 from pessimal.verbs.progress import Counter, counted
 from pessimal.verbs.publish import Artifact, print_path, publish, show
-from pessimal.verbs.search_context import SearchContext, prepare
-from pessimal.verbs.search_exhaustive import search_every_pair
-from pessimal.verbs.search_stages import search_by_stages, search_one_token
-from pessimal.verbs.search_tables import Searched, growth
 from pessimal.verbs.search_tuning import run_study_job
-from pessimal.verbs.trainer import begin_process
+from pessimal.verbs.trainer import begin_process, is_first_process, make_trainer
 
 log = logging.getLogger(__name__)
+
+SEARCH_RESULT = "search-result"
+_SAME = ("model", "goal", "mode", "weights_digest", "allowed_digest")
+"""What two searches must share, besides prompts, to be compared."""
+# `certain` is part of a low-precision table's provenance: the scan's default, and without certified tails.
+_CERTAIN = (100, 0)
+# So many of the best pairs are scored again by the model's own forward, one by one; the best of them is the result.
+_RESCORED = 16
+MARKS = {HOLDS: "[green]✓[/]", TIE: "[yellow]≈[/]", FAILS: "[red]✗[/]", NOT_TRIED: "[dim]–[/]"}
 
 
 def run(config: SearchConfig) -> float | None:
@@ -38,123 +55,300 @@ def run(config: SearchConfig) -> float | None:
     Returns the best reward with the goal's sign, more is better, for whoever sweeps the options. A job of a study
     (`-m hparams_search=gcg`) does what the sweeper asks of it instead.
     """
+    # 1. The model and what is asked of it.
     quiet_libraries()
     first = begin_process(config.trainer)
     if config.tuning.study is not None:
         return run_study_job(config, prepare)
     registry = registry_of(config)
-    context = SearchContext(config, config.prompt_keys)
-    provenance = identify(context)
-    published = registry.find("search-result", provenance.key())
-    if published and not config.force:
-        log.info("this search is finished already: %s (force=true searches again)", published[0])
-        if first:
-            print_path(published[0])
-        return published[1].summary["best_value"]
+    context = open_context(config, config.prompt_keys)
+    provenance = identify(config, context)
+    finished = _finished(config, registry, provenance, "this search is finished already", speak=first)
+    if finished is not None:
+        return finished
     work = Path(config.paths.cache) / "searches" / provenance.key()
     if config.force and first:
         shutil.rmtree(work, ignore_errors=True)
-    with tracked(config, name=f"search {provenance.name}", first=first) as mirror:
+    inputs, made_with = model_inputs(registry, context.model)
+    with tracked(config, name=f"search {provenance.name}", inputs=inputs, first=first) as mirror:
+        # 2. The search: every pair, by all processes together, or stage by stage.
         bar = config.progress and config.search.method is not Method.exhaustive  # which has its own
-        with counted(provenance.name, unit="evaluations", total=context.expected, bar=bar) as counter:
+        with counted(
+            provenance.name, unit="evaluations", total=config.search.evaluations, bar=bar
+        ) as counter:
+            live = _Live(counter, mirror, sign=config.search.goal.sign)
             context.advance = counter.advance
-            searched = _look(context, work, counter)
-        if searched is None:  # another process has it
-            return None
+            pairs = every_pair(config, context) if config.search.method is Method.exhaustive else None
+            if not is_first_process():
+                return None
+            known = best_known(registry, provenance) if config.search.from_registry else {}
+            found = search(
+                context,
+                folder=work,
+                known=known,
+                exact=best_pairs(config, context, pairs) if pairs else (),
+                scored=pairs.pairs if pairs else 0,
+                on_cost=live.cost,
+                on_stage=live.stage,
+                on_best=live.best,
+            )
+        # 3. What goes beside it: where cheaper ways stand among all pairs, and other lengths.
+        if pairs:
+            found.tables.update(pair_tables(context, pairs, found))
+        found.tables["growth"] = growth(registry, provenance, found)
         # Commands that share an exhaustive search end together; the first to be here publishes.
-        published = registry.find("search-result", provenance.key())
-        if published and not config.force:
-            log.info("another command has published this search: %s", published[0])
-            print_path(published[0])
-            return published[1].summary["best_value"]
-        searched.tables["growth"] = growth(registry, provenance, searched)
-        folder, results = _publish(config, registry, provenance, searched, mirror)
+        finished = _finished(config, registry, provenance, "another command has published this search")
+        if finished is not None:
+            return finished
+        # 4. Published, and said.
+        best = config.search.goal.sign * found.reward
+        what = {name: getattr(provenance, name) for name in (*_SAME, "length")}
+        what |= {"prompts": list(provenance.prompts), "best_value": best, **made_with}
+        results = found.results
+        summary = {name: value for result in results for name, value in result.summary.items()} | what
+        artifact = Artifact(
+            SEARCH_RESULT, provenance.name, key=provenance.key(), inputs=[*inputs, *found.inputs], summary=summary
+        )  # fmt: skip
+        folder, _ = publish(config, registry, mirror, artifact, results)
+        mirror.summary({name: what[name] for name in ("best_value", "mode", "model", "prompts")})
     shutil.rmtree(work, ignore_errors=True)
-    _print(results)
+    print_checklist(results, found, known)
     print_path(folder)
-    return searched.best_value
+    return best
 
 
-def identify(context: SearchContext) -> SearchProvenance:
-    """What the result will depend on."""
-    config, model, spec = context.config, context.model, context.spec
-    options = {
-        name: value
-        for name, value in vars(spec).items()
-        if name not in ("length", "goal", "method", "allowed", "allowed_path")
-    }
+def open_context(config: SearchConfig, prompts: list[str]) -> SearchContext:
+    """The model of a configuration, opened, to be searched on these prompts; single tokens come from finished scans."""
+    folder = fetch(config.model, cache=config.paths.cache, progress=config.progress)
+    context = SearchContext(
+        open_model(config.model, folder),
+        {key: config.prompts[key] for key in prompts},
+        config.search,
+        mode=config.mode,
+        seed=config.seed,
+        device=make_trainer(config.trainer, root=config.paths.cache).strategy.root_device,
+        batch_size=config.batch_size,
+    )
+    context.scanned = lambda key: scanned(registry_of(config), context, key)
+    return context
+
+
+def scanned(registry: Registry, context: SearchContext, key: str) -> tuple[np.ndarray, str] | None:
+    """Rewards float64 (V,) of the finished scan of the vocabulary by token ids on this prompt, by exactly this model; and
+    its reference."""
+    for certain in _CERTAIN:
+        provenance = scan.identify(
+            context.model, prompt=key, prompt_text=context.prompts[key], candidates=context.vocabulary,
+            mode=Mode.ids, certain=certain,
+        )  # fmt: skip
+        if found := registry.find("score-table", provenance.key()):
+            folder, manifest = found
+            rows = read_score_table(folder).rows
+            column = np.full(len(context.mask), np.nan)
+            column[rows["candidate_id"]] = rows["reward"]
+            return column, manifest.reference
+    return None
+
+
+# --- What a result depends on, and what the registry holds.
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchProvenance(ModelProvenance):
+    """Two results with one key are the same search, but for the last bits that another device or batch size may change,
+    and for what the registry held when it began."""
+
+    prompts: dict[str, str]
+    """The user turns whose mean reward is searched, verbatim, by key."""
+    goal: str
+    length: int
+    mode: str
+    """`ids`, or `text`: only responses that a text gives."""
+    method: str
+    allowed: int
+    """How many tokens a response may be made of."""
+    allowed_digest: str
+    """Digest of which."""
+    options: dict = field(default_factory=dict)
+    """The other options of the search."""
+    seed: int = 0
+
+    @property
+    def name(self) -> str:
+        """Name of the artifact: what distinguishes results in a list; the key covers everything."""
+        parts = [self.model, "+".join(self.prompts), f"{self.goal}-{self.length}"]
+        more = (self.mode, self.method, self.dtype)
+        return "--".join([*parts, *(part for part in more if part not in ("ids", "auto", "float32"))])
+
+
+def identify(config: SearchConfig, context: SearchContext) -> SearchProvenance:
+    """What the result will depend on, known before the network is loaded."""
+    spec, own = config.search, ("length", "goal", "method", "allowed", "allowed_path")
     return SearchProvenance(
-        model=model.name,
-        prompts={key: config.prompts[key] for key in config.prompt_keys},
+        model=context.model.name,
+        prompts=context.prompts,
         goal=spec.goal.value,
         length=spec.length,
         mode=config.mode.value,
         method=spec.method.value,
         allowed=int(context.mask.sum()),
         allowed_digest=digest(context.mask),
-        options=options,
+        options={name: value for name, value in vars(spec).items() if name not in own},
         seed=config.seed,
-        **of_model(model),
+        **scan.of_model(context.model),
     )
 
 
-def _look(context: SearchContext, work: Path, counter: Counter) -> Searched | None:
-    """The search itself; None in a process that only helped."""
-    searched: list[int] = []
-
-    def finished(stage: Stage) -> None:
-        best = context.spec.goal.sign * stage.best.value if stage.finals else float("nan")
-        log.debug("%s: %.4f after %d evaluations, %.1f s", stage.name, best, stage.evaluations, stage.seconds)
-        if stage.phase in SEARCH:  # the baselines get as much as all that, each
-            searched.append(stage.evaluations)
-        so_far = sum(searched) * (4 if context.spec.baselines else 1)
-        counter.begin(f"{stage.name} {best:.3f}", total=max(counter.total, so_far))
-
-    if context.spec.method is Method.exhaustive:
-        return search_every_pair(context, work, report=finished)
-    if context.spec.length == 1:
-        return search_one_token(context, work, report=finished)
-    return search_by_stages(context, work, report=finished)
+def _finished(
+    config: SearchConfig, registry: Registry, provenance: SearchProvenance, why: str, *, speak: bool = True
+) -> float | None:
+    """The best value of this very search where it is published, whose folder is then printed; None to go on."""
+    published = None if config.force else registry.find(SEARCH_RESULT, provenance.key())
+    if published is None:
+        return None
+    folder, manifest = published
+    if speak:
+        log.info("%s: %s (force=true searches again)", why, folder)
+        print_path(folder)
+    return manifest.summary["best_value"]
 
 
-def _publish(
-    config: SearchConfig, registry: Registry, provenance: SearchProvenance, searched: Searched, mirror: Mirror
-) -> tuple[Path, list[Result]]:
-    """Publish the result, its curve to W&B step by step."""
-    results = search_results(searched.tables, About.of(searched.numbers))
-    what = {
-        "model": provenance.model,
-        "prompts": list(provenance.prompts),
-        "goal": provenance.goal,
-        "length": provenance.length,
-        "mode": provenance.mode,
-        "best_value": searched.best_value,
-        "weights_digest": provenance.weights_digest,
-        "allowed_digest": provenance.allowed_digest,
-    }
-    summary = {name: value for result in results for name, value in result.summary.items()} | what
-    artifact = Artifact(
-        "search-result", provenance.name, key=provenance.key(), inputs=searched.inputs, summary=summary
+def _alike(registry: Registry, provenance: SearchProvenance) -> dict[int, list[tuple[Path, Mapping, str]]]:
+    """Results of the same model, prompts, goal, mode and allowed tokens by length: folder, summary and reference."""
+    by_length: dict[int, list] = {}
+    for folder, manifest in registry.manifests(SEARCH_RESULT):
+        summary = manifest.summary
+        fits = all(summary.get(name) == getattr(provenance, name) for name in _SAME)
+        if fits and set(summary.get("prompts", ())) == set(provenance.prompts):
+            by_length.setdefault(summary["length"], []).append((folder, summary, manifest.reference))
+    return by_length
+
+
+def best_known(registry: Registry, provenance: SearchProvenance) -> dict[tuple[int, ...], str]:
+    """The best response of this length that the registry holds, and its reference: a repeat begins from it, and so never
+    publishes a worse one."""
+    results = _alike(registry, provenance).get(provenance.length, [])
+    if not results:
+        return {}
+    folder, _, reference = max(results, key=lambda result: result[1]["best_value"])
+    best = pd.read_parquet(folder / "tables" / "sequences.parquet").iloc[0]
+    log.info(
+        "%s holds %r, reward %.4f; the search begins from it too", reference, best["text"], best["reward"]
     )
-    folder, _ = publish(config, registry, mirror, artifact, results)
-    for row in searched.tables["curve"].itertuples():
-        mirror.metrics({"evaluations": row.evaluations, f"best_reward/{row.method}": row.reward})
-    mirror.summary({name: what[name] for name in ("best_value", "mode", "model", "prompts")})
-    return folder, results
+    return {tuple(int(i) for i in best["token_ids"].strip("[]").split(",")): reference}
 
 
-MARKS = {HOLDS: "[green]✓[/]", TIE: "[yellow]≈[/]", FAILS: "[red]✗[/]", ABSENT: "[dim]–[/]"}
+def growth(registry: Registry, provenance: SearchProvenance, found: Found) -> pd.DataFrame:
+    """One row a length and way: length, reward, what (scan, beam, search), reference, verdict; rows of other lengths
+    are the newest searches of the same model, prompts, goal, mode and allowed tokens."""
+    others = [
+        {"length": length, "reward": results[-1][1]["best_reward"], "what": "search",
+         "reference": results[-1][2], "verdict": results[-1][1]["verdict"]}
+        for length, results in _alike(registry, provenance).items() if length != provenance.length
+    ]  # fmt: skip
+    rows = pd.concat([found.tables["growth"], pd.DataFrame(others)], ignore_index=True)
+    return rows.sort_values(["length", "what"], ignore_index=True)
 
 
-def _print(results: Sequence[Result]) -> None:
-    """The response, and its checks as a list."""
-    response, checks = results[0], next(result for result in results if result.name == "ladder")
-    table = Table(
-        title=Text(response.headline), title_justify="left", box=None, pad_edge=False, show_header=False
+# --- Every response of two tokens.
+
+
+def every_pair(config: SearchConfig, context: SearchContext) -> ExhaustivePairs:
+    """Score all pairs, all processes together; what is finished is kept for the other goal and other lists of tokens."""
+    (prompt,) = config.prompt_keys
+    model, dtype, network = context.model, context.dtype, context.network()
+    output = "" if model.spec.output is None else f"-{model.spec.output}"
+    folder = f"{model.weights_digest[:16]}-{model.config_digest[:8]}-{dtype.value}{output}"
+    pairs = exhaustive_pairs(
+        network,
+        context.frames[prompt],
+        allowed=np.flatnonzero(context.mask),
+        dtype=dtype,
+        trainer=make_trainer(config.trainer, root=config.paths.cache),
+        folder=Path(config.paths.cache) / "pairs" / folder,
+        batch_size=config.batch_size,
+        keep=config.search.keep,
+        label=f"{model.name} · {prompt}",
+        progress=config.progress,
     )
-    for check in checks.table.itertuples():
+    network.to(context.device)  # the trainer took it back to the CPU
+    return pairs
+
+
+def best_pairs(config: SearchConfig, context: SearchContext, pairs: ExhaustivePairs) -> list[Final]:
+    """The best pairs by the goal that count, of which the result is taken."""
+    goal = config.search.goal
+    ends = pairs.top if goal.sign > 0 else pairs.bottom
+    responses = responses_of(ends)
+    counted = (
+        context.retokenizes(responses).numpy() if context.retokenizes else np.ones(len(ends), dtype=bool)
+    )
+    if not counted.any():
+        raise WorkError(
+            f"none of the {len(ends):,} {goal.value} pairs is given by a text. Keep more of them: "
+            f"search.keep={10 * len(ends)}; or type mode=ids"
+        )
+    return [
+        Final(Point(pairs.pairs, goal.sign * row.reward, (row.first, row.second)), "every pair", "exhaustive")
+        for row in ends[counted].head(_RESCORED).itertuples()
+    ]
+
+
+# --- While it runs, and at its end.
+
+
+class _Live:
+    """The bar, and W&B's best so far against evaluations: at improvements, once a second at most."""
+
+    def __init__(self, counter: Counter, mirror: Mirror, *, sign: int):
+        self.counter, self.mirror, self.sign = counter, mirror, sign
+        self.sent, self.waiting = 0.0, None
+
+    def cost(self, cost: Cost) -> None:
+        log.info("%s", cost)
+        self.counter.begin("start", total=cost.total)
+
+    def best(self, evaluations: int, value: float) -> None:
+        self.waiting = {"search/evaluations": evaluations, "search/best": self.sign * value}
+        if time.monotonic() - self.sent >= 1:
+            self._send()
+
+    def stage(self, stage: Stage) -> None:
+        self._send()
+        value = f" {self.sign * stage.curve[-1].value:.3f}" if stage.curve else ""
+        self.counter.begin(stage.name + value)
+        log.debug("%s:%s after %d evaluations, %.1f s", stage.name, value, stage.evaluations, stage.seconds)
+
+    def _send(self) -> None:
+        if self.waiting is not None:
+            self.mirror.metrics(self.waiting)
+            self.sent, self.waiting = time.monotonic(), None
+
+
+def print_checklist(results: list[Result], found: Found, known: Mapping[tuple[int, ...], str]) -> None:
+    """The response, who found it, and what is certain of it."""
+    title = f"{results[0].headline} Found by: {found.found_by}."
+    table = Table(title=Text(title), title_justify="left", box=None, pad_edge=False, show_header=False)
+    checks = found.tables["ladder"]
+    for check in checks.itertuples():
         table.add_row(MARKS[check.verdict], check.check, Text(check.measured, style="dim"))
     show(table)
-    for result in results:
-        if result.name == "curve" and result.headline:
-            show(Text(result.headline))
+    if not found.about.exact:
+        show(Text(checks.set_index("rung")["meaning"][2], style="dim"))
+    for response, reference in known.items():
+        same = response == found.response
+        show(
+            Text(
+                f"No better response was found than {reference} held."
+                if same
+                else f"Better than {reference} held."
+            )
+        )
+
+
+# --- What a study of the options tries.
+
+
+def prepare(config: SearchConfig, prompts: list[str]) -> TrialContext:
+    """The model of a configuration, ready to be searched on these prompts."""
+    return TrialContext(open_context(config, prompts), prompts)

@@ -2,12 +2,14 @@
 
 import logging
 import shutil
+from pathlib import Path
 
 from rich.table import Table
 from rich.text import Text
 
 from pessimal.config.schema import TrainConfig, demo_recipe
 from pessimal.demo.checkpoint import read_training_report
+from pessimal.demo.family import is_cached
 from pessimal.verbs.common import config_hash, obtain_demo, quiet_libraries, registry_of, tracked
 from pessimal.verbs.publish import print_path, show
 
@@ -36,9 +38,18 @@ def run(config: TrainConfig) -> None:
         print_path(published[0])
         return
 
-    folder = obtain_demo(config.model, cache=config.paths.cache, progress=config.progress, again=config.force)
-    report = read_training_report(folder)
+    trained_before = (
+        is_cached(recipe, cache=Path(config.paths.cache) / "models", name=name) and not config.force
+    )
     with tracked(config, name=f"train {name}") as mirror:
+        folder = obtain_demo(
+            config.model,
+            cache=config.paths.cache,
+            progress=config.progress,
+            again=config.force,
+            mirror=mirror,
+        )
+        report = read_training_report(folder)
         summary = {"seconds": report["seconds"], **report["held_out"]}
         artifact, manifest = registry.publish(
             "reward-model",
@@ -49,8 +60,9 @@ def run(config: TrainConfig) -> None:
             run_id=mirror.run_id,
             summary=summary,
         )
-        for loss in report["losses"]:
-            mirror.metrics({"train/loss": loss})
+        if trained_before:  # else the curve is there already, drawn while it was trained
+            for step, loss in enumerate(report["losses"], 1):
+                mirror.metrics({"train/step": step, "train/loss": loss})
         mirror.summary(summary)
         mirror.artifact(artifact, manifest, {"planted_truth": recipe.planted_truth()} | summary)
     _print(name, report)

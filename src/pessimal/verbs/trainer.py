@@ -1,13 +1,9 @@
 """The Lightning trainer that a configuration describes: devices, nodes, and how they share the work."""
 
 import logging
-import os
-import sys
 
 import pytorch_lightning as pl
 import torch
-from hydra.core.hydra_config import HydraConfig
-from hydra.types import RunMode
 from pytorch_lightning.strategies import ModelParallelStrategy
 from pytorch_lightning.utilities import rank_zero_only
 
@@ -28,7 +24,7 @@ def begin_process(spec: TrainerSpec) -> bool:
 
 
 def check_trainer(spec: TrainerSpec) -> None:
-    """ConfigError where this machine, or the way the command was started, does not fit the configuration."""
+    """ConfigError where torch does not find the devices; `TrainerSpec.check_here` has seen to the rest before torch was there."""
     here = {"cpu", "auto"} | ({"gpu", "cuda"} if torch.cuda.is_available() else set())
     if torch.backends.mps.is_available():
         here |= {"gpu", "mps"}
@@ -40,28 +36,6 @@ def check_trainer(spec: TrainerSpec) -> None:
     if spec.accelerator != "cpu" and spec.devices > cards > 0:
         raise ConfigError(
             f"trainer.devices={spec.devices}, but this machine has {cards}; type trainer.devices={cards}"
-        )
-    started = os.environ.get("LOCAL_WORLD_SIZE")
-    if started is not None and int(started) != spec.devices:
-        raise ConfigError(
-            f"torchrun started {started} processes on this node and trainer.devices={spec.devices}; give both the same"
-        )
-    alone = started is None and "SLURM_JOB_ID" not in os.environ
-    if (
-        alone
-        and spec.devices > 1
-        and HydraConfig.initialized()
-        and HydraConfig.get().mode is RunMode.MULTIRUN
-    ):
-        raise ConfigError(
-            f"trainer.devices={spec.devices} in a sweep needs a launcher that starts each job's processes: hydra/launcher="
-            "submitit_slurm; or give one command a job, without -m"
-        )
-    if spec.num_nodes > 1 and "MASTER_ADDR" not in os.environ and "SLURM_JOB_ID" not in os.environ:
-        raise ConfigError(
-            f"trainer.num_nodes={spec.num_nodes} needs a launcher on each node. Type there: torchrun "
-            f"--nnodes={spec.num_nodes} --nproc-per-node={spec.devices} --rdzv-backend=c10d "
-            f"--rdzv-endpoint=HOST:29500 -m pessimal {' '.join(sys.argv[1:])}"
         )
 
 

@@ -25,7 +25,7 @@ from transformers import (
 from transformers.dynamic_module_utils import get_class_from_dynamic_module
 
 from pessimal.models.load import RewardModel, open_model
-from pessimal.models.remote_code import with_older_names
+from pessimal.models.own_code import with_older_names
 from pessimal.models.spec import Dtype, ModelSpec
 from published import vocabularies
 

@@ -1,39 +1,34 @@
-"""One dataclass a verb, a file each: every option with its type, its unit and its default.
+"""One dataclass a verb: every option with its type, its range, its unit, its default and its meaning.
 
-Hydra composes these from `conf/` and overrides; `build` turns the result into an instance, and `__post_init__`
-says what does not fit together. Imports nothing heavy: `--help` and `--cfg` must answer at once.
+Hydra composes these from `conf/` and overrides; the instance that comes out is what the verb works with. Imports nothing
+heavy: help and the refusal of a mistake must not wait for torch.
 """
 
-from pessimal.config.schema.check import CheckConfig
-from pessimal.config.schema.compare import CompareConfig, IdentityAxis, Join, WordingSpec
+import typing
+from dataclasses import is_dataclass
+
 from pessimal.config.schema.explain import (
-    AttributeSpec,
-    ComparisonsSpec,
-    EditSpec,
     ExplainConfig,
     JudgeKind,
-    PerturberKind,
-    PerturberSpec,
-    Source,
 )
-from pessimal.config.schema.import_ import ImportConfig, ImportFormat
-from pessimal.config.schema.push import PushConfig
-from pessimal.config.schema.report import ReportConfig
-from pessimal.config.schema.runs import RunsAction, RunsConfig, RunsFormat
-from pessimal.config.schema.scan import CandidatesSpec, ScanConfig
-from pessimal.config.schema.search import Filter, Goal, Method, SearchConfig, SearchSpec, TuningSpec
+from pessimal.config.schema.runs import PushConfig, RunsAction, RunsConfig, RunsFormat
+from pessimal.config.schema.scan import CheckConfig, ScanConfig, TrainConfig
+from pessimal.config.schema.search import Goal, Method, SearchConfig, SearchSpec, TuningSpec
 from pessimal.config.schema.shared import (
     PathsSpec,
     Strategy,
     TaskConfig,
     TrackingMode,
-    TrackingSpec,
     TrainerSpec,
     demo_recipe,
 )
-from pessimal.config.schema.train import TrainConfig
-from pessimal.config.schema.workspace import WorkspaceConfig
-from pessimal.models.spec import ModelSpec, RecipeSpec
+from pessimal.config.schema.tables import (
+    CompareConfig,
+    ImportConfig,
+    ImportFormat,
+    Join,
+    ReportConfig,
+)
 
 TASKS: dict[str, type[TaskConfig]] = {
     "train": TrainConfig,
@@ -46,50 +41,32 @@ TASKS: dict[str, type[TaskConfig]] = {
     "explain": ExplainConfig,
     "push": PushConfig,
     "runs": RunsConfig,
-    "workspace": WorkspaceConfig,
 }
 
-SCHEMAS: dict[str, type] = {
-    schema.__name__: schema
-    for schema in (
-        *TASKS.values(),
-        ModelSpec,
-        RecipeSpec,
-        CandidatesSpec,
-        IdentityAxis,
-        WordingSpec,
-        SearchSpec,
-        TuningSpec,
-        ComparisonsSpec,
-        PerturberSpec,
-        AttributeSpec,
-        EditSpec,
-        TrainerSpec,
-        TrackingSpec,
-        PathsSpec,
-    )
-}
-"""Every schema by name, for messages about unknown options."""
+
+def _within(hint: object) -> set[type]:
+    """The classes of options that an annotation, or a field of one of them, names."""
+    if is_dataclass(hint):
+        return {hint}.union(*map(_within, typing.get_type_hints(hint).values()))
+    return set().union(*map(_within, typing.get_args(hint)))
+
+
+SCHEMAS: dict[str, type] = {schema.__name__: schema for task in TASKS.values() for schema in _within(task)}
+"""Every class of options by name, for messages about unknown options."""
 
 __all__ = [
     "SCHEMAS",
     "TASKS",
-    "AttributeSpec",
     "CheckConfig",
     "CompareConfig",
-    "ComparisonsSpec",
-    "EditSpec",
     "ExplainConfig",
-    "Filter",
     "Goal",
-    "IdentityAxis",
     "ImportConfig",
     "ImportFormat",
     "Join",
     "JudgeKind",
     "Method",
-    "PerturberKind",
-    "PerturberSpec",
+    "PathsSpec",
     "PushConfig",
     "ReportConfig",
     "RunsAction",
@@ -98,14 +75,11 @@ __all__ = [
     "ScanConfig",
     "SearchConfig",
     "SearchSpec",
-    "Source",
     "Strategy",
     "TaskConfig",
     "TrackingMode",
     "TrainConfig",
     "TrainerSpec",
     "TuningSpec",
-    "WordingSpec",
-    "WorkspaceConfig",
     "demo_recipe",
 ]

@@ -1,27 +1,47 @@
 """Options of `pessimal explain`."""
 
+import re
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
+from typing import Annotated, Any, ClassVar
 
+from annotated_types import Ge, Interval
 from omegaconf import MISSING
 
-from pessimal.config.schema.shared import TaskConfig, TrainerSpec, demo_recipe
-from pessimal.config.schema.values import at_least
+from pessimal.config.schema.shared import TaskConfig, TrainerSpec
+from pessimal.config.schema.values import Count, Level, NotBlank, OneOf, Options
 from pessimal.errors import ConfigError
-from pessimal.explain.attribute import PLACEBO
-from pessimal.explain.source import Source
+from pessimal.explain.attribute import OVERALL, PLACEBO, Edit
 from pessimal.models.spec import ModelSpec
+
+PAIR = ("prompt", "chosen", "rejected")
+"""Options whose values are texts, taken as they are typed."""
+
+
+class Source(Enum):
+    """Where comparisons come from."""
+
+    embedded = "embedded"
+    """Sixty everyday comparisons that were written for this package."""
+    jsonl = "jsonl"
+    """A file of one's own, in our format or one of TRL's."""
+    helpsteer2 = "helpsteer2"
+    """nvidia/HelpSteer2."""
+    hh_rlhf = "hh_rlhf"
+    """Anthropic/hh-rlhf."""
 
 
 @dataclass
-class ComparisonsSpec:
+class ComparisonsSpec(Options):
     """What is explained."""
+
+    _prefix: ClassVar[str] = "comparisons"
 
     name: str | None = None
     """Short name of the set, used in artifact names; of a file its own name where none is given."""
     source: Source = Source.embedded
-    """embedded, jsonl, helpsteer2 or hh_rlhf."""
+    """Where they come from."""
     path: str | None = None
     """File (jsonl), or for a Hub dataset another repository or a local copy of it."""
     revision: str | None = None
@@ -30,125 +50,37 @@ class ComparisonsSpec:
     """Split of the Hub dataset."""
     subset: str | None = None
     """Folder of the Hub dataset, such as helpful-base."""
-    n: int | None = None
+    n: Count | None = None
     """How many, drawn at random by `seed`; null takes all."""
     single_turn: bool = False
     """Only conversations of one turn."""
 
-
-class PerturberKind(Enum):
-    """Who changes the responses."""
-
-    rules = "rules"
-    """Deterministic English rules, offline."""
-    llm = "llm"
-    """A language model behind an OpenAI-compatible endpoint, in two steps."""
-    local = "local"
-    """A causal language model of the Hub or of this machine, in the same two steps."""
-    random = "random"
-    """Random deletions, swaps and replacements of words: a baseline."""
-    blank_filling = "blank_filling"
-    """A masked language model fills blanks: a baseline."""
-    placebo = "placebo"
-    """Edits that keep the meaning: the null."""
-
-
-@dataclass
-class PerturberSpec:
-    """Who changes the responses, and how."""
-
-    kind: PerturberKind = PerturberKind.rules
-    """rules, llm, local, random, blank_filling or placebo."""
-    model: str | None = None
-    """llm: the model's name at the endpoint; local, blank_filling: a Hub repository or a folder."""
-    revision: str | None = None
-    """local, blank_filling: commit of the Hub repository."""
-    base_url: str | None = None
-    """llm: address of the endpoint, such as http://localhost:8000/v1; null is OpenAI's."""
-    api_key_variable: str | None = "OPENAI_API_KEY"
-    """llm: environment variable that holds the key; null sends none."""
-    temperature: float = 1.0
-    """llm, local, blank_filling: of sampling; 0 always takes the likeliest."""
-    max_tokens: int = 1024
-    """llm, local: most tokens of one answer."""
-    requests_per_minute: float = 300.0
-    """llm: most calls a minute."""
-    concurrency: int = 8
-    """llm: most calls at once."""
-    timeout: float = 60.0
-    """llm: seconds that one call may take."""
-    stop_after: int = 5
-    """llm: calls in a row that fail for good, after which the work stops; what was answered is kept."""
-    retries: int = 5
-    """llm: how often a failed call is repeated."""
-    attempts: int = 3
-    """llm, local: answers asked for, each with another seed, until one is of the asked shape."""
-    allow_unanswered: bool = False
-    """llm: publish also where questions got no answer after all retries."""
-    min_locality: float = 0.0
-    """llm, local: least share of an edit inside the words identified; below it the model is asked once more."""
-    price_in: float | None = None
-    """llm: price of a million tokens that are sent, for the dry run."""
-    price_out: float | None = None
-    """llm: price of a million tokens that come back."""
-    share: float = 0.15
-    """random, blank_filling: share of the words that are changed."""
-
-    def __post_init__(self):
-        needs = (PerturberKind.llm, PerturberKind.local, PerturberKind.blank_filling)
-        if self.kind in needs and not self.model:
-            example = "NAME_AT_THE_ENDPOINT" if self.kind is PerturberKind.llm else "HUB_ID_OR_FOLDER"
-            raise ConfigError(f"perturber={self.kind.value} needs a model: type perturber.model={example}")
-        at_least(
-            1,
-            **{
-                "perturber.concurrency": self.concurrency,
-                "perturber.stop_after": self.stop_after,
-                "perturber.max_tokens": self.max_tokens,
-            },
-        )
-        at_least(1, **{"perturber.attempts": self.attempts})
-        at_least(0, **{"perturber.retries": self.retries})
-        for name in ("min_locality", "share"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ConfigError(f"perturber.{name}={getattr(self, name)} is no share between 0 and 1")
-        for name in ("requests_per_minute", "timeout"):
-            if not getattr(self, name) > 0:
-                raise ConfigError(f"perturber.{name}={getattr(self, name)} must be above 0")
-        if self.temperature < 0:
+    def check(self) -> None:
+        if self.source is Source.jsonl and not self.path:
+            raise ConfigError("comparisons=jsonl needs a file: type comparisons.path=FILE")
+        if self.source is Source.embedded and self.path:
             raise ConfigError(
-                f"perturber.temperature={self.temperature}: 0 is greedy, more is wilder; not below 0"
+                "comparisons.path was given for the embedded comparisons, which need none. For a file type: "
+                "comparisons=jsonl comparisons.path=FILE"
             )
 
 
 @dataclass
-class EditSpec:
-    """One rule of an attribute of your own; give exactly one of `find`, `prepend` and `append`."""
-
-    find: str | None = None
-    """Regular expression; every match is replaced by `put`, case ignored."""
-    put: str = ""
-    """What takes its place."""
-    prepend: str | None = None
-    """Text put before the response."""
-    append: str | None = None
-    """Text put behind the response."""
-
-
-@dataclass
-class AttributeSpec:
+class AttributeSpec(Options):
     """An attribute along which responses are changed."""
 
-    description: str = MISSING
+    description: Annotated[str, NotBlank("a sentence: what a response has that has more of it")] = MISSING
     """What a response has that has more of it: one sentence."""
-    polarity: int = 1
+    polarity: Annotated[int, OneOf((1, -1))] = 1
     """1 where more of it makes a response better, -1 where more makes it worse."""
-    more: list[EditSpec] = field(default_factory=list)
-    """Rules that give a response more of it."""
-    less: list[EditSpec] = field(default_factory=list)
+    more: list[Edit] = field(default_factory=list)
+    """Rules that give a response more of it, all applied in their order."""
+    less: list[Edit] = field(default_factory=list)
     """Rules that give a response less of it."""
     detect: str | None = None
     """Regular expression whose matches are counted as its amount, for the judge."""
+    english: bool = False
+    """Its rules are for English: a response that does not read as English is left alone."""
 
 
 class JudgeKind(Enum):
@@ -166,117 +98,104 @@ class ExplainConfig(TaskConfig):
 
     model: ModelSpec = MISSING
     trainer: TrainerSpec = field(default_factory=TrainerSpec)
+    prompt: str | None = None
+    """One pair instead of a set: the question. Give `chosen` and `rejected` as well."""
+    chosen: str | None = None
+    """One response to `prompt`."""
+    rejected: str | None = None
+    """Another response to `prompt`."""
     comparisons: ComparisonsSpec = field(default_factory=ComparisonsSpec)
     contrast: dict[str, AttributeSpec] = field(default_factory=dict)
     """Attributes by name."""
-    perturber: PerturberSpec = field(default_factory=PerturberSpec)
+    perturber: dict[str, Any] = field(default_factory=dict)
+    """Who changes the responses: `_target_`, the path of a class, and its options, from conf/perturber."""
     judge: JudgeKind = JudgeKind.rules
-    """rules or llm."""
+    """Who says whether an edit did what was asked."""
     judge_model: str | None = None
-    """The judge's name at `perturber.base_url`, for judge=llm."""
-    seeds: int = 1
+    """The judge's name at its endpoint, for judge=llm."""
+    judge_base_url: str | None = None
+    """Address of the judge's endpoint; null is the perturber's, or OpenAI's."""
+    both_ways: bool = True
+    """Change responses to the better and to the worse on both sides. A model that likes what polarity calls worse only
+    flips in the second half; without it there are half as many edits, those of the published method."""
+    seeds: Count = 1
     """Perturbations of each kind."""
-    placebos: int = 4
+    placebos: Annotated[int, Ge(0)] = 4
     """Edits that keep the meaning, for each response, beside the attributes: the null that flips are held against."""
-    tie: float | None = None
+    overall: Annotated[int, Ge(0)] = 0
+    """llm, local: edits that make a response better or worse in whatever way, for each response, beside the attributes."""
+    tie: Annotated[float, Ge(0)] | None = None
     """Margins no larger than this are ties, in units of reward; null takes what the rewards' numerical error allows."""
     shrink: bool = True
     """Look for the smallest part of each counterfactual that still flips, and the largest change that does not."""
-    exact_hunks: int = 8
-    """Up to so many separate changes every subset is tried; beyond, the largest are reverted first."""
-    batch_size: int | None = None
+    exact_hunks: Annotated[int, Interval(ge=0, le=12)] = 8
+    """Up to so many separate changes every subset is tried (2 to that power); beyond, the largest are reverted first."""
+    batch_size: Count | None = None
     """Conversations per batch; null finds it from the memory there is."""
-    replicates: int = 2000
+    replicates: Annotated[int, Ge(100)] = 2000
     """Bootstrap replicates behind each interval."""
-    permutations: int = 10_000
+    permutations: Annotated[int, Ge(100)] = 10_000
     """Sign flips behind each p-value."""
-    confidence: float = 0.95
+    confidence: Level = 0.95
     """Level of the intervals."""
-    examples: int = 6
+    examples: Count = 6
     """Comparisons shown in full."""
     dry_run: bool = False
-    """llm: say how many calls it would take and what they would cost, show examples, and stop."""
+    """llm, local: say how many calls it would take and what they would cost, show examples, and stop."""
 
-    def __post_init__(self):
+    @property
+    def pair(self) -> tuple[str, str, str] | None:
+        """prompt, chosen and rejected of one pair."""
+        return None if self.prompt is None else (self.prompt, self.chosen, self.rejected)
+
+    def check(self) -> None:
+        from pessimal.explain.perturbers import check_options  # pandas comes with it
+
         self.model.check_gives_rewards()
+        spec = self.comparisons
+        if spec.name is None:  # not in its own check: that of the defaults would name files after them
+            spec.name = Path(spec.path).name.split(".")[0] if spec.path else spec.source.value
+        given = [name for name in PAIR if getattr(self, name) is not None]
+        if given and len(given) < len(PAIR):
+            missing = next(name for name in PAIR if name not in given)
+            raise ConfigError(f"one pair needs prompt, chosen and rejected; add {missing}=TEXT")
         if not self.contrast:
             raise ConfigError(
                 "no attributes given; type for example contrast=[default] or contrast=[verbosity]"
             )
-        if PLACEBO in self.contrast:
+        for name in (PLACEBO, OVERALL):
+            if name in self.contrast:
+                raise ConfigError(
+                    f"contrast.{name}: that name stands for edits along no attribute; choose another"
+                )
+        perturber = check_options(self.perturber)
+        if self.seeds > 1 and self.perturber.get("temperature") == 0:
             raise ConfigError(
-                f"contrast.{PLACEBO}: that name stands for edits that keep the meaning; choose another"
+                f"seeds={self.seeds} with perturber.temperature=0: every seed would give the same text, and standard errors "
+                "over seeds a false 0. Type seeds=1, or a temperature above 0"
             )
-        for name, attribute in self.contrast.items():
-            self._check_attribute(name, attribute)
-        at_least(1, seeds=self.seeds, examples=self.examples)
-        sampled = (PerturberKind.llm, PerturberKind.local, PerturberKind.blank_filling)
-        if self.seeds > 1 and self.perturber.kind in sampled and self.perturber.temperature == 0:
+        asks = hasattr(perturber, "dry_run")
+        if self.overall and not asks:
             raise ConfigError(
-                f"seeds={self.seeds} with perturber.temperature=0: every seed would give the same text, and standard errors over seeds a "
-                "false 0. Type seeds=1, or a temperature above 0"
+                f"overall={self.overall}: only a language model can make a response better in whatever way; type "
+                "perturber=llm or perturber=local, or overall=0"
             )
-        at_least(0, placebos=self.placebos, exact_hunks=self.exact_hunks)
-        at_least(100, replicates=self.replicates, permutations=self.permutations)
-        if not 0 < self.confidence < 1:
+        if self.dry_run and not asks:
             raise ConfigError(
-                f"confidence={self.confidence} is no level between 0 and 1; type for example 0.95"
+                "dry_run=true says what a language model would be asked, and this perturber asks none: it is free"
             )
-        if self.tie is not None and not self.tie >= 0:
-            raise ConfigError(f"tie={self.tie} is no margin; give 0 or more, in units of reward")
-        if self.exact_hunks > 12:
-            raise ConfigError(
-                f"exact_hunks={self.exact_hunks} would try {2**self.exact_hunks:,} subsets each; at most 12"
-            )
-        if self.batch_size is not None:
-            at_least(1, batch_size=self.batch_size)
-        if self.trainer.devices * self.trainer.num_nodes > 1:
-            raise ConfigError(
-                f"trainer.devices={self.trainer.devices} trainer.num_nodes={self.trainer.num_nodes}: explaining asks for a few thousand "
-                "rewards, on one device of one machine. Leave them out"
-            )
-        self._check_comparisons()
-        self._check_judge()
-        if self.model.recipe is not None:
-            demo_recipe(self.model)
-
-    def _check_attribute(self, name: str, attribute: AttributeSpec) -> None:
-        where = f"contrast.{name}"
-        if attribute.polarity not in (1, -1):
-            raise ConfigError(
-                f"{where}.polarity={attribute.polarity}: 1 (more is better) or -1 (more is worse)"
-            )
-        if not str(attribute.description).strip():
-            raise ConfigError(
-                f"{where}.description is empty; say in a sentence what a response has that has more of it"
-            )
-        for end in ("more", "less"):
-            for i, edit in enumerate(getattr(attribute, end)):
-                given = [key for key in ("find", "prepend", "append") if getattr(edit, key) is not None]
-                if len(given) != 1:
-                    raise ConfigError(
-                        f"{where}.{end}[{i}] gives {' and '.join(given) or 'nothing'}; give one of find (with put), "
-                        "prepend and append"
-                    )
-
-    def _check_comparisons(self) -> None:
-        spec = self.comparisons
-        if spec.name is None:
-            spec.name = Path(spec.path).name.split(".")[0] if spec.path else spec.source.value
-        if spec.n is not None:
-            at_least(1, **{"comparisons.n": spec.n})
-        if spec.source is Source.jsonl and not spec.path:
-            raise ConfigError("comparisons=jsonl needs a file: type comparisons.path=FILE")
-        if spec.source is Source.embedded and spec.path:
-            raise ConfigError(
-                "comparisons.path was given for the embedded comparisons, which need none. For a file type: "
-                "comparisons=jsonl comparisons.path=FILE"
-            )
-
-    def _check_judge(self) -> None:
         if self.judge is JudgeKind.llm and not self.judge_model:
             raise ConfigError("judge=llm needs a model: type judge_model=NAME_AT_THE_ENDPOINT")
-        if self.dry_run and self.perturber.kind is not PerturberKind.llm:
-            raise ConfigError(
-                f"dry_run=true says what perturber=llm would cost; perturber={self.perturber.kind.value} is free"
-            )
+        self.trainer.check_alone("explaining asks for a few thousand rewards, on one device of one machine")
+
+
+def as_typed(override: str) -> str:
+    """A text of a pair as Hydra reads it back, whatever it holds: quotes, commas, `${`. One in quotes stays as it is."""
+    key, _, text = override.partition("=")
+    quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "'\""
+    if key not in PAIR or quoted or text == "null":
+        return override
+    text = re.sub(r"(\\*)\$\{", r"\1\1\\${", text)  # else an interpolation
+    text = re.sub(r'(\\*)"', r'\1\1\\"', text)
+    text = re.sub(r"(\\+)$", r"\1\1", text)
+    return f'{key}="{text}"'

@@ -1,4 +1,4 @@
-"""Options of `pessimal runs`."""
+"""Options of the verbs on the registry as it stands: runs and push."""
 
 import difflib
 import re
@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any
 
 from pessimal.config.schema.shared import TaskConfig
+from pessimal.config.schema.values import listed
 from pessimal.errors import ConfigError
 
 
@@ -74,7 +75,7 @@ class RunsConfig(TaskConfig):
     format: RunsFormat = RunsFormat.table
     """table, json or csv."""
 
-    def __post_init__(self):
+    def check(self) -> None:
         least, most, example = NAMES[self.action]
         if not least <= len(self.names) <= most:
             wanted = str(least) if least == most else f"up to {most}"
@@ -114,6 +115,22 @@ class RunsConfig(TaskConfig):
                 f"since={self.since!r} is no date; type one such as since=2026-01-31 or since=2026-01-31T18:00"
             ) from error
         return given if given.tzinfo else given.replace(tzinfo=UTC)
+
+
+@dataclass
+class PushConfig(TaskConfig):
+    """`pessimal push`: the registry to W&B, asked back; where to is `tracking.project` and `tracking.entity`."""
+
+    type: Any = None
+    """Only artifacts of this type, or of a list of types; all where null."""
+    name: Any = None
+    """Only artifacts of this name, or of a list of names, every version; all where null."""
+
+    def check(self) -> None:
+        for option in ("type", "name"):
+            given = getattr(self, option)
+            example = f"a text or a list of texts, such as {option}=[a,b]"
+            setattr(self, option, [] if given in (None, []) else listed(option, given, example=example))
 
 
 QUIET = (

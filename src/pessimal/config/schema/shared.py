@@ -1,10 +1,20 @@
 """What verbs share: folders, tracking, and where a loop runs."""
 
+import errno
+import os
+import sys
 from dataclasses import dataclass, field
 from enum import Enum
+from pathlib import Path
+from typing import Annotated, ClassVar
 
-from pessimal.config.schema.values import at_least
+from annotated_types import Ge
+
+from pessimal.config.schema.values import Count, OneOf, Options
+from pessimal.errors import ConfigError
 from pessimal.models.spec import ModelSpec
+
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class TrackingMode(Enum):
@@ -13,6 +23,10 @@ class TrackingMode(Enum):
     online = "online"
     offline = "offline"
     off = "off"
+    # As WANDB_MODE has them.
+    disabled = "off"
+    dryrun = "offline"
+    run = "online"
 
 
 class Strategy(Enum):
@@ -27,45 +41,87 @@ class Strategy(Enum):
 
 
 @dataclass
-class TrainerSpec:
+class TrainerSpec(Options):
     """Where the loop runs."""
 
-    accelerator: str = "cpu"
-    """cpu, gpu or auto."""
-    devices: int = 1
+    _prefix: ClassVar[str] = "trainer"
+
+    accelerator: Annotated[str, OneOf(("cpu", "gpu", "cuda", "mps", "auto"))] = "cpu"
+    """Kind of device."""
+    devices: Count = 1
     """Devices of each node, one process each (on a CPU: processes)."""
-    num_nodes: int = 1
+    num_nodes: Count = 1
     """Machines; started by torchrun or a scheduler on each of them."""
     strategy: Strategy = Strategy.auto
-    """How the processes share the work: auto, ddp or sharded."""
-    threads: int | None = None
+    """How the processes share the work."""
+    threads: Count | None = None
     """OpenMP threads of a process; null lets a scan take one or all, whichever is faster here, and elsewhere leaves torch's choice."""
 
-    def __post_init__(self):
-        at_least(1, **{"trainer.devices": self.devices, "trainer.num_nodes": self.num_nodes})
-        if self.threads is not None:
-            at_least(1, **{"trainer.threads": self.threads})
+    @property
+    def alone(self) -> bool:
+        """One process on one device."""
+        return self.devices * self.num_nodes == 1 and self.strategy is Strategy.auto
+
+    def check_alone(self, why: str) -> None:
+        """ConfigError, saying `why`, where more than one device is asked for."""
+        if not self.alone:
+            raise ConfigError(
+                f"trainer.devices={self.devices} trainer.num_nodes={self.num_nodes} trainer.strategy={self.strategy.value}: "
+                f"{why}. Leave them out"
+            )
+
+    def check_here(self, *, sweep: bool) -> None:
+        """ConfigError where this machine, or how the command was started, cannot be what is asked for; without torch, which
+        alone knows the rest (`verbs.trainer`)."""
+        linux_card = any(map(os.path.exists, ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")))
+        if sys.platform == "linux" and self.accelerator in ("gpu", "cuda") and not linux_card:
+            raise ConfigError(
+                f"trainer.accelerator={self.accelerator!r}, but this machine has no GPU that its system knows of; type trainer=cpu"
+            )
+        started, slurm = os.environ.get("LOCAL_WORLD_SIZE"), "SLURM_JOB_ID" in os.environ
+        if started is not None and int(started) != self.devices:
+            raise ConfigError(
+                f"torchrun started {started} processes on this node and trainer.devices={self.devices}; give both the same"
+            )
+        if sweep and started is None and not slurm and self.devices > 1:
+            raise ConfigError(
+                f"trainer.devices={self.devices} in a sweep needs a launcher that starts each job's processes: hydra/launcher="
+                "submitit_slurm; or give one command a job, without -m"
+            )
+        if self.num_nodes > 1 and "MASTER_ADDR" not in os.environ and not slurm:
+            raise ConfigError(
+                f"trainer.num_nodes={self.num_nodes} needs a launcher on each node. Type there: torchrun "
+                f"--nnodes={self.num_nodes} --nproc-per-node={self.devices} --rdzv-backend=c10d "
+                f"--rdzv-endpoint=HOST:29500 -m pessimal {' '.join(sys.argv[1:])}"
+            )
 
 
 @dataclass
-class TrackingSpec:
-    """The W&B run that mirrors a task."""
+class TrackingSpec(Options):
+    """The W&B run that mirrors a task. What is not given follows W&B's own variables (conf/tracking/default.yaml)."""
+
+    _prefix: ClassVar[str] = "tracking"
 
     mode: TrackingMode = TrackingMode.offline
+    """Where runs go: sent, recorded on this disk, or nowhere; WANDB_MODE, or offline."""
     project: str = "pessimal"
+    """WANDB_PROJECT, or pessimal."""
     entity: str | None = None
+    """User or team; WANDB_ENTITY, or the key's own."""
     group: str | None = None
-    """Runs of one study share a group."""
+    """Runs of one study share a group; WANDB_RUN_GROUP, or the sweep that a job of -m is of."""
     tags: list[str] = field(default_factory=list)
-    patience: float = 12.0
-    """Seconds that a task waits at its end for what is online to arrive; then it leaves that to `wandb sync`."""
+    """What runs are found by; WANDB_TAGS where empty."""
+    patience: Annotated[float, Ge(0)] = 12.0
+    """Seconds that W&B's faults, and waiting at the end for what is online to arrive, may hold up a task."""
 
 
 @dataclass
-class PathsSpec:
+class PathsSpec(Options):
     """Folders; relative ones count from where the command was started."""
 
     root: str = "runs"
+    """Where the others are by default, and each run's configuration and log."""
     registry: str = "runs/registry"
     """Every result, as versioned artifacts; `index.jsonl` in it lists them."""
     cache: str = "runs/cache"
@@ -73,12 +129,40 @@ class PathsSpec:
     wandb: str = "runs/wandb"
     """Everything the wandb client writes."""
 
+    def check(self) -> None:
+        """Make them absolute, as seen from the working folder."""
+        for name, folder in vars(self).items():
+            setattr(self, name, os.path.abspath(os.path.expanduser(folder)))
+
+    def check_writable(self) -> None:
+        """ConfigError naming the option whose folder cannot be made or written to."""
+        for name in ("registry", "cache", "wandb"):
+            check_writable(f"paths.{name}", getattr(self, name))
+
+
+def check_writable(name: str, folder: str) -> None:
+    """Make the folder; ConfigError where that cannot be, or nothing can be written there. A full disk stays an OSError."""
+    try:
+        path = Path(folder).expanduser()
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        if error.errno in DISK_FULL:
+            raise
+        raise ConfigError(
+            f"{name}={folder!r} cannot be written to: {error.strerror}; give another folder"
+        ) from error
+    except (RuntimeError, ValueError) as error:  # ~ of a user there is not; what no name of a folder can hold
+        raise ConfigError(f"{name}={folder!r} is no folder: {error}; give another") from error
+    if not os.access(path, os.W_OK):
+        raise ConfigError(f"{name}={folder!r} is not writable; give another folder")
+
 
 @dataclass
-class TaskConfig:
+class TaskConfig(Options):
     """What all verbs share."""
 
     task: str = ""
+    """The verb."""
     seed: int = 0
     """Seed of every random choice that is not a model's own recipe."""
     force: bool = False

@@ -1,23 +1,164 @@
-"""Checks of single values, and what their messages say."""
+"""What an option may be: ranges and choices as annotations, checked once when the class of options is made.
 
+    @dataclass
+    class TrainerSpec(Options):
+        _prefix: ClassVar[str] = "trainer"
+        devices: Annotated[int, Ge(1)] = 1
+
+OmegaConf 2.3 sees the bare type of such a field, and converts and refuses by it; the range is checked here.
+"""
+
+import difflib
 import glob
+import math
+import typing
+from collections.abc import Iterable
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Annotated, Any, ClassVar
+
+from annotated_types import Ge, GroupedMetadata, Gt, Interval, Le, Lt
 
 from pessimal.errors import ConfigError, InputError
 
+Count = Annotated[int, Ge(1)]
+Share = Annotated[float, Interval(ge=0, le=1)]
+Level = Annotated[float, Interval(gt=0, lt=1)]
+"""Of an interval: a probability other than 0 and 1."""
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """The value is one of these. An Enum where the choices are a type of their own."""
+
+    choices: tuple
+
+
+@dataclass(frozen=True)
+class NotBlank:
+    """The text has more than white space; `what` says what it is for."""
+
+    what: str
+
+
+Prompts = dict[str, Annotated[str, NotBlank("a prompt is the question that the model is asked")]]
+"""User turns, verbatim, by key."""
+
+
+class Options:
+    """Base of every class of options: checks each field against its annotation, then what `check` adds."""
+
+    _prefix: ClassVar[str] = ""
+    """What is typed before the fields' names, such as `trainer`."""
+
+    def __post_init__(self):
+        prefix, hints = self._prefix and self._prefix + ".", _hints(type(self))
+        for field in fields(self):
+            usual = field.default not in (MISSING, None, "???") and f"{prefix}{field.name}={field.default}"
+            example = f"; type for example {usual}" if usual else ""
+            check_value(prefix + field.name, getattr(self, field.name), hints[field.name], example)
+        self.check()
+
+    def check(self) -> None:
+        """ConfigError for what the annotations cannot say: what does not fit together."""
+
+
+def _hints(schema: type) -> dict[str, Any]:
+    """The annotations of a class of options, read once; in its dictionary, so that a subclass reads its own."""
+    if "_annotations_read" not in vars(schema):
+        schema._annotations_read = typing.get_type_hints(schema, include_extras=True)
+    return schema._annotations_read
+
+
+def check_value(name: str, value: Any, hint: Any, example: str = "") -> None:
+    """ConfigError where a value, or one inside a list or dictionary, breaks a rule of its annotation."""
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if value is None:
+        return
+    if origin is Annotated:
+        check_value(name, value, inner[0], example)
+        for rule in rules(hint):
+            if not _allowed(value, rule):
+                guess = did_you_mean(str(value), map(str, rule.choices)) if isinstance(rule, OneOf) else ""
+                raise ConfigError(
+                    f"{name}={value!r}, but {needed(hint)} is needed{example}.{guess}".removesuffix(".")
+                )
+    elif origin in (typing.Union, UnionType):
+        for one in inner:
+            check_value(name, value, one, example)
+    elif origin is list and isinstance(value, list):
+        for entry in value:
+            check_value(name, entry, inner[0], example)
+    elif origin is dict and isinstance(value, dict):
+        for key, entry in value.items():
+            check_value(f"{name}.{key}", entry, inner[1])
+
+
+def rules(hint: Any) -> list:
+    """The ranges and choices of an annotated type."""
+    given = hint.__metadata__ if typing.get_origin(hint) is Annotated else ()
+    return [rule for each in given for rule in (each if isinstance(each, GroupedMetadata) else [each])]
+
+
+def _allowed(value: Any, rule: Any) -> bool:
+    match rule:
+        case Ge(ge):
+            return value >= ge
+        case Gt(gt):
+            return value > gt and not math.isinf(value)
+        case Le(le):
+            return value <= le
+        case Lt(lt):
+            return value < lt
+        case OneOf(choices):
+            return value in choices
+        case NotBlank():
+            return bool(str(value).strip())
+    return True
+
+
+def needed(hint: Any) -> str:
+    """What an annotated type takes, in words: "a number above 0 and below 1"."""
+    words = []
+    for rule in rules(hint):
+        match rule:
+            case Ge(ge):
+                words.append(f"at least {ge}")
+            case Gt(gt):
+                words.append(f"above {gt}")
+            case Le(le):
+                words.append(f"at most {le}")
+            case Lt(lt):
+                words.append(f"below {lt}")
+            case OneOf(choices):
+                return f"one of {', '.join(map(str, choices))}"
+            case NotBlank(what):
+                return f"a text that is not empty ({what})"
+    bare = typing.get_args(hint)[0]
+    kind = "whole number" if int in (bare, *typing.get_args(bare)) else "number"
+    return f"a {kind} {'of ' if words[0].startswith('at') else ''}{' and '.join(words)}"
+
+
+def did_you_mean(given: str, known: Iterable[str]) -> str:
+    """A guess at what was meant, with a blank before it; empty where nothing is close."""
+    close = difflib.get_close_matches(given, list(known), n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""
+
 
 def at_least(minimum: int, **values: int) -> None:
+    """ConfigError where a value is smaller; for what no annotation checks."""
     for name, value in values.items():
         if value < minimum:
             raise ConfigError(f"{name}={value}, but at least {minimum} is needed")
 
 
 def existing_file(name: str, path: str) -> Path:
+    """The path, of a file that is there; else InputError."""
     try:
         file = Path(path).expanduser()
         there = file.is_file()
-    except (OSError, RuntimeError) as error:  # too long a name, or ~ of a user there is not
+    except (OSError, RuntimeError, ValueError) as error:  # too long a name, or ~ of a user there is not
         raise InputError(f"{name}={path!r}: there is no such file ({error})") from error
     if not there:
         raise InputError(f"{name}={path!r}: there is no such file (looked in {file.absolute().parent})")
@@ -26,12 +167,8 @@ def existing_file(name: str, path: str) -> Path:
 
 def matching(name: str, given: Any) -> list[str]:
     """Existing files and folders that `given` names: a path, a pattern with * or a list of these."""
-    patterns = [given] if isinstance(given, str) else given
-    if not isinstance(patterns, list) or not all(isinstance(p, str) for p in patterns) or not patterns:
-        raise ConfigError(
-            f"{name}={given!r}: give a path, a pattern such as 'folder/*.parquet', or a list of paths"
-        )
-    values = []
+    patterns = listed(name, given, example="a path, a pattern such as 'folder/*.parquet', or a list of paths")
+    found = []
     for pattern in patterns:
         try:
             expanded = str(Path(pattern).expanduser())
@@ -42,5 +179,13 @@ def matching(name: str, given: Any) -> list[str]:
             raise InputError(
                 f"{name}={pattern!r}: no such file (looked in {Path(expanded).absolute().parent})"
             )
-        values += matches
-    return values
+        found += matches
+    return found
+
+
+def listed(name: str, given: Any, *, example: str) -> list[str]:
+    """One text, or a list of them, as a list that is not empty; ConfigError where it is anything else."""
+    entries = [given] if isinstance(given, str) else given
+    if not isinstance(entries, list) or not entries or not all(isinstance(entry, str) for entry in entries):
+        raise ConfigError(f"{name}={given!r}: give {example}")
+    return entries

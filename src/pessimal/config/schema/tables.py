@@ -1,13 +1,57 @@
-"""Options of `pessimal compare`."""
+"""Options of the verbs whose input is files of results: import, compare and report."""
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Annotated, Any, ClassVar
+
+from annotated_types import Ge
 
 from pessimal.config.schema.shared import TaskConfig
-from pessimal.config.schema.values import at_least, matching
+from pessimal.config.schema.values import Count, Level, OneOf, Options, matching
 from pessimal.errors import ConfigError
-from pessimal.scoring.mode import Mode
+from pessimal.models.spec import ModelSpec
+from pessimal.models.spec import Mode
+
+
+class ImportFormat(Enum):
+    """Layouts of published score files."""
+
+    eloeverything = "eloeverything"
+    """elo_rank, elo_score, name, elo_matches, then one column a model."""
+    factorial54 = "factorial54"
+    """response, then one column for each of 54 prompts; one file a model."""
+    vocabulary = "vocabulary"
+    """token_id, token_name, token_decoded, then one column a prompt; one file a model."""
+
+
+@dataclass
+class ImportConfig(TaskConfig):
+    """`pessimal import`: published score files into score tables."""
+
+    format: ImportFormat | None = None
+    """Layout of the files."""
+    path: Any = None
+    """The file; for formats with one file a model also a folder, a pattern or a list."""
+    prompt: str | None = None
+    """Key of the prompt an EloEverything file was scored with; greatest where not given."""
+    prompts: dict[str, str] = field(default_factory=dict)
+    """Wordings by key, where they are known."""
+    model_name: str | None = None
+    """Name of the model that a vocabulary file is of; by default taken from the file's name."""
+    published: dict[str, ModelSpec] = field(default_factory=dict)
+    """What is known about published models, by Hub repository."""
+
+    def check(self) -> None:
+        if self.format is None or self.path is None:
+            raise ConfigError(
+                "import needs a format and a path; type for example: "
+                "pessimal import format=eloeverything path=greatest_one_word.csv"
+            )
+        if self.prompt is not None and self.format is not ImportFormat.eloeverything:
+            raise ConfigError(
+                f"prompt={self.prompt!r}: files of format={self.format.value} name a prompt in each column; leave prompt out"
+            )
+        self.path = matching("path", self.path)
 
 
 class Join(Enum):
@@ -20,7 +64,7 @@ class Join(Enum):
 
 
 @dataclass
-class IdentityAxis:
+class IdentityAxis(Options):
     """Terms that name groups of people along one axis."""
 
     about: str = ""
@@ -32,13 +76,15 @@ class IdentityAxis:
 
 
 @dataclass
-class WordingSpec:
+class WordingSpec(Options):
     """A factorial of wordings: every combination of the levels is a prompt whose key is the levels joined by `_`."""
+
+    _prefix: ClassVar[str] = "wording"
 
     factors: dict[str, list[str]] = field(default_factory=dict)
     """Levels by factor, in the order in which they stand in the key."""
 
-    def __post_init__(self):
+    def check(self) -> None:
         if taken := sorted(set(self.factors) & {"token", "model", "wording", "frame", "rest"}):
             raise ConfigError(
                 f"wording.factors: {', '.join(taken)} means something else here; name the factor otherwise"
@@ -64,8 +110,8 @@ class CompareConfig(TaskConfig):
     """Name of the artifact."""
     tables: Any = None
     """Score tables: a file, a folder, a pattern or a list of these; by default the registry's."""
-    source: str = "registry"
-    """registry, or wandb: score tables of the W&B project `tracking.project` are fetched first."""
+    source: Annotated[str, OneOf(("registry", "wandb"))] = "registry"
+    """Where score tables are taken from; of wandb, the project `tracking.project` is fetched first."""
     explanations: list[str] = field(default_factory=list)
     """Instead of score tables, explanations of the registry: their names, or [all]."""
     models: list[str] = field(default_factory=list)
@@ -79,17 +125,17 @@ class CompareConfig(TaskConfig):
     paper), and a section of its own compares its modes."""
     paper: bool = False
     """Follow the published procedure where ours differs."""
-    replicates: int = 1000
+    replicates: Annotated[int, Ge(100)] = 1000
     """Bootstrap replicates behind each interval."""
-    permutations: int = 10_000
+    permutations: Annotated[int, Ge(100)] = 10_000
     """Node permutations behind each p-value of the representational similarity analysis."""
-    confidence: float = 0.95
+    confidence: Level = 0.95
     """Level of the intervals."""
-    top: int = 20
+    top: Count = 20
     """Tokens named at each end."""
-    rbo_persistence: float = 0.9
+    rbo_persistence: Level = 0.9
     """p of rank-biased overlap, the chance that a reader goes on to the next rank."""
-    rbo_depth: int = 132
+    rbo_depth: Count = 132
     """Depth of rank-biased overlap, in ranks."""
     join: Join = Join.exact
     """Which tokens of different models are the same: exact texts, or texts without outer white space."""
@@ -101,26 +147,12 @@ class CompareConfig(TaskConfig):
     """Identity terms by axis."""
     dictionaries: dict[str, str] = field(default_factory=dict)
     """Dictionaries by name: CSV files with the columns category and word, or LIWC files (.dic); a word may end in `*`."""
-    polarity: dict[str, int] = field(default_factory=dict)
+    polarity: dict[str, Annotated[int, OneOf((1, -1))]] = field(default_factory=dict)
     """1 for a prompt that good words answer, -1 for one that bad words do, by prompt key or by a level in the key."""
     wording: WordingSpec = field(default_factory=WordingSpec)
     """Prompts that are one question in many wordings."""
 
-    def __post_init__(self):
-        at_least(1, top=self.top, rbo_depth=self.rbo_depth)
-        if not 0 < self.rbo_persistence < 1:
-            raise ConfigError(
-                f"rbo_persistence={self.rbo_persistence} is no chance between 0 and 1; published: 0.9"
-            )
-        at_least(100, replicates=self.replicates, permutations=self.permutations)
-        if not 0 < self.confidence < 1:
-            raise ConfigError(
-                f"confidence={self.confidence} is no level between 0 and 1; type for example 0.95"
-            )
-        if wrong := {key: sign for key, sign in self.polarity.items() if sign not in (1, -1)}:
-            raise ConfigError(f"polarity={wrong}: give 1 (good words answer the prompt) or -1 (bad words do)")
-        if self.source not in ("registry", "wandb"):
-            raise ConfigError(f"source={self.source!r}: give registry or wandb")
+    def check(self) -> None:
         if self.source == "wandb" and (self.tables is not None or self.explanations):
             raise ConfigError("source=wandb fetches score tables; leave tables and explanations out")
         if self.explanations and self.tables is not None:
@@ -129,3 +161,20 @@ class CompareConfig(TaskConfig):
             )
         if self.tables is not None:
             self.tables = matching("tables", self.tables)
+
+
+@dataclass
+class ReportConfig(TaskConfig):
+    """`pessimal report`: one HTML page."""
+
+    name: str = "report"
+    """Name of the artifact."""
+    title: str = "What these reward models want"
+    """Heading of the page."""
+    artifacts: list[str] = field(default_factory=list)
+    """References such as comparison/quickstart, comparison/quickstart:v0, search-result/NAME, study/NAME or explanation/NAME; the newest
+    comparison where empty."""
+    explorer: bool = True
+    """Carry every token's rewards and ranks, to be searched on the page: 0.5 MB a model and prompt at 128,000 tokens."""
+    explorer_prompts: list[str] = field(default_factory=list)
+    """Prompts in the explorer; those that the most models were asked where empty."""

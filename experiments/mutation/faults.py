@@ -1,0 +1,272 @@
+"""Forty plausible mistakes, ten each in scoring, compare, search and tracking: each would give a wrong number or lose a result.
+
+`old` stands exactly once in its file, below src/pessimal.
+"""
+
+from typing import NamedTuple
+
+
+class Fault(NamedTuple):
+    """One mistake: `new` written for `old` in `file`."""
+
+    file: str
+    old: str
+    new: str
+    effect: str
+    """What a user would get."""
+
+
+FAULTS = [
+    Fault(
+        "scoring/candidates.py",
+        "for start in range(0, len(group), size)",
+        "for start in range(0, len(group) - 1, size)",
+        "the last candidate of a group that leaves a batch of one is never scored",
+    ),
+    Fault(
+        "scoring/candidates.py",
+        "kinds = np.column_stack([inputs.shared[order], lengths[order]])",
+        "kinds = lengths[order, None]",
+        "conversations that share less of the prompt are scored as if they shared all of it",
+    ),
+    Fault(
+        "scoring/shared_prefix.py",
+        "unseen |= key <= query - window",
+        "unseen |= key < query - window",
+        "models with a sliding window see one token too many",
+    ),
+    Fault(
+        "scoring/common_prefix.py",
+        "slope = slope[0, end - len(response) : end]",
+        "slope = slope[0, end - len(response) - 1 : end - 1]",
+        "a search follows each position's neighbour's gradient",
+    ),
+    Fault(
+        "scoring/certify.py",
+        "current[wanted] = rescore(wanted)",
+        "current[wanted] = first[wanted]",
+        "bfloat16 tails are called certified without a float32 pass",
+    ),
+    Fault(
+        "scoring/certify.py",
+        "np.minimum(below, above) > 2 * noise",
+        "np.minimum(below, above) > noise",
+        "ranks are called certain that numerical noise can turn round",
+    ),
+    Fault(
+        "scoring/scan.py",
+        "certain=None if model.spec.dtype is Dtype.float32 else certain,",
+        "certain=None,",
+        "the cache key leaves out how many ranks were certified: an uncertified table is taken for a certified one",
+    ),
+    Fault(
+        "scoring/shards.py",
+        'return rewards.view("<f4") if np.array_equal(stored, rows) else None',
+        'return rewards.view("<f4")',
+        "a resumed scan gives candidates the rewards of others",
+    ),
+    Fault(
+        "scoring/next_tokens.py",
+        "before = scores[:, :-1].gather(-1, ids).sum(dim=(1, 2))",
+        "before = scores[:, 1:].gather(-1, ids).sum(dim=(1, 2))",
+        "a language model's items of several tokens get each token's probability one place too late",
+    ),
+    Fault(
+        "scoring/kept_rewards.py",
+        "[[turn.role, turn.content] for turn in conversation]",
+        "[turn.content for turn in conversation]",
+        "conversations that differ in their roles alone share one kept reward",
+    ),
+    Fault(
+        "compare/agreement.py",
+        "weights = (1 - persistence) * persistence ** np.arange(a.depth)",
+        "weights = (1 - persistence) * persistence ** np.arange(1, a.depth + 1)",
+        "every rank-biased overlap is a tenth too small",
+    ),
+    Fault(
+        "compare/ranks.py",
+        "scale = np.sqrt(untied_a.mean() * untied_b.mean())\n    tau",
+        "scale = 1.0\n    tau",
+        "tau-a is reported as tau-b: ties make models disagree",
+    ),
+    Fault(
+        "compare/regression.py",
+        "deviations = -np.linalg.solve(remaining, pulls)",
+        "deviations = -np.linalg.solve(whole[None], pulls)",
+        "standard errors of slopes are CR0: too small with few stems",
+    ),
+    Fault(
+        "compare/rsa.py",
+        "return float((as_extreme + 1) / (len(null) + 1))",
+        "return float(as_extreme / len(null))",
+        "permutation p values of 0",
+    ),
+    Fault(
+        "compare/framing.py",
+        "zip(AXES, (x - y, x + y), strict=True)",
+        "zip(AXES, (x + y, x - y), strict=True)",
+        "words liked whatever is asked are listed as those that the question moves",
+    ),
+    Fault(
+        "compare/moments.py",
+        "variance = values.var(axis=0)",
+        "variance = values.var(axis=0, ddof=1)",
+        "variances with another divisor than documented, and skewness with them",
+    ),
+    Fault(
+        "compare/people.py",
+        "low=model - human - np.hypot(model - model_low, human_high - human),",
+        "low=model - human - np.hypot(model - model_low, human - human_low),",
+        "the lower end of an item's interval takes people's other side",
+    ),
+    Fault(
+        "compare/identity_terms.py",
+        '"p": found["p_below"][two].max()',
+        '"p": found["p_below"][two].min()',
+        "the intersection-union test rejects where one prompt alone does",
+    ),
+    Fault(
+        "compare/sentiment.py",
+        "moves[: len(negative.deviations)] -= negative.deviations[:, 1]",
+        "moves[: len(negative.deviations)] += negative.deviations[:, 1]",
+        "stems with words on both sides enter the error of the difference with the wrong sign",
+    ),
+    Fault(
+        "compare/variance_components.py",
+        "/ (models * (models - 1))",
+        "/ models**2",
+        "what models share is put too low, their own part too high",
+    ),
+    Fault(
+        "search/objective.py",
+        "self.advance(GRADIENT_COST)\n        return self.sign * torch",
+        "self.advance(GRADIENT_COST)\n        return torch",
+        "the pessimal search follows the gradient of the optimal one",
+    ),
+    Fault(
+        "search/objective.py",
+        "self._count(GRADIENT_COST)",
+        "self._count(1)",
+        "gradients count a third of what they cost: the search outspends its baselines",
+    ),
+    Fault(
+        "search/exact.py",
+        "while unchanged < length and counter.left",
+        "while unchanged < length - 1 and counter.left",
+        "polish is called converged with one position untried",
+    ),
+    Fault(
+        "search/exact.py",
+        "if self.smallest_margin > 2 * self.noise:",
+        "if self.smallest_margin > self.noise:",
+        "1-opt is certified where the noise of two values can turn the margin round",
+    ),
+    Fault(
+        "search/exhaustive.py",
+        "repr((self.keep, self.firsts_per_block, *more))",
+        "repr((self.firsts_per_block, *more))",
+        "a job that keeps more pairs takes the blocks of one that kept fewer",
+    ),
+    Fault(
+        "search/exhaustive.py",
+        'rank = 1 + np.searchsorted(-sign * reward, -sign * reward, side="left")',
+        'rank = 1 + np.searchsorted(-sign * reward, -sign * reward, side="right")',
+        "the best pair of all has rank 2",
+    ),
+    Fault(
+        "search/procedure.py",
+        "    found += _best_evers(stages, problem, found)\n",
+        "",
+        "the best response that was evaluated is not the one that is published",
+    ),
+    Fault(
+        "search/procedure.py",
+        "left = total - problem.single_evaluations - stages.evaluations()",
+        "left = total",
+        "polish spends the whole budget once more",
+    ),
+    Fault(
+        "search/baselines.py",
+        "if values[top] > best:",
+        "if values[top] < best:",
+        "the random baseline walks downhill and flatters the search",
+    ),
+    Fault(
+        "search/round_trip.py",
+        "for frame in self.frames:",
+        "for frame in self.frames[:1]:",
+        "responses count that no text gives under the second prompt",
+    ),
+    Fault(
+        "tracking/registry.py",
+        "version = 1 + max(\n"
+        '                    (int(p.name[1:]) for p in home.glob("v*") if p.name[1:].isdigit()), default=-1\n'
+        "                )",
+        'version = len(list(home.glob("v*")))',
+        "after v0 was removed, the next version takes a name that is taken",
+    ),
+    Fault(
+        "tracking/registry.py",
+        "                (staging / MANIFEST).write_text(manifest_text(manifest.document()))\n"
+        "                staging.chmod(0o755)\n"
+        '                folder = home / f"v{version}"\n'
+        "                if self._path(folder) in self._read_index():\n"
+        "                    self._write_index()  # forgets a removed artifact before another takes its version\n"
+        "                os.rename(staging, folder)\n",
+        "                staging.chmod(0o755)\n"
+        '                folder = home / f"v{version}"\n'
+        "                if self._path(folder) in self._read_index():\n"
+        "                    self._write_index()  # forgets a removed artifact before another takes its version\n"
+        "                os.rename(staging, folder)\n"
+        "                (folder / MANIFEST).write_text(manifest_text(manifest.document()))\n",
+        "a kill leaves files under a version's name without their manifest",
+    ),
+    Fault(
+        "tracking/registry.py",
+        "if _is_abandoned(folder):",
+        "if folder.is_dir():",
+        "one process removes what another is just filling",
+    ),
+    Fault(
+        "tracking/registry.py",
+        "            with self._lock():\n                version",
+        "            with contextlib.nullcontext():\n                version",
+        "two processes take one version, or the index loses a line",
+    ),
+    Fault(
+        "tracking/registry.py",
+        "if not file.is_file() or sha256_of(file) != digest:",
+        "if not file.is_file():",
+        "a table that was edited is read as what was published",
+    ),
+    Fault(
+        "tracking/registry.py",
+        "return matches[-1] if matches else None",
+        "return matches[0] if matches else None",
+        "after force=true the old result is still the one that is taken",
+    ),
+    Fault(
+        "tracking/listing.py",
+        '">=": operator.ge',
+        '">=": operator.gt',
+        "where='n>=1000' leaves out what has exactly 1000",
+    ),
+    Fault(
+        "tracking/diff.py",
+        "difference = np.where(x == y, 0.0, y - x)",
+        "difference = np.where(x == y, 0.0, x - y)",
+        "a difference of two artifacts has the wrong sign",
+    ),
+    Fault(
+        "tracking/remote.py",
+        "if file.is_symlink() or not file.is_file() or sha256_of(file) != digest:",
+        "if file.is_symlink() or not file.is_file():",
+        "a file that changed at the server or on the way is taken into the registry",
+    ),
+    Fault(
+        "tracking/upload.py",
+        'missing = [name for name, digest in written["artifacts"] if digest not in there]',
+        'missing = [name for name, digest in written["artifacts"] if not there]',
+        "an artifact that did not arrive passes for one that did",
+    ),
+]

@@ -1,0 +1,106 @@
+"""A command line as Hydra wants it: bare verbs, old names, and keys of prompts that have no file.
+
+Knows the verbs and their options; does not compose anything.
+"""
+
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from pessimal.config.schema import TASKS
+from pessimal.config.schema.explain import as_typed
+from pessimal.config.schema.runs import runs_overrides
+from pessimal.config.schema.values import did_you_mean
+from pessimal.errors import ConfigError
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+CONF = next(
+    (folder for folder in (_PACKAGE / "conf", _PACKAGE.parents[1] / "conf") if folder.is_dir()),
+    _PACKAGE / "conf",
+)
+"""The configuration files: inside the installed package, or at the top of a checkout."""
+VALUED = {
+    "--cfg", "-c", "--package", "-p", "--config-path", "-cp", "--config-name", "-cn", "--config-dir", "-cd",
+    "--info", "-i", "--experimental-rerun",
+}  # fmt: skip
+"""Hydra's options that are followed by a value; what comes after them is no verb."""
+LOOKS = "task=runs"
+"""The verb that only looks at what there is: it makes no folder, and needs none that can be written."""
+TAKES_ANY_PROMPT = ("task=compare",)
+"""Verbs that choose among prompts of the registry, and need no wording of them."""
+RENAMED = {"frames": "polarity"}
+"""Options that had another name; the old one is understood for one release, with a notice."""
+
+
+def with_task(arguments: Sequence[str]) -> list[str]:
+    """The command line as Hydra wants it: a bare verb as the override `task=VERB`, overrides before options. Bare words
+    after `runs` are what it does and with what.
+
+    Raises ConfigError for a bare word that is no verb, naming the closest one.
+    """
+    options, overrides, words, previous = [], [], [], ""
+    for argument in arguments:
+        value = previous in VALUED and not (previous in ("--info", "-i") and argument in TASKS)
+        if argument.startswith("-") or value:
+            options.append(argument)
+        elif "=" in argument or argument.startswith(("+", "~")):
+            overrides.append(argument)
+        elif LOOKS in overrides:
+            words.append(argument)
+        elif argument in TASKS:
+            overrides.append(f"task={argument}")
+        else:
+            raise ConfigError(
+                f"unknown verb {argument!r}.{did_you_mean(argument, TASKS)} The verbs are: {', '.join(TASKS)}. "
+                "See pessimal --help"
+            )
+        previous = argument
+    overrides = [_present_name(override) for override in overrides]
+    if LOOKS in overrides:
+        overrides = runs_overrides(words, overrides, options)
+    if any(verb in overrides for verb in TAKES_ANY_PROMPT):
+        overrides = [part for override in overrides for part in _any_prompts(override)]
+    if "task=explain" in overrides:
+        overrides = [as_typed(override) for override in overrides]
+    return [*overrides, *options]
+
+
+def split(typed: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """Overrides, and options by name with their values ("" where they have none), of what `with_task` gave."""
+    overrides, options, previous = [], {}, ""
+    for argument in typed:
+        if previous in VALUED and not argument.startswith("-") and "=" not in argument:
+            options[previous] = argument
+        elif argument.startswith("-"):
+            name, _, value = argument.partition("=")
+            options[name] = value
+        else:
+            overrides.append(argument)
+        previous = argument
+    return overrides, options
+
+
+def _present_name(override: str) -> str:
+    """The override with an option's present name, and a notice where the old one was given."""
+    old = re.match(r"([+~]*)(\w+)(?=[.=]|$)", override)
+    if old is None or old[2] not in RENAMED:
+        return override
+    new = RENAMED[old[2]]
+    print(f"pessimal: {old[2]} is called {new} now; the old name goes with the next release", file=sys.stderr)
+    return f"{old[1]}{new}{override[old.end() :]}"
+
+
+def _any_prompts(override: str) -> list[str]:
+    """prompts=[A,B] with keys that have no file in conf/prompts: score tables may know them all the same."""
+    given = re.fullmatch(r"prompts=\[?([^\[\]{}()]*)\]?", override)
+    keys = [key.strip() for key in given[1].split(",")] if given else []
+    unknown = [
+        key
+        for key in keys
+        if re.fullmatch(r"[\w-]+", key) and not (CONF / "prompts" / f"{key}.yaml").is_file()
+    ]
+    if not unknown:
+        return [override]
+    known = [key for key in keys if key not in unknown]
+    return [f"prompts=[{','.join(known)}]", *(f"+prompts.{key}=''" for key in unknown)]

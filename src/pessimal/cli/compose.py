@@ -1,0 +1,112 @@
+"""Hydra composes the configuration of each job, the schema checks it, and the verb is called with it."""
+
+import importlib
+import logging
+import os
+import sys
+from collections.abc import Mapping
+
+import hydra
+from hydra.core.config_store import ConfigStore
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from pessimal.cli.arguments import CONF, LOOKS
+from pessimal.cli.messages import composition_message, disk_full_message, missing_extra
+from pessimal.config.schema import TASKS, TaskConfig
+from pessimal.config.schema.shared import check_writable
+from pessimal.errors import ConfigError, UserError, WorkError
+
+
+def register() -> None:
+    """Register the schemas with Hydra: a key that is not in them, or of another type, is refused while composing."""
+    store = ConfigStore.instance()
+    for name, schema in TASKS.items():
+        store.store(group="schema", name=name, node=schema, package="_global_")
+
+
+def build(composed: DictConfig) -> TaskConfig:
+    """The typed configuration of one job, checked."""
+    return OmegaConf.to_object(composed)
+
+
+def configuration(
+    verb: str, options: Mapping[str, object] | None = None, *, groups: Mapping[str, str] | None = None
+) -> TaskConfig:
+    """A verb's typed configuration for a caller in Python, with the defaults of the command line.
+
+    Args:
+        options: values by the names of the verb's own options, such as `replicates`.
+        groups: choices of configuration files by group, such as `model`.
+
+    Raises:
+        ConfigError: there is no such option or choice, or a value does not fit.
+    """
+    register()
+    try:
+        with hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+            chosen = [f"{group}={name}" for group, name in (groups or {}).items()]
+            composed = hydra.compose("config", overrides=[f"task={verb}", *chosen])
+        return build(OmegaConf.merge(composed, dict(options or {})))
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ConfigError(composition_message(error) or str(error)) from error
+
+
+def run_hydra() -> None:
+    """Let Hydra do what `sys.argv` says: run one job or a sweep of them, or print what it is asked to.
+
+    Raises the UserError or WorkError of the job, or Hydra's own of the composition.
+    """
+    if not CONF.is_dir():
+        raise ConfigError(f"the configuration folder {CONF} is missing: install pessimal again")
+    register()
+    # Hydra would print its own shortened errors and exit with 1; the front door wants the exceptions.
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    for argument in sys.argv[1:]:
+        # Hydra writes there before we check anything.
+        if argument.startswith("paths.root=") and LOOKS not in sys.argv:
+            check_writable("paths.root", argument.split("=", 1)[1])
+    mistakes: list[UserError | WorkError] = []
+
+    @hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")
+    def job(composed: DictConfig) -> object:
+        sweep = HydraConfig.get().mode == RunMode.MULTIRUN
+        if sweep:
+            _quiet_console()
+        try:
+            return dispatch(build(composed), sweep=sweep)
+        except (UserError, WorkError, OSError, ModuleNotFoundError) as error:
+            full, missing = disk_full_message(error), missing_extra(error)
+            known = WorkError(full) if full else ConfigError(missing) if missing else error
+            if sweep or not isinstance(known, UserError | WorkError):
+                raise known from error  # of a sweep, Hydra then says which job it was
+            mistakes.append(known)
+
+    job()
+    if mistakes:
+        raise mistakes[0]
+
+
+def dispatch(config: TaskConfig, *, sweep: bool = False) -> object:
+    """Call the verb. What can be wrong with the machine and the files named is looked at first, without torch; the
+    verb's module, which may import it, comes last."""
+    if config.task != "runs":
+        config.paths.check_writable()
+    if trainer := getattr(config, "trainer", None):
+        trainer.check_here(sweep=sweep)
+    from pessimal.verbs.inputs import check_inputs
+
+    check_inputs(config)
+    return importlib.import_module(
+        f"pessimal.verbs.{'import_' if config.task == 'import' else config.task}"
+    ).run(config)
+
+
+def _quiet_console() -> None:
+    """In a job of a sweep only warnings stand on the console: its log file has the rest, and it prints one path."""
+    for handler in logging.getLogger().handlers:
+        if type(handler) is logging.StreamHandler:
+            handler.setLevel(logging.WARNING)

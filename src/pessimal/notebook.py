@@ -1,0 +1,79 @@
+"""Score tables and results as a notebook shows them. Tokens are hostile strings: everything is escaped."""
+
+import io
+from collections.abc import Sequence
+from html import escape
+from typing import TYPE_CHECKING
+
+from pessimal.texts import literal, significant
+
+if TYPE_CHECKING:
+    from pessimal.tables.result import Result
+    from pessimal.tables.score_table import ScoreTable
+
+RANKS = 10
+"""Candidates shown at each end."""
+ROWS = 8
+"""Of a result's table."""
+
+
+def score_table_html(table: "ScoreTable") -> str:
+    """The best and the worst candidates side by side."""
+    ordered = table.rows.sort_values("reward", ascending=False, kind="stable")
+    best, worst = ordered.head(RANKS), ordered.iloc[::-1].head(RANKS)
+    rows = [
+        [rank, literal(b.text), significant(b.reward), literal(w.text), significant(w.reward)]
+        for rank, (b, w) in enumerate(zip(best.itertuples(), worst.itertuples(), strict=True), start=1)
+    ]
+    provenance = table.provenance
+    certified = table.rows["certified"].mean()
+    return (
+        f"<p><b>{escape(provenance.model)}</b> on “{escape(provenance.prompt_text or provenance.prompt)}”: "
+        f"{len(table.rows):,} {'tokens' if provenance.candidates == 'vocabulary' else 'items'}, "
+        f"{certified:.0%} with a certified rank</p>" + _table(["", "best", "reward", "worst", "reward"], rows)
+    )
+
+
+def result_html(result: "Result") -> str:
+    """The headline, the first figure, the first rows of the table."""
+    head = f"<p><b>{escape(result.name)}</b> {escape(result.headline)}</p>"
+    shown = result.table.head(ROWS)
+    cells = [[_cell(value) for value in row] for row in shown.itertuples(index=False)]
+    more = f"<p>{len(result.table):,} rows, in <code>.table</code></p>" if len(result.table) > ROWS else ""
+    return head + _figure(result) + _table(list(shown.columns), cells) + more
+
+
+def results_html(results: Sequence["Result"]) -> str:
+    """The headlines, the heaviest first."""
+    headed = sorted((r for r in results if r.headline), key=lambda r: -r.weight)
+    rows = [[result.name, result.headline] for result in headed]
+    return (
+        _table(["result", ""], rows) + f"<p>{len(results)} results; show one: <code>results[NAME]</code></p>"
+    )
+
+
+def _figure(result: "Result") -> str:
+    if result.plot is None:
+        return ""
+    from pessimal.plots.draw import draw
+
+    figure = next(iter(draw(result.plot, result.table).values()), None)
+    if figure is None:
+        return ""
+    vector = io.StringIO()
+    figure.savefig(vector, format="svg", metadata={"Date": None, "Creator": None})
+    return vector.getvalue().split("?>", 1)[-1].partition('dtd">')[2]
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    head = "".join(f"<th>{escape(str(column))}</th>" for column in columns)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(str(value))}</td>" for value in row) + "</tr>" for row in rows
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return significant(value)
+    return literal(value, limit=60) if isinstance(value, str) else str(value)

@@ -1,0 +1,213 @@
+"""What a search needs of a model: its rewards as objectives, the tokens allowed, and which responses a text gives; and the
+searches of a study's trial.
+
+Knows models and scorers. Does not know what is searched for, configurations or the registry.
+"""
+
+import functools
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pessimal.models.load import RewardModel
+from pessimal.models.spec import Dtype
+from pessimal.scoring.candidates import vocabulary
+from pessimal.models.spec import Mode
+from pessimal.scoring.responses import ResponseScorer
+from pessimal.scoring.trust import numerical_noise
+from pessimal.search.allowed import allowed_tokens
+from pessimal.search.gcg import gcg, starts
+from pessimal.search.objective import EvaluationCounter, RewardObjective
+from pessimal.search.round_trip import RoundTrip
+
+if TYPE_CHECKING:
+    from pessimal.config.schema import SearchSpec
+
+log = logging.getLogger(__name__)
+
+NEIGHBOURS, TIMED = 64, 512
+"""Single changes on which noise and rate are measured."""
+
+
+class SearchContext:
+    """One model to be searched on some prompts: its rewards as objectives, the tokens allowed, and which responses a text
+    gives. The network is loaded at first use."""
+
+    def __init__(
+        self,
+        model: RewardModel,
+        prompts: Mapping[str, str],
+        spec: "SearchSpec",
+        *,
+        mode: Mode = Mode.ids,
+        seed: int = 0,
+        device: torch.device | str = "cpu",
+        batch_size: int | None = None,
+    ):
+        self.model, self.prompts, self.spec, self.mode, self.seed = model, dict(prompts), spec, mode, seed
+        self.device, self.batch_size = torch.device(device), batch_size
+        self.frames = {key: model.frame(text) for key, text in prompts.items()}
+        self.vocabulary = vocabulary(model.tokenizer, size=model.embedding_rows)
+        listed = Path(spec.allowed_path).expanduser() if spec.allowed_path else None
+        self.mask = allowed_tokens(
+            self.vocabulary.rows, spec.allowed, size=model.embedding_rows, listed=listed
+        )
+        """bool (V,): tokens that a response may be made of."""
+        self.round_trip = RoundTrip(model.tokenizer, list(self.frames.values()), closing=model.closing)
+        self.scorer = functools.cache(self._scorer)
+        """The scorer of one prompt in one precision, kept."""
+        self.advance: Callable[[int], None] = lambda evaluations: None
+        """Called with the evaluations that were made, for a bar."""
+        self.scanned: Callable[[str], tuple[np.ndarray, str] | None] = lambda key: None
+        """Rewards float64 (V,) of single tokens on a prompt and where they are from, where a scan has them."""
+
+    @property
+    def allowed(self) -> Tensor:
+        """bool (V,)"""
+        return torch.from_numpy(self.mask)
+
+    @property
+    def retokenizes(self) -> RoundTrip | None:
+        """Which responses count besides the tokens allowed: in mode `text` those that a text gives."""
+        return self.round_trip if self.mode is Mode.text else None
+
+    @property
+    def dtype(self) -> Dtype:
+        return self.model.spec.dtype
+
+    def network(self) -> torch.nn.Module:
+        """The network in the model's own precision."""
+        return _network(self.model, self.dtype)
+
+    def objective(self, prompts: Sequence[str] = (), dtype: Dtype | None = None) -> RewardObjective:
+        """The mean reward over some prompts or all, with the goal's sign, in the model's own precision or another."""
+        scorers = [self.scorer(key, dtype or self.dtype) for key in prompts or self.prompts]
+        return RewardObjective(scorers, self.spec.goal, lambda evaluations: self.advance(evaluations))
+
+    def own_rewards(self, responses: Tensor) -> np.ndarray:
+        """Mean rewards float64 (n,) of `responses` (n, L) by the model's own forward in float32, one by one, no cache."""
+        return np.mean(
+            [self.scorer(key, Dtype.float32).own_rewards(responses) for key in self.prompts], axis=0
+        )
+
+    def single_rewards(
+        self, prompts: Sequence[str] = (), *, most: float = np.inf
+    ) -> tuple[np.ndarray, list[str], int] | None:
+        """Mean rewards float64 (V,) of single tokens, NaN where not allowed; references of the tables they are from; and
+        the evaluations where there was no table. None where these would be more than `most`."""
+        keys = list(prompts or self.prompts)
+        scanned = {key: found for key in keys if (found := self.scanned(key)) is not None}
+        evaluations = int(self.mask.sum()) if len(scanned) < len(keys) else 0
+        if evaluations > most:
+            return None
+        rewards = [scanned[key][0] if key in scanned else self._scored(key) for key in keys]
+        references = [reference for _, reference in scanned.values()]
+        return np.where(self.mask, np.mean(rewards, axis=0), np.nan), references, evaluations
+
+    def noise(self, dtype: Dtype, *, at: Tensor | None = None) -> float:
+        """Bound on the numerical error of a value in this precision: random single changes of one response (L,), with a
+        common prefix, against the model's own forward (for low precision, against the engine without an anchor:
+        rounding of the weights is no noise between responses)."""
+        anchor, changed = self._changes(NEIGHBOURS, at=at)
+        errors = []
+        for key in self.prompts:
+            scorer = self.scorer(key, dtype)
+            rewards = scorer.rewards(changed, anchor=anchor).double().cpu().numpy()
+            if dtype is Dtype.float32:
+                own = scorer.own_rewards(changed)
+            else:
+                own = np.concatenate([scorer.rewards(row).double().cpu().numpy() for row in changed.split(1)])
+            errors.append(numerical_noise(rewards, own))
+        return max(errors)
+
+    def rate(self) -> float:
+        """Evaluations a second, measured on some that count to no budget."""
+        objective = RewardObjective([self.scorer(key, self.dtype) for key in self.prompts], self.spec.goal)
+        anchor, changed = self._changes(TIMED)
+        begun = time.perf_counter()
+        objective.values(changed, anchor=anchor)
+        return TIMED / (time.perf_counter() - begun)
+
+    def _changes(self, n: int, *, at: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """A response (L,), and n random single changes of it (n, L)."""
+        random = torch.Generator().manual_seed(0)
+        tokens, length = self.allowed.nonzero()[:, 0], self.spec.length
+
+        def draw(*shape: int) -> Tensor:
+            return tokens[torch.randint(len(tokens), shape, generator=random)]
+
+        anchor = draw(length) if at is None else at
+        changed = anchor.repeat(n, 1)
+        changed[torch.arange(n), torch.arange(n) % length] = draw(n)
+        return anchor, changed
+
+    def _scored(self, key: str) -> np.ndarray:
+        """Rewards float64 (V,) of single allowed tokens, NaN elsewhere; kept for later jobs of this process."""
+        what = (*_model_key(self.model), self.dtype, self.prompts[key], self.mask.tobytes())
+        if what not in _SCORED:
+            ids = torch.from_numpy(np.flatnonzero(self.mask)).unsqueeze(1)
+            column = np.full(len(self.mask), np.nan)
+            column[self.mask] = self.scorer(key, self.dtype).rewards(ids).double().cpu().numpy()
+            _SCORED[what] = column
+        return _SCORED[what]
+
+    def _scorer(self, key: str, dtype: Dtype) -> ResponseScorer:
+        scorer = ResponseScorer(
+            _network(self.model, dtype), self.frames[key], dtype=dtype, device=self.device, length=self.spec.length,
+            allowed=np.flatnonzero(self.mask), batch_size=self.batch_size,
+        )  # fmt: skip
+        log.debug("%s on %s: %s, %s; %s", self.model.name, key, scorer.path, dtype.value, scorer.trust)
+        return scorer
+
+
+class TrialContext:
+    """One gradient search after the other at a fixed budget, in units that prompts share."""
+
+    def __init__(self, context: SearchContext, prompts: list[str]):
+        self.context = context
+        self.provenance = context.model.digests
+        """Digests of the model: values of other weights are not to be compared with these."""
+        self.objectives = {key: context.objective([key]) for key in prompts}
+        singles = {key: context.single_rewards([key])[0] for key in prompts}
+        self.scale = {
+            key: (float(np.nanmean(single)), float(np.nanstd(single))) for key, single in singles.items()
+        }
+
+    def search(self, prompt: str, *, seed: int, budget: int) -> float:
+        """What greedy coordinate gradient reaches from one random start within `budget` candidate evaluations: the best
+        reward, in standard deviations of single tokens' rewards from their mean, positive towards the goal."""
+        context, spec = self.context, self.context.spec
+        mean, deviation = self.scale[prompt]
+        generator = torch.Generator().manual_seed(seed)
+        options = {"allowed": context.allowed, "generator": generator, "retokenizes": context.retokenizes}
+        [(_, start)] = starts(1, length=spec.length, **options)
+        counter = EvaluationCounter(self.objectives[prompt], budget=budget)
+        best = gcg(counter, start, spec, budget=budget, **options)
+        return (best.value - spec.goal.sign * mean) / deviation
+
+
+# Kept from job to job, since the jobs of a sweep in one process use the same again.
+_LOADED: dict[tuple, torch.nn.Module] = {}
+_SCORED: dict[tuple, np.ndarray] = {}
+
+
+def _network(model: RewardModel, dtype: Dtype) -> torch.nn.Module:
+    """The model's network; only those of one model stay loaded."""
+    mine = _model_key(model)
+    for key in [key for key in _LOADED if key[:-1] != mine]:
+        del _LOADED[key]
+    key = (*mine, dtype)
+    if key not in _LOADED:
+        _LOADED[key] = model.network(dtype)
+    return _LOADED[key]
+
+
+def _model_key(model: RewardModel) -> tuple:
+    """What a reward depends on, apart from precision and prompt."""
+    return (str(model.folder), *model.digests.values(), model.spec.output)

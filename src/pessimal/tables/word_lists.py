@@ -1,0 +1,244 @@
+"""What people have said about words: how good they are (lexicons), how often they are used, under which category they
+stand (dictionaries).
+
+Knows the layouts of files. None comes with pessimal: AFINN-111, TextBlob's lexicon and wordfreq come with their packages,
+the others are files of one's own.
+"""
+
+import importlib.util
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from pessimal.errors import InputError
+from pessimal.tables.files import check_cells, read_csv, require_columns
+
+PACKAGED = ("afinn", "textblob")
+_WORD = re.compile(r'<word form="([^"]+)"[^>]*? polarity="([^"]+)"')
+
+
+def read_lexicon(source: str) -> pd.Series:
+    """Valence by word (index `word`, each once, lower case), in the lexicon's own units; above 0 is good.
+
+    Args:
+        source: `afinn` (AFINN-111, Nielsen 2011: −5 … 5), `textblob` (−1 … 1; a word's senses averaged), or a CSV
+            file with the columns word and valence.
+
+    Raises:
+        InputError: the package is not installed, or the file is missing, of another layout, or names a word twice.
+    """
+    if source == "afinn":
+        return _checked(_read_afinn(), source)
+    if source == "textblob":
+        return _checked(_read_textblob(), source)
+    return _checked(_read_file(Path(source).expanduser()), source)
+
+
+def _read_afinn() -> pd.Series:
+    lines = (_package("afinn") / "data" / "AFINN-111.txt").read_text(encoding="utf-8").splitlines()
+    return pd.Series({word: float(valence) for word, valence in (line.split("\t") for line in lines if line)})
+
+
+def _read_textblob() -> pd.Series:
+    text = (_package("textblob") / "en" / "en-sentiment.xml").read_text(encoding="utf-8")
+    senses = pd.DataFrame(_WORD.findall(text), columns=["word", "polarity"])
+    return senses["polarity"].astype(float).groupby(senses["word"].str.lower()).mean()
+
+
+def _read_file(path: Path) -> pd.Series:
+    if not path.is_file():
+        raise InputError(
+            f"there is no lexicon {str(path)!r}; give {', '.join(PACKAGED)} or a CSV file with the columns word and valence"
+        )
+    table = read_csv(path)
+    require_columns(path, table, ("word", "valence"), what="a lexicon has the columns word and valence")
+    valence = pd.to_numeric(table["valence"], errors="coerce")
+    check_cells(str(path), table["valence"], ~np.isfinite(valence), "is not a number", noun="the valence ")
+    return pd.Series(valence.to_numpy(), index=table["word"].str.strip().str.lower())
+
+
+def _checked(lexicon: pd.Series, source: str) -> pd.Series:
+    if twice := sorted(lexicon.index[lexicon.index.duplicated()].unique()):
+        raise InputError(
+            f"the lexicon {source!r} names {', '.join(map(repr, twice[:5]))} twice; keep one row a word"
+        )
+    return lexicon.astype(float).rename_axis("word").rename("valence")
+
+
+def _package(name: str) -> Path:
+    spec = importlib.util.find_spec(name)
+    if spec is None:
+        raise InputError(f"the lexicon of the package {name} needs it installed: pip install {name}")
+    return Path(spec.origin).parent
+
+
+ZIPF_OF_ONE_PER_MILLION = 3.0
+
+
+@dataclass(frozen=True)
+class Frequencies:
+    """Word frequencies of English."""
+
+    source: str
+    """What to cite."""
+    rows: pd.DataFrame | None = None
+    """A list's own rows, word and per_million; a word may have several (one a part of speech). None for wordfreq."""
+
+    def zipf(self, words: Iterable[str]) -> pd.Series:
+        """Zipf frequency by word (index `word`, in the order given); NaN for words that are not known.
+
+        A word with several rows in a list is as frequent as these together.
+        """
+        words = pd.Index(words, name="word")
+        if self.rows is None:
+            values = np.array([_wordfreq_zipf(word) for word in words.tolist()], dtype=float)
+            return pd.Series(np.where(values > 0, values, np.nan), index=words, name="zipf")
+        total = self._total.reindex(words)
+        return np.log10(total.where(total > 0)).add(ZIPF_OF_ONE_PER_MILLION).rename("zipf")
+
+    @cached_property
+    def _total(self) -> pd.Series:
+        """Uses per million by word of a list."""
+        return self.rows.groupby("word")["per_million"].sum()
+
+
+def read_frequencies(source: str) -> Frequencies:
+    """`wordfreq`, or a CSV file with the columns word and per_million.
+
+    Raises:
+        InputError: the file is missing, of another layout, or holds what is no frequency.
+    """
+    if source == "wordfreq":
+        return Frequencies(source="wordfreq (Robyn Speer; data CC-BY-SA 4.0)")
+    path = Path(source).expanduser()
+    if not path.is_file():
+        raise InputError(
+            f"there is no frequency list {source!r}; give wordfreq or a CSV file with the columns word and per_million"
+        )
+    table = read_csv(path)
+    require_columns(path, table, ("word", "per_million"), what="a frequency list has word and per_million")
+    per_million = pd.to_numeric(table["per_million"], errors="coerce")
+    wrong = ~((per_million >= 0) & np.isfinite(per_million))
+    check_cells(str(path), table["per_million"], wrong, "is no frequency per million words")
+    words = table["word"].str.strip().str.lower()
+    return Frequencies(source=path.name, rows=pd.DataFrame({"word": words, "per_million": per_million}))
+
+
+@cache
+def _wordfreq_zipf(word: str) -> float:
+    """0 for a word that is not known."""
+    # Kept for good: wordfreq keeps 100,000 words, which ten vocabularies exceed, and 57,000 words then take 1 s anew.
+    import wordfreq  # reads 4 MB of frequencies
+
+    if word.isascii() and word.isalpha():  # is one word: wordfreq's taking apart takes ten times as long
+        frequency = wordfreq.get_frequency_dict("en", "best").get(word.lower())
+        return round(math.log10(frequency) + ZIPF_OF_ONE_PER_MILLION + 6, 2) if frequency else 0.0
+    return wordfreq.zipf_frequency(word, "en")
+
+
+WORD_COLUMNS = ("word", "token_decoded")
+"""Ours, and that of the published Big Two dictionary."""
+LIWC_LAYOUT = (
+    "a LIWC file has a line `%`, lines `number TAB category`, a line `%`, and lines `word TAB number …`"
+)
+_NUMBER = re.compile(r"\d{1,9}")  # Python refuses to read one of thousands of digits
+_NUMBERS_LAST = re.compile(r"(.*?\S)\s+(\d+(?:\s+\d+)*)")
+
+
+def read_dictionary(path: Path) -> pd.DataFrame:
+    """Columns category and word, in the order of the file; a word may stand under several categories.
+
+    Reads a CSV file with the columns category and word (or token_decoded; capitals in the headings do not matter), or,
+    by its ending, a LIWC file (`.dic`), as the Moral Foundations Dictionaries are given out. In either a word may end
+    in `*` and a phrase is one word. A category of a LIWC header under which no word stands is none.
+
+    Raises:
+        InputError: the file is missing or of another layout, has fewer than two categories, or an asterisk that is not
+            the end of a word.
+    """
+    if not path.is_file():
+        raise InputError(
+            f"there is no dictionary {str(path)!r}; give a CSV file with the columns category and word, or a LIWC file "
+            "(.dic)"
+        )
+    words = _read_liwc(path) if path.suffix.lower() == ".dic" else _read_table(path)
+    words = words[words["word"] != ""].drop_duplicates(ignore_index=True)
+    if words["category"].nunique() < 2:
+        raise InputError(f"{path} has {words['category'].nunique()} category; at least two are compared")
+    if len(wrong := words[words["word"].str.contains(r"^\*|\*.", regex=True)]):
+        raise InputError(
+            f"{path}: {wrong['word'].iloc[0]!r} has an asterisk that is not the end of a word; write safe* for every word "
+            "that begins with safe"
+        )
+    return words
+
+
+def _read_table(path: Path) -> pd.DataFrame:
+    table = read_csv(path)
+    table.columns = [str(column).strip().lower() for column in table.columns]
+    column = next((name for name in WORD_COLUMNS if name in table), None)
+    if column is None or "category" not in table:
+        raise InputError(
+            f"{path} has the columns {', '.join(table.columns)}; a dictionary has category and word (or token_decoded)"
+        )
+    return pd.DataFrame({"category": table["category"].str.strip(), "word": table[column].str.strip()})
+
+
+def _read_liwc(path: Path) -> pd.DataFrame:
+    """The words of a `.dic` file under the names of their categories."""
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8 text ({error.reason}); save it as UTF-8") from None
+    marks = [at for at, line in enumerate(lines) if line.strip() == "%"]
+    if len(marks) != 2 or any(line.strip() for line in lines[: marks[0]]):
+        raise InputError(f"{path} has no header between two lines `%`; {LIWC_LAYOUT}")
+    names = _liwc_header(path, lines[: marks[1]], begin=marks[0] + 1)
+    rows = []
+    for at, line in enumerate(lines[marks[1] + 1 :], start=marks[1] + 2):
+        if not line.strip():
+            continue
+        word, numbers = _word_and_numbers(line)
+        if not numbers:
+            raise InputError(f"{path}, line {at}: {line.strip()!r} has no category number; {LIWC_LAYOUT}")
+        for number in numbers:
+            if not _NUMBER.fullmatch(number) or int(number) not in names:
+                raise InputError(
+                    f"{path}, line {at}: {number!r} of {word!r} is no category number of the header, which has "
+                    f"{', '.join(map(str, names))}"
+                )
+            rows.append((names[int(number)], word))
+    return pd.DataFrame(rows, columns=["category", "word"])
+
+
+def _liwc_header(path: Path, lines: list[str], *, begin: int) -> dict[int, str]:
+    """Category by number; 01 and 1 are one number."""
+    names: dict[int, str] = {}
+    for at, line in enumerate(lines[begin:], start=begin + 1):
+        if not line.strip():
+            continue
+        number, _, name = line.strip().partition("\t")
+        if not name.strip():  # some copies have spaces for the TAB
+            number, _, name = line.strip().partition(" ")
+        number, name = number.strip(), name.strip()
+        if not _NUMBER.fullmatch(number) or not name:
+            raise InputError(f"{path}, line {at}: {line.strip()!r} is no number and category; {LIWC_LAYOUT}")
+        if int(number) in names or name in names.values():
+            raise InputError(f"{path}, line {at}: the header names {number} or {name!r} twice")
+        names[int(number)] = name
+    return names
+
+
+def _word_and_numbers(line: str) -> tuple[str, list[str]]:
+    """A word and its category numbers: what stands before the first TAB, or without one, before the last numbers."""
+    word, tab, numbers = line.strip().partition("\t")
+    if tab:
+        return word.strip(), numbers.split()
+    match = _NUMBERS_LAST.fullmatch(line.strip())
+    return (match[1], match[2].split()) if match else (line.strip(), [])

@@ -1,0 +1,263 @@
+"""What searches without a gradient: random changes, coordinate sweeps from random starts, next-token extension."""
+
+import itertools
+
+import pytest
+import torch
+
+from pessimal.search.baselines import affordable_width, beam, beam_cost, coordinate_ascent, random_changes
+from pessimal.search.objective import EvaluationCounter
+
+
+def walk(objective, budget, *, seed=0, allowed=None, retokenizes=None):
+    counter = EvaluationCounter(objective, budget=budget)
+    random_changes(
+        counter,
+        length=objective.length,
+        allowed=torch.ones(objective.vocabulary, dtype=torch.bool) if allowed is None else allowed,
+        generator=torch.Generator().manual_seed(seed),
+        retokenizes=retokenizes,
+    )
+    return counter
+
+
+def evaluated(objective):
+    return [tuple(row) for rows in objective.seen for row in rows.tolist()]
+
+
+@pytest.mark.parametrize("budget", [1, 100, 1000, 1777])
+def test_random_changes_use_the_budget_to_the_last_evaluation(budget, additive):
+    objective = additive(0, 4, 50)
+    assert walk(objective, budget).left == 0
+    assert objective.rows == budget
+    assert objective.gradients == 0
+
+
+def test_no_response_is_evaluated_twice_and_all_of_a_small_space_are(quadratic):
+    objective = quadratic(0, 3, 6)
+    counter = walk(objective, 10_000)
+    rows = evaluated(objective)
+    assert len(rows) == len(set(rows)) == 6**3
+    assert counter.best.value == pytest.approx(objective.brute_force()[1])
+
+
+def test_random_changes_are_of_allowed_and_retokenizing_responses(additive):
+    objective, allowed = additive(0, 3, 40), torch.arange(40) % 2 == 0
+    walk(objective, 600, allowed=allowed, retokenizes=lambda rows: rows.sum(dim=1) % 4 == 0)
+    rows = torch.tensor(evaluated(objective))
+    assert len(rows) == 600
+    assert allowed[rows].all()
+    assert (rows.sum(dim=1) % 4 == 0).all()
+
+
+def test_it_ends_where_nothing_retokenizes(additive):
+    none = walk(additive(0, 3, 40), 600, retokenizes=lambda rows: rows[:, 0] < 0)
+    assert none.used == 0
+
+
+def test_the_same_seed_gives_the_same_walk(quadratic):
+    one, same, other = (walk(quadratic(0, 4, 12), 500, seed=seed).curve for seed in (5, 5, 6))
+    assert one == same
+    assert one != other
+
+
+def test_it_goes_on_from_its_best_response(additive):
+    objective = additive(0, 4, 200)
+    walk(objective, 2000)
+    best, best_value = None, -torch.inf
+    for rows, anchor in zip(objective.seen, objective.anchors, strict=True):
+        if anchor is None:  # a start: the first, or another when all changes have been tried
+            best, best_value = None, -torch.inf
+        else:
+            assert torch.equal(anchor, best)
+            assert ((rows != best).sum(dim=1) == 1).all()
+        values = objective._values(rows)
+        if float(values.max()) > best_value:
+            best, best_value = rows[int(values.argmax())], float(values.max())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_it_climbs_where_uniform_chance_does_not(seed, additive):
+    objective = additive(seed, 6, 300)
+    uniform = torch.randint(300, (4000, 6), generator=torch.Generator().manual_seed(seed))
+    assert walk(objective, 4000, seed=seed).best.value > float(objective._values(uniform).max()) + 2
+
+
+def every(vocabulary: int) -> torch.Tensor:
+    return torch.ones(vocabulary, dtype=torch.bool)
+
+
+class AnyLength:
+    """A value for responses of every length: weights of tokens and of neighbours in order."""
+
+    def __init__(self, seed: int, vocabulary: int):
+        generator = torch.Generator().manual_seed(seed)
+        self.alone = torch.randn(vocabulary, generator=generator, dtype=torch.float64)
+        self.after = torch.randn(vocabulary, vocabulary, generator=generator, dtype=torch.float64)
+        self.anchors, self.seen = [], []
+
+    def values(self, responses, *, anchor=None):
+        self.seen.append(responses)
+        self.anchors.append(anchor)
+        return self.alone[responses].sum(dim=1) + self.after[responses[:, :-1], responses[:, 1:]].sum(dim=1)
+
+
+def by_hand(objective, length, width, tokens, counts=lambda response: True):
+    """Winners of each level, without sharing, batches or laziness."""
+    beginnings, levels = [()], []
+    for _ in range(length):
+        grown = [(*beginning, token) for beginning in beginnings for token in tokens]
+        values = objective.values(torch.tensor(grown)).tolist()
+        order = sorted(range(len(grown)), key=lambda row: -values[row])
+        beginnings = [grown[row] for row in order if counts(grown[row])][:width]
+        levels.append(beginnings)
+    return levels
+
+
+@pytest.mark.parametrize("width", [1, 3, 20])
+def test_levels_are_what_extending_by_hand_gives(width):
+    allowed = every(15)
+    allowed[[0, 9]] = False
+    levels = beam(EvaluationCounter(AnyLength(width, 15)), length=4, width=width, allowed=allowed)
+    expected = by_hand(AnyLength(width, 15), 4, width, allowed.nonzero()[:, 0].tolist())
+    assert [[tuple(row) for row in level.responses.tolist()] for level in levels] == expected
+    assert [level.length for level in levels] == [1, 2, 3, 4]
+    for level in levels:
+        torch.testing.assert_close(level.values, AnyLength(width, 15).values(level.responses))
+
+
+def test_as_wide_as_the_vocabulary_two_tokens_are_exact():
+    objective = AnyLength(0, 12)
+    best = beam(EvaluationCounter(objective), length=2, width=12, allowed=every(12))[-1]
+    whole = torch.tensor(list(itertools.product(range(12), repeat=2)))
+    assert float(best.values[0]) == pytest.approx(float(objective.values(whole).max()))
+
+
+def test_continuations_of_a_winner_share_their_beginning_with_the_anchor():
+    objective = AnyLength(0, 10)
+    beam(EvaluationCounter(objective), length=3, width=2, allowed=every(10))
+    assert len(objective.seen) == 1 + 2 + 2
+    for responses, anchor in zip(objective.seen, objective.anchors, strict=True):
+        assert anchor.shape == responses[0].shape
+        assert (responses[:, :-1] == anchor[:-1]).all()
+        assert responses[:, -1].tolist() == list(range(10))
+
+
+def test_values_that_a_scan_has_given_cost_nothing():
+    objective = AnyLength(0, 10)
+    alone, counter = objective.alone.clone(), EvaluationCounter(objective)
+    alone[3] = -torch.inf  # as a scan says of tokens that are not allowed
+    allowed = every(10)
+    allowed[3] = False
+    given = beam(counter, length=3, width=2, allowed=allowed, first_values=alone)
+    taken = beam(EvaluationCounter(objective), length=3, width=2, allowed=allowed)
+    assert [level.responses.tolist() for level in given] == [level.responses.tolist() for level in taken]
+    assert counter.used == beam_cost(3, 2, 9, first_given=True)
+
+
+@pytest.mark.parametrize(("length", "width"), [(1, 4), (2, 3), (4, 3), (3, 100)])
+def test_cost_is_known_before_and_a_budget_of_just_that_is_enough(length, width):
+    counter = EvaluationCounter(AnyLength(0, 10), budget=beam_cost(length, width, 10))
+    levels = beam(counter, length=length, width=width, allowed=every(10))
+    assert len(levels) == length
+    assert counter.left == 0
+
+
+@pytest.mark.parametrize(("length", "budget"), [(2, 30), (4, 100), (4, 69), (3, 20), (5, 10**6)])
+def test_affordable_width_is_the_widest_that_is_paid_for(length, budget):
+    width = affordable_width(length, budget, 10)
+    assert beam_cost(length, width, 10) <= budget
+    assert beam_cost(length, width + 1, 10) > budget or width == 10 ** (length - 1)
+    assert affordable_width(length, beam_cost(length, 1, 10) - 1, 10) == 0
+
+
+def test_a_level_that_cannot_be_paid_for_is_not_begun_and_that_is_said(caplog):
+    counter = EvaluationCounter(AnyLength(0, 10), budget=49)
+    levels = beam(counter, length=4, width=2, allowed=every(10))
+    assert [level.length for level in levels] == [1, 2]
+    assert counter.used == 30
+    assert "ends at 2 of 4 tokens: the next level takes 20 evaluations, 19 are left" in caplog.text
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_winners_of_every_level_retokenize(seed):
+    def retokenizes(responses):
+        return responses.sum(dim=1) % 4 != 1
+
+    levels = beam(
+        EvaluationCounter(AnyLength(seed, 15)), length=3, width=4, allowed=every(15), retokenizes=retokenizes
+    )
+    expected = by_hand(AnyLength(seed, 15), 3, 4, range(15), lambda response: sum(response) % 4 != 1)
+    assert [[tuple(row) for row in level.responses.tolist()] for level in levels] == expected
+
+
+def test_where_nothing_longer_counts_the_beam_ends_and_says_so(caplog):
+    levels = beam(
+        EvaluationCounter(AnyLength(0, 10)),
+        length=3,
+        width=2,
+        allowed=every(10),
+        retokenizes=lambda responses: torch.full((len(responses),), responses.shape[1] < 2),
+    )
+    assert [level.length for level in levels] == [1]
+    assert "ends at 1 of 3 tokens: no longer response counts" in caplog.text
+
+
+def ascend(objective, budget, *, seed=0, **options):
+    counter = EvaluationCounter(objective, budget=budget)
+    coordinate_ascent(
+        counter, length=objective.length, allowed=every(objective.vocabulary),
+        generator=torch.Generator().manual_seed(seed), **options,
+    )  # fmt: skip
+    return counter
+
+
+@pytest.mark.parametrize("budget", [1, 2, 20, 333, 2000])
+def test_coordinate_ascent_uses_the_budget_to_the_last_evaluation(quadratic, budget):
+    counter = ascend(quadratic(0, 3, 20), budget)
+    assert counter.used == counter.objective.rows == budget
+
+
+def test_without_a_budget_it_would_never_end(additive):
+    with pytest.raises(ValueError, match="budget"):
+        ascend(additive(0, 2, 5), None)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_restarts_find_the_optimum_of_a_small_objective(quadratic, seed):
+    objective = quadratic(seed, 3, 15)
+    assert ascend(objective, 6000, seed=seed).best.value == pytest.approx(objective.brute_force()[1])
+
+
+def test_what_is_left_at_the_end_is_used(additive):
+    objective = additive(0, 1, 1000)
+    hits = [
+        ascend(objective, 1 + 500, seed=seed).best.value == pytest.approx(objective.best_value)
+        for seed in range(20)
+    ]
+    assert 4 <= sum(hits) <= 16, "a random half of the tokens holds the best one half of the time"
+
+
+def test_ascents_begin_at_responses_that_count_where_there_are_enough(quadratic):
+    objective = quadratic(0, 3, 15)
+    for seed in range(20):
+        ascend(objective, 1, seed=seed, retokenizes=lambda responses: responses[:, 0] == 7)
+        assert int(objective.seen[-1][0, 0]) == 7
+
+
+def test_one_seed_is_one_ascent(quadratic):
+    one, same, other = (ascend(quadratic(0, 4, 20), 1500, seed=seed).curve for seed in (7, 7, 8))
+    assert one == same
+    assert one != other
+
+
+def test_only_retokenizing_responses_are_the_best_of_an_ascent(quadratic):
+    def retokenizes(responses):
+        return responses.sum(dim=1) % 3 == 0
+
+    objective = quadratic(2, 3, 15)
+    everything = torch.cartesian_prod(*[torch.arange(15)] * 3)
+    best = objective._values(everything[retokenizes(everything)]).max()
+    ascend(objective, 3000, retokenizes=retokenizes)
+    seen = torch.cat(objective.seen)
+    assert float(objective._values(seen[retokenizes(seen)]).max()) == pytest.approx(float(best))

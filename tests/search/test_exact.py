@@ -1,0 +1,565 @@
+"""Looks that try every token: all responses, pairs, coordinate sweeps, the certificate, and the gradient beside them."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from pessimal.search.exact import (
+    certify,
+    every_response,
+    gradient_quality,
+    neighbour_values,
+    pair_sizes,
+    pairs,
+    polish,
+)
+from pessimal.search.objective import EvaluationCounter
+
+
+def every(vocabulary: int) -> torch.Tensor:
+    return torch.ones(vocabulary, dtype=torch.bool)
+
+
+class Interacting:
+    """Two tokens that interact, worth something alone too: what a token alone says of it in a pair is noisy."""
+
+    def __init__(self, seed: int, vocabulary: int, strength: float = 0.7):
+        generator = torch.Generator().manual_seed(seed)
+
+        def normal(*shape):
+            return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+        self.first, self.second = normal(vocabulary), normal(vocabulary)
+        self.left, self.right = normal(vocabulary, 4), normal(vocabulary, 4)
+        self.strength = strength
+        self.anchors, self.seen = [], []
+
+    def values(self, responses, *, anchor=None):
+        self.anchors.append(anchor)
+        self.seen.append(responses)
+        if responses.shape[1] == 1:
+            return self.first[responses[:, 0]] + self.second[responses[:, 0]] / 2
+        a, b = responses.T
+        return self.first[a] + self.second[b] + self.strength * (self.left[a] * self.right[b]).sum(dim=1)
+
+    def table(self):
+        both = self.left @ self.right.T
+        return self.first[:, None] + self.second[None] + self.strength * both
+
+    def alone(self):
+        return self.values(torch.arange(len(self.first))[:, None])
+
+
+def look(objective, *, m, vocabulary, allowed=None, **options):
+    """A pruned look at pairs; the counter too."""
+    counter = EvaluationCounter(objective)
+    alone = objective.alone()
+    allowed = every(vocabulary) if allowed is None else allowed
+    return pairs(counter, m=m, allowed=allowed, first_values=alone, **options), counter
+
+
+@pytest.mark.parametrize(("length", "vocabulary"), [(1, 40), (2, 60), (3, 12), (4, 7)])
+def test_every_response_is_brute_force(quadratic, length, vocabulary):
+    objective, allowed = quadratic(0, length, vocabulary), every(vocabulary)
+    allowed[::3] = False
+    counter = EvaluationCounter(objective)
+    found = every_response(counter, length=length, allowed=allowed, keep=20)
+    whole = torch.cartesian_prod(*[allowed.nonzero()[:, 0]] * length).reshape(-1, length)
+    values, order = objective._values(whole).sort(descending=True)
+    assert found.responses.tolist() == whole[order[:20]].tolist()
+    torch.testing.assert_close(found.values, values[:20])
+    assert counter.used == len(whole) == found.tried
+
+
+def test_every_retokenizing_response_is_ranked(quadratic):
+    objective = quadratic(1, 3, 14)
+
+    def retokenizes(responses):
+        return responses.sum(dim=1) % 3 == 0
+
+    found = every_response(
+        EvaluationCounter(objective), length=3, allowed=every(14), retokenizes=retokenizes, keep=5
+    )
+    whole = torch.cartesian_prod(*[torch.arange(14)] * 3)
+    values = objective._values(whole[retokenizes(whole)]).sort(descending=True).values[:5]
+    torch.testing.assert_close(found.values, values)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_tenth_of_the_tokens_is_enough_for_the_best_of_all_pairs(seed):
+    objective = Interacting(seed, 400, strength=0.3)
+    found, _ = look(objective, m=40, vocabulary=400)
+    assert float(found.values[0]) == pytest.approx(float(objective.table().max()))
+
+
+def test_tokens_rank_by_what_they_bring_in_pairs_not_alone():
+    objective = Interacting(0, 400, strength=0.0)
+    objective.second[:] = torch.arange(400) / 40
+    objective.first[:] = -objective.second / 2  # alone, every token is worth nothing
+    found, _ = look(objective, m=20, vocabulary=400, keep=10**6)
+    assert found.responses[0].tolist() == [0, 399]
+    tried = {tuple(row) for row in found.responses.tolist()}
+    assert tried >= set(itertools.product(range(20), range(380, 400)))
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_pair_of_tokens_that_are_worthless_alone_is_found_through_a_partner(turned):
+    alone = torch.arange(300.0, dtype=torch.float64) / 300
+    table = alone[:, None] + alone[None]
+    table[:, 298] += 5  # what goes well with a good token is no partner of 299, the best single token:
+    table[:, 299] -= 5
+    table[0] = -10  # that is token 0, the worst beginning there is but for two ends,
+    table[0, 299] = 1.5
+    table[0, 1] = 30  # the other one that nothing speaks for
+    if turned:
+        table = table.T
+
+    class Given:
+        def values(self, responses, *, anchor=None):
+            return table[responses[:, 0], responses[:, 1]]
+
+        def alone(self):
+            return alone
+
+    found, _ = look(Given(), m=10, vocabulary=300)
+    assert tuple(found.responses[0].tolist()) == ((1, 0) if turned else (0, 1))
+
+
+def test_each_pair_is_tried_once_and_counts_with_its_own_value():
+    objective = Interacting(1, 100)
+    found, counter = look(objective, m=20, vocabulary=100, keep=10_000)
+    rows = [tuple(row) for row in found.responses.tolist()]
+    assert len(set(rows)) == len(rows) == counter.used == found.tried <= 2 * 2 * 8 * 100 + 20**2
+    torch.testing.assert_close(found.values, objective.values(found.responses))
+    assert (found.values.diff() <= 0).all()
+
+
+def test_what_a_budget_pays_for_is_what_is_tried():
+    assert pair_sizes(10**6, 10_000, most=300) == (8, 300)
+    assert pair_sizes(200_000, 12_000, most=300) == (3, 223)
+    assert pair_sizes(2_000, 12_000, most=300) is None
+    for budget in (800, 3_000, 5_000):
+        width, m = pair_sizes(budget, 100, most=300)
+        _, counter = look(Interacting(0, 100), m=m, width=width, vocabulary=100)
+        assert counter.used <= budget
+
+
+def test_pairs_that_begin_alike_share_the_beginning():
+    objective = Interacting(3, 80)
+    look(objective, m=20, vocabulary=80)
+    shared = [call for call in zip(objective.anchors, objective.seen, strict=True) if call[0] is not None]
+    assert len(shared) >= 16
+    assert all((responses[:, 0] == anchor[0]).all() for anchor, responses in shared)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_only_retokenizing_pairs_win_and_rank(seed):
+    objective = Interacting(seed, 300, strength=0.3)
+    counts = torch.rand(300, 300, generator=torch.Generator().manual_seed(seed)) < 0.5
+
+    def retokenizes(responses):
+        return counts[responses[:, 0], responses[:, -1]]
+
+    found, _ = look(objective, m=60, vocabulary=300, retokenizes=retokenizes)
+    assert retokenizes(found.responses).all()
+    best = objective.table().masked_fill(~counts, -torch.inf).max()
+    assert float(found.values[0]) == pytest.approx(float(best))
+
+
+def test_pieces_that_count_only_together_are_found():
+    def retokenizes(responses):
+        if responses.shape[1] == 1:
+            return torch.zeros(len(responses), dtype=torch.bool)
+        return responses[:, 0] > responses[:, 1]
+
+    found, _ = look(Interacting(0, 100), m=20, vocabulary=100, retokenizes=retokenizes)
+    assert (found.responses[:, 0] > found.responses[:, 1]).all()
+
+
+def changes(response, allowed):
+    """All single changes of a response, one by one."""
+    for position in range(len(response)):
+        for token in allowed.nonzero()[:, 0].tolist():
+            if token != response[position]:
+                yield position, token, [*response[:position], token, *response[position + 1 :]]
+
+
+def value_of(objective, response) -> float:
+    return float(objective._values(torch.tensor([response]))[0])
+
+
+def test_additive_objective_is_solved_in_one_sweep_and_confirmed_in_the_next(additive):
+    objective = additive(0, 4, 50)
+    counter = EvaluationCounter(objective)
+    found = polish(counter, torch.zeros(4, dtype=torch.long), allowed=every(50))
+    assert found.response == tuple(objective.best_response.tolist())
+    assert found.value == pytest.approx(objective.best_value)
+    assert found.converged
+    # The last improvement is not looked at again: three positions confirm it, or all had been right before.
+    assert found.positions == 4 + 3
+    assert counter.used == objective.rows == 1 + found.positions * 49
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_it_ends_where_no_single_change_is_better(quadratic, seed):
+    objective = quadratic(seed, 4, 12)
+    allowed = torch.rand(12, generator=torch.Generator().manual_seed(seed)) < 0.8
+    allowed[0] = True
+    found = polish(EvaluationCounter(objective), torch.zeros(4, dtype=torch.long), allowed=allowed)
+    assert found.converged
+    assert found.value == pytest.approx(value_of(objective, found.response))
+    assert allowed[list(found.response)].all()
+    assert all(
+        value_of(objective, response) <= found.value
+        for _, _, response in changes(list(found.response), allowed)
+    )
+    assert found.sweeps * 4 == found.positions
+
+
+def test_from_the_optimum_one_sweep_confirms(quadratic):
+    objective = quadratic(3, 3, 15)
+    best, value = objective.brute_force()
+    found = polish(EvaluationCounter(objective), best, allowed=every(15))
+    assert (found.response, found.converged, found.sweeps) == (tuple(best.tolist()), True, 1.0)
+    assert found.value == pytest.approx(value)
+
+
+def test_each_position_is_tried_behind_the_response_as_it_stands(quadratic):
+    objective = quadratic(0, 3, 10)
+    polish(
+        EvaluationCounter(objective), torch.zeros(3, dtype=torch.long), allowed=every(10), first_position=2
+    )
+    for position, responses, anchor in zip(
+        [2, 0, 1, 2], objective.seen[1:], objective.anchors[1:], strict=False
+    ):
+        apart = responses != anchor
+        assert apart[:, position].all()
+        assert apart.sum() == len(responses)
+
+
+@pytest.mark.parametrize("budget", [1, 5, 30, 31, 77, 500])
+def test_the_budget_is_never_passed_and_an_unfinished_polish_says_so(quadratic, budget):
+    objective = quadratic(4, 4, 30)
+    counter = EvaluationCounter(objective, budget=budget)
+    unlimited = EvaluationCounter(quadratic(4, 4, 30))
+    whole = polish(unlimited, torch.zeros(4, dtype=torch.long), allowed=every(30))
+    found = polish(counter, torch.zeros(4, dtype=torch.long), allowed=every(30))
+    assert counter.used <= budget
+    assert found.positions == min((budget - 1) // 29, whole.positions)
+    assert found.converged == (budget >= unlimited.used)
+    assert found.value == pytest.approx(value_of(objective, found.response))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_only_retokenizing_responses_are_taken(quadratic, seed):
+    objective = quadratic(seed, 3, 14)
+
+    def retokenizes(responses):
+        return responses.sum(dim=1) % 3 == 0
+
+    found = polish(
+        EvaluationCounter(objective),
+        torch.zeros(3, dtype=torch.long),
+        allowed=every(14),
+        retokenizes=retokenizes,
+    )
+    assert found.converged
+    assert sum(found.response) % 3 == 0
+    assert all(
+        value_of(objective, response) <= found.value
+        for _, _, response in changes(list(found.response), every(14))
+        if sum(response) % 3 == 0
+    )
+
+
+def test_a_start_that_does_not_count_gives_way_to_a_worse_response_that_does(additive):
+    objective = additive(0, 2, 20)
+    start = objective.best_response
+    found = polish(
+        EvaluationCounter(objective),
+        start,
+        allowed=every(20),
+        retokenizes=lambda responses: responses[:, 0] != start[0],
+    )
+    second = objective.weights[0].topk(2).indices[1]
+    assert found.response == (int(second), int(start[1]))
+    assert found.value < objective.best_value
+
+
+def test_smaller_improvements_than_the_tolerance_are_not_taken(additive):
+    objective = additive(0, 3, 40)
+    short = objective.weights.max(dim=1).values - 0.5
+    near = torch.stack(
+        [(row - least).abs().argmin() for row, least in zip(objective.weights, short, strict=True)]
+    )
+    assert polish(EvaluationCounter(objective), near, allowed=every(40), tolerance=1.0).response == tuple(
+        near.tolist()
+    )
+    assert polish(EvaluationCounter(objective), near, allowed=every(40)).value == pytest.approx(
+        objective.best_value
+    )
+
+
+class Noisy:
+    """Every response has one value, but for an error of up to 1e-6 that differs from call to call."""
+
+    def __init__(self):
+        self.generator = torch.Generator().manual_seed(0)
+
+    def values(self, responses, *, anchor=None):
+        return 1e-6 * torch.rand(len(responses), generator=self.generator, dtype=torch.float64)
+
+
+def test_last_bits_that_differ_between_batches_do_not_keep_it_going():
+    start = torch.zeros(4, dtype=torch.long)
+    assert polish(EvaluationCounter(Noisy()), start, allowed=every(10), tolerance=2e-6).positions == 4
+    assert polish(
+        EvaluationCounter(Noisy()), start, allowed=every(10)
+    ).converged  # the record rises, so it ends
+
+
+def test_a_start_of_other_tokens_is_refused(additive):
+    allowed = every(10)
+    allowed[3] = False
+    with pytest.raises(ValueError, match="not allowed"):
+        polish(EvaluationCounter(additive(0, 2, 10)), torch.tensor([3, 0]), allowed=allowed)
+
+
+def test_one_allowed_token_leaves_nothing_to_change(additive):
+    allowed = torch.zeros(10, dtype=torch.bool)
+    allowed[3] = True
+    counter = EvaluationCounter(additive(0, 2, 10))
+    found = polish(counter, torch.tensor([3, 3]), allowed=allowed)
+    assert (found.response, found.converged, counter.used) == ((3, 3), True, 1)
+
+
+def test_neighbour_values_are_those_of_all_single_changes(quadratic):
+    objective = quadratic(5, 3, 9)
+    allowed = every(9)
+    allowed[[2, 4]] = False
+    response = [4, 1, 1]  # its first token is not allowed
+    counter = EvaluationCounter(objective)
+    values = neighbour_values(counter, torch.tensor(response), allowed)
+    expected = torch.full((3, 9), -torch.inf, dtype=torch.float64)
+    for position, token, other in changes(response, allowed):
+        expected[position, token] = value_of(objective, other)
+    expected[torch.arange(3), response] = value_of(objective, response)
+    torch.testing.assert_close(values, expected)
+    assert counter.used == 1 + 7 + 6 + 6
+
+
+def certificate_of(objective, response, *, allowed, **options):
+    return certify(neighbour_values(objective, response, allowed), response, allowed=allowed, **options)
+
+
+def second_best(objective):
+    """Per position the token next after the best, and by how much it is worse."""
+    top = objective.weights.topk(2, dim=1)
+    return top.indices[:, 1].tolist(), (top.values[:, 0] - top.values[:, 1]).tolist()
+
+
+def test_margins_of_the_additive_optimum_are_those_of_its_weights(additive):
+    objective = additive(0, 4, 50)
+    counter = EvaluationCounter(objective)
+    certificate = certificate_of(counter, objective.best_response, allowed=every(50), noise=1e-6)
+    tokens, margins = second_best(objective)
+    assert certificate.verdict == "1-opt"
+    assert [neighbour.position for neighbour in certificate.neighbours] == [0, 1, 2, 3]
+    assert [neighbour.token for neighbour in certificate.neighbours] == tokens
+    assert [neighbour.margin for neighbour in certificate.neighbours] == pytest.approx(margins)
+    for neighbour in certificate.neighbours:
+        assert neighbour.value == pytest.approx(objective.best_value - neighbour.margin)
+    assert certificate.smallest_margin == pytest.approx(min(margins))
+    assert certificate.value == pytest.approx(objective.best_value)
+    assert certificate.evaluations == counter.used == 1 + 4 * 49
+    assert (certificate.allowed, certificate.n_tied) == (50, 0)
+    assert certificate.counts
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_polish_ends_with_is_1_opt_and_its_neighbours_are_not(quadratic, seed):
+    objective = quadratic(seed, 3, 12)
+    found = polish(EvaluationCounter(objective), torch.zeros(3, dtype=torch.long), allowed=every(12))
+    certificate = certificate_of(objective, torch.tensor(found.response), allowed=every(12), noise=1e-9)
+    assert certificate.verdict == "1-opt"
+    best = certificate.neighbours[1]
+    worse = torch.tensor(found.response)
+    worse[best.position] = best.token
+    other = certificate_of(objective, worse, allowed=every(12), noise=1e-9)
+    assert other.verdict == "not 1-opt"
+    assert other.smallest_margin <= -best.margin + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("noise", "verdict"), [(0.049, "1-opt"), (0.051, "tie")]
+)  # the best neighbour is 0.1 worse: both values may err by the noise
+def test_a_margin_has_to_exceed_the_error_of_both_values(additive, noise, verdict):
+    objective = additive(0, 2, 30)
+    best = objective.best_response
+    objective.weights[0, (best[0] + 1) % 30] = objective.weights[0].max() - 0.1
+    certificate = certificate_of(objective, best, allowed=every(30), noise=noise)
+    assert certificate.verdict == verdict
+    assert certificate.n_tied == (verdict == "tie")
+
+
+@pytest.mark.parametrize(("noise", "verdict"), [(0.051, "tie"), (0.049, "not 1-opt")])
+def test_a_better_neighbour_within_the_error_is_a_tie_too(additive, noise, verdict):
+    objective = additive(0, 2, 30)
+    best = objective.best_response
+    objective.weights[0, (best[0] + 1) % 30] = objective.weights[0].max() + 0.1
+    assert certificate_of(objective, best, allowed=every(30), noise=noise).verdict == verdict
+
+
+def test_tied_neighbours_are_named_all_of_them_not_the_best_of_a_position(additive):
+    objective = additive(0, 2, 40)
+    best = objective.best_response
+    twins = [token for token in range(40) if token != best[1]][:30]
+    objective.weights[1, twins] = objective.weights[1].max().clone()
+    objective.weights[1, twins[5]] += 1e-3
+    certificate = certificate_of(objective, best, allowed=every(40), noise=1e-3)
+    assert (certificate.verdict, certificate.n_tied, len(certificate.tied)) == ("tie", 30, 20)
+    assert (certificate.tied[0].position, certificate.tied[0].token) == (1, twins[5])
+    assert {neighbour.token for neighbour in certificate.tied} <= set(twins)
+
+
+def test_only_retokenizing_neighbours_speak_against_a_response(additive):
+    objective = additive(0, 2, 30)
+    tokens, _ = second_best(objective)
+    third = int(objective.weights[0].topk(3).indices[2])
+    response = torch.tensor([tokens[0], int(objective.best_response[1])])
+
+    def retokenizes(responses):
+        return responses[:, 0] != objective.best_response[0]
+
+    assert certificate_of(objective, response, allowed=every(30), noise=1e-6).verdict == "not 1-opt"
+    certificate = certificate_of(objective, response, allowed=every(30), retokenizes=retokenizes, noise=1e-6)
+    assert (certificate.verdict, certificate.neighbours[0].token) == ("1-opt", third)
+
+
+def test_tokens_that_are_not_allowed_do_not_speak_against_it(additive):
+    objective = additive(0, 2, 30)
+    allowed = every(30)
+    allowed[objective.best_response] = False
+    found = polish(EvaluationCounter(objective), allowed.nonzero()[:2, 0], allowed=allowed)
+    response = torch.tensor(found.response)
+    certificate = certificate_of(objective, response, allowed=allowed, noise=1e-6)
+    assert (certificate.verdict, certificate.allowed) == ("1-opt", int(allowed.sum()))
+    assert certificate_of(objective, response, allowed=every(30), noise=1e-6).verdict == "not 1-opt"
+
+
+def test_a_result_from_elsewhere_is_marked_where_it_does_not_count(additive):
+    objective = additive(0, 2, 30)
+    allowed = every(30)
+    allowed[objective.best_response[0]] = False
+    outside = certificate_of(objective, objective.best_response, allowed=allowed, noise=1e-6)
+    assert (outside.verdict, outside.counts) == ("1-opt", False)
+    assert outside.evaluations == 1 + 29 + 28
+    refused = certificate_of(
+        objective,
+        objective.best_response,
+        allowed=every(30),
+        retokenizes=lambda responses: torch.zeros(len(responses), dtype=torch.bool),
+        noise=1e-6,
+    )
+    assert (refused.counts, refused.neighbours, refused.smallest_margin) == (False, (), math.inf)
+
+
+def quality_of(objective, response, allowed, *, top_k, gradient=None):
+    values = neighbour_values(objective, response, allowed)
+    gradient = objective.gradient(response) if gradient is None else gradient
+    return gradient_quality(values, gradient, response, top_k=top_k)
+
+
+def test_where_the_objective_is_linear_the_gradient_is_never_wrong(additive):
+    objective = additive(0, 3, 40)
+    table = quality_of(objective, torch.tensor([1, 2, 3]), every(40), top_k=1)
+    assert table["best_id"].tolist() == objective.best_response.tolist()
+    assert table["gradient_rank"].tolist() == [1, 1, 1]
+    assert table["within_top_k"].all()
+    assert table["regret"].tolist() == [0.0, 0.0, 0.0]
+    assert table["spearman"].tolist() == pytest.approx([1.0, 1.0, 1.0])
+    assert table["n"].tolist() == [39, 39, 39]
+    gains = objective.weights.max(dim=1).values - objective.weights[torch.arange(3), [1, 2, 3]]
+    assert table["gain"].tolist() == pytest.approx(gains.tolist())
+
+
+def test_ranks_and_regret_by_hand():
+    response, allowed = torch.tensor([0]), every(5)
+    values = torch.tensor([[1.0, 1.5, 4.0, 3.0, 2.0]], dtype=torch.float64)
+    gradient = torch.tensor([[9.0, 3.0, 1.0, 2.0, 4.0]])  # its order: 4, 1, 3, 2
+    (row,) = gradient_quality(values, gradient, response, top_k=3).to_dict("records")
+    assert row | {"spearman": None} == {
+        "position": 0, "best_id": 2, "gain": 3.0, "gradient_rank": 4, "within_top_k": False, "regret": 1.0,
+        "spearman": None, "n": 4, "top_k": 3,
+    }  # fmt: skip
+    assert row["spearman"] == pytest.approx(1 - 6 * (4 + 9 + 1 + 4) / (4 * 15))
+    (row,) = gradient_quality(values, gradient, response, top_k=4).to_dict("records")
+    assert (row["within_top_k"], row["regret"]) == (True, 0.0)
+    assert allowed.all()
+
+
+def test_a_gradient_that_says_nothing_promises_no_rank(additive):
+    objective = additive(0, 2, 30)
+    table = quality_of(objective, torch.tensor([1, 2]), every(30), top_k=5, gradient=torch.zeros(2, 30))
+    assert table["gradient_rank"].tolist() == [29, 29]
+    assert not table["within_top_k"].any()
+    assert table["spearman"].isna().all()
+
+
+def test_tokens_that_are_not_allowed_and_the_one_that_stands_there_are_not_compared(additive):
+    objective = additive(0, 2, 30)
+    allowed = every(30)
+    allowed[objective.best_response] = False
+    start = objective.best_response.clone()
+    start[0] = allowed.nonzero()[0, 0]
+    table = quality_of(objective, start, allowed, top_k=5)
+    best = objective.weights.masked_fill(~allowed, -torch.inf).argmax(dim=1)
+    assert table["best_id"].tolist() == best.tolist()
+    assert table["n"].tolist() == [int(allowed.sum()) - 1, int(allowed.sum())]
+    assert table["gain"][1] < 0  # the position is at its optimum already: the best change loses
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_gradients_first_k_hold_what_regret_says(quadratic, seed):
+    objective = quadratic(seed, 3, 60)
+    response = torch.tensor([0, 1, 2])
+    values = neighbour_values(objective, response, every(60))
+    gradient = objective.gradient(response)
+    table = gradient_quality(values, gradient, response, top_k=4)
+    for row in table.to_dict("records"):
+        place = row["position"]
+        others = [token for token in range(60) if token != response[place]]
+        kept = sorted(others, key=lambda token: -float(gradient[place, token]))[:4]
+        best = max(others, key=lambda token: float(values[place, token]))
+        assert row["best_id"] == best
+        assert row["within_top_k"] == (best in kept)
+        assert row["regret"] == pytest.approx(
+            float(values[place, best]) - max(float(values[place, token]) for token in kept)
+        )
+        ranks = [
+            np.argsort(np.argsort([float(x[place, token]) for token in others])) for x in (gradient, values)
+        ]
+        assert row["spearman"] == pytest.approx(np.corrcoef(*ranks)[0, 1])
+
+
+def test_positions_without_a_change_are_left_out(additive):
+    allowed = torch.zeros(30, dtype=torch.bool)
+    allowed[[3, 4]] = True
+    objective = additive(0, 2, 30)
+    table = quality_of(objective, torch.tensor([3, 4]), allowed, top_k=5)
+    assert table["n"].tolist() == [1, 1]
+    assert all(math.isnan(value) for value in table["spearman"])
+    allowed[5] = True
+    table = quality_of(objective, torch.tensor([3, 4]), allowed, top_k=5)
+    assert table["n"].tolist() == [2, 2]
+    assert all(math.isnan(value) for value in table["spearman"]), (
+        "two changes are always in one order or the other"
+    )
+    allowed[5] = False
+    allowed[4] = False
+    table = quality_of(objective, torch.tensor([3, 4]), allowed, top_k=5)
+    assert table["position"].tolist() == [1]
+    assert list(quality_of(objective, torch.tensor([3, 3]), allowed, top_k=5).columns) == list(table.columns)

@@ -1,0 +1,173 @@
+"""The verbs as functions on objects in memory."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+import pessimal
+from pessimal.errors import ConfigError, InputError, ModelError
+from pessimal.tables.result import Result, Results
+
+
+@pytest.fixture(scope="module")
+def loaded(tiny_checkpoint):
+    return pessimal.load(str(tiny_checkpoint))
+
+
+@pytest.fixture(scope="module")
+def parts(tiny_checkpoint):
+    network = AutoModelForSequenceClassification.from_pretrained(tiny_checkpoint, num_labels=1)
+    return network, AutoTokenizer.from_pretrained(tiny_checkpoint)
+
+
+@pytest.fixture(scope="module")
+def table(loaded):
+    return pessimal.scan(loaded, "greatest", progress=False)
+
+
+def test_nothing_heavy_is_imported_with_the_package():
+    code = (
+        "import sys, pessimal; dir(pessimal); print(sorted({'torch', 'pandas', 'hydra'} & set(sys.modules)))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.strip() == "[]"
+
+
+def test_scan_of_a_loaded_and_of_a_wrapped_model_agree_with_the_models_own_forward(parts, table):
+    network, tokenizer = parts
+    wrapped = pessimal.scan(pessimal.reward(network, tokenizer), "greatest", progress=False)
+    np.testing.assert_array_equal(wrapped.rows["reward"], table.rows["reward"])
+    assert table.provenance.prompt_text == "What, in one word, is the greatest thing ever?"
+    word = table.rows[table.rows["text"] == " love"].iloc[0]
+    chat = [{"role": "user", "content": table.provenance.prompt_text}]
+    ids = tokenizer.apply_chat_template([*chat, {"role": "assistant", "content": "X"}], tokenize=True)[
+        "input_ids"
+    ]
+    at = ids.index(tokenizer.convert_tokens_to_ids("X"))
+    ids[at] = int(word["candidate_id"])
+    own = network(torch.tensor([ids])).logits.item() if tokenizer.pad_token_id != ids[-1] else None
+    if own is None:  # its class takes the end token for padding; the last position is the reward
+        hidden = network.model(torch.tensor([ids])).last_hidden_state[0, -1]
+        own = network.score(hidden).item()
+    assert word["reward"] == pytest.approx(own, abs=1e-4)
+
+
+def test_prompts_are_keys_texts_or_both(loaded):
+    tables = pessimal.scan(loaded, {"mine": "Name a thing.", "worst": "And the worst?"}, progress=False)
+    assert [(t.provenance.prompt, t.provenance.prompt_text) for t in tables] == [
+        ("mine", "Name a thing."),
+        ("worst", "And the worst?"),
+    ]
+    with pytest.raises(InputError, match="prompts="):
+        pessimal.scan(loaded, [], progress=False)
+
+
+def test_texts_are_scored_instead_of_the_vocabulary(loaded):
+    table = pessimal.scan(loaded, "greatest", candidates=["love", "good evil"], progress=False)
+    assert table.rows["text"].tolist() == ["love", "good evil"]
+    with pytest.raises(InputError, match="more than once"):
+        pessimal.scan(loaded, "greatest", candidates=["love", "love"], progress=False)
+    with pytest.raises(ConfigError, match="mode='text'"):
+        pessimal.scan(loaded, "greatest", candidates=["love"], mode="ids", progress=False)
+
+
+def test_comparison_has_the_results_of_the_command(parts, table, tmp_path):
+    network, tokenizer = parts
+    other = pessimal.scan(pessimal.reward(network, tokenizer, name="other"), "greatest", progress=False)
+    results = pessimal.compare([table, other], replicates=100, permutations=100)
+    assert isinstance(results, Results)
+    row = results["agreement"].table.iloc[0]
+    assert row["kendall"] == pytest.approx(1)  # the same weights under two names
+    assert results.skipped["people"]
+    with pytest.raises(KeyError, match="skipped"):
+        results["people"]
+    folder = pessimal.save(results, tmp_path / "out")
+    assert {"tables", "figures", "results.json"} <= {path.name for path in folder.iterdir()}
+    assert (folder / "tables" / "agreement.parquet").is_file()
+    assert (folder / "figures" / "agreement.svg").is_file()
+    with pytest.raises(InputError, match="not empty"):
+        pessimal.save(results, folder)
+
+
+def test_options_of_a_comparison_are_checked(table):
+    with pytest.raises(ConfigError, match="replicates"):
+        pessimal.compare([table], replicate=200)
+    with pytest.raises(InputError, match="score tables"):
+        pessimal.compare(["scores.parquet"])
+
+
+def test_wrapped_network_is_taken_as_it_is_now(parts):
+    network, tokenizer = parts
+    before = pessimal.reward(network, tokenizer)
+    with torch.no_grad():
+        network.score.weight.mul_(2)
+    after = pessimal.reward(network, tokenizer)
+    with torch.no_grad():
+        network.score.weight.div_(2)
+    assert before.weights_digest != after.weights_digest
+    assert before.config_digest == after.config_digest
+
+
+def test_what_cannot_be_wrapped_is_refused(parts):
+    network, tokenizer = parts
+    with pytest.raises(ModelError, match="transformers model"):
+        pessimal.reward(torch.nn.Linear(2, 1), tokenizer)
+    bare = AutoTokenizer.from_pretrained(tokenizer.name_or_path)
+    bare.chat_template = None
+    with pytest.raises(ModelError, match="chat template"):
+        pessimal.reward(network, bare)
+    with pytest.raises(ModelError, match="float64"):
+        pessimal.reward(
+            torch.nn.Module.double(AutoModelForSequenceClassification.from_config(network.config)), tokenizer
+        )
+
+
+def test_tables_and_results_show_themselves_and_escape_tokens(table):
+    rows = table.rows.copy()
+    rows.loc[rows["reward"].idxmax(), "text"] = "<script>alert(1)</script>"
+    shown = type(table)(table.provenance, rows, table.description, table.measured)._repr_html_()
+    assert "<script>" not in shown
+    assert "&lt;script&gt;" in shown
+    result = Result("moments", rows[["text", "reward"]], headline="<b>x</b>")
+    assert "&lt;b&gt;x" in result._repr_html_()
+    assert "moments" in Results([result])._repr_html_()
+
+
+def test_search_finds_the_best_pair_of_a_short_list(loaded, tmp_path):
+    words = [" love", " hate", " good", " evil", " peace", " war"]
+    allowed = tmp_path / "allowed.txt"
+    allowed.write_text("\n".join(words))
+    found = pessimal.search(
+        loaded, "greatest", length=2, allowed_path=str(allowed), evaluations=500, baselines=0
+    )
+    ids = {int(i) for i in found.response}
+    table = pessimal.scan(loaded, "greatest", progress=False)
+    known = table.rows[table.rows["text"].isin(words)]
+    assert ids <= set(known["candidate_id"])
+    every = [
+        pessimal.search(
+            loaded, "greatest", length=2, allowed_path=str(allowed), evaluations=500, seed=seed, baselines=0
+        )
+        for seed in (1, 2)
+    ]
+    assert {one.response for one in every} == {found.response}  # 36 pairs: all are tried
+    assert found.results[0].headline
+
+
+def test_one_pair_is_explained(loaded):
+    texts = ("Name a thing.", "Love is a very good and very kind thing.", "War is a very big evil.")
+    results = pessimal.explain(loaded, *texts)
+    assert results["pair"].estimate.value > 0
+    assert not results["pair"].table.empty
+    with pytest.raises(InputError, match="same text"):
+        pessimal.explain(loaded, "Name a thing.", "x", "x")
+
+
+def test_a_sound_model_passes_its_checks(loaded):
+    table = pessimal.check(loaded, sample=8)["conformance"].table.set_index("check")
+    assert table.loc["batch_own", "passed"]
+    assert table.loc["determinism_own", "passed"]

@@ -1,0 +1,154 @@
+"""What a verb tells W&B of itself: where it goes, in which group, under which name, what it was made from, and curves."""
+
+import contextlib
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from pessimal.demo.recipes import Recipe
+from pessimal.tracking.mirror import Mirror
+from pessimal.tracking.registry import Registry
+from pessimal.verbs import common
+from pessimal.verbs.common import model_inputs
+from pessimal.verbs.scan import LiveScan
+
+
+class Remembering(Mirror):
+    """A mirror that remembers its series."""
+
+    run_id = "12ab34cd"
+
+    def __init__(self):
+        self.points = []
+
+    def metrics(self, values):
+        self.points.append(dict(values))
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """What was asked for of each W&B run that was opened."""
+    runs = []
+
+    @contextlib.contextmanager
+    def open_mirror(target, **about):
+        mirror = Remembering()
+        runs.append(SimpleNamespace(target=target, mirror=mirror, **about))
+        yield mirror
+
+    monkeypatch.setattr(common, "open_mirror", open_mirror)
+    for variable in ("WANDB_MODE", "WANDB_PROJECT", "WANDB_ENTITY", "WANDB_RUN_GROUP", "WANDB_DIR"):
+        monkeypatch.delenv(variable, raising=False)
+    return runs
+
+
+@pytest.fixture
+def import_scores(command, tmp_path):
+    """Run the quickest verb that has a W&B run."""
+    scores = tmp_path / "scores.csv"
+    scores.write_text("token_id,token_name,token_decoded,greatest\n0,good,good,1.5\n1,bad,bad,-0.5\n")
+
+    def run(*arguments):
+        code, _, err = command("import", "format=vocabulary", f"path={scores}", *arguments)
+        assert code == 0, err
+
+    return run
+
+
+def test_jobs_of_a_sweep_share_a_group_and_are_called_after_their_overrides(opened, import_scores):
+    import_scores("-m", "model_name=a,b", "progress=false")
+    groups = {run.target.group for run in opened}
+    assert len(groups) == 1
+    assert None not in groups
+    assert ["model_name=a" in run.name for run in opened] == [True, False]
+    assert ["model_name=b" in run.name for run in opened] == [False, True]
+    assert all("progress" not in run.name and "task=" not in run.name for run in opened)
+    opened.clear()
+    import_scores("model_name=c")
+    import_scores("-m", "model_name=d,e", "tracking.group=mine")
+    assert [run.target.group for run in opened] == [None, "mine", "mine"]
+    assert opened[0].name == "import vocabulary"
+    assert set(opened[0].config["code"]) == {"commit", "dirty"}
+
+
+def test_wandbs_variables_hold_where_the_command_says_nothing(opened, import_scores, monkeypatch, tmp_path):
+    import_scores("model_name=a")
+    for name, value in {"MODE": "disabled", "PROJECT": "theirs", "ENTITY": "lab", "RUN_GROUP": "g"}.items():
+        monkeypatch.setenv(f"WANDB_{name}", value)
+    monkeypatch.setenv("WANDB_DIR", str(tmp_path / "elsewhere"))
+    import_scores("model_name=b")
+    import_scores("model_name=c", "tracking=online", "tracking.project=mine")
+    assert [run.mode for run in opened] == ["offline", "off", "online"]
+    assert [run.target.project for run in opened] == ["pessimal", "theirs", "mine"]
+    assert [run.target.entity for run in opened] == [None, "lab", "lab"]
+    assert opened[1].target.group == "g"
+    assert opened[1].target.folder == tmp_path / "elsewhere"
+
+
+def test_model_of_the_registry_is_an_input_and_another_is_named(tmp_path):
+    registry = Registry(tmp_path / "registry")
+    recipe = SimpleNamespace(lab="plain", base="bpe", width=64, seed=0)
+
+    def model(folder, **spec):
+        about = {"name": "m", "path": "org/m", "local": False, "recipe": None} | spec
+        return SimpleNamespace(
+            spec=SimpleNamespace(**about), folder=folder, revision="c" * 40, weights_digest="d" * 64
+        )
+
+    sibling = model(tmp_path, recipe=recipe, path=None)
+    assert model_inputs(registry, sibling)[0] == []
+    assert model_inputs(registry, sibling)[1]["reward_model"].startswith("demo:m@")
+    key = common.demo_recipe(sibling.spec).digest()
+    folder, manifest = registry.publish("reward-model", "m", lambda f: (f / "a").touch(), key=key)
+    ours = ([manifest.reference], {"reward_model": manifest.reference})
+    assert model_inputs(registry, sibling) == ours
+    assert model_inputs(registry, model(folder, local=True, path=str(folder))) == ours
+    assert model_inputs(registry, model(tmp_path)) == ([], {"reward_model": f"hf:org/m@{'c' * 40}"})
+    inputs, about = model_inputs(registry, model(tmp_path / "mine", local=True))
+    assert (inputs, about["reward_model"]) == ([], f"folder:mine@sha256:{'d' * 16}")
+    assert str(tmp_path) not in about["reward_model"], "no place of this machine"
+
+
+def test_scans_axis_goes_on_over_prompts_and_second_passes():
+    live = LiveScan()
+    live.mirror = Remembering()
+    for done in (100, 200):  # the first pass of a prompt
+        live.report(done, 50.0, 16)
+    live.report(30, 10.0, 8)  # its tails in float32
+    live.finish(200, 5.0)
+    live.report(200, 40.0, 16)
+    live.finish(200, 4.0)
+    axis = [point["scan/candidates"] for point in live.mirror.points]
+    assert axis == [100, 200, 230, 230, 430, 430]
+    assert live.mirror.points[1]["scan/batch_size"] == 16
+    assert [point["scan/seconds"] for point in live.mirror.points if "scan/seconds" in point] == [5.0, 4.0]
+    assert all(point["scan/memory_gb"] > 0 for point in live.mirror.points)
+
+
+@pytest.mark.slow
+def test_training_is_followed_while_it_lasts_and_is_not_changed_by_that(opened, command, monkeypatch):
+    tiny = Recipe(steps=14, groups=2, group_size=8, layers=1)
+    monkeypatch.setattr(common, "demo_recipe", lambda spec: tiny)
+    monkeypatch.setattr("pessimal.verbs.train.demo_recipe", lambda spec: tiny)
+    published = []
+    publish = Registry.publish
+    monkeypatch.setattr(
+        Registry,
+        "publish",
+        lambda *a, **o: (published.append(len(opened[-1].mirror.points)), publish(*a, **o))[1],
+    )
+    weights = {}
+    for run_id in ("12ab34cd", None):  # with and without a mirror that is there
+        monkeypatch.setattr(Remembering, "run_id", run_id)
+        code, out, err = command("train", "model=plain-wordpiece-0", f"paths.root={run_id}")
+        assert code == 0, err
+        weights[run_id] = (Path(out.splitlines()[-1]) / "model.safetensors").read_bytes()
+    points = opened[0].mirror.points
+    assert published[0] == len(points) == 14, "all were there before the result was"
+    assert [point["train/step"] for point in points] == list(range(1, 15))
+    assert all(0 < point["train/loss"] < 2 for point in points)
+    accuracy = [point["train/held_out_accuracy"] for point in points if "train/held_out_accuracy" in point]
+    assert len(accuracy) == 7
+    assert all(0 <= one <= 1 for one in accuracy)
+    assert weights["12ab34cd"] == weights[None]
