@@ -94,8 +94,8 @@ def scan(
     """
     import functools
 
-    from pessimal.scoring.candidates import listed, vocabulary
     from pessimal.models.spec import Mode
+    from pessimal.scoring.candidates import listed, vocabulary
     from pessimal.scoring.passes import Loop
     from pessimal.scoring.scan import identify
     from pessimal.scoring.scan import scan as scan_one

@@ -4,8 +4,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from pessimal.errors import FrameError
-from pessimal.models.frame import Turn, encode
-from pessimal.models.frame import find_frame
+from pessimal.models.frame import Turn, encode, find_frame
 
 PROMPT = "What is good?"
 

@@ -10,9 +10,8 @@ from published.checkpoints import CHECKPOINTS, Published, opened
 from pessimal.errors import ModelError
 from pessimal.models.heads import gated
 from pessimal.models.load import RewardModel
-from pessimal.models.spec import Dtype
+from pessimal.models.spec import Dtype, Mode
 from pessimal.scoring.candidates import Candidates, inputs, vocabulary
-from pessimal.models.spec import Mode
 from pessimal.scoring.scorer import FrameScorer
 
 PROMPT = "What, in one word, is the greatest thing ever?"

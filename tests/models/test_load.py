@@ -9,8 +9,8 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, LlamaFo
 
 from pessimal.errors import ModelError
 from pessimal.models.load import open_model
-from pessimal.scoring.engine import own_rewards
 from pessimal.models.spec import Dtype, ModelSpec
+from pessimal.scoring.engine import own_rewards
 
 
 @pytest.fixture

@@ -18,10 +18,9 @@ from transformers.models.qwen2 import Qwen2Config
 from transformers.models.qwen2_moe import Qwen2MoeConfig
 from transformers.models.qwen3 import Qwen3Config
 
-from pessimal.models.spec import Dtype
+from pessimal.models.spec import Dtype, Mode
 from pessimal.scoring.candidates import inputs
 from pessimal.scoring.engine import SharedPrefix
-from pessimal.models.spec import Mode
 from pessimal.scoring.scorer import FrameScorer
 
 SMALL = {

@@ -9,10 +9,10 @@ import torch
 from transformers import LlamaConfig
 
 from pessimal.models.frame import find_frame
+from pessimal.models.spec import Mode
 from pessimal.scoring import batch_size as module
 from pessimal.scoring.batch_size import Lengths, find_batch_size
 from pessimal.scoring.candidates import inputs
-from pessimal.models.spec import Mode
 from pessimal.scoring.passes import Loop
 from pessimal.scoring.scan import identify, scan
 from pessimal.scoring.scorer import FrameScorer

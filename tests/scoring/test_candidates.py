@@ -8,8 +8,8 @@ import pytest
 
 from pessimal.errors import InputError
 from pessimal.models.frame import find_frame
-from pessimal.scoring.candidates import Inputs, batches, inputs, items, vocabulary
 from pessimal.models.spec import Mode
+from pessimal.scoring.candidates import Inputs, batches, inputs, items, vocabulary
 
 
 def test_vocabulary_is_every_id_once(model, words):

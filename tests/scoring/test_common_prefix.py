@@ -21,10 +21,16 @@ from transformers.models.qwen3 import Qwen3Config
 from pessimal.errors import ModelError
 from pessimal.models.heads.gated import GatedHead
 from pessimal.models.own_code import native_class
-from pessimal.scoring.engine import own_rewards
 from pessimal.scoring import packed
 from pessimal.scoring.common_prefix import CommonPrefixScorer, first_changes
-from pessimal.scoring.engine import Decoder, FullForward, OwnForward, SharedPrefix, prefix_context
+from pessimal.scoring.engine import (
+    Decoder,
+    FullForward,
+    OwnForward,
+    SharedPrefix,
+    own_rewards,
+    prefix_context,
+)
 
 VOCABULARY, PREFIX, LENGTH = 50, 7, 5
 SMALL = {

@@ -4,9 +4,8 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pessimal.scoring.engine import own_rewards
 from pessimal.models.spec import Dtype
-from pessimal.scoring.engine import Decoder, FullForward, SharedPrefix, prefix_context
+from pessimal.scoring.engine import Decoder, FullForward, SharedPrefix, own_rewards, prefix_context
 from pessimal.scoring.scorer import FrameScorer
 
 CPU = torch.device("cpu")

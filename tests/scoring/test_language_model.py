@@ -9,11 +9,10 @@ import torch
 
 from pessimal.errors import FrameError, ModelError
 from pessimal.models.load import open_model
-from pessimal.models.spec import Dtype, ModelSpec, Score
+from pessimal.models.spec import Dtype, Mode, ModelSpec, Score
 from pessimal.scoring import next_tokens
 from pessimal.scoring.candidates import Candidates, vocabulary
 from pessimal.scoring.language_model import answers_of, context_of, scan_language_model
-from pessimal.models.spec import Mode
 from pessimal.scoring.scan import identify
 from tiny_language_models import CHAT, UNLISTED, checkpoint
 

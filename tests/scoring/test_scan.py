@@ -10,9 +10,8 @@ import torch
 
 from pessimal.models.frame import find_frame
 from pessimal.models.load import open_model
+from pessimal.models.spec import Dtype, Mode, ModelSpec
 from pessimal.scoring.engine import own_rewards
-from pessimal.models.spec import Dtype, ModelSpec
-from pessimal.models.spec import Mode
 from pessimal.scoring.passes import Loop
 from pessimal.scoring.scan import forget_work, identify, scan
 from pessimal.tables import write_score_table

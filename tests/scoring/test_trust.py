@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from pessimal.models.spec import Dtype
+from pessimal.models.spec import Dtype, Mode
 from pessimal.scoring.candidates import inputs
-from pessimal.models.spec import Mode
 from pessimal.scoring.scorer import FrameScorer
 from pessimal.scoring.trust import sample_rows
 

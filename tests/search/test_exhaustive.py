@@ -16,8 +16,8 @@ import torch
 
 from pessimal.errors import ConfigError, ModelError
 from pessimal.models.load import open_model
-from pessimal.scoring.engine import own_rewards
 from pessimal.models.spec import Dtype, ModelSpec
+from pessimal.scoring.engine import own_rewards
 from pessimal.search import exhaustive
 from pessimal.search.exhaustive import (
     BINS,

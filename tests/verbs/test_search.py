@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from pessimal.models.load import open_model
-from pessimal.scoring.engine import own_rewards
 from pessimal.models.spec import ModelSpec
+from pessimal.scoring.engine import own_rewards
 from pessimal.search.run import search as search_in_memory
 from pessimal.tracking.registry import Registry
 from pessimal.verbs import search as search_verb

@@ -43,6 +43,13 @@ def files_of(spec: ModelSpec) -> Path:
         folder = Path(spec.path).expanduser().resolve()
     else:
         folder = _fetched(spec.path, spec.revision, files=(*FILES, "*.py"), local="model=auto model.path=DIR")
+    check_weights(spec, folder)
+    return folder
+
+
+def check_weights(spec: ModelSpec, folder: Path) -> None:
+    """ModelError where a folder has no weights as safetensors, or those of a plain language model that is given for its
+    rewards: by its configuration and the names of its weights alone."""
     weights = sorted(folder.glob("*.safetensors"))
     if not weights:
         kind = "CausalLM" if spec.score is Score.log_probability else "SequenceClassification"
@@ -50,13 +57,8 @@ def files_of(spec: ModelSpec) -> Path:
             f"{folder} holds no *.safetensors; weights are read from nothing else. To convert: "
             f"AutoModelFor{kind}.from_pretrained(DIR).save_pretrained(NEW_DIR)"
         )
-    if spec.score is Score.reward and not spec.trust_remote_code:
-        _check_has_head(spec, folder, weights)
-    return folder
-
-
-def _check_has_head(spec: ModelSpec, folder: Path, weights: list[Path]) -> None:
-    """ModelError for a plain language model, by its configuration and the names of its weights alone."""
+    if spec.score is Score.log_probability or spec.trust_remote_code:
+        return
     try:
         named = json.loads((folder / "config.json").read_text())["architectures"]
         names = {name for file in weights for name in _names(file)}

@@ -15,7 +15,6 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTok
 
 from pessimal import __version__
 from pessimal.errors import ModelError
-from pessimal.models.language import context_digest, is_chat
 from pessimal.models.digests import (
     config_digest,
     missing_shards,
@@ -29,14 +28,15 @@ from pessimal.models.digests import (
 )
 from pessimal.models.frame import Frame, assistant_opening, find_frame, takes_pairs
 from pessimal.models.heads import Shapes, head_for
+from pessimal.models.hub import check_weights
 from pessimal.models.language import (
     check_is_language_model,
-    check_is_no_language_model,
+    context_digest,
+    is_chat,
     listed_rows,
     load_language_network,
 )
-from pessimal.models.own_code import native_class
-from pessimal.models.own_code import load_with_own_code, own_class
+from pessimal.models.own_code import load_with_own_code, native_class, own_class
 from pessimal.models.spec import Dtype, ModelSpec, Score
 from pessimal.tables import ModelDescription
 from pessimal.tables.score_table import PLAIN_TEXT, PLAIN_TEXT_ALL_THE_SAME
@@ -102,11 +102,7 @@ def open_model(spec: ModelSpec, folder: Path) -> RewardModel:
         raise ModelError(
             f"the configuration of {spec.name!r} cannot be read from {folder}: {error}{_remote_hint(spec, folder)}"
         ) from error
-    if not list(folder.glob("*.safetensors")):
-        raise ModelError(
-            f"{folder} holds no *.safetensors; weights are read from nothing else. To convert: "
-            f"{_reader(spec)}.from_pretrained(DIR).save_pretrained(NEW_DIR)"
-        )
+    check_weights(spec, folder)
     try:
         shapes, missing = weight_shapes(folder), missing_shards(folder)
     except Exception as error:
@@ -119,7 +115,6 @@ def open_model(spec: ModelSpec, folder: Path) -> RewardModel:
     if language:
         check_is_language_model(spec, config, shapes)
     else:
-        check_is_no_language_model(spec, config, shapes, folder)
         _check_output(spec, shapes)
     tokenizer = load_tokenizer(spec, folder)
     chat = language and is_chat(tokenizer, chat=spec.chat, name=spec.name)
@@ -297,12 +292,6 @@ def _check_output(spec: ModelSpec, shapes: Shapes) -> None:
         raise ModelError(
             f"model.output={spec.output}, but {spec.name!r} has {outputs} outputs: give 0 to {outputs - 1}"
         )
-
-
-def _reader(spec: ModelSpec) -> str:
-    """transformers' class for the score that is wanted."""
-    causal = spec.score is Score.log_probability
-    return "AutoModelForCausalLM" if causal else "AutoModelForSequenceClassification"
 
 
 def _remote_hint(spec: ModelSpec, folder: Path) -> str:

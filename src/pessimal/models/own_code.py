@@ -20,6 +20,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 
 from pessimal.models.heads import Head, Shapes
 
+
 class NativeRewardModel(PreTrainedModel):
     """A backbone and the modules of one head, under the names that the published checkpoint has."""
 

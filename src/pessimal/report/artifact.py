@@ -50,6 +50,10 @@ class Artifact:
     folder: Path
     created: str
     """UTC time of publishing."""
+    commit: str | None = None
+    """Of the code that made it, where that is known."""
+    dirty: bool | None = None
+    """Whether that code differed from the commit."""
 
     @cached_property
     def document(self) -> dict:

@@ -13,9 +13,8 @@ import pandas as pd
 from pessimal.errors import InputError
 from pessimal.models.frame import Frame, templated
 from pessimal.models.spec import Mode
-from pessimal.tables.score_table import storable, token_kind
 from pessimal.tables.published import numbers, whole_numbers
-from pessimal.tables.score_table import items_digest
+from pessimal.tables.score_table import items_digest, storable, token_kind
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,9 @@ import torch
 from pessimal.errors import WorkError
 from pessimal.models.frame import Frame
 from pessimal.models.load import RewardModel, of_model
-from pessimal.models.spec import Dtype, Score
+from pessimal.models.spec import Dtype, Mode, Score
 from pessimal.scoring.candidates import Candidates, inputs
 from pessimal.scoring.certify import Certified, certify, certify_tails, uncertified
-from pessimal.models.spec import Mode
 from pessimal.scoring.passes import Loop, Pass
 from pessimal.tables import ScoreProvenance, ScoreTable
 

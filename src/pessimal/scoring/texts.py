@@ -13,9 +13,8 @@ import torch
 from pessimal.errors import ModelError
 from pessimal.models.frame import Conversation, Encoded, encode
 from pessimal.models.load import RewardModel
-from pessimal.scoring.engine import own_rewards
 from pessimal.scoring.batch_size import Lengths, find_batch_size
-from pessimal.scoring.engine import Decoder, FullForward, rewards_in_memory
+from pessimal.scoring.engine import Decoder, FullForward, own_rewards, rewards_in_memory
 from pessimal.scoring.trust import SAMPLE, Trust, judge, numerical_noise
 
 log = logging.getLogger(__name__)

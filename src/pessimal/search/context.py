@@ -16,9 +16,8 @@ import torch
 from torch import Tensor
 
 from pessimal.models.load import RewardModel
-from pessimal.models.spec import Dtype
+from pessimal.models.spec import Dtype, Mode
 from pessimal.scoring.candidates import vocabulary
-from pessimal.models.spec import Mode
 from pessimal.scoring.responses import ResponseScorer
 from pessimal.scoring.trust import numerical_noise
 from pessimal.search.allowed import allowed_tokens

@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 
 from pessimal.models.load import RewardModel
-from pessimal.models.spec import Dtype
-from pessimal.models.spec import Mode
+from pessimal.models.spec import Dtype, Mode
 from pessimal.search import checks
 from pessimal.search.context import SearchContext
 from pessimal.search.exact import NOT_ONE_OPT, Certificate, certify, neighbour_values

@@ -31,7 +31,7 @@ def run(config: ReportConfig) -> None:
     registry = registry_of(config)
     chosen = _chosen(config, registry)
     html = page(
-        [Artifact(m.reference, folder, m.created) for folder, m in chosen],
+        [Artifact(m.reference, folder, m.created, m.commit, m.dirty) for folder, m in chosen],
         title=config.title,
         explorer=_explorer(config, registry, [m for _, m in chosen]) if config.explorer else None,
     )

@@ -15,8 +15,8 @@ from rich.text import Text
 from pessimal.config.schema import Method, SearchConfig
 from pessimal.errors import WorkError
 from pessimal.models.load import open_model
-from pessimal.scoring import scan
 from pessimal.models.spec import Mode
+from pessimal.scoring import scan
 from pessimal.search.allowed import digest
 from pessimal.search.checks import FAILS, HOLDS, NOT_TRIED, TIE
 from pessimal.search.context import SearchContext, TrialContext
@@ -27,8 +27,8 @@ from pessimal.search.results import pair_tables, responses_of
 from pessimal.search.run import Cost, Found
 from pessimal.search.run import run as search
 from pessimal.tables import read_score_table
-from pessimal.tables.score_table import ModelProvenance
 from pessimal.tables.result import Result
+from pessimal.tables.score_table import ModelProvenance
 from pessimal.tracking.mirror import Mirror
 from pessimal.tracking.registry import Registry
 from pessimal.verbs.common import fetch, model_inputs, quiet_libraries, registry_of, tracked

@@ -9,8 +9,7 @@ from omegaconf import MISSING
 from pessimal.config.schema.shared import Strategy, TaskConfig, TrainerSpec, demo_recipe
 from pessimal.config.schema.values import Count, Options, Prompts, Share, did_you_mean, existing_file, listed
 from pessimal.errors import ConfigError
-from pessimal.models.spec import ModelSpec
-from pessimal.models.spec import Mode
+from pessimal.models.spec import Mode, ModelSpec
 from pessimal.search import Filter, Goal, Method
 
 LONGEST = 16

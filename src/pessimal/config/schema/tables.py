@@ -9,8 +9,7 @@ from annotated_types import Ge
 from pessimal.config.schema.shared import TaskConfig
 from pessimal.config.schema.values import Count, Level, OneOf, Options, matching
 from pessimal.errors import ConfigError
-from pessimal.models.spec import ModelSpec
-from pessimal.models.spec import Mode
+from pessimal.models.spec import Mode, ModelSpec
 
 
 class ImportFormat(Enum):

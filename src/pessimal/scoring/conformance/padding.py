@@ -13,10 +13,10 @@ from torch import nn
 from pessimal.models.frame import Frame
 from pessimal.models.load import RewardModel
 from pessimal.models.own_code import NativeRewardModel
-from pessimal.scoring.engine import rewards_in
 from pessimal.scoring.conformance.check import Check, at_most, does_not_apply, largest_difference
 from pessimal.scoring.conformance.forwards import CheckedNetwork
 from pessimal.scoring.conformance.sample import framed
+from pessimal.scoring.engine import rewards_in
 from pessimal.scoring.trust import allowed
 
 SIDES = {
