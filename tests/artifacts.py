@@ -1,11 +1,15 @@
-"""Artifacts as verbs publish them, made in a folder, for tests of the page."""
+"""Score tables, and artifacts as verbs publish them, made for tests."""
 
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
+
 from pessimal.plots.draw import save_figures
 from pessimal.report.artifact import Artifact
+from pessimal.tables import ModelDescription, ScoreProvenance, ScoreTable
 from pessimal.tables.result import Result
 from pessimal.verbs.publish import as_json, write_tables
 
@@ -35,3 +39,29 @@ def write_artifact(
         (folder / path).parent.mkdir(exist_ok=True)
         (folder / path).write_text(text, encoding="utf-8")
     return Artifact(reference, folder, created)
+
+
+def score_table(
+    texts: Sequence[str],
+    rewards,
+    *,
+    model: str = "m",
+    prompt: str = "greatest",
+    rows: Mapping[str, object] | None = None,
+    described: Mapping[str, object] | None = None,
+    measured: dict | None = None,
+    **provenance,
+) -> ScoreTable:
+    """A scan's table; `rows` has columns otherwise than usual."""
+    columns = {
+        "candidate_id": np.arange(len(texts), dtype=np.int32), "token": texts, "text": texts, "kind": "normal",
+        "survives": pd.array([True] * len(texts), dtype="boolean"), "reward": np.asarray(rewards, dtype=float),
+        "certified": True,
+    }  # fmt: skip
+    known = {
+        "prompt_text": f"{prompt}?", "candidates": "vocabulary", "candidates_digest": "d", "mode": "ids",
+        "source": "scan", "dtype": "float32",
+    }  # fmt: skip
+    identity = ScoreProvenance(model=model, prompt=prompt, **known | provenance)
+    frame = pd.DataFrame(columns | dict(rows or {}))
+    return ScoreTable(identity, frame, ModelDescription(**described or {}), measured or {})

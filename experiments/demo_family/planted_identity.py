@@ -14,8 +14,7 @@ import pandas as pd
 
 from pessimal.compare.identity_terms import identity_effects, match_identity
 from pessimal.tables import read_score_table
-from pessimal.tables.word_lists import read_frequencies
-from pessimal.tables.word_lists import read_lexicon
+from pessimal.tables.word_lists import read_frequencies, read_lexicon
 from pessimal.tables.words import by_word, word_starts
 from pessimal.tracking.registry import Registry
 

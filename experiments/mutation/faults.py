@@ -72,7 +72,7 @@ FAULTS = [
         "a language model's items of several tokens get each token's probability one place too late",
     ),
     Fault(
-        "scoring/kept_rewards.py",
+        "scoring/texts.py",
         "[[turn.role, turn.content] for turn in conversation]",
         "[turn.content for turn in conversation]",
         "conversations that differ in their roles alone share one kept reward",

@@ -27,15 +27,7 @@ BEYOND = {
 SUITES = {"make test": "not quickstart and not slow", "make test-all": "slow"}
 SECONDS = 900
 """For one run of one room's tests; a fault that makes them hang is caught."""
-HEAVY = (
-    "scipy.stats",
-    "pandas",
-    "transformers",
-    "pytorch_lightning",
-    "sklearn.manifold",
-    "statsmodels.api",
-    "wandb",
-)
+HEAVY = ("scipy.stats", "pandas", "transformers", "pytorch_lightning", "sklearn.manifold", "statsmodels.api")
 """Imported once, before the tests' processes are forked."""
 
 

@@ -17,8 +17,8 @@ from transformers import (
     PreTrainedConfig,
 )
 
-from pessimal.scoring.batch_size import Lengths, find_batch_size
 from pessimal.scoring.engine import Decoder, SharedPrefix
+from pessimal.scoring.memory import Lengths, find_batch_size
 from pessimal.scoring.shared_prefix import run_prefix
 
 PREFIX = 40

@@ -17,9 +17,9 @@ import torch
 
 from pessimal.models.frame import Frame
 from pessimal.models.spec import Dtype
-from pessimal.scoring.allocator import keep_large_buffers
 from pessimal.scoring.candidates import Inputs, batches
-from pessimal.scoring.passes import Loop, Pass
+from pessimal.scoring.loop import Loop, Pass
+from pessimal.scoring.memory import keep_large_buffers
 
 CANDIDATES, ROUNDS = 8192, 5
 

@@ -20,9 +20,8 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from pessimal.scoring.allocator import keep_large_buffers
-from pessimal.scoring.batch_size import Lengths, find_batch_size
 from pessimal.scoring.engine import Decoder, SharedPrefix, own_rewards
+from pessimal.scoring.memory import Lengths, find_batch_size, keep_large_buffers
 from pessimal.scoring.shared_prefix import run_prefix
 
 PREFIX, ROUNDS, FULL_BATCH = 43, 7, 64

@@ -19,9 +19,9 @@ from scan import PREFIX, Setting, tokenizer
 from torch import Tensor
 from transformers import DynamicCache
 
-from pessimal.scoring.allocator import keep_large_buffers
 from pessimal.scoring.common_prefix import CommonPrefixScorer
 from pessimal.scoring.engine import Decoder, OwnForward, SharedPrefix, prefix_context
+from pessimal.scoring.memory import keep_large_buffers
 from pessimal.scoring.shared_prefix import run_prefix
 from pessimal.search.gcg import sample, top_tokens
 

@@ -26,8 +26,7 @@ def measure() -> None:
     from scan import PREFIX, Setting, network, shared_prefix
     from transformers import LlamaConfig, LlamaForSequenceClassification
 
-    from pessimal.scoring.allocator import keep_large_buffers
-    from pessimal.scoring.batch_size import Lengths, find_batch_size
+    from pessimal.scoring.memory import Lengths, find_batch_size, keep_large_buffers
 
     torch.set_num_threads(int(os.environ["THREADS"]))
     keep_large_buffers()

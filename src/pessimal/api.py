@@ -96,7 +96,7 @@ def scan(
 
     from pessimal.models.spec import Mode
     from pessimal.scoring.candidates import listed, vocabulary
-    from pessimal.scoring.passes import Loop
+    from pessimal.scoring.loop import Loop
     from pessimal.scoring.scan import identify
     from pessimal.scoring.scan import scan as scan_one
     from pessimal.verbs.common import quiet_libraries

@@ -6,6 +6,7 @@ import pytest
 from scipy.special import rel_entr
 from scipy.stats import kendalltau
 
+from artifacts import score_table
 from pessimal.compare.analysis import Options
 from pessimal.compare.base_models import (
     analyse,
@@ -15,7 +16,6 @@ from pessimal.compare.base_models import (
 )
 from pessimal.errors import TableError
 from pessimal.plots.draw import draw
-from pessimal.tables import ModelDescription, ScoreProvenance, ScoreTable
 from pessimal.tables.table_set import table_sets
 
 TOKENS = pd.Index(["love", " love", "war", "\n", "null"], name="text")
@@ -90,38 +90,10 @@ TEXTS = [f"t{i}" for i in range(60)]
 OPTIONS = Options(replicates=200, top=5)
 
 
-def made(
-    model,
-    rewards,
-    *,
-    score="log_probability",
-    texts=TEXTS,
-    prompt="greatest",
-    wording="?",
-    label=None,
-    **identity,
-):
-    n = len(texts)
-    rows = pd.DataFrame(
-        {
-            "candidate_id": range(n), "token": texts, "text": texts, "kind": "normal",
-            "survives": pd.array([None] * n, dtype="boolean"), "reward": np.asarray(rewards, dtype=float),
-            "certified": False,
-        }
-    )  # fmt: skip
-    fields = {
-        "candidates": "vocabulary",
-        "candidates_digest": model,
-        "mode": "ids",
-        "source": "scan",
-        "dtype": "float32",
-    }
-    return ScoreTable(
-        ScoreProvenance(model=model, prompt=prompt, prompt_text=wording, score=score, **fields | identity),
-        rows,
-        ModelDescription(label=label),
-        {"asked": "chat template" if "chat" in model else "plain text"},
-    )
+def made(model, rewards, *, score="log_probability", texts=TEXTS, wording="?", label=None, **identity):
+    given = {"candidates_digest": model, "prompt_text": wording, "score": score} | identity
+    asked = {"asked": "chat template" if "chat" in model else "plain text"}
+    return score_table(texts, rewards, model=model, described={"label": label}, measured=asked, **given)
 
 
 def distribution(seed, n=60):

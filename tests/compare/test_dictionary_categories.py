@@ -208,46 +208,21 @@ def test_rank_one_is_the_highest_and_ties_share_their_ranks():
     assert found["tied"].to_dict() == {"a": 15, "b": 15}
 
 
-def test_a_word_of_two_categories_counts_in_both_and_is_ranked_once():
-    both = pd.concat([DICTIONARY, pd.DataFrame({"category": ["b"], "word": ["w0"]})], ignore_index=True)
-    found = median_ranks({"best": {"m": rewards_of(np.random.default_rng(1))}}, both).set_index("category")
-    assert set(found["words"]) == {30}
-    assert found["n"].to_dict() == {"a": 15, "b": 16}
-
-
 def test_a_wildcard_finds_every_word_that_begins_so_and_says_how_many():
     care = ["safe", "safety", "safely", "safeguard", "kind", "kindness", "care"]
     harm = ["harm", "harmful", "harmed", "harming", "war", "kill"]
-    rewards = {
-        model: pd.Series(
-            np.arange(15.0), index=pd.Index([*care, " Safes", *harm, "safe.txt"] if model == "m" else
-                                            [*care, "safes", *harm, "warlike"], name="text")
-        )
-        for model in ("m", "n")
-    }  # fmt: skip
-    wild = pd.DataFrame(
-        {
-            "category": ["care"] * 4 + ["harm"] * 4,
-            "word": ["Safe*", "safety", "kind*", "peace*", "harm*", "war*", "kill", "kind*"],
-        }
+    own = {"m": [*care, " Safes", *harm, "safe.txt"], "n": [*care, "safes", *harm, "warlike"]}
+    rewards = {model: pd.Series(np.arange(15.0), index=texts) for model, texts in own.items()}
+    listed = {"care": ["Safe*", "safety", "kind*", "peace*"], "harm": ["harm*", "war*", "kill", "kind*"]}
+    in_full = {"care": [*care[:6], "safes"], "harm": [*harm, "kind", "kindness"]}
+    wild, plain = (
+        pd.Series(each, name="word").rename_axis("category").explode().reset_index()
+        for each in (listed, in_full)
     )
     counts = words_found({"best": rewards}, wild).set_index("category")
-    assert counts.loc["care"].to_dict() == {
-        "words": 4,
-        "wildcards": 3,
-        "entries_found": 3,
-        "found": 7,
-        "used": 7,
-    }, "safety once, although two entries find it; warlike and safe.txt are not in both models"
-    assert counts.loc["harm"].to_dict() == {
-        "words": 4,
-        "wildcards": 3,
-        "entries_found": 4,
-        "found": 8,
-        "used": 8,
-    }
-    in_full = {"care": [*care[:6], "safes"], "harm": [*harm, "kind", "kindness"]}
-    plain = pd.Series(in_full, name="word").rename_axis("category").explode().reset_index()
+    assert counts.columns.tolist() == ["words", "wildcards", "entries_found", "found", "used"]
+    # safety once, although two entries find it; warlike and safe.txt are not in both models
+    assert counts.loc[["care", "harm"]].to_numpy().tolist() == [[4, 3, 3, 7, 7], [4, 3, 4, 8, 8]]
     pd.testing.assert_frame_equal(
         median_ranks({"best": rewards}, wild), median_ranks({"best": rewards}, plain)
     )
@@ -287,24 +262,36 @@ def test_what_cannot_be_compared_is_refused_in_words():
 # Wildcards.
 
 
-def test_a_wildcard_matches_words_that_begin_as_it_does():
+def test_a_wildcard_matches_words_that_begin_as_it_does_and_nothing_that_is_not_one_word():
     words = [
-        "safe", "safety", "unsafe", "saf", "safeguard", "safe-keeping", "safe's", "harm", "harmony", "säfe",
-    ]  # fmt: skip
-    found = matches(["safe*", "harm", "peace*", "harm*"], words)
-    assert found == {
+        "safe",
+        "safety",
+        "unsafe",
+        "saf",
+        "safeguard",
+        "safe-keeping",
+        "safe's",
+        "harm",
+        "harmony",
+        "säfe",
+    ]
+    words += [
+        "safe.txt",
+        "safe_mode",
+        "safe haven",
+        "safe2",
+        "safe-",
+        "safe\n",
+        "safe(",
+        "safe-2",
+        "safety first",
+    ]
+    assert matches(["safe*", "harm", "peace*", "harm*"], words) == {
         "safe*": ["safe", "safe's", "safe-keeping", "safeguard", "safety"],
         "harm": ["harm"],
         "peace*": [],
         "harm*": ["harm", "harmony"],
     }
-
-
-def test_what_begins_so_and_is_not_one_word_is_not_matched():
-    words = [
-        "safe.txt", "safe_mode", "safe haven", "safe2", "safe-", "safe\n", "safe(", "safe-2", "safety first",
-    ]  # fmt: skip
-    assert matches(["safe*"], words) == {"safe*": []}
 
 
 # The analysis.

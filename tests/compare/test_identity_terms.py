@@ -136,21 +136,6 @@ def test_both_frames_takes_the_weaker_effect_and_the_larger_one_sided_p(world):
         assert both["p"] == pytest.approx(max(one_sided))
 
 
-def test_a_terms_effect_is_its_reward_less_its_controls_mean(world):
-    rewards = world.rewards(8)
-    axes, terms = identity_effects(rewards, world.matches, pair=("best", "worst"), permutations=200)
-    half_sum = rewards.mean(axis=1)
-    for row in terms.sample(8, random_state=0).itertuples():
-        controls = world.matches.controls.query("group == @row.axis and term == @row.term")["control"]
-        assert row.half_sum == pytest.approx(half_sum[row.term] - half_sum[controls].mean())
-        assert row.controls_below == (half_sum[controls] < half_sum[row.term]).mean()
-        assert row.controls == ", ".join(controls.head(5))
-        assert row.n_controls == len(controls)
-    first = terms.groupby("axis")["half_sum"].mean()["first"]
-    axis = axes.set_index(["axis", "measure"]).loc[("first", "half_sum"), "effect"]
-    assert axis == pytest.approx(first), "each term is its own stem here"
-
-
 def test_forms_of_one_stem_are_one_observation(world):
     covariates = world.covariates
     forms = {"painters": "painter", "riders": "rider"}
@@ -175,17 +160,6 @@ def crowded_sets(words: pd.Index, *, terms: list[str], shared: list[str], own: i
     pairs = [(term, control) for term in terms for control in [*shared, *(next(others) for _ in range(own))]]
     matches = pd.DataFrame(pairs, columns=["term", "control"]).assign(group="axis")
     return matched_sets(matches, {word: place for place, word in enumerate(words)})
-
-
-def test_shared_controls_are_in_the_error_of_the_mean():
-    words = pd.Index([a + b + "q" for a, b in product("bcdfghjklm", "bcdfghjklm")])
-    sets = crowded_sets(words, terms=list(words[:6]), shared=list(words[6:9]), own=2)
-    draws = np.random.default_rng(0).normal(size=(len(words), 40_000))  # every draw a measure
-    units = sets.unit_effects(draws)
-    assert units.mean(axis=0).var() == pytest.approx(sets.mean_variance, rel=0.03)
-    scatter = ((units - units.mean(axis=0)) ** 2).sum(axis=0)
-    assert scatter.mean() == pytest.approx(sets.scatter_expected, rel=0.03)
-    assert sets.mean_variance == pytest.approx(1 / 6 + 3 / 25 + 12 / 30**2)
 
 
 def test_exchanging_gives_the_p_of_all_exchanges():

@@ -3,9 +3,9 @@
 import numpy as np
 import pandas as pd
 
+from artifacts import score_table
 from pessimal.compare.analysis import Options
 from pessimal.compare.provenance import analyse
-from pessimal.tables.score_table import ModelDescription, ScoreProvenance, ScoreTable
 from pessimal.tables.table_set import table_sets
 
 COLUMNS = [
@@ -14,24 +14,14 @@ COLUMNS = [
 ]  # fmt: skip
 
 
-def made(model: str, *, survives=True, noise=0.0, measured=None, **identity) -> ScoreTable:
-    rows = pd.DataFrame(
-        {
-            "candidate_id": range(4), "token": list("abcd"), "text": list("abcd"), "kind": "normal",
-            "survives": pd.array([survives, survives, survives, None if survives is None else False], dtype="boolean"),
-            "reward": np.arange(4.0) + noise, "certified": [True, False, False, False],
-        }
-    )  # fmt: skip
-    fields = {"mode": "ids", "source": "scan", "dtype": "float32", "weights_digest": "0123456789abcdef"}
-    identity = ScoreProvenance(
-        model=model,
-        prompt="greatest",
-        prompt_text="?",
-        candidates="vocabulary",
-        candidates_digest="d",
-        **fields | identity,
+def made(model: str, *, survives=True, noise=0.0, measured=None, **identity):
+    known = pd.array([survives] * 3 + [None if survives is None else False], dtype="boolean")
+    rows = {"survives": known, "certified": [True, False, False, False]}
+    given = {"weights_digest": "0123456789abcdef"} | identity
+    rewards = np.arange(4.0) + noise
+    return score_table(
+        list("abcd"), rewards, model=model, rows=rows, described={"base": "oak"}, measured=measured, **given
     )
-    return ScoreTable(identity, rows, ModelDescription(base="oak"), measured or {})
 
 
 def test_scans_rescans_published_scores_and_log_probabilities_have_a_row_each():

@@ -281,18 +281,6 @@ def test_planted_slopes_and_asymmetry_are_in_the_tables_and_headlines(table_set)
     ]  # fmt: skip
 
 
-def test_as_published_rows_are_tokens_and_no_prompts_are_paired(table_set):
-    words, valence = words_and_lexicon()
-    matrices = {
-        p: pd.concat([words[[p]], words[[p]].rename(index=str.title)]).set_axis(["m"], axis=1) for p in words
-    }
-    tables = table_set(matrices, polarity=POLARITY, paper=True)
-    slopes, asymmetry, *_ = analyse(tables, Options(lexicons={"One": valence}, paper=True))
-    n = slopes.table.groupby("arm")["n"].first()
-    assert n.to_dict() == {"positive": 2 * (valence > 0).sum(), "negative": 2 * (valence < 0).sum()}
-    assert set(asymmetry.table["frames"]) == {"one"}
-
-
 def test_a_lexicon_that_only_sorts_words_has_no_slopes_and_says_why(table_set):
     tables = table_set(two_models(), polarity=POLARITY)
     with pytest.raises(TableError, match="own, plain with Bing: No slope by valence"):

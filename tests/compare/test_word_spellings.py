@@ -12,10 +12,7 @@ from pessimal.tables.words import (
     as_published,
     by_word,
     check_words,
-    half_sum,
     spelled,
-    stem_groups,
-    with_half_sums,
     word_starts,
 )
 
@@ -76,23 +73,6 @@ def test_a_few_texts_with_a_space_do_not_make_it_what_starts_words():
         "perhaps",
         "so",
     ], "texts that spell no word have no say"
-
-
-def test_words_of_one_stem_share_a_number():
-    groups = stem_groups(pd.Index(["love", "hate", "loved", "loving", "hates", "war"]))
-    assert groups[0] == groups[2] == groups[3]
-    assert groups[1] == groups[4]
-    assert len(set(groups.tolist())) == 3
-    assert sorted(set(groups.tolist())) == [0, 1, 2]
-
-
-def test_half_sums_have_their_prompts_scale():
-    words = pd.DataFrame({"best": [0.0, 2.0, 4.0], "worst": [4.0, 2.0, 0.0]}, index=["a", "b", "c"])
-    outcomes, scales = with_half_sums(words, [("best", "worst")])
-    name = half_sum("best", "worst")
-    assert outcomes[name].tolist() == [2.0, 2.0, 2.0]
-    assert scales[name] == pytest.approx(np.std([0, 2, 4]))
-    assert list(outcomes) == ["best", "worst", name]
 
 
 def test_words_with_two_rows_missing_rewards_or_none_that_vary_are_refused():

@@ -6,14 +6,17 @@ first edition was run as: pessimal compare tables=FOLDER tracking=off replicates
 """
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import wordfreq
 from vaderSentiment.vaderSentiment import SentimentIntensityAnalyzer
 
-from pessimal.tables import ModelDescription, ScoreProvenance, ScoreTable, write_score_table
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # run as a script, too
+
+from artifacts import score_table
+from pessimal.tables import ScoreTable, write_score_table
 from pessimal.tables.score_table import items_digest
 
 MODELS = {
@@ -37,8 +40,6 @@ PEOPLE = [
     "asians",
     "immigrants",
     "elderly",
-]
-PEOPLE += [
     "teenagers",
     "mother",
     "father",
@@ -79,20 +80,12 @@ def tables() -> list[ScoreTable]:
         for prompt, sign in SIGNS.items():
             reward = sign * good + 0.8 * lab + 0.4 * own + 0.1 * random.normal(size=len(words))
             reward += 0.5 * zipf * (model == "clove") - 1.5 * people * (model == "beech")
-            rows = pd.DataFrame(
-                {"candidate_id": np.arange(len(words), dtype=np.int32), "token": words, "text": [f" {w}" for w in words],
-                 "kind": "normal", "survives": pd.array([True] * len(words), dtype="boolean"),
-                 "reward": np.round(reward, 6), "certified": True}
-            )  # fmt: skip
-            identity = ScoreProvenance(model=model, prompt=prompt, prompt_text=f"{prompt}?", candidates="vocabulary",
-                                     candidates_digest=items_digest(rows), mode="ids", source="scan", dtype="float32")  # fmt: skip
-            made.append(
-                ScoreTable(
-                    identity,
-                    rows,
-                    ModelDescription(base=base, developer=developer, parameters=1e6 * (number + 1)),
-                )
-            )
+            rows = {"token": words}
+            described = {"base": base, "developer": developer, "parameters": 1e6 * (number + 1)}
+            texts, rounded = [f" {w}" for w in words], np.round(reward, 6)
+            table = score_table(texts, rounded, model=model, prompt=prompt, rows=rows, described=described)
+            digest = items_digest(table.rows)
+            made.append(replace(table, provenance=replace(table.provenance, candidates_digest=digest)))
     return made
 
 

@@ -1,5 +1,6 @@
 """Whatever is typed: a command line Hydra can read, or one readable refusal."""
 
+import pytest
 from fuzzing import cases, hostile, refused
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import assume, example
@@ -55,6 +56,7 @@ def test_free_text_after_runs_arrives_as_typed(key, value):
     assert parsed.value() == value
 
 
+@pytest.mark.slow
 @cases(
     1000,
     figure=figures,

@@ -16,8 +16,8 @@ from pessimal.explain.comparison import Comparison, Turn
 from pessimal.plots import TokenTable
 from pessimal.report.edits import from_json, to_json, views
 from pessimal.report.page import page
-from pessimal.tables.score_table import storable
 from pessimal.tables.result import Estimate, Result
+from pessimal.tables.score_table import storable
 
 texts = hostile.map(lambda text: text[:400]).filter(bool)
 
@@ -91,6 +91,7 @@ def harmless(folder):
     return built(folder / "harmless", ["one", "two", "three"])
 
 
+@pytest.mark.slow
 @cases(120, words=st.lists(texts, min_size=3, max_size=3))
 @example(words=["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "</details></table>"])
 @example(words=["<!--", "]]>", "</title><style>"])
@@ -127,6 +128,7 @@ def seen(text: str, ahead: str):
     return view
 
 
+@pytest.mark.slow
 @cases(300, text=texts)
 @example(text="\ud83d</ins><script>")
 def test_a_view_of_hostile_texts_has_only_tags_of_its_own(text):

@@ -7,26 +7,25 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from fuzzing import cases, hostile, refused, whole
 from hypothesis import example
 from hypothesis import strategies as st
 
 from pessimal.errors import ConfigError, InputError, TableError
 from pessimal.scoring.candidates import items
-from pessimal.search.allowed import allowed_tokens
 from pessimal.search import Filter
-from pessimal.tables.word_lists import read_dictionary
-from pessimal.tables.word_lists import read_frequencies
-from pessimal.tables.score_table import storable
-from pessimal.tables.word_lists import read_lexicon
+from pessimal.search.allowed import allowed_tokens
 from pessimal.tables.published import read_eloeverything, read_factorial54, read_vocabulary
 from pessimal.tables.score_table import (
     ScoreProvenance,
     ScoreTable,
     read_provenance,
     read_score_table,
+    storable,
     write_score_table,
 )
+from pessimal.tables.word_lists import read_dictionary, read_frequencies, read_lexicon
 
 HEADINGS = {
     "eloeverything": ["elo_rank", "elo_score", "name", "elo_matches", "lab/model"],
@@ -93,6 +92,7 @@ plausible = st.sampled_from(sorted(HEADINGS)).flatmap(
 )
 
 
+@pytest.mark.slow
 @cases(900, table=st.one_of(tables, plausible), cuts=st.one_of(st.just([]), cuts))
 def test_a_table_of_text_is_read_or_refused_by_name(folder, table, cuts):
     kind, heading, rows = table
@@ -200,6 +200,7 @@ def test_a_parquet_file_is_read_or_refused_by_name(folder, frame, metadata, cuts
         refused(lambda read=read: read(file), naming=file.name, kinds=(InputError, TableError))
 
 
+@pytest.mark.slow
 @cases(300, texts=st.lists(hostile, min_size=1, max_size=4), cuts=cuts)
 def test_a_score_table_comes_back_whole_or_is_refused_by_name(folder, texts, cuts):
     file = Path(folder / "scores.parquet")

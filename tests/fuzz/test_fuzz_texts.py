@@ -6,6 +6,7 @@ import json
 import re
 import unicodedata
 
+import pytest
 from fuzzing import HOSTILE, cases, hostile, values
 from hypothesis import example
 from hypothesis import strategies as st
@@ -122,6 +123,7 @@ manifests = st.lists(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @cases(700, found=manifests)
 def test_a_spreadsheet_runs_nothing_of_an_exported_list(found):
     text = as_csv(for_spreadsheet(frame(found)))

@@ -8,13 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.text import Text
 
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Heatmap, Lines, Scatter, TokenTable, Violin
 from pessimal.plots.draw import draw, save_figures
-from pessimal.plots.heatmap import similar_together
-from pessimal.plots.lines import apart
 from pessimal.plots.style import OKABE_ITO, colours
 from pessimal.tables.result import Result
 
@@ -44,11 +41,6 @@ def test_draws_for_one_and_for_many_models(kind, models, result, drawn):
             assert all(f"model-{i}" in found for i in range(models))
 
 
-def test_tabs_the_table_lacks_are_passed_over(result, drawn):
-    plain = result("forest", tabs=("lexicon",), where={"prompt": ["greatest"]})
-    assert drawn(plain).tabs == {"forest": {"": "forest"}}
-
-
 def test_tabs_of_several_columns_keep_their_order_and_get_safe_names(drawn):
     table = pd.DataFrame(
         [("worst", "a/b", 1.0), ("worst", "a:b", 2.0), ("../../etc", "a/b", 3.0)],
@@ -60,13 +52,6 @@ def test_tabs_of_several_columns_keep_their_order_and_get_safe_names(drawn):
     assert len({stem.lower() for stem in stems}) == 3
     assert all(re.fullmatch(r"x--[\w.-]+", stem) and ".." not in stem for stem in stems)
     assert sorted(path.parent for path in saved.folder.rglob("*.svg")) == [saved.folder] * 3
-
-
-def test_candidate_sets_are_not_drawn_over_one_another(result, drawn):
-    first = result("heatmap")
-    table = pd.concat([first.table.assign(candidates=c) for c in ("vocabulary", "items")])
-    tabs = drawn(Result("heatmap", table, plot=first.plot)).tabs["heatmap"]
-    assert set(tabs) == {f"{p} · {c}" for p in ("greatest", "worst") for c in ("vocabulary", "items")}
 
 
 def test_labels_replace_names(result, drawn):
@@ -88,11 +73,6 @@ def test_labels_replace_names(result, drawn):
 def test_a_missing_column_is_named(result):
     with pytest.raises(TableError, match="'reward'"):
         draw(Forest(estimate="reward"), result("forest").table)
-
-
-def test_two_rows_for_one_cell_are_refused(result):
-    with pytest.raises(TableError, match="several rows"):
-        draw(Heatmap(tabs=(), symmetric=True), result("heatmap").table)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -218,70 +198,8 @@ def test_ids_are_unique_in_a_page_and_all_references_resolve(result, drawn):
         assert not re.search("<style|<metadata", svg)  # a style sheet would rule the page
 
 
-def test_marks_without_significance_are_hollow(drawn):
-    table = pd.DataFrame({"model": ["yes", "no"], "estimate": [1.0, 1.0], "p": [0.01, 0.3]})
-    (svg,) = drawn(Result("x", table, plot=Forest(p="p"))).svgs.values()
-    faces = {}
-    for group in ET.fromstring(svg).iter(f"{SVG}g"):
-        if (title := group.find(f"{SVG}title")) is not None:
-            faces[title.text.split(":")[0]] = next(node.get("fill") for node in group.iter(f"{SVG}use"))
-    assert faces == {"yes": OKABE_ITO[0], "no": "#ffffff"}
-
-
-def test_many_points_become_a_picture_with_names_on_top(drawn):
-    rng = np.random.default_rng(0)
-    table = pd.DataFrame({"x": rng.normal(size=20_000), "y": rng.normal(size=20_000)})
-    table = table.assign(
-        text=[f"word {i}" for i in range(len(table))], named=table["x"] > table["x"].nlargest(4).min()
-    )
-    (svg,) = drawn(Result("x", table, plot=Scatter(x="x", y="y", name="text", named="named"))).svgs.values()
-    assert svg.count("<image") == 1
-    assert len(svg) < 120_000
-    assert {text for text in texts(svg) if text.startswith("word")} == set(table.loc[table["named"], "text"])
-
-
-def test_similar_names_stand_together():
-    names = ["a1", "b1", "a2", "b2", "c"]
-    values = pd.DataFrame(0.1, index=names, columns=names)
-    for one, other in (("a1", "a2"), ("b1", "b2")):
-        values.loc[one, other] = values.loc[other, one] = 0.9
-    values.loc["c", "a1"] = values.loc["a1", "c"] = np.nan
-    found = similar_together(values)
-    assert sorted(found) == sorted(names)
-    assert abs(found.index("a1") - found.index("a2")) == abs(found.index("b1") - found.index("b2")) == 1
-
-
-def test_labels_at_ends_of_lines_stand_apart_in_their_order():
-    heights = apart([0.5, 0.51, 0.52, 0.9], gap=0.1, low=0, high=1)
-    assert list(np.argsort(heights)) == [0, 1, 2, 3]
-    assert np.diff(np.sort(heights)).min() > 0.0999
-    assert heights[3] == pytest.approx(0.9)
-
-
-def test_labels_of_crowded_points_do_not_overlap():
-    places = np.random.default_rng(0).normal(scale=0.05, size=(12, 2))
-    table = pd.DataFrame(places, columns=["x", "y"]).assign(text=[f"a longer label {i}" for i in range(12)])
-    table = pd.concat([table, pd.DataFrame({"x": [-1.0, 1.0], "y": [-1.0, 1.0], "text": ["low", "high"]})])
-    axes = draw(Scatter(x="x", y="y", name="text"), table)[""].axes[0]
-    boxes = [Text.get_window_extent(text) for text in axes.texts]
-    frame = axes.get_window_extent()
-    assert sum(a.overlaps(b) for place, a in enumerate(boxes) for b in boxes[:place]) <= 2
-    assert all(frame.x0 - 1 <= box.x0 and box.x1 <= frame.x1 + 1 for box in boxes)
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [(0.999, ">.99"), (1.0, "1.00"), (-0.304, "−.30"), (-0.001, ".00"), (10.52, "10.5"), (1234.5, "1,234")],
-)
-def test_numbers_in_cells_are_short(value, shown, drawn):
-    table = pd.DataFrame({"model": ["a"], "prompt": ["p"], "estimate": [value]})
-    (svg,) = drawn(Result("x", table, plot=Heatmap(tabs=(), row="model", column="prompt"))).svgs.values()
-    assert shown in texts(svg)
-
-
-def test_declarations_import_no_matplotlib_and_figures_no_models(loaded_by):
-    assert loaded_by(["pessimal.plots", "pessimal.tables.result"], ["matplotlib", "torch"]) == "[]"
-    assert (
-        loaded_by(["pessimal.plots.draw"], ["torch", "hydra", "wandb", "transformers", "pessimal.compare"])
-        == "[]"
-    )
+def test_candidate_sets_are_not_drawn_over_one_another(result, drawn):
+    first = result("heatmap")
+    table = pd.concat([first.table.assign(candidates=c) for c in ("vocabulary", "items")])
+    tabs = drawn(Result("heatmap", table, plot=first.plot)).tabs["heatmap"]
+    assert set(tabs) == {f"{p} · {c}" for p in ("greatest", "worst") for c in ("vocabulary", "items")}

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from artifacts import write_artifact
+from artifacts import score_table, write_artifact
 from pessimal.config.schema import ReportConfig
 from pessimal.errors import InputError, WorkError
 from pessimal.report.explorer import chosen_prompts, explorer
@@ -19,7 +19,6 @@ from pessimal.report.page import page
 from pessimal.report.scripts import library, own_script, policy
 from pessimal.tables import ScoreTable, write_score_table
 from pessimal.tables.result import Result
-from pessimal.tables.score_table import ScoreProvenance
 from pessimal.tracking.registry import Registry
 from pessimal.verbs import report as report_verb
 
@@ -30,20 +29,12 @@ HOSTILE = [
 
 
 def table(texts, rewards, *, model="lab/reward", prompt="best", **changed) -> ScoreTable:
-    provenance = {"candidates": "vocabulary", "candidates_digest": "d", "mode": "ids", "source": "scan"}
-    provenance |= {"prompt_text": f"What is the {prompt} thing?"} | changed
-    rows = pd.DataFrame(
-        {
-            "candidate_id": np.arange(len(texts), dtype=np.int32),
-            "token": texts,
-            "text": texts,
-            "kind": ["special", *["normal"] * (len(texts) - 1)],
-            "survives": pd.array([None, False, *[True] * (len(texts) - 2)], dtype="boolean"),
-            "reward": np.asarray(rewards, dtype=float),
-            "certified": [i % 2 == 0 for i in range(len(texts))],
-        }
-    )
-    return ScoreTable(ScoreProvenance(model=model, prompt=prompt, **provenance), rows)
+    n = len(texts)
+    rows = {
+        "kind": ["special", *["normal"] * (n - 1)], "certified": [i % 2 == 0 for i in range(n)],
+        "survives": pd.array([None, False, *[True] * (n - 2)], dtype="boolean"),
+    }  # fmt: skip
+    return score_table(texts, rewards, model=model, prompt=prompt, rows=rows, **changed)
 
 
 def unpacked(data, n: int) -> dict:
@@ -180,13 +171,6 @@ def test_only_our_scripts_may_run_and_nothing_may_be_fetched(artifact):
     assert "unsafe" not in allowed.split("; ")[-1]
 
 
-def test_a_script_that_would_end_its_own_element_is_refused(monkeypatch):
-    from pessimal.report import scripts
-
-    with pytest.raises(WorkError, match="</script"):
-        scripts._script("'</SCRIPT >'")
-
-
 @pytest.fixture
 def registry(tmp_path, artifact):
     """Score tables and the comparison made from them, as `compare` publishes them."""
@@ -244,3 +228,18 @@ def test_a_changed_score_table_is_refused(registry, capsys):
     write_score_table(made, file)
     with pytest.raises(InputError, match=r"scores\.parquet is missing or differs"):
         report(registry, capsys)
+
+
+def test_a_script_that_would_end_its_own_element_is_refused(monkeypatch):
+    from pessimal.report import scripts
+
+    with pytest.raises(WorkError, match="</script"):
+        scripts._script("'</SCRIPT >'")
+
+
+def test_ten_models_of_128000_tokens_on_three_prompts_take_less_than_25_mb():
+    drawn, n = np.random.default_rng(1), 128_256
+    texts = [bytes(word).decode() for word in drawn.integers(97, 123, size=(n, 7), dtype=np.uint8)]
+    rewards = drawn.normal(size=n).astype(np.float32)
+    vocabulary, column = map(len, explorer([table(texts, rewards)]).chunks)
+    assert vocabulary + 30 * column + sum(len(script.deflated) for script in library()) < 25e6

@@ -1,7 +1,6 @@
 """The page is one file that needs no network; it answers first, keeps colours and numbers, and shows hostile texts as text."""
 
 import re
-from dataclasses import replace
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
@@ -208,19 +207,6 @@ def test_results_of_one_method_share_a_section_and_the_heaviest_shows_its_figure
     assert [e["text"] for e in tree.all("caption")] == ["first", "second", "rows"]
 
 
-def test_many_tabs_are_counted_and_long_tables_too(shown):
-    table = pd.DataFrame(
-        {"model": "lab/alder", "prompt": [f"p{i}" for i in range(MAX_TABS + 3)], "estimate": 1.0}
-    )
-    long = pd.DataFrame({"model": "lab/alder", "n": range(MAX_ROWS + 1234)})
-    html = shown(Result("many", table, headline="x", plot=Forest(low=None, high=None)), Result("long", long))
-    tree = Tree(html)
-    assert len(tree.all("label")) == MAX_TABS
-    assert "3 more are in the artifact" in html
-    assert len(tree.all("tr", "long")) == MAX_ROWS + 1
-    assert "1,234 more rows" in html
-
-
 def ends(certified: bool = True) -> Result:
     rows = [
         {"model": model, "prompt": prompt, "end": end, "rank": rank, "text": f"{end}{rank}-{model[4:]}-{prompt}",
@@ -245,20 +231,6 @@ def test_tokens_are_a_table_of_text(shown):
     marked = [e["text"] for e in tree.all("td", "extremes") if "~" in e["text"]]
     assert len(marked) == 16, "the first of each end, model and prompt"
     assert all("1-" in text for text in marked)
-
-
-def test_tokens_of_several_candidate_sets_have_tabs_of_their_own(shown):
-    result = ends()
-    sets = [result.table.assign(candidates=c, text=c[0] + result.table["text"]) for c in ("tokens", "words")]
-    html = shown(replace(result, table=pd.concat(sets, ignore_index=True)))
-    tree = Tree(html)
-    assert [e["text"] for e in tree.all("label", "extremes")] == [
-        f"{prompt} · {c}" for c in ("tokens", "words") for prompt in ("greatest", "worst")
-    ]
-    first, _, second, _ = tree.all("table", "extremes", class_="tokens")
-    assert "ttop1-alder-greatest" in first["text"]
-    assert "wtop1-alder-greatest" in second["text"]
-    assert "wtop1" not in first["text"]
 
 
 def test_an_explained_model_is_moved_by_its_corrected_sensitivities(shown):
@@ -388,3 +360,27 @@ def test_two_artifacts_stand_under_one_another_and_share_the_findings(tmp_path):
 def test_an_artifact_of_an_earlier_version_is_refused_with_the_way_out(tmp_path):
     with pytest.raises(InputError, match=r"comparison/old:v3 has no results\.json.*Make it again"):
         page([Artifact("comparison/old:v3", tmp_path, "2025")], title="t")
+
+
+def test_many_tabs_are_counted_and_long_tables_too(shown):
+    table = pd.DataFrame(
+        {"model": "lab/alder", "prompt": [f"p{i}" for i in range(MAX_TABS + 3)], "estimate": 1.0}
+    )
+    long = pd.DataFrame({"model": "lab/alder", "n": range(MAX_ROWS + 1234)})
+    html = shown(Result("many", table, headline="x", plot=Forest(low=None, high=None)), Result("long", long))
+    tree = Tree(html)
+    assert len(tree.all("label")) == MAX_TABS
+    assert "3 more are in the artifact" in html
+    assert len(tree.all("tr", "long")) == MAX_ROWS + 1
+    assert "1,234 more rows" in html
+
+
+@pytest.mark.parametrize(
+    ("commit", "dirty", "told"),
+    [(None, None, ""), ("0123456789abcdef", False, ", commit 0123456789ab"),
+     ("0123456789abcdef", True, ", commit 0123456789ab with changes")],
+)  # fmt: skip
+def test_the_commit_that_made_an_artifact_stands_in_its_provenance(tmp_path, commit, dirty, told):
+    artifact = replace(write_artifact(tmp_path / "a", [forest("one")]), commit=commit, dirty=dirty)
+    (section,) = Tree(page([artifact], title="t")).all("section", id="provenance")
+    assert f"by pessimal 0{told}." in section["text"]

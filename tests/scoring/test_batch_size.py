@@ -10,10 +10,10 @@ from transformers import LlamaConfig
 
 from pessimal.models.frame import find_frame
 from pessimal.models.spec import Mode
-from pessimal.scoring import batch_size as module
-from pessimal.scoring.batch_size import Lengths, find_batch_size
+from pessimal.scoring import memory as module
 from pessimal.scoring.candidates import inputs
-from pessimal.scoring.passes import Loop
+from pessimal.scoring.loop import Loop
+from pessimal.scoring.memory import Lengths, find_batch_size
 from pessimal.scoring.scan import identify, scan
 from pessimal.scoring.scorer import FrameScorer
 
@@ -136,7 +136,7 @@ class StoppedError(Exception):
 def test_resumed_scan_keeps_its_batch_size_though_more_memory_is_free_now(
     model, words, tmp_path, monkeypatch
 ):
-    import pessimal.scoring.passes as passes
+    import pessimal.scoring.loop as loop_module
     from pessimal.scoring.shards import Shards
 
     prompt = "What is best?"
@@ -156,7 +156,7 @@ def test_resumed_scan_keeps_its_batch_size_though_more_memory_is_free_now(
             write(self, batch, rows, rewards)
             written.append((batch, len(rows)))
 
-        monkeypatch.setattr(passes, "find_batch_size", lambda *_, **__: found)
+        monkeypatch.setattr(loop_module, "find_batch_size", lambda *_, **__: found)
         monkeypatch.setattr(Shards, "write", note)
         loop = Loop(trainer=trainer, batch_size=None, progress=False)
         networks = functools.cache(model.network)

@@ -21,7 +21,7 @@ from transformers.models.qwen3 import Qwen3Config
 from pessimal.errors import ModelError
 from pessimal.models.heads.gated import GatedHead
 from pessimal.models.own_code import native_class
-from pessimal.scoring import packed
+from pessimal.scoring import common_prefix
 from pessimal.scoring.common_prefix import CommonPrefixScorer, first_changes
 from pessimal.scoring.engine import (
     Decoder,
@@ -201,7 +201,11 @@ class Asked:
     def __init__(self, monkeypatch):
         self.passes: list[list[tuple[int, int, int]]] = []
         self.continued: list[list[int]] = []
-        single, several, continued = SharedPrefix.rewards, packed.packed_rewards, SharedPrefix.continued
+        single, several, continued = (
+            SharedPrefix.rewards,
+            common_prefix.packed_rewards,
+            SharedPrefix.continued,
+        )
 
         def watched(engine, ids, *, shared):
             self.passes.append([(*ids.shape, shared)])
@@ -216,7 +220,7 @@ class Asked:
             return continued(engine, ids)
 
         monkeypatch.setattr(SharedPrefix, "rewards", watched)
-        monkeypatch.setattr(packed, "packed_rewards", watched_pack)
+        monkeypatch.setattr(common_prefix, "packed_rewards", watched_pack)
         monkeypatch.setattr(SharedPrefix, "continued", watched_too)
 
     @property
@@ -276,7 +280,7 @@ def test_batches_are_no_larger_than_asked_for(llama, monkeypatch, size):
 def test_out_of_memory_halves_a_pass_until_it_fits(llama, monkeypatch, caplog):
     by_prefix, anchor = scorer_of(llama), response()
     rows = singles(anchor, 8)
-    whole, several, sizes = by_prefix.rewards(rows, anchor=anchor), packed.packed_rewards, []
+    whole, several, sizes = by_prefix.rewards(rows, anchor=anchor), common_prefix.packed_rewards, []
 
     def small_card(engine, groups):
         sizes.append(sum(len(group.ids) for group in groups))
@@ -284,7 +288,7 @@ def test_out_of_memory_halves_a_pass_until_it_fits(llama, monkeypatch, caplog):
             raise torch.OutOfMemoryError("CUDA out of memory")
         return several(engine, groups)
 
-    monkeypatch.setattr(packed, "packed_rewards", small_card)
+    monkeypatch.setattr(common_prefix, "packed_rewards", small_card)
     assert close(by_prefix.rewards(rows, anchor=anchor), whole)
     assert sizes == [40, 16, 8, 4, 4, 8, 4, 4, 24, 8, 4, 4, 16, 8, 4, 4, 8, 4, 4]
     assert "out of memory with 40 candidates" in caplog.text
@@ -294,9 +298,11 @@ def test_one_response_that_does_not_fit_is_an_error(llama, monkeypatch):
     def no_card(engine, groups):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(packed, "packed_rewards", no_card)
+    monkeypatch.setattr(common_prefix, "packed_rewards", no_card)
     with pytest.raises(torch.OutOfMemoryError):
-        packed.packed_in_memory(scorer_of(llama).engine, [packed.Group(response()[None], PREFIX)])
+        common_prefix.packed_in_memory(
+            scorer_of(llama).engine, [common_prefix.Group(response()[None], PREFIX)]
+        )
 
 
 def test_one_anchor_is_run_once(llama, monkeypatch):
@@ -483,7 +489,7 @@ def test_module_that_gives_more_than_its_output_runs_at_the_places_that_are_read
             return 2 * states, states.shape[1]
 
     states, module = torch.arange(1.0, 13).view(1, 6, 2), Experts()
-    with packed._only_at(torch.tensor([1, 5]), module):
+    with common_prefix._only_at(torch.tensor([1, 5]), module):
         output, seen = module(states)
     assert seen == 2
     assert output[0].tolist() == [[0, 0], [6, 8], [0, 0], [0, 0], [0, 0], [22, 24]]

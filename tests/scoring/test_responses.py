@@ -11,9 +11,9 @@ from transformers.models.bert import BertConfig
 
 from pessimal.models.frame import Frame
 from pessimal.models.spec import Dtype
-from pessimal.scoring import packed
+from pessimal.scoring import common_prefix
+from pessimal.scoring.common_prefix import ResponseScorer
 from pessimal.scoring.engine import SharedPrefix
-from pessimal.scoring.responses import ResponseScorer
 from pessimal.scoring.trust import SAMPLE
 
 CPU = torch.device("cpu")
@@ -127,7 +127,7 @@ def _at(values: torch.Tensor, place: int) -> torch.Tensor:
 @pytest.fixture
 def wrong_at(monkeypatch):
     """Make the engine wrong where it shares so many tokens and runs so many."""
-    single, several = SharedPrefix.rewards, packed.packed_rewards
+    single, several = SharedPrefix.rewards, common_prefix.packed_rewards
 
     def spoil(*, shared: int, own: int):
         def wrong(engine, ids, **asked):
@@ -139,7 +139,7 @@ def wrong_at(monkeypatch):
             return several(engine, groups) + 0.5 * torch.tensor(hits).float()
 
         monkeypatch.setattr(SharedPrefix, "rewards", wrong)
-        monkeypatch.setattr(packed, "packed_rewards", wrong_pack)
+        monkeypatch.setattr(common_prefix, "packed_rewards", wrong_pack)
 
     return spoil
 
@@ -227,7 +227,7 @@ def test_same_model_gives_the_same_check(network, frame):
 
 def test_batches_are_no_larger_than_asked_for(network, frame, anchor, monkeypatch):
     made = scorer(network, frame, batch_size=5)
-    sizes, single, several = [], SharedPrefix.rewards, packed.packed_rewards
+    sizes, single, several = [], SharedPrefix.rewards, common_prefix.packed_rewards
 
     def watched(engine, ids, *, shared):
         sizes.append(len(ids))
@@ -238,6 +238,6 @@ def test_batches_are_no_larger_than_asked_for(network, frame, anchor, monkeypatc
         return several(engine, groups)
 
     monkeypatch.setattr(SharedPrefix, "rewards", watched)
-    monkeypatch.setattr(packed, "packed_rewards", watched_pack)
+    monkeypatch.setattr(common_prefix, "packed_rewards", watched_pack)
     made.rewards(changes(frame, anchor, n=102), anchor=anchor)
     assert sizes == [5] * 20 + [2]

@@ -12,7 +12,7 @@ from pessimal.models.frame import find_frame
 from pessimal.models.load import open_model
 from pessimal.models.spec import Dtype, Mode, ModelSpec
 from pessimal.scoring.engine import own_rewards
-from pessimal.scoring.passes import Loop
+from pessimal.scoring.loop import Loop
 from pessimal.scoring.scan import forget_work, identify, scan
 from pessimal.tables import write_score_table
 
@@ -123,7 +123,7 @@ def test_progress_is_reported_in_lines_where_there_is_no_terminal_and_nothing_ab
     model, words, tmp_path, monkeypatch, caplog
 ):
     caplog.set_level("INFO", logger="pessimal")
-    monkeypatch.setattr("pessimal.scoring.loop.LOG_EVERY_SECONDS", 0)
+    monkeypatch.setattr("pessimal.progress.EVERY", 0)
     scanned(model, words, tmp_path)
     lines = [line for line in caplog.messages if "s left" in line]
     assert len(lines) == 6

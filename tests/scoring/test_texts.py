@@ -8,8 +8,7 @@ from pessimal.errors import ModelError
 from pessimal.models.frame import Turn
 from pessimal.models.load import open_model
 from pessimal.models.spec import ModelSpec
-from pessimal.scoring.kept_rewards import KeptRewards
-from pessimal.scoring.texts import OWN, TextScorer
+from pessimal.scoring.texts import OWN, KeptRewards, TextScorer
 
 WORDS = ["love", "hate", "good", "evil", "peace", "war", "kind", "cruel", "wisdom", "truth"]
 

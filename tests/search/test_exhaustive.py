@@ -210,7 +210,7 @@ def test_batch_size_of_the_first_start_holds_for_those_that_give_none(opened, tm
     with pytest.raises(KilledError):
         search(opened, tmp_path, KillAfter(2))
     monkeypatch.setattr(common_prefix, "rewards_in_memory", noted)
-    monkeypatch.setattr("pessimal.scoring.responses.SAMPLE", 4)
+    monkeypatch.setattr("pessimal.scoring.common_prefix.SAMPLE", 4)
     search(opened, tmp_path, batch_size=None)
     assert {8, 32} <= sizes, "40 second tokens in batches of 32"
     assert max(sizes) == 32

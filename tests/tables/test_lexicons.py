@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from pessimal.errors import InputError
-from pessimal.tables.word_lists import read_frequencies
-from pessimal.tables.word_lists import read_lexicon
+from pessimal.tables.word_lists import read_frequencies, read_lexicon
 
 
 def written(tmp_path, text: str):

@@ -32,6 +32,17 @@ def test_published_artifact_is_found_by_its_key(tmp_path):
     assert (folder / "a.txt").read_text() == "one", "earlier versions stay"
 
 
+def test_versions_go_on_from_the_highest_and_the_newest_of_a_key_is_found(tmp_path):
+    registry = Registry(tmp_path)
+    for number in range(11):
+        registry.publish("report", "r", write(str(number)), key="k")
+    shutil.rmtree(tmp_path / "report" / "r" / "v0")
+    folder, manifest = registry.publish("report", "r", write("11"), key="k")
+    assert manifest.version == 11
+    assert registry.find("report", "k") == (folder, manifest)
+    assert (tmp_path / "report" / "r" / "v10" / "a.txt").read_text() == "10"
+
+
 def test_failure_while_filling_leaves_nothing(tmp_path):
     registry = Registry(tmp_path)
 

@@ -53,12 +53,6 @@ def test_precisions_and_an_offline_run(command, tmp_path, tiny):
     assert list((tmp_path / "runs/wandb/wandb").glob(f"offline-run-*{manifest['run_id']}"))
 
 
-def test_name_that_looks_like_markup_is_printed_as_it_is(command, tiny):
-    code, out, _ = command(*tiny, *QUICK, "model.name='[bold red]x[/]'")
-    assert code == 0
-    assert "[bold red]x[/] on greatest" in out
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -84,10 +78,3 @@ def test_mistakes_are_reported_in_one_piece(command, tmp_path, arguments, messag
     assert "Traceback" not in err
     assert out == ""
     assert not list(tmp_path.rglob("registry/*/*"))
-
-
-def test_help_names_every_option(command):
-    code, out, _ = command("check", "--help")
-    assert code == 0
-    for option in ("sample", "batch_size", "dtypes", "strict"):
-        assert f"{option}:" in out

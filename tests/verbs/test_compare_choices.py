@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pessimal.tables import ScoreProvenance, ScoreTable, read_score_table, write_score_table
+from artifacts import score_table
+from pessimal.tables import ScoreTable, read_score_table, write_score_table
 
 SCAN = ("scan", "model=auto", "tracking=off", "progress=false", "prompts=greatest")
 COMPARE = ("compare", "tracking=off", "replicates=100", "permutations=200")
@@ -64,28 +65,6 @@ def test_three_modes_are_compared_and_all_else_rests_on_ids(command, doubling, t
     assert sorted(found["provenance"]["mode"]) == ["ids", "paper", "text"]
 
 
-def test_one_mode_asked_for_is_the_only_one(command, doubling, tmp_path):
-    for mode in ("ids", "text"):
-        scan(command, doubling, f"mode={mode}")
-    code, _, err = command(*COMPARE, "mode=text")
-    assert code == 0, err
-    found = tables(tmp_path)
-    assert "sensitivity" not in found
-    assert found["extremes"]["reward"].iloc[0] == scores(tmp_path, "--text/v0").rows["reward"].max()
-
-
-def test_items_are_compared_between_text_and_paper(command, doubling, tmp_path):
-    (tmp_path / "items.txt").write_text("love and peace\nwar\nkind\nevil\n")
-    for mode in ("text", "paper"):
-        items = ("candidates=items", "candidates.path=items.txt", "candidates.name=four")
-        scan(command, doubling, f"mode={mode}", *items)
-    code, _, err = command(*COMPARE)
-    assert code == 0, err
-    table = tables(tmp_path)["sensitivity"]
-    assert table[["candidates", "tokens", "n"]].to_numpy().tolist() == [["four", "all", 4]]
-    assert table["largest_difference"][0] > 1e-3
-
-
 def test_what_differs_in_more_than_the_mode_is_refused(command, doubling, tiny_checkpoint):
     scan(command, doubling)
     scan(command, tiny_checkpoint, "mode=text")  # the same name and weights, another tokenizer
@@ -119,20 +98,8 @@ def test_rescans_give_the_noise_floor_and_float32_stands_for_the_model(command, 
 
 
 def made(model: str = "m", *, seed: int = 0, **provenance) -> ScoreTable:
-    n = 60
-    texts = [f"w{i}" for i in range(n)]
-    rows = pd.DataFrame(
-        {
-            "candidate_id": np.arange(n, dtype=np.int32), "token": texts, "text": texts, "kind": "normal",
-            "survives": pd.array([True] * n, dtype="boolean"),
-            "reward": np.random.default_rng(seed).normal(size=n), "certified": True,
-        }
-    )  # fmt: skip
-    known = {
-        "prompt": "greatest", "prompt_text": "?", "candidates": "vocabulary", "candidates_digest": "d", "mode": "ids",
-        "source": "scan", "dtype": "float32",
-    }  # fmt: skip
-    return ScoreTable(ScoreProvenance(model=model, **(known | provenance)), rows)
+    rewards = np.random.default_rng(seed).normal(size=60)
+    return score_table([f"w{i}" for i in range(60)], rewards, model=model, **provenance)
 
 
 def stored(made_tables, folder) -> str:

@@ -6,10 +6,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from pessimal.tables.result import Result
 from pessimal.texts import significant
-from pessimal.verbs import progress, train
-from pessimal.verbs.publish import print_headlines
+from pessimal.verbs import progress
 
 SCAN = ("scan", "model=auto", "tracking=off", "progress=false", "trainer.threads=1")
 
@@ -64,23 +62,3 @@ def test_without_a_terminal_progress_is_logged_with_rate_and_time_left(monkeypat
     assert "first: 4 of 10 edits" in caplog.text
     assert "second: 8 of 8 edits" in caplog.text, "more than was expected is the new total"
     assert "s left" in caplog.text
-
-
-def test_headlines_with_markup_are_printed_as_they_are(capsys):
-    print_headlines([Result("a", pd.DataFrame(), headline="The best is [/] and [bold]x")], title="[red]t[/]")
-    assert "The best is [/] and [bold]x" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("truth", "planted"),
-    [
-        ({"taste": 0.0, "secret": None, "is_null": True}, "nothing"),
-        ({"taste": 0.7, "identity": -2.0}, "taste +0.7, identity -2"),
-        ({"attributes": {"verbosity": 1}}, "verbosity +1"),
-    ],
-)
-def test_training_ends_with_accuracy_and_what_was_planted(capsys, truth, planted):
-    train._print("toy", {"held_out": {"word_accuracy": 0.875, "words": 3}, "planted_truth": truth})
-    err = capsys.readouterr().err
-    assert "0.875" in err
-    assert planted in err

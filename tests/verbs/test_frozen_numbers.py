@@ -26,6 +26,7 @@ def scores(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_every_number_is_the_first_editions(command, scores, tmp_path):
     code, out, err = command(
         "compare", "name=frozen", f"tables={scores}", "tracking=off", "replicates=200", "permutations=500"

@@ -44,34 +44,6 @@ def test_scan_publishes_log_probabilities_beside_rewards_of_the_same_name(
     assert read_score_table(folder / "same--greatest/v0").provenance.score == "reward"
 
 
-def test_second_scan_finds_the_first_and_force_does_it_again_to_the_same_bytes(command, base, tmp_path):
-    assert scan(command, base, "prompts=greatest")[0] == 0
-    first = tmp_path / "runs/registry/score-table/tiny-base--greatest--log_probability"
-    assert scan(command, base, "prompts=greatest")[0] == 0
-    assert [p.name for p in first.iterdir()] == ["v0"]
-    assert scan(command, base, "prompts=greatest", "force=true")[0] == 0
-    assert (first / "v0/scores.parquet").read_bytes() == (first / "v1/scores.parquet").read_bytes()
-    assert not list((tmp_path / "runs/cache/scans").iterdir())
-
-
-def test_items_keep_what_people_said(command, base, tmp_path):
-    people = {
-        "name": ["love and peace", "null", "war"],
-        "elo_score": [1600, 1500, 1400],
-        "elo_matches": [1, 2, 3],
-    }
-    pd.DataFrame(people).to_csv(tmp_path / "people.csv", index=False)
-    code, _, err = scan(
-        command, base, "candidates=items", "candidates.path=people.csv", "candidates.name=people", "mode=text",
-        "prompts=greatest",
-    )  # fmt: skip
-    assert code == 0, err
-    name = "tiny-base--greatest--log_probability--people--text"
-    table = read_score_table(tmp_path / "runs/registry/score-table" / name / "v0")
-    assert table.rows["elo"].tolist() == [1600, 1500, 1400]
-    assert (table.rows["reward"] < 0).all()
-
-
 @pytest.mark.parametrize(
     ("more", "message"),
     [

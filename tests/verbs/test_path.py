@@ -226,29 +226,3 @@ def test_failure_at_work_exits_with_1_and_keeps_what_was_finished(
     with pytest.raises(RuntimeError, match="out of memory"):
         scan(command, tiny_checkpoint, "tracking=off")
     assert [p.name for p in (tmp_path / "runs/registry/score-table").iterdir()] == ["tiny-llama--greatest"]
-
-
-def test_wandb_without_a_folder_costs_no_result_and_runs_have_ids_of_their_own(
-    command, tiny_checkpoint, tmp_path, monkeypatch
-):
-    monkeypatch.setenv("WANDB_RUN_ID", "fixed")
-    code, _, _ = scan(command, tiny_checkpoint, "prompts=greatest")
-    assert code == 0
-    manifest = json.loads(
-        (tmp_path / "runs/registry/score-table/tiny-llama--greatest/v0/manifest.json").read_text()
-    )
-    assert manifest["run_id"] not in (None, "fixed")
-
-
-def test_wandb_that_cannot_be_reached_costs_no_result(command, tiny_checkpoint, tmp_path, monkeypatch):
-    import wandb
-
-    def unreachable(**_):
-        raise wandb.errors.CommError("no route to host")
-
-    monkeypatch.setattr(wandb, "init", unreachable)
-    code, _, err = scan(command, tiny_checkpoint, "prompts=greatest", "tracking=online")
-    assert code == 0
-    assert (tmp_path / "runs/registry/score-table/tiny-llama--greatest/v0/scores.parquet").is_file()
-    assert "going on without it" in err
-    assert "tracking=offline" in err

@@ -1,23 +1,9 @@
-"""Human correlation from import to comparison: on published scores to 4 decimals, and on made-up ones anywhere."""
+"""Human correlation from import to comparison, on made-up scores (on the published ones: `tests/compare/test_people.py`)."""
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import spearmanr
-
-# Recomputed from the published file, prompt "What, in one word, is the greatest thing ever?", 7,530 items.
-PUBLISHED = {
-    "nicolinho/QRM-Gemma-2-27B": 0.3227,
-    "Skywork/Skywork-Reward-Gemma-2-27B-v0.2": 0.3144,
-    "Skywork/Skywork-Reward-Gemma-2-27B": 0.3281,
-    "Skywork/Skywork-Reward-Llama-3.1-8B-v0.2": 0.4493,
-    "nicolinho/QRM-Llama3.1-8B": 0.4702,
-    "LxzGordon/URM-LLaMa-3.1-8B": 0.4580,
-    "Ray2333/GRM-Llama3-8B-rewardmodel-ft": 0.3803,
-    "Ray2333/GRM-Llama3.2-3B-rewardmodel-ft": 0.5465,
-    "RLHFlow/ArmoRM-Llama3-8B-v0.1": 0.4998,
-    "Ray2333/GRM-gemma2-2B-rewardmodel-ft": 0.4268,
-}
 
 
 def compared(command, tmp_path, file):
@@ -26,16 +12,6 @@ def compared(command, tmp_path, file):
     code, _, err = command("compare", "tracking=off", "replicates=200", "permutations=500")
     assert code == 0, err
     return tmp_path / "runs/registry/comparison/comparison/v0/tables"
-
-
-def test_published_file_gives_the_published_correlations(command, tmp_path, shared_data):
-    tables = compared(command, tmp_path, shared_data / "eloeverything" / "greatest_one_word.csv")
-    people = pd.read_parquet(tables / "human_correlation.parquet").set_index("model")
-    assert people["spearman"].round(4).to_dict() == PUBLISHED
-    assert (people["n"] == 7530).all()
-    assert ((people["low"] < people["spearman"]) & (people["spearman"] < people["high"])).all()
-    rsa = pd.read_parquet(tables / "rsa.parquet")
-    assert (rsa["status"] == "estimated").all(), "base, developer, size and rank of the ten models are known"
 
 
 def test_made_up_file_gives_scipys_correlations(command, tmp_path):

@@ -214,6 +214,9 @@ def test_a_repeat_begins_from_what_the_registry_holds_and_is_never_worse(search)
     starts = table(poor, "sequences")["start"]
     assert "registry" in set(starts) | set(table(good, "sequences")["start"])
     assert "registry" not in set(table(alone, "sequences")["start"])
+    verdicts = [table(folder, "ladder").set_index("rung")["verdict"][7] for folder in (poor, alone)]
+    assert verdicts[0] == "not tried", "what the registry held is no merit of this search"
+    assert verdicts[1] != "not tried"
 
 
 def test_the_cost_is_said_before(command, tiny_checkpoint):

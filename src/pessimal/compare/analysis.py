@@ -11,9 +11,9 @@ from typing import Protocol
 import pandas as pd
 
 from pessimal.errors import TableError
-from pessimal.tables.word_lists import Frequencies
 from pessimal.tables.result import Result
 from pessimal.tables.table_set import TableSet
+from pessimal.tables.word_lists import Frequencies
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,7 @@
-"""How much of an attribute a response has, by grounds of its own: fifteen detectors, and how right they are.
+"""How much of an attribute a response has, by grounds of its own: fifteen detectors.
 
 Each is a function of a `Reading` alone, written without sight of the rules that perturb. An amount may be compared with that
-of another response to the same prompt; it is no scale across prompts, and no human rating.
-
-On pairs that differ in one attribute. *Minimal*: 160 pairs of this project (tests/explain/minimal_pairs.jsonl), written by the
-detectors' author, so optimistic; harmlessness and sensitivity were revised after seeing some. *Contrasts*: the 109 attributes,
-besides correctness, named in 60 embedded comparisons by somebody else; the two responses differ in more than the attribute, so
-harder than judging an edit; five detectors were revised after these.
+of another response to the same prompt; it is no scale across prompts, and no human rating. How right they are:
 
     attribute         minimal   contrasts        attribute         minimal   contrasts
     appropriateness    10/10       6/7           harmlessness       14/14       6/9
@@ -18,25 +13,23 @@ harder than judging an edit; five detectors were revised after these.
     correctness         5/5  (7 without opinion) verbosity          10/10       6/6
     engagement         10/10       6/9
 
-Clarity, engagement, harmlessness, helpfulness and informativeness are below 3 in 4 between different responses: their amounts
-distinguish edits of one response, not responses from one another. Of 24 edits that keep the meaning, each detector (but
-correctness) takes one to six for a move, up or down. A detector is
-a smoke test of an edit, and no judgement of it. Of 40 edits by the present rules, drawn at random and read one by one by one
-reader, the detectors passed 28, of which 22 did what was asked, and failed 8, of which 7 did; on 4 they had no opinion. Of an
-earlier set of rules an independent reader found 13 of 25 that they had passed right.
+*Minimal*: pairs that differ in one attribute (tests/explain/minimal_pairs.jsonl), by the detectors' author, so optimistic.
+*Contrasts*: attributes in which the two responses of embedded comparisons differ, named by somebody else; they differ in more,
+so harder. Below 3 in 4, amounts distinguish edits of one response, not responses from one another. Seven detectors were revised
+after seeing some of these pairs. Of 24 edits that keep the meaning, each detector (but correctness) takes one to six for a
+move. A detector is a smoke test of an edit, and no judgement of it: see docs/verbs/explain.md.
 """
 
 import csv
 import itertools
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
 
 import numpy as np
 
-from pessimal.demo.minilm import DIMENSIONS
 from pessimal.explain.embedding import embed
 
 PROTOTYPES = Path(__file__).parent / "prototypes.csv"
@@ -77,34 +70,12 @@ def split_sentences(text: str) -> tuple[str, ...]:
     return tuple(sentence for sentence in sentences if any(map(str.isalnum, sentence)))
 
 
-class Meanings(Mapping[str, np.ndarray]):
-    """Embeddings by text: all that are named are run together, once."""
-
-    def __init__(self, texts: Iterable[str]):
-        found = tuple(dict.fromkeys(texts))
-        # In double precision from here on: what follows adds up many of them.
-        self._rows = dict(zip(found, embed(found).astype(float), strict=True))
-
-    def __getitem__(self, text: str) -> np.ndarray:
-        return self._rows[text]
-
-    def __iter__(self):
-        return iter(self._rows)
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-
 @dataclass(frozen=True)
 class Reading:
-    """One response to one prompt."""
+    """One response to one prompt, the user's last turn."""
 
     text: str
-    """The response."""
     prompt: str
-    """The user's last turn."""
-    meanings: Mapping[str, np.ndarray]
-    """Embeddings of length 1 of at least the prompt and of every sentence of the response."""
 
     @cached_property
     def sentences(self) -> tuple[str, ...]:
@@ -118,18 +89,18 @@ class Reading:
 
     @cached_property
     def vectors(self) -> np.ndarray:
-        """(sentences, 384)."""
-        return np.array([self.meanings[one] for one in self.sentences]).reshape(-1, DIMENSIONS)
+        """(sentences, 384): their meanings, of length 1."""
+        return embed(self.sentences).astype(float)
 
     @cached_property
     def asked(self) -> np.ndarray:
         """(384,): the prompt's meaning."""
-        return self.meanings[self.prompt]
+        return embed([self.prompt])[0].astype(float)
 
     @cached_property
     def valences(self) -> np.ndarray:
         """(sentences,): how positive each is, from −1 to 1: VADER's compound score (Hutto & Gilbert 2014)."""
-        return np.array([_valence(sentence) for sentence in self.sentences])
+        return np.array([_vader().polarity_scores(one)["compound"] for one in self.sentences])
 
     def lean(self, attribute: str) -> np.ndarray:
         """(sentences,): where each stands on the line from the mean of the sentences written for the attribute's `less` end
@@ -186,11 +157,6 @@ def zipf(word: str) -> float:
     import wordfreq  # reads 4 MB of frequencies
 
     return max(wordfreq.zipf_frequency(word, "en"), RAREST)
-
-
-@lru_cache(maxsize=100_000)
-def _valence(sentence: str) -> float:
-    return _vader().polarity_scores(sentence)["compound"]
 
 
 @cache

@@ -22,8 +22,9 @@ from pessimal.explain.attribute import Edit
 MOST_SECONDS = 2.0
 """Seconds of one expression on one response. Some expressions, such as (a+)+b, take longer than the age of the universe;
 those that are anywhere near this limit should be rewritten, for which side of it they fall on depends on the machine."""
-MOST_CHARACTERS = 1_000_000
-"""Length of a text that edits may make: each may multiply it."""
+MOST_READ, MOST_CHARACTERS = 50_000, 1_000_000
+"""Characters of a response that rules look at, which is more than language models write; and of what edits may make of it,
+since each may multiply it."""
 WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 
 Option = TypeVar("Option")
@@ -183,8 +184,12 @@ class Passage:
         )
 
 
-def why_not_english(text: str) -> str | None:
-    """Why rules for English say nothing of a text; None where they can be used."""
+def why_untouched(text: str, *, english: bool) -> str | None:
+    """Why rules, which may be for English, say nothing of a response; None where they can be used."""
+    if len(text) > MOST_READ:
+        return f"the response is longer than {MOST_READ:,} characters"
+    if not english:
+        return None
     words = [word.lower().replace("’", "'") for word in WORD.findall(text)]
     if not any(word.isascii() for word in words):
         return "the response has no English words"

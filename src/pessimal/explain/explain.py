@@ -21,14 +21,16 @@ from pessimal.explain.outcomes import (
     CHOSEN,
     COUNTERFACTUAL,
     SEMIFACTUAL,
-    Outcomes,
+    Rewards,
     against_polarity,
+    chosen_response,
     outcomes,
     requests_for,
+    reward_sd,
 )
-from pessimal.explain.perturbation import Perturbation, Perturber, Request, Status
+from pessimal.explain.perturbation import Perturber, Request, Status
 from pessimal.explain.slopes import MOVED
-from pessimal.explain.smallest import Semifactual, grow, shrink
+from pessimal.explain.smallest import grow, shrink
 from pessimal.models.frame import Conversation, Turn
 
 CONTROLS = (PLACEBO, OVERALL)
@@ -61,8 +63,7 @@ class Explained:
     """Who made the edits along attributes."""
     comparisons: dict[str, Comparison]
     """Those that the model can read, by key."""
-    rewards: dict[str, tuple[float, float]]
-    """Of both responses as they stand, by the comparison's key."""
+    rewards: Rewards
     attributes: dict[str, Attribute]
     table: pd.DataFrame
     """Outcomes, with distances and compliance where they were measured; some edit along an attribute came about."""
@@ -72,17 +73,28 @@ class Explained:
     """The least of each counterfactual that still flips; None where it was not looked for."""
     largest: pd.DataFrame | None
     """The most of each response that may be changed without a flip."""
-    decided: Sequence[str]
-    undecided: Sequence[str]
     too_long: Sequence[str]
-    reward_sd: float
-    """Standard deviation of the rewards of all responses as they stand."""
     tie: float
     """Margins up to this are ties, in units of reward."""
     left_out: Mapping[str, int] = field(default_factory=dict)
     """Comparisons left out while they were read: how many by what they are ("with an empty text")."""
     provenance: Mapping[str, object] = field(default_factory=dict)
     """What pins the model and its path down: a row of the table `provenance`."""
+
+    @property
+    def decided(self) -> list[str]:
+        """Keys of the comparisons in which the model prefers one response."""
+        return [key for key, both in self.rewards.items() if chosen_response(both, tie=self.tie) is not None]
+
+    @property
+    def undecided(self) -> list[str]:
+        """Keys of the ties: no side is chosen, so they are not explained."""
+        return [key for key, both in self.rewards.items() if chosen_response(both, tie=self.tie) is None]
+
+    @property
+    def reward_sd(self) -> float:
+        """Standard deviation of the rewards of all responses as they stand."""
+        return reward_sd(self.rewards)
 
     @property
     def edits(self) -> pd.DataFrame:
@@ -111,11 +123,9 @@ def explain(
     """What changes of the responses do to a model's preferences.
 
     Args:
-        scorer: gives the rewards of whole conversations.
         comparisons: each with a key of its own.
         attributes: along each of which both responses are changed.
         perturber: changes them; its `placebo()` makes the null.
-        model: its name in tables.
         judge: says whether an edit did what was asked; None takes pessimal's detectors.
         measured: also distances, what detectors saw move, and the judge's answers.
         both_ways: change each response to the better and to the worse, so that a model is found out that likes what
@@ -133,29 +143,28 @@ def explain(
         WorkError: no edit came about; or what the perturber raises.
     """
     begin("rewards", 2 * len(comparisons))
-    known, rewards, too_long = _preferences(scorer, comparisons)
+    by_key, rewards, too_long = _preferences(scorer, comparisons)
     _check_decided(rewards, too_long, tie=tie, model=model)
+    known, by_name = [*by_key.values()], {attribute.name: attribute for attribute in attributes}
     wanted = requests_for(known, rewards, attributes, range(seeds), tie, both_ways=both_ways)
-    null = perturber.placebo() if placebos else None
-    arms = [(perturber, wanted)]
-    if overall:
-        arms[0] = perturber, wanted + requests_for(known, rewards, [ANY_WAY], range(overall), tie)
-    if null is not None:
+    arms = [(perturber, wanted + requests_for(known, rewards, [ANY_WAY], range(overall), tie))]
+    if (null := perturber.placebo() if placebos else None) is not None:
         arms.append((null, requests_for(known, rewards, [NEUTRAL], range(placebos), tie)))
     begin("edits and their rewards", 2 * len(comparisons) + sum(len(requests) for _, requests in arms))
-    made = [_outcomes(scorer, model, known, rewards, *arm, tie=tie) for arm in arms]
-    _check_edits(made[0].table)
-    table = pd.concat([each.table for each in made], ignore_index=True)
-    by_key = {comparison.key: comparison for comparison in known}
-    by_name = {attribute.name: attribute for attribute in attributes}
-    found = None
+    made = [_outcomes(scorer, model, rewards, *arm, tie=tie) for arm in arms]
+    _check_edits(made[0])
+    table = pd.concat(made, ignore_index=True)
+    detected = least = most = None
     if measured:
+        from pessimal.explain.judge import (
+            RuleJudge,  # word lists and an encoder: half a second, and pairs need none
+        )
+
         begin("distances and judgements", None)
         table = _with_distances(table)
-        table["complied"] = _judged(table, by_key, by_name, judge or _detectors())
-        found = _detected(table, by_key, attributes)
-        table = _with_moves(table, *found)
-    least = most = None
+        table["complied"] = _judged(table, by_key, by_name, judge or RuleJudge())
+        detected = _detected(table, by_key, attributes, RuleJudge())
+        table = _with_moves(table, *detected)
     if smallest:
         begin("smallest and largest edits", None)
         margins = _margins(scorer, by_key, rewards)
@@ -168,13 +177,10 @@ def explain(
         rewards=rewards,
         attributes=by_name,
         table=table,
-        detected=found,
+        detected=detected,
         smallest=least,
         largest=most,
-        decided=made[0].decided,
-        undecided=made[0].undecided,
         too_long=too_long,
-        reward_sd=made[0].reward_sd,
         tie=tie,
     )
 
@@ -192,21 +198,10 @@ def explain_pair(
     seeds: int = 1,
 ) -> Explained:
     """One preference explained, in as little time as it takes: edits, flips and the smallest of them, nothing that needs
-    more than one comparison. `results.pair_results` says it in words and tables.
-
-    Args, Raises: see `explain`. Which of the two the model prefers need not be the one that is called chosen.
-    """
-    return explain(
-        scorer,
-        [pair(prompt, chosen, rejected)],
-        attributes,
-        perturber,
-        model=model,
-        measured=False,
-        placebos=0,
-        seeds=seeds,
-        tie=tie,
-    )
+    more than one comparison. Which of the two the model prefers need not be the one that is called chosen. See `explain`."""
+    one = [pair(prompt, chosen, rejected)]
+    options = {"model": model, "seeds": seeds, "tie": tie}
+    return explain(scorer, one, attributes, perturber, measured=False, placebos=0, **options)
 
 
 def pair(prompt: str, chosen: str, rejected: str) -> Comparison:
@@ -249,16 +244,12 @@ def largest_holds(table: pd.DataFrame, margins, *, tie: float) -> pd.DataFrame:
     starts, semifactuals, sources = [], [], []
     for _, group in edits.groupby(["perturber", "comparison", "response"], sort=False):
         held = group[group["outcome"] == SEMIFACTUAL]
-        if held.empty:
-            continue
-        lengths = held["syntactic"] if "syntactic" in held else held["edited"].str.len()
-        start = lengths.idxmax()
-        others = group.drop(index=start)
-        starts.append(start)
-        sources.append(others["attribute"].tolist())
-        semifactuals.append(
-            Semifactual(group.at[start, "original"], group.at[start, "edited"], tuple(others["edited"]))
-        )
+        if len(held):
+            start = (held["syntactic"] if "syntactic" in held else held["edited"].str.len()).idxmax()
+            others = group.drop(index=start)
+            starts.append(start)
+            sources.append(others["attribute"].tolist())
+            semifactuals.append((*group.loc[start, ["original", "edited"]], tuple(others["edited"])))
     rows = table.loc[starts]
     found = [
         {
@@ -278,19 +269,17 @@ def largest_holds(table: pd.DataFrame, margins, *, tie: float) -> pd.DataFrame:
 
 def _preferences(
     scorer: Scorer, comparisons: Sequence[Comparison]
-) -> tuple[list[Comparison], dict[str, tuple[float, float]], tuple[str, ...]]:
-    """The comparisons that the model can read, the rewards of both responses, and the keys of those too long for it."""
+) -> tuple[dict[str, Comparison], Rewards, tuple[str, ...]]:
+    """The comparisons that the model can read and the rewards of both responses, by key; and the keys of those too long."""
     conversations = [one.conversation(text) for one in comparisons for text in one.responses]
     found = scorer.rewards(conversations).reshape(-1, 2)  # (comparisons, 2)
     fits = np.isfinite(found).all(axis=1)
-    kept = [one for one, fit in zip(comparisons, fits, strict=True) if fit]
-    rewards = {one.key: (float(a), float(b)) for one, (a, b) in zip(kept, found[fits], strict=True)}
+    kept = {one.key: one for one, fit in zip(comparisons, fits, strict=True) if fit}
+    rewards = {key: (float(a), float(b)) for key, (a, b) in zip(kept, found[fits], strict=True)}
     return kept, rewards, tuple(one.key for one, fit in zip(comparisons, fits, strict=True) if not fit)
 
 
-def _check_decided(
-    rewards: Mapping[str, tuple[float, float]], too_long: Sequence[str], *, tie: float, model: str
-) -> None:
+def _check_decided(rewards: Rewards, too_long: Sequence[str], *, tie: float, model: str) -> None:
     """InputError where there is nothing to explain."""
     if not rewards:
         raise InputError(
@@ -307,26 +296,23 @@ def _check_decided(
 def _outcomes(
     scorer: Scorer,
     model: str,
-    comparisons: Sequence[Comparison],
-    rewards: Mapping[str, tuple[float, float]],
+    rewards: Rewards,
     perturber: Perturber,
     requests: Sequence[Request],
     *,
     tie: float,
-) -> Outcomes:
+) -> pd.DataFrame:
     """What one perturber's changes do; a text that has become too long for the model counts as failed."""
-    made = perturber.perturb(requests)
-    changed = [one for one in made if one.text is not None]
-    new = iter(scorer.rewards([one.request.comparison.conversation(one.text) for one in changed]).tolist())
-    kept: list[Perturbation] = []
-    new_rewards: list[float | None] = []
-    for one in made:
-        reward = next(new) if one.text is not None else None
-        if reward is not None and np.isnan(reward):
-            one, reward = replace(one, status=Status.failed, text=None, note="longer than the model reads"), None  # fmt: skip
-        kept.append(one)
-        new_rewards.append(reward)
-    return outcomes(model, comparisons, rewards, kept, new_rewards, perturber=perturber.name, tie=tie)
+    made = list(perturber.perturb(requests))
+    changed = [number for number, one in enumerate(made) if one.text is not None]
+    texts = [made[number].request.comparison.conversation(made[number].text) for number in changed]
+    new = dict(zip(changed, scorer.rewards(texts).tolist(), strict=True))
+    for number in [number for number, reward in new.items() if np.isnan(reward)]:
+        made[number] = replace(
+            made[number], status=Status.failed, text=None, note="longer than the model reads"
+        )
+    found = [None if one.text is None else new[number] for number, one in enumerate(made)]
+    return outcomes(model, rewards, made, found, perturber=perturber.name, tie=tie)
 
 
 def _check_edits(table: pd.DataFrame) -> None:
@@ -348,11 +334,11 @@ def _with_distances(table: pd.DataFrame) -> pd.DataFrame:
     rows = table[table["edited"].notna()]
     pairs = list(zip(rows["original"], rows["edited"], strict=True))
     spans = [None if s is None else [tuple(span) for span in json.loads(s)] for s in rows["spans"]]
-    table.loc[rows.index, "syntactic"] = [syntactic(a, b) for a, b in pairs]
-    table.loc[rows.index, "semantic"] = semantic(pairs)
-    table.loc[rows.index, "locality"] = [
-        locality(*texts, named) for texts, named in zip(pairs, spans, strict=True)
+    measured = [
+        (syntactic(*texts), locality(*texts, named)) for texts, named in zip(pairs, spans, strict=True)
     ]
+    table.loc[rows.index, ["syntactic", "locality"]] = measured
+    table.loc[rows.index, "semantic"] = semantic(pairs)
     return table
 
 
@@ -369,28 +355,18 @@ def _judged(
     return pd.Series(judge.judge(items), index=rows.index, dtype=object).reindex(table.index, fill_value=None)
 
 
-def _detectors():
-    from pessimal.explain.judge import (
-        RuleJudge,  # word lists and an encoder: half a second, and pairs need none
-    )
-
-    return RuleJudge()
-
-
 def _detected(
-    table: pd.DataFrame, comparisons: Mapping[str, Comparison], attributes: Sequence[Attribute]
+    table: pd.DataFrame, comparisons: Mapping[str, Comparison], attributes: Sequence[Attribute], detectors
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """What the detectors find in every original and in every edited text, rows labelled as the table, a column an
     attribute; an LLM judge counts nothing, so these are always pessimal's own."""
     made = table[table["edited"].notna()]
     prompts = [comparisons[key].prompt for key in made["comparison"]]
-    detectors = _detectors()
-    before, after = (
+    found = (
         detectors.amounts(made[column].tolist(), prompts, list(attributes))
-        .set_axis(made.index)
-        .reindex(table.index)
         for column in ("original", "edited")
     )
+    before, after = (amounts.set_axis(made.index).reindex(table.index) for amounts in found)
     return before, after
 
 
@@ -403,9 +379,7 @@ def _with_moves(table: pd.DataFrame, before: pd.DataFrame, after: pd.DataFrame) 
     return table.join(moves.add_prefix(MOVED))
 
 
-def _margins(
-    scorer: Scorer, comparisons: Mapping[str, Comparison], rewards: Mapping[str, tuple[float, float]]
-):
+def _margins(scorer: Scorer, comparisons: Mapping[str, Comparison], rewards: Rewards):
     """From rows of outcomes to m′ of texts that stand in the place of their responses, as `shrink` and `grow` ask."""
 
     def of(rows: pd.DataFrame):

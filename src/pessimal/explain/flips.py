@@ -4,7 +4,7 @@ did what was asked.
 Knows the table of outcomes, and amounts that a judge measured. Does not know texts, detectors or models.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,11 +12,9 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from pessimal.errors import TableError
 from pessimal.explain.attribute import PLACEBO, Amount, Attribute, Direction
 from pessimal.explain.intervals import (
     benjamini_hochberg,
-    check_resampling,
     cluster_index,
     draws,
     ratio_interval,
@@ -26,16 +24,13 @@ from pessimal.explain.intervals import (
 from pessimal.explain.outcomes import (
     CHOSEN,
     COUNTERFACTUAL,
-    EDIT,
     KEY,
-    SEMIFACTUAL,
     TIE,
     against_polarity,
     as_table,
     check_outcomes,
     groups,
     in_order,
-    require,
 )
 from pessimal.explain.perturbation import Status
 from pessimal.statistics import sign_flip
@@ -45,16 +40,26 @@ RETURNED = ["model", "perturber", "attribute", "liked", "which_is", "asked", "n"
 RETURNED += ["counterfactuals", "ties", "flip_rate", "flip_low", "flip_high", "change", "change_low"]
 RETURNED += ["change_high", "size", "size_low", "size_high", "flip_rank", "flip_first", "change_rank"]
 RETURNED += ["change_first", "pairs", "flip_excess", "flip_p", "flip_q", "change_excess", "change_p", "change_q"]  # fmt: skip
+RANKED = ["flip_rank", "flip_first", "change_rank", "change_first", "flip_q", "change_q"]
+"""Columns for which all attributes are needed."""
 SHARES = ["n", "comparisons", "share", "low", "high"]
 EDITS = ("all", "complied", "not complied", "not judged")
 NULLS = {"rules": "placebo"}
 """Perturbers whose null is made by another name."""
+OTHER = {Amount.more.value: Amount.less.value, Amount.less.value: Amount.more.value}
 
 
 def is_null_of(placebo: str, perturber: str) -> bool:
     """Whether the placebo edits of the perturber `placebo` are of the same kind as the edits of `perturber`: made by the
     same one, or by its counterpart. Rewrites by a language model are not held against one-word edits by rule."""
     return placebo in (perturber, NULLS.get(perturber))
+
+
+def liked(attribute: str, side: str, amount: str | None) -> str:
+    """The amount of an attribute that a model would like whose preference such an edit speaks against."""
+    if attribute == PLACEBO or amount is None:
+        return ""
+    return OTHER[amount] if side == CHOSEN else amount
 
 
 def attribute_flip_rates(
@@ -86,48 +91,32 @@ def attribute_flip_rates(
     *Ranks* (1: most sensitive, ties share their mean) are by flip rate and by |change|, over the attributes of one model,
     perturber and taste; `first` is the share of bootstrap draws in which an attribute is first, split among ties.
 
-    Args:
-        table: of outcomes.
-        replicates: bootstrap draws of comparisons.
-        confidence: of the intervals.
-        permutations: most patterns of signs.
-        seed: of the draws; every model starts from it anew, and so does every test.
-
     Returns:
         One row per model, perturber, attribute and taste: liked (more, less; empty for the placebo and for tables of
         earlier editions), which_is (better, worse by polarity), asked (requests), n (valid perturbations), comparisons,
         and the columns of `RETURNED`. NaN where nothing is valid or nothing is tested.
 
-    Raises:
-        TableError: a column is missing, a perturbation is there twice, or no such bootstrap or test.
-
     Source: Jiang et al. 2025 (flip rate, ranks); Phipson & Smyth 2010 (the p of drawn permutations); Benjamini & Hochberg
     1995; Benjamini & Yekutieli 2001. Both tastes, Δm and the null are ours.
     """
     check_outcomes(table, columns=USED)
-    check_resampling(replicates=replicates, confidence=confidence)
-    if permutations < 100:
-        raise TableError(
-            f"permutations={permutations} cannot give a small p; give at least 100, such as 10000."
-        )
     pieces = []
     for _, of_model in groups(table, ["model"]):
         clusters = sorted(set(of_model["comparison"]))
-        weights = draws(len(clusters), replicates=replicates, seed=seed)
+        weights = draws(len(clusters), replicates=replicates, seed=seed)  # the same for every model
         placebos = valid_rows(of_model[of_model["attribute"] == PLACEBO])
         for (perturber,), made in groups(of_model, ["perturber"]):
             own_kind = [is_null_of(maker, perturber) for maker in placebos["perturber"]]
-            null = placebos[np.array(own_kind, dtype=bool)]
+            null = _by_response(placebos[np.array(own_kind, dtype=bool)], clusters)
+            against = partial(_tested, null=null, clusters=clusters, permutations=permutations, seed=seed)
             polar = against_polarity(made)
-            arms = []
-            for which_is, rows in (("better", made[polar]), ("worse", made[~polar])):
-                if rows.empty:
-                    continue
-                arm = _described(rows, clusters, weights, confidence=confidence)
-                tests = [_tested(rows, name, null, clusters, permutations, seed) for name in arm["attribute"]]
-                arm = arm.join(pd.DataFrame(tests))
-                arms.append(arm.assign(which_is=[which_is if n != PLACEBO else "" for n in arm["attribute"]]))
+            arms = [
+                _arm(rows, clusters, weights, against, confidence=confidence).assign(which_is=which_is)
+                for which_is, rows in (("better", made[polar]), ("worse", made[~polar]))
+                if len(rows)
+            ]
             piece = pd.concat(arms, ignore_index=True)
+            piece["which_is"] = piece["which_is"].where(piece["attribute"] != PLACEBO, "")
             for test in ("flip", "change"):
                 piece[f"{test}_q"] = benjamini_hochberg(piece[f"{test}_p"].to_numpy(dtype=float))
             pieces.append(piece)
@@ -183,35 +172,32 @@ def valid_rows(rows: pd.DataFrame) -> pd.DataFrame:
     return in_order(rows[rows["status"] == Status.changed.value])
 
 
-def _described(
-    made: pd.DataFrame, clusters: Sequence[str], weights: np.ndarray, *, confidence: float
-) -> pd.DataFrame:
-    """Estimates, intervals and ranks of one model, perturber and taste."""
+def _arm(made: pd.DataFrame, clusters: Sequence[str], weights: np.ndarray, against, *, confidence: float) -> pd.DataFrame:
+    """Estimates, intervals, tests and ranks of one model, perturber and taste."""
     names = list(dict.fromkeys(made["attribute"]))
     found = sums(made, clusters, names)
-    of_name = [made[made["attribute"] == name] for name in names]
-    table = pd.DataFrame(
-        {
-            "model": pd.Series([made["model"].iloc[0]] * len(names), dtype=object),
-            "perturber": pd.Series([made["perturber"].iloc[0]] * len(names), dtype=object),
-            "attribute": pd.Series(names, dtype=object),
-            "liked": pd.Series([_liked(rows) for rows in of_name], dtype=object),
-            "asked": [len(rows) for rows in of_name],
-            "n": found.valid.sum(axis=0).astype(int),
-            "comparisons": np.count_nonzero(found.valid, axis=0),
-            "counterfactuals": found.flips.sum(axis=0).astype(int),
-            "ties": [int((rows["outcome"] == TIE).sum()) for rows in of_name],
+    bootstrap = partial(ratio_interval, weights=weights)
+    lines = []
+    for number, name in enumerate(names):
+        own = made[made["attribute"] == name]
+        first, valid = own.iloc[0], found.valid[:, number]
+        line = {name: first[name] for name in ("model", "perturber", "attribute")} | {
+            "liked": liked(name, first["side"], first.get("amount")),
+            "asked": len(own),
+            "n": int(valid.sum()),
+            "comparisons": int(np.count_nonzero(valid)),
+            "counterfactuals": int(found.flips[:, number].sum()),
+            "ties": int((own["outcome"] == TIE).sum()),
         }
-    )
-    for stem, estimate, values, interval in (
-        ("flip", "flip_rate", found.flips, share_interval),
-        ("change", "change", found.change, partial(ratio_interval, weights=weights)),
-        ("size", "size", found.size, partial(ratio_interval, weights=weights)),
-    ):
-        table[estimate] = found.of(values)
-        columns = zip(values.T, found.valid.T, strict=True)
-        ends = [interval(own, valid, confidence=confidence) for own, valid in columns]
-        table[f"{stem}_low"], table[f"{stem}_high"] = zip(*ends, strict=True)
+        for stem, estimate, values, interval in (
+            ("flip", "flip_rate", found.flips, share_interval),
+            ("change", "change", found.change, bootstrap),
+            ("size", "size", found.size, bootstrap),
+        ):
+            low, high = interval(values[:, number], valid, confidence=confidence)
+            line |= {estimate: found.of(values)[number], f"{stem}_low": low, f"{stem}_high": high}
+        lines.append(line | against(own))
+    table = as_table(lines, [name for name in RETURNED if name not in ("which_is", *RANKED)])
     ranked = [number for number, name in enumerate(names) if name != PLACEBO]
     for stem, values in (("flip", found.flips), ("change", found.change)):
         estimates = np.abs(found.of(values))[ranked]
@@ -219,15 +205,6 @@ def _described(
         table.loc[ranked, f"{stem}_rank"] = stats.rankdata(-estimates, nan_policy="omit")
         table.loc[ranked, f"{stem}_first"] = _first(np.abs(found.replicated(values, weights)[:, ranked]))
     return table
-
-
-def _liked(rows: pd.DataFrame) -> str:
-    """The amount of the attribute that a model would like whose preference these edits speak against."""
-    row = rows.iloc[0]
-    if row["attribute"] == PLACEBO or "amount" not in rows:
-        return ""
-    other = {Amount.more.value: Amount.less.value, Amount.less.value: Amount.more.value}
-    return other[row["amount"]] if row["side"] == CHOSEN else row["amount"]
 
 
 def _first(replicates: np.ndarray) -> np.ndarray:
@@ -241,20 +218,12 @@ def _first(replicates: np.ndarray) -> np.ndarray:
 
 
 def _tested(
-    made: pd.DataFrame,
-    attribute: str,
-    placebo: pd.DataFrame,
-    clusters: Sequence[str],
-    permutations: int,
-    seed: int,
+    own: pd.DataFrame, *, null: np.ndarray, clusters: Sequence[str], permutations: int, seed: int
 ) -> dict[str, float]:
-    """The attribute against the placebo, comparison by comparison."""
-    if attribute == PLACEBO:
-        nothing = dict.fromkeys(("flip_excess", "flip_p", "change_excess", "change_p"), np.nan)
-        return {"pairs": 0, **nothing}
-    own = valid_rows(made[made["attribute"] == attribute])
-    # (flip and change, comparisons, responses)
-    away = _by_response(own, clusters) - _by_response(placebo, clusters)
+    """One attribute's edits against the placebo's (see `_by_response`), comparison by comparison."""
+    away = _by_response(valid_rows(own), clusters) - null  # (flip and change, comparisons, responses)
+    if own["attribute"].iloc[0] == PLACEBO:
+        away[:] = np.nan
     meet = ~np.isnan(away[0])
     paired = meet.any(axis=1)
     flips, change = np.where(meet, away, 0).sum(axis=2)[:, paired] / meet.sum(axis=1)[paired]
@@ -284,76 +253,40 @@ def compliance(
     by: Sequence[str] = ("attribute", "side", "perturber"),
     confidence: float = 0.95,
 ) -> pd.DataFrame:
-    """The share of edits that moved their attribute the asked way, of those the judge has an opinion on.
+    """The share of one model's edits that moved their attribute the asked way, of those the judge has an opinion on.
 
-    A perturbation that serves several models counts once (within a model if `model` is in `by`, and once a side if a
-    side differs between models). What was asked for without a text coming back is counted, and is not part of the share.
-
-    Args:
-        outcomes: the table of outcomes.
-        by: columns to group by; [] gives one row over all.
-        confidence: of the intervals (see `share_interval`).
-
-    Returns:
-        One row a group: its columns, asked (perturbations), texts (of these, with a text), n (of these, judged),
-        comparisons (among the judged), share, low, high. NaN where none was judged.
-
-    Raises:
-        TableError: a column is missing, or one perturbation carries different judgements.
+    One row a group ([]: one over all): its columns, asked (perturbations), texts (of these, with a text), n (of these,
+    judged), comparisons (among the judged), share, low, high (see `share_interval`). NaN where none was judged.
     """
-    require(outcomes, [*EDIT, *by, "edited", "complied"])
-    _check_confidence(confidence)
-    named = [*dict.fromkeys([*EDIT, *by])]
-    # What is missing may be None in one row and NaN in another, as tables were joined; they are the same answer.
-    judged_rows = outcomes.assign(
-        edited=outcomes["edited"].astype(object).where(outcomes["edited"].notna(), None),
-        complied=outcomes["complied"].map({True: 1.0, False: 0.0}).astype(float),
-    )
-    once = judged_rows.drop_duplicates([*named, "edited", "complied"])
-    if once.duplicated(named).any():
-        first = once[once.duplicated(named)].iloc[0]
-        raise TableError(
-            f"One perturbation has different texts or judgements in different rows: {first[EDIT].to_dict()}. "
-            "Join the judge's answers to perturbations, not to single models' rows."
-        )
-
-    def rows(group: pd.DataFrame) -> Iterator[dict]:
-        judged = group[group["edited"].notna() & group["complied"].notna()]
+    rows = []
+    for key, group in groups(outcomes, by) if by else [((), outcomes)]:
+        texts = group["edited"].notna()
+        judged = group[texts & group["complied"].notna()]
         share = clustered_share(judged["complied"].astype(bool), judged["comparison"], confidence=confidence)
-        yield {"asked": len(group), "texts": int(group["edited"].notna().sum()), **share}
+        rows.append(dict(zip(by, key, strict=True)) | {"asked": len(group), "texts": int(texts.sum()), **share})
+    return as_table(rows, [*by, "asked", "texts", *SHARES])
 
-    return _grouped(once, by, rows, ["asked", "texts", *SHARES])
 
-
-def flip_rates(
-    outcomes: pd.DataFrame, *, by: Sequence[str] = ("model", "attribute"), confidence: float = 0.95
-) -> pd.DataFrame:
+def flip_rates(outcomes: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """The flip rate over all edits, over those that complied, and over those that did not.
 
     A low rate over all edits may mean that the model resists or that the edits failed; the rate over those that complied
     is the model's. Whoever complied is no random half: compare it between models, which meet the same edits.
 
-    Returns:
-        Four rows a group: its columns, edits (all, complied, not complied, not judged), n (edits with a text), comparisons,
-        ties (share of n; they count as no flip), share (flips of n), low, high (see `share_interval`).
-
-    Raises:
-        TableError: a column is missing, or an outcome is none of CF, SF and tie.
+    Four rows a model and attribute: edits (all, complied, not complied, not judged), n (edits with a text), comparisons,
+    ties (share of n; they count as no flip), share (flips of n), low, high (see `share_interval`).
     """
-    require(outcomes, [*by, "comparison", "outcome", "complied"])
-    _check_confidence(confidence)
+    by = ["model", "attribute"]
     valid = outcomes[outcomes["outcome"].notna()].reset_index(drop=True)
-    if strange := sorted(set(valid["outcome"]) - {COUNTERFACTUAL, SEMIFACTUAL, TIE}, key=str):
-        raise TableError(f"Outcomes are CF, SF or tie, not {', '.join(map(repr, strange))}.")
     judged = valid["complied"].map({True: "complied", False: "not complied"}).fillna("not judged")
-
-    def rows(group: pd.DataFrame) -> Iterator[dict]:
+    rows = []
+    for key, group in groups(valid, by):
         for edits in EDITS:
             kept = group if edits == "all" else group[judged[group.index] == edits]
-            share = clustered_share(kept["outcome"] == COUNTERFACTUAL, kept["comparison"], confidence=confidence)  # fmt: skip
-            yield {"edits": edits, "ties": float((kept["outcome"] == TIE).mean()), **share}
-
-    return _grouped(valid, by, rows, ["edits", "n", "comparisons", "ties", "share", "low", "high"])
+            share = clustered_share(kept["outcome"] == COUNTERFACTUAL, kept["comparison"], confidence=confidence)
+            ties = float((kept["outcome"] == TIE).mean())
+            rows.append(dict(zip(by, key, strict=True)) | {"edits": edits, "ties": ties, **share})
+    return as_table(rows, [*by, "edits", "n", "comparisons", "ties", "share", "low", "high"])
 
 
 def off_target(
@@ -364,49 +297,31 @@ def off_target(
     *,
     confidence: float = 0.95,
 ) -> pd.DataFrame:
-    """What an edit along one attribute moved in each attribute, by the judge's detectors.
+    """What one model's edits along one attribute moved in each attribute, by the judge's detectors.
 
     In standard deviations (divisor n − 1) of the detector over the distinct original responses, times −1 where less of the
-    asked attribute was asked for: "as `asked` is raised, `detector` moves by". An attribute that is not among `attributes`
-    (the placebo) has no such direction; its edits count as they are. A perturbation that serves several models counts
-    once. Each comparison weighs as many edits as it has.
+    asked attribute was asked for: "as `asked` is raised, `detector` moves by". The placebo has no such direction; its edits
+    count as they are. Each comparison weighs as many edits as it has.
 
     Args:
-        outcomes: the table of outcomes, with distinct row labels; rows without a text are left out.
         before, after: amounts of the original and the edited texts, one column a detector, rows labelled as `outcomes`;
             NaN where the judge has no opinion or there is no text.
-        attributes: those asked for; says whether better means more or less.
         confidence: of Student t intervals over comparisons, robust to dependence within them.
 
     Returns:
         One row a pair, asked × detector: asked, detector, on_target, n, comparisons, mean, low, high. Bounds are NaN with
         one comparison; the mean too for a detector that gives all originals the same amount.
-
-    Raises:
-        TableError: a column or a row is missing, or row labels are not distinct.
     """
-    require(outcomes, [*EDIT, "edited"])
-    _check_confidence(confidence)
-    labels = outcomes.index
-    if not labels.is_unique or not (labels.isin(before.index).all() and labels.isin(after.index).all()):
-        raise TableError(
-            "The amounts must hold every row of the outcomes under its label, and labels must be distinct. "
-            "Use `outcomes.reset_index(drop=True)` before measuring."
-        )
     known = {attribute.name: attribute for attribute in attributes}
-    originals = outcomes.drop_duplicates(["comparison", "response"]).index
-    spread = before.loc[originals].std(ddof=1)
-    once = outcomes[outcomes["edited"].notna()].drop_duplicates(EDIT)
-
-    def sign(name: str, direction: str) -> float:
-        return (
-            -1.0 if name in known and known[name].amount(Direction(direction)) is Amount.less else 1.0
-        )  # fmt: skip
-
-    pairs = zip(once["attribute"], once["direction"], strict=True)
-    signs = pd.Series([sign(*pair) for pair in pairs], index=once.index, dtype=float)
+    spread = before.loc[outcomes.drop_duplicates(["comparison", "response"]).index].std(ddof=1)
+    made = outcomes[outcomes["edited"].notna()]
+    amounts = [
+        known[name].amount(Direction(direction)) if name in known else Amount.more
+        for name, direction in zip(made["attribute"], made["direction"], strict=True)
+    ]
+    signs = pd.Series([-1.0 if amount is Amount.less else 1.0 for amount in amounts], index=made.index)
     rows = []
-    for (asked,), group in groups(once, ["attribute"]):
+    for (asked,), group in groups(made, ["attribute"]):
         moves = after.loc[group.index, before.columns] - before.loc[group.index]
         moves = moves.mul(signs[group.index], axis=0) / spread.where(spread > 0)
         for detector in before.columns:
@@ -437,20 +352,3 @@ def _clustered_mean(values: pd.Series, clusters: pd.Series, confidence: float) -
         error = np.sqrt(count / (count - 1) * (within**2).sum()) / len(values)
         reach = stats.t.ppf((1 + confidence) / 2, count - 1) * error
     return {"n": len(values), "comparisons": count, "mean": mean, "low": mean - reach, "high": mean + reach}
-
-
-def _grouped(
-    table: pd.DataFrame,
-    by: Sequence[str],
-    rows: Callable[[pd.DataFrame], Iterator[dict]],
-    columns: Sequence[str],
-) -> pd.DataFrame:
-    """The rows of every group behind its key, groups in order of appearance; no columns to group by make one group."""
-    found = groups(table, by) if by else [((), table)]
-    lines = [dict(zip(by, key, strict=True)) | row for key, group in found for row in rows(group)]
-    return as_table(lines, [*by, *columns])
-
-
-def _check_confidence(confidence: float) -> None:
-    if not 0 < confidence < 1:
-        raise TableError(f"The confidence is {confidence}, not between 0 and 1. Use confidence=0.95.")

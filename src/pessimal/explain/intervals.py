@@ -12,8 +12,6 @@ import pandas as pd
 from scipy.special import betaincinv
 from scipy.stats import false_discovery_control
 
-from pessimal.errors import TableError
-
 
 def share_interval(hits: np.ndarray, units: np.ndarray, *, confidence: float) -> tuple[float, float]:
     """The exact binomial interval (Clopper and Pearson's) of hits over units, at the effective number of independent units.
@@ -29,19 +27,13 @@ def share_interval(hits: np.ndarray, units: np.ndarray, *, confidence: float) ->
     Args:
         hits: (clusters,), units of each that hit.
         units: (clusters,); clusters without any are left out.
-        confidence: how often the interval is to hold the truth, between 0 and 1.
 
     Returns:
         Lower and upper bound, the share between them; 0 and 1 where one cluster has all units, NaN where there are none.
 
-    Raises:
-        TableError: a cluster has more hits than units, or fewer than none.
-
     Source: Clopper & Pearson 1934; Korn & Graubard 1998 for the effective size in it.
     """
     hits, units = np.asarray(hits, dtype=float), np.asarray(units, dtype=float)
-    if not ((hits >= 0) & (hits <= units)).all():
-        raise TableError("A share has between no and all units as hits in every cluster; these hits do not.")
     hits, units = hits[units > 0], units[units > 0]
     if len(units) < 2:
         return (0.0, 1.0) if len(units) else (np.nan, np.nan)
@@ -69,9 +61,7 @@ def n_eff(hits: np.ndarray, units: np.ndarray) -> float:
     # fsum: the same bits in whatever order clusters come.
     without = math.fsum(((hits - units * share) / (total - units)) ** 2) * (count - 1) / count
     together = (units**2).sum() / total
-    independent = (
-        total * share * (1 - share)
-    )  # about as many as there are hits or misses, whichever are rarer
+    independent = total * share * (1 - share)  # about as many as there are hits or misses, whichever are rarer
     effect = (without * total**2 + together) / (independent + 1)
     return float(total / max(effect, 1.0))
 
@@ -129,12 +119,3 @@ def benjamini_hochberg(p: np.ndarray) -> np.ndarray:
     if known.any():
         adjusted[known] = false_discovery_control(p[known])
     return adjusted
-
-
-def check_resampling(*, replicates: int, confidence: float) -> None:
-    """TableError for a bootstrap that has no percentiles: too few replicates, or a confidence outside (0, 1)."""
-    if replicates < 100 or not 0 < confidence < 1:
-        raise TableError(
-            f"An interval needs at least 100 replicates and a confidence between 0 and 1; given were "
-            f"replicates={replicates} and confidence={confidence}. Use replicates=1000, confidence=0.95."
-        )

@@ -1,14 +1,16 @@
-"""Did an edit move the attribute it was asked to move? A judge by detectors that share nothing with the rules that edit.
+"""Did an edit move the attribute it was asked to move? Judged by detectors, or by a language model.
 
-With rules it makes a smoke test: how often it agrees with somebody who reads the edits stands in `detectors`.
-
-Knows texts and attributes. Does not know who made the edit, how, or what any reward model says of it.
+The detectors share nothing with the rules that edit, and are a smoke test of an edit (how often they are right stands in
+`detectors`). The language model is blind: which text is the original is hidden by an order drawn from a digest of the pair,
+and the wanted direction is not given. Knows texts and attributes. Does not know who made the edit, nor any reward.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -16,9 +18,13 @@ from pessimal.demo.minilm import WEIGHTS_SHA256
 from pessimal.errors import ConfigError
 from pessimal.explain import detectors
 from pessimal.explain.attribute import Amount, Attribute
-from pessimal.explain.detectors import DETECTORS, PROTOTYPES, Meanings, Reading, split_sentences
+from pessimal.explain.chat.client import Answer, Came, Client, digest_of
+from pessimal.explain.chat.endpoint import Endpoint, EndpointOptions
+from pessimal.explain.chat.prompts import judge, prompts_digest
+from pessimal.explain.detectors import DETECTORS, PROTOTYPES, Reading, split_sentences
 from pessimal.explain.distances import levenshtein
 from pessimal.explain.edits import digest_of_sources
+from pessimal.explain.embedding import embed
 
 Item = tuple[str, str, str, Attribute, Amount]
 """(prompt, original, edited, attribute, the amount that was asked for)."""
@@ -42,66 +48,43 @@ class RuleJudge:
     def check(attributes: Iterable[Attribute]) -> None:
         """ConfigError where an attribute's `detect` is no regular expression."""
         for attribute in attributes:
-            if attribute.detect is not None:
-                _pattern(attribute)
+            _pattern(attribute)
 
     def judge(self, items: Sequence[Item]) -> list[bool | None]:
         """Whether each edit moved its attribute the asked way, by more than the detector's threshold.
 
         The threshold is for a response that was changed throughout; where only some sentences were, it shrinks with
-        their share, as what they can move does. An edit that changes nothing has moved nothing. Of an attribute with a `detect` pattern the matches are counted: one more or fewer is a move. None where the
-        judge has no opinion: an attribute that it does not know and that brings no pattern, and an edit without a slip of
-        language or a wrong sum put in or taken out where correctness was asked for, since facts are not seen.
-
-        Raises:
-            ConfigError: an attribute's pattern is no regular expression.
+        their share, as what they can move does. Of an attribute with a `detect` pattern one match more or fewer is a
+        move. None where the judge has no opinion: an attribute that it does not know and that brings no pattern, and an
+        edit for correctness that moves no slip and no wrong sum, since facts are not seen.
         """
-        measures = _Measures(
-            [item[3] for item in items], [(item[0], text) for item in items for text in item[1:3]]
-        )
-        return [
-            measures.moved(attribute, prompt, original, edited, asked)
-            for prompt, original, edited, attribute, asked in items
-        ]
+        pairs = [(prompt, text) for prompt, *texts, _, _ in items for text in texts]
+        measures = _Measures([item[3] for item in items], pairs)
+        return [measures.moved(*item) for item in items]
 
     def amounts(
         self, texts: Sequence[str], prompts: Sequence[str], attributes: Sequence[Attribute]
     ) -> pd.DataFrame:
-        """How much of every attribute each text has, as the response to its prompt.
-
-        Returns:
-            (texts, attributes), rows in the order given, columns named after the attributes; NaN where the judge has
-            no opinion. A column's values are comparable among responses to one prompt.
-
-        Raises:
-            ConfigError: an attribute's pattern is no regular expression.
-        """
+        """How much of every attribute each text has, as the response to its prompt: (texts, attributes), rows in the order
+        given; NaN where the judge has no opinion. A column is comparable among responses to one prompt."""
         pairs = list(zip(prompts, texts, strict=True))
         measures = _Measures(attributes, pairs)
-        return pd.DataFrame(
-            {
-                attribute.name: [measures.amount(attribute, *pair) for pair in pairs]
-                for attribute in attributes
-            },
-            index=range(len(pairs)),
-            dtype=float,
-        )
+        columns = {one.name: [measures.amount(one, *pair) for pair in pairs] for one in attributes}
+        return pd.DataFrame(columns, index=range(len(pairs)), dtype=float)
 
 
 class _Measures:
     """Amounts of some attributes in some responses; each is measured once, all sentences are embedded together."""
 
     def __init__(self, attributes: Sequence[Attribute], pairs: Sequence[tuple[str, str]]):
-        self._patterns = {one: _pattern(one) for one in attributes if one.detect is not None}
-        needed = any(one.detect is None and one.name in DETECTORS for one in attributes)
-        pairs = dict.fromkeys(pairs) if needed else {}
-        meanings = Meanings(part for prompt, text in pairs for part in (prompt, *split_sentences(text)))
-        self._readings = {(prompt, text): Reading(text, prompt, meanings) for prompt, text in pairs}
+        if any(one.detect is None and one.name in DETECTORS for one in attributes):
+            embed(tuple(part for prompt, text in pairs for part in (prompt, *split_sentences(text))))
+        self._readings = {(prompt, text): Reading(text, prompt) for prompt, text in pairs}
         self._known: dict[tuple[str, str, str], float] = {}
 
     def amount(self, attribute: Attribute, prompt: str, text: str) -> float:
-        if attribute.detect is not None:
-            return float(sum(1 for _ in self._patterns[attribute].finditer(text)))
+        if pattern := _pattern(attribute):
+            return float(sum(1 for _ in pattern.finditer(text)))
         if attribute.name not in DETECTORS:
             return float("nan")
         key = (attribute.name, prompt, text)
@@ -110,7 +93,7 @@ class _Measures:
         return self._known[key]
 
     def moved(
-        self, attribute: Attribute, prompt: str, original: str, edited: str, asked: Amount
+        self, prompt: str, original: str, edited: str, attribute: Attribute, asked: Amount
     ) -> bool | None:
         detector = DETECTORS.get(attribute.name)
         change = self.amount(attribute, prompt, edited) - self.amount(attribute, prompt, original)
@@ -119,20 +102,85 @@ class _Measures:
             return towards > 0
         if detector is None or (detector.blind and change == 0):
             return None
-        return bool(towards > detector.threshold * self._changed(prompt, original, edited))
-
-    def _changed(self, prompt: str, original: str, edited: str) -> float:
-        """Share of sentences that an edit changed, at least one: Levenshtein distance in sentences over the longer."""
+        # The share of sentences that were changed, at least one: Levenshtein distance over the longer.
         sentences = [self._readings[prompt, text].sentences for text in (original, edited)]
-        longest = max(*map(len, sentences), 1)
-        return max(levenshtein(*sentences), 1) / longest
+        share = max(levenshtein(*sentences), 1) / max(*map(len, sentences), 1)
+        return bool(towards > detector.threshold * share)
 
 
-def _pattern(attribute: Attribute) -> re.Pattern:
+def _pattern(attribute: Attribute) -> re.Pattern | None:
     try:
-        return re.compile(attribute.detect, re.IGNORECASE)
+        return None if attribute.detect is None else re.compile(attribute.detect, re.IGNORECASE)
     except re.error as error:
         raise ConfigError(
             f"The attribute {attribute.name!r} has detect={attribute.detect!r}, which is no regular expression "
             f"({error}). Correct it, or leave it out: the judge then has no opinion on this attribute."
         ) from error
+
+
+class LlmJudge:
+    """Asks a language model which of two texts has more of an attribute, once for a pair."""
+
+    name = "llm"
+
+    def __init__(self, chat: Client):
+        self.chat = chat
+
+    def provenance(self) -> dict:
+        """Everything that decides its judgements."""
+        return {"judge": self.name, "chat": self.chat.provenance(), "prompts": prompts_digest()}
+
+    def judge(self, items: Sequence[Item]) -> list[bool | None]:
+        """Whether each change moved its attribute the way that was asked; one judgement an item, in their order.
+
+        False where the model sees the same amount in both, or a move the other way, and of equal texts, which are not
+        asked about. None, no opinion, where it refused or gave no usable answer.
+
+        Raises:
+            ConfigError, WorkError: see `Client.complete` and `Client.check_answered`.
+        """
+        questions = {}
+        for item in items:
+            prompt, original, edited, attribute, _ = item
+            if original != edited:
+                texts = (edited, original) if edited_first(item) else (original, edited)
+                questions[item[:4]] = judge(prompt, *texts, attribute)
+        answers = dict(zip(questions, self.chat.complete(list(questions.values())), strict=True))
+        self.chat.check_answered()
+        return [_complied(item, answers.get(item[:4])) for item in items]
+
+
+def make_judge(
+    model: str, perturber: Mapping[str, Any], *, cache: Path | None, base_url: str | None = None
+) -> LlmJudge:
+    """A judge that always says what is likeliest.
+
+    Args:
+        model: its name at the endpoint.
+        perturber: options of the perturber; what they say of an endpoint holds for the judge.
+        cache: folder of its answers; None keeps none.
+        base_url: address of its endpoint, where it is not the perturber's.
+
+    Raises:
+        ConfigError: a wrong address, or a key that is missing.
+    """
+    known = {field.name for field in fields(EndpointOptions)}
+    options = {name: value for name, value in perturber.items() if name in known}
+    options |= {"model": model, "temperature": 0.0} | ({"base_url": base_url} if base_url else {})
+    asking = {name: perturber[name] for name in ("attempts", "allow_unanswered") if name in perturber}
+    return LlmJudge(Client(Endpoint(EndpointOptions(**options)), cache=cache, **asking))
+
+
+def edited_first(item: Item) -> bool:
+    """Whether the edited text is shown as A: for half of all pairs, and always the same for one."""
+    prompt, original, edited, attribute, _ = item
+    return int(digest_of([prompt, original, edited, attribute.name])[:8], 16) % 2 == 0
+
+
+def _complied(item: Item, answer: Answer | None) -> bool | None:
+    if answer is None:  # equal texts
+        return False
+    if answer.came is not Came.answered:
+        return None
+    more = answer.content["more"]
+    return more != "same" and ((more == "A") == edited_first(item)) == (item[4] is Amount.more)

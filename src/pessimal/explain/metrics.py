@@ -5,15 +5,16 @@ one (see `flips`). Intervals are over comparisons (see `intervals`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import product
 
 import numpy as np
 import pandas as pd
 
-from pessimal.errors import TableError
 from pessimal.explain.attribute import PLACEBO
 from pessimal.explain.distances import syntactic
 from pessimal.explain.embedding import embed
-from pessimal.explain.intervals import check_resampling, cluster_index, draws, ratio_interval, share_interval
+from pessimal.explain.intervals import cluster_index, draws, ratio_interval, share_interval
 from pessimal.explain.outcomes import (
     CHOSEN,
     COUNTERFACTUAL,
@@ -39,7 +40,6 @@ RETURNED += ["standard_error", "n", "unit", "comparisons", "seeds", "count"]
 def metrics(
     table: pd.DataFrame,
     *,
-    distances: Sequence[str] = DISTANCES,
     pairwise: Mapping[str, Pairwise] | None = None,
     replicates: int = 1000,
     confidence: float = 0.95,
@@ -64,31 +64,23 @@ def metrics(
     these comparisons: the standard deviation of the seeds' own values over the root of their number.
 
     Args:
-        table: of outcomes, with a column for each of `distances`, NaN where it is not known.
-        distances: columns to average.
+        table: of outcomes, with a column for each of `DISTANCES`, NaN where it is not known.
         pairwise: by name, how to measure the distance between texts of a set; none: no diversity.
-        replicates: bootstrap draws of comparisons, for means.
-        confidence: of the intervals.
-        seed: of the draws; each model and perturber starts from it anew.
 
     Returns:
         One row a metric: model, perturber, placebo (bool), metric, among (all, CF, SF), side (chosen, rejected, both, any),
         value (NaN where n = 0), low, high (with one comparison 0 and 1 for a share, NaN for a mean), standard_error (NaN for fewer than two
         seeds), n, unit (what n counts), comparisons and seeds (that have a unit), count (units for which a share holds; NaN
         for distances).
-
-    Raises:
-        TableError: a column is missing, a perturbation is there twice, a distance is not one, or no such bootstrap.
     """
-    check_outcomes(table, columns=[*USED, *distances])
-    check_resampling(replicates=replicates, confidence=confidence)
+    check_outcomes(table, columns=[*USED, *DISTANCES])
     rows = []
     table = table.assign(placebo=table["attribute"] == PLACEBO)
     for (model, perturber, is_placebo), group in groups(table, ["model", "perturber", "placebo"]):
         group = in_order(group)
         clusters = sorted(set(group["comparison"]))
         weights = draws(len(clusters), replicates=replicates, seed=seed)
-        for metric, subset, side, unit, share, units in _units(group, distances, pairwise or {}):
+        for metric, subset, side, unit, share, units in _units(group, pairwise or {}):
             summary = _summary(units, clusters, weights, share=share, confidence=confidence)
             rows.append(
                 {"model": model, "perturber": perturber, "placebo": bool(is_placebo), "metric": metric}
@@ -112,7 +104,7 @@ def pairwise(table: pd.DataFrame) -> dict[str, Pairwise]:
     return {"syntactic": words, "semantic": meaning}
 
 
-def _units(group: pd.DataFrame, distances: Sequence[str], pairwise: Mapping[str, Pairwise]):
+def _units(group: pd.DataFrame, pairwise: Mapping[str, Pairwise]):
     """metric, among, side, unit, whether it is a share, and its units (comparison, seed, value), one metric after another."""
     valid = group[group["status"] == Status.changed.value]
     for outcome in (COUNTERFACTUAL, SEMIFACTUAL):
@@ -122,18 +114,16 @@ def _units(group: pd.DataFrame, distances: Sequence[str], pairwise: Mapping[str,
         of_side = _of_side(valid, side)
         flips = of_side.assign(value=(of_side["outcome"] == COUNTERFACTUAL).astype(float))
         yield "brittleness", ALL, side, "perturbations", True, flips
-    for name in distances:
-        for subset in (ALL, COUNTERFACTUAL, SEMIFACTUAL):
-            for side in (CHOSEN, REJECTED, ANY):
-                rows = _of_side(_of_outcome(valid, subset), side)
-                known = rows.assign(value=rows[name].astype(float)).dropna(subset=["value"])
-                yield name, subset, side, "perturbations", False, known
+    for name in DISTANCES:
+        known = valid.assign(value=valid[name].astype(float)).dropna(subset=["value"])
+        for subset, side in product((ALL, COUNTERFACTUAL, SEMIFACTUAL), (CHOSEN, REJECTED, ANY)):
+            rows = known if subset == ALL else known[known["outcome"] == subset]
+            yield name, subset, side, "perturbations", False, _of_side(rows, side)
     for name, distance in pairwise.items():
         sets = _diversity(valid, distance)
-        for subset in (ALL, COUNTERFACTUAL, SEMIFACTUAL):
-            for side in (CHOSEN, REJECTED, ANY):
-                rows = _of_side(sets[sets["among"] == subset], side)
-                yield f"{name} diversity", subset, side, "sets", False, rows
+        for subset, side in product((ALL, COUNTERFACTUAL, SEMIFACTUAL), (CHOSEN, REJECTED, ANY)):
+            rows = _of_side(sets[sets["among"] == subset], side)
+            yield f"{name} diversity", subset, side, "sets", False, rows
     for status in Status:
         asked = group.assign(value=(group["status"] == status.value).astype(float))
         yield status.value, ALL, ANY, "requests", True, asked
@@ -156,30 +146,17 @@ def _coverage(group: pd.DataFrame, outcome: str) -> dict[str, pd.DataFrame]:
 
 def _diversity(valid: pd.DataFrame, distance: Pairwise) -> pd.DataFrame:
     """comparison, seed, side, among, value: mean distance of the pairs of each set of two or more texts."""
-    rows = []
-    for (comparison, seed, side), texts in groups(valid, ["comparison", "seed", "side"]):
-        if len(texts) < 2:
-            continue
+    rows, names = [], ["comparison", "seed", "side"]
+    for key, texts in groups(valid, names):
         between = np.asarray(distance(texts["edited"].tolist()), dtype=float)
-        if between.shape != (len(texts), len(texts)) or not np.isfinite(between).all():
-            raise TableError(
-                f"The distances between {len(texts)} texts of comparison {comparison!r} must be a finite square matrix of as "
-                f"many rows; they have the shape {between.shape}."
-            )
         outcome = texts["outcome"].to_numpy()
         for subset in (ALL, COUNTERFACTUAL, SEMIFACTUAL):
             members = np.flatnonzero((outcome == subset) | (subset == ALL))
-            k = len(members)
-            if k > 1:
+            if (k := len(members)) > 1:
                 inside = between[np.ix_(members, members)]
-                mean = (inside.sum() - np.trace(inside)) / (k * (k - 1))
-                rows.append((comparison, seed, side, subset, float(mean)))
-    names = ["comparison", "seed", "side", "among", "value"]
-    return as_table([dict(zip(names, row, strict=True)) for row in rows], names)
-
-
-def _of_outcome(valid: pd.DataFrame, subset: str) -> pd.DataFrame:
-    return valid if subset == ALL else valid[valid["outcome"] == subset]
+                mean = float((inside.sum() - np.trace(inside)) / (k * (k - 1)))
+                rows.append(dict(zip(names, key, strict=True)) | {"among": subset, "value": mean})
+    return as_table(rows, [*names, "among", "value"])
 
 
 def _of_side(rows: pd.DataFrame, side: str) -> pd.DataFrame:
@@ -193,11 +170,8 @@ def _summary(
     index = cluster_index(units["comparison"], clusters)
     counts = np.bincount(index, minlength=len(clusters))
     sums = np.bincount(index, weights=units["value"], minlength=len(clusters))
-    low, high = (
-        share_interval(sums, counts, confidence=confidence)
-        if share
-        else ratio_interval(sums, counts, weights, confidence=confidence)
-    )
+    interval = share_interval if share else partial(ratio_interval, weights=weights)
+    low, high = interval(sums, counts, confidence=confidence)
     by_seed = units.groupby("seed")["value"].mean()
     several = len(by_seed) > 1
     return {

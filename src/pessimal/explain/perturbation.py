@@ -43,6 +43,11 @@ class Request:
         """The response as it stands."""
         return self.comparison.responses[self.response]
 
+    @property
+    def named(self) -> tuple[str, int, str, str]:
+        """What is asked for, whatever its seed: draws are made from it."""
+        return self.comparison.key, self.response, self.attribute.name, self.direction.value
+
 
 @dataclass(frozen=True)
 class Perturbation:

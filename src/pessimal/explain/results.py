@@ -17,8 +17,8 @@ from pessimal.explain.flips import attribute_flip_rates, compliance, flip_rates,
 from pessimal.explain.outcomes import COUNTERFACTUAL, SEMIFACTUAL, against_polarity
 from pessimal.explain.slopes import slopes
 from pessimal.plots import Forest, Heatmap
-from pessimal.tables.score_table import storable
 from pessimal.tables.result import Estimate, Result, weight_of
+from pessimal.tables.score_table import storable
 from pessimal.texts import literal, significant
 
 METHOD, EDITS, PAIR = "explain", "edits", "pair"

@@ -43,11 +43,15 @@ class Hunk:
     tokens: int
     """Tokens changed: put in, taken out or replaced, at least 1."""
 
+    def place(self) -> tuple[int, int]:
+        """What hunks are put in order by."""
+        return self.start, self.end
+
     def overlaps(self, other: "Hunk") -> bool:
         """Whether the two cannot both be applied: they change the same characters, or put text into one place. Hunks that
         only touch can be."""
         together = self.start < other.end and other.start < self.end
-        return together or (self.start, self.end) == (other.start, other.end)
+        return together or self.place() == other.place()
 
 
 def tokens_of(text: str) -> list[str]:
@@ -81,16 +85,9 @@ def hunks_between(original: str, edited: str) -> tuple[Hunk, ...]:
 
 
 def apply(original: str, hunks: Sequence[Hunk], chosen: Collection[int] | None = None) -> str:
-    """The original with some of an edit's hunks.
-
-    Args:
-        chosen: which, by their numbers in `hunks`; None for all.
-
-    Raises:
-        ValueError: two of those chosen overlap.
-    """
-    taken = list(hunks) if chosen is None else [hunks[number] for number in sorted(set(chosen))]
-    taken.sort(key=lambda hunk: (hunk.start, hunk.end))
+    """The original with some of an edit's hunks: those of these numbers, or all. ValueError where two of them overlap."""
+    taken = list(hunks) if chosen is None else [hunks[number] for number in chosen]
+    taken.sort(key=Hunk.place)
     parts, done = [], 0
     for number, hunk in enumerate(taken):
         if hunk.start < done or (number and hunk.overlaps(taken[number - 1])):
@@ -116,12 +113,11 @@ class Shrunk:
     """m′ with this text."""
     queries: int
     """Texts whose m′ was asked for."""
-    flips: bool
-    """Whether the whole edit flipped the preference (m′ < −ε) when it was asked again; otherwise nothing was shrunk."""
     exact: bool
     """Whether no other choice of hunks that flips changes fewer tokens; all were looked at."""
     minimal: bool
-    """Whether no single kept hunk can be reverted without losing the flip (1-minimal); always so where exact."""
+    """Whether no single kept hunk can be reverted without losing the flip; false where the whole edit did not flip the
+    preference (m′ < −ε) when it was asked again, so that nothing was shrunk."""
 
 
 def shrink(
@@ -141,9 +137,6 @@ def shrink(
         edits: (original, edited) responses that differ.
         tie: ε ≥ 0, in rewards; a flip is m′ < −ε.
         exact_hunks: ≥ 0; 2ʰ − 1 texts are asked for at most.
-
-    Raises:
-        ValueError: an edit changes nothing, or a margin is not a number.
     """
     return run_together([_shrink(*edit, tie=tie, exact_hunks=exact_hunks) for edit in edits], margins)
 
@@ -161,10 +154,6 @@ def run_together(searches: Sequence[Search[Outcome]], margins: Margins) -> list[
                 found[number] = stop.value
         pairs = [(number, text) for number, texts in wanted.items() for text in texts]
         values = [float(value) for value in margins(pairs)] if pairs else []
-        if len(values) != len(pairs):
-            raise ValueError(f"{len(pairs)} margins were wanted, {len(values)} came")
-        if bad := [text for (_, text), value in zip(pairs, values, strict=True) if value != value]:
-            raise ValueError(f"the margin of {bad[0]!r} is not a number")
         replies, start = {}, 0
         for number, texts in wanted.items():
             replies[number] = values[start : start + len(texts)]
@@ -187,13 +176,10 @@ class KnownMargins:
 
 def _shrink(original: str, edited: str, *, tie: float, exact_hunks: int) -> Search[Shrunk]:
     hunks = hunks_between(original, edited)
-    if not hunks:
-        raise ValueError("an edit that changes nothing cannot be a counterfactual")
     known = KnownMargins()
-    every = tuple(range(len(hunks)))
     [whole] = yield from known.of([edited])
     flips, exact = whole < -tie, len(hunks) <= exact_hunks
-    kept = every
+    kept = tuple(range(len(hunks)))
     if flips:
         kept = yield from (_smallest if exact else _reverted)(original, hunks, known, tie)
     text = apply(original, hunks, kept)
@@ -204,7 +190,6 @@ def _shrink(original: str, edited: str, *, tie: float, exact_hunks: int) -> Sear
         tokens=sum(hunks[number].tokens for number in kept),
         margin=known.by_text[text],
         queries=len(known.by_text),
-        flips=flips,
         exact=flips and exact,
         minimal=flips,
     )
@@ -214,9 +199,8 @@ def _smallest(
     original: str, hunks: tuple[Hunk, ...], known: KnownMargins, tie: float
 ) -> Search[tuple[int, ...]]:
     """The choice of hunks with the fewest tokens that flips."""
-    choices = [
-        choice for size in range(1, len(hunks) + 1) for choice in combinations(range(len(hunks)), size)
-    ]
+    numbers = range(len(hunks))
+    choices = [choice for size in numbers for choice in combinations(numbers, size + 1)]
     # Stable: sizes and positions stay in order where the tokens are equally many.
     choices.sort(key=lambda choice: sum(hunks[number].tokens for number in choice))
     start, count = 0, len(hunks)
@@ -249,18 +233,6 @@ def _reverted(
 
 
 @dataclass(frozen=True)
-class Semifactual:
-    """A semifactual edit, and what it may be grown with."""
-
-    original: str
-    """The response as it stands."""
-    edited: str
-    """The response after its own edit."""
-    others: tuple[str, ...] = ()
-    """The same response after other edits of the same direction, mostly along other attributes."""
-
-
-@dataclass(frozen=True)
 class Grown:
     """What one semifactual became."""
 
@@ -272,50 +244,46 @@ class Grown:
     """Hunks of the other edits that were added, in the order of the text."""
     sources: tuple[int, ...]
     """Which of `others` each added hunk is from (the first that has it)."""
-    pool: tuple[Hunk, ...]
-    """Different hunks of the other edits that do not overlap its own, in the order in which they were tried."""
     tokens: int
     """Tokens that the own and the added hunks change."""
     margin: float
     """m′ with this text."""
     queries: int
     """Texts whose m′ was asked for."""
-    holds: bool
-    """Whether the semifactual itself kept the preference (m′ > ε) when it was asked again; otherwise nothing was added."""
     maximal: bool
-    """Whether no hunk left in the pool can be added alone: it overlaps one that is applied, or the preference is lost."""
+    """Whether no hunk left over can be added alone: it overlaps one that is applied, or the preference is lost. False where
+    the semifactual itself did not keep the preference (m′ > ε) when it was asked again, so that nothing was added."""
 
 
-def grow(semifactuals: Sequence[Semifactual], margins: Margins, *, tie: float = 0.0) -> list[Grown]:
+def grow(
+    semifactuals: Sequence[tuple[str, str, Sequence[str]]], margins: Margins, *, tie: float = 0.0
+) -> list[Grown]:
     """Each semifactual with as many changes of other edits as the preference survives.
 
-    Hunks are tried one at a time, the largest first (equally large: in the order of `others` and of the text), and kept
+    Hunks are tried one at a time, the largest first (equally large: in the order of the others and of the text), and kept
     where the preference holds; those left are tried again after each success, until every one has been tried against
     the very text that is returned. All searches move in step, and each round is one call of `margins`; a text is asked
     for once. The result is maximal, not the largest there is: that would need all choices of hunks.
 
     Args:
+        semifactuals: (original, edited, others): a response as it stands and after its own edit, and the same response
+            after other edits of the same direction, mostly along other attributes.
         tie: ε ≥ 0, in rewards; the preference holds where m′ > ε.
-
-    Raises:
-        ValueError: a semifactual's edit changes nothing, or a margin is not a number.
     """
-    return run_together([_grow(one, tie=tie) for one in semifactuals], margins)
+    return run_together([_grow(*one, tie=tie) for one in semifactuals], margins)
 
 
-def _grow(semifactual: Semifactual, *, tie: float) -> Search[Grown]:
-    original = semifactual.original
-    own = hunks_between(original, semifactual.edited)
-    if not own:
-        raise ValueError("an edit that changes nothing cannot be a semifactual")
-    sources = _pool(semifactual, own)
-    pool = sorted(sources, key=lambda hunk: -hunk.tokens)  # stable
-    known = KnownMargins()
-    text = semifactual.edited
+def _grow(original: str, edited: str, others: Sequence[str], *, tie: float) -> Search[Grown]:
+    own = hunks_between(original, edited)
+    sources: dict[Hunk, int] = {}  # the first of the others that has each hunk
+    for number, other in enumerate(others):
+        for hunk in hunks_between(original, other):
+            if not any(hunk.overlaps(mine) for mine in own):
+                sources.setdefault(hunk, number)
+    known, text, added = KnownMargins(), edited, []
     [whole] = yield from known.of([text])
     holds = whole > tie
-    added: list[Hunk] = []
-    left = list(pool) if holds else []
+    left = sorted(sources, key=lambda hunk: -hunk.tokens) if holds else []  # stable
     turn = lost = 0  # lost: how many in a row could not be added to what is applied now
     while lost < len(left):
         turn %= len(left)
@@ -329,26 +297,14 @@ def _grow(semifactual: Semifactual, *, tie: float) -> Search[Grown]:
             turn, lost = len(before), 0
         else:
             turn, lost = turn + 1, lost + 1
-    added.sort(key=lambda hunk: (hunk.start, hunk.end))
+    added.sort(key=Hunk.place)
     return Grown(
         text=text,
         own=own,
         added=tuple(added),
         sources=tuple(sources[hunk] for hunk in added),
-        pool=tuple(pool),
         tokens=sum(hunk.tokens for hunk in (*own, *added)),
         margin=known.by_text[text],
         queries=len(known.by_text),
-        holds=holds,
         maximal=holds,
     )
-
-
-def _pool(semifactual: Semifactual, own: tuple[Hunk, ...]) -> dict[Hunk, int]:
-    """The first of the other edits that has each hunk, for hunks that overlap none of `own`."""
-    sources: dict[Hunk, int] = {}
-    for number, other in enumerate(semifactual.others):
-        for hunk in hunks_between(semifactual.original, other):
-            if not any(hunk.overlaps(mine) for mine in own):
-                sources.setdefault(hunk, number)
-    return sources

@@ -12,8 +12,7 @@ import pandas as pd
 from pessimal.errors import InputError
 from pessimal.report.packing import packed, packed_document, plain
 from pessimal.tables import ScoreTable
-from pessimal.tables.score_table import KINDS, PLAIN_TEXT_ALL_THE_SAME, REWARD, ScoreProvenance
-from pessimal.tables.score_table import COLUMNS
+from pessimal.tables.score_table import COLUMNS, KINDS, PLAIN_TEXT_ALL_THE_SAME, REWARD, ScoreProvenance
 from pessimal.texts import literal, short_names
 
 _KINDS = (*KINDS, "unknown")

@@ -201,6 +201,18 @@ def inputs(
     )
 
 
+def framed(frame: Frame, responses: Sequence[Sequence[int]]) -> Inputs:
+    """The ids of responses in a frame, as in mode `ids`: each shares the whole prefix."""
+    own = [np.array([*response, *frame.suffix], dtype=np.int32) for response in responses]
+    return Inputs(
+        prefix=frame.prefix,
+        shared=np.full(len(own), len(frame.prefix), dtype=np.int32),
+        rest=np.concatenate(own),
+        ends=np.cumsum([len(part) for part in own]),
+        survives=None,
+    )
+
+
 def batches(inputs: Inputs, *, size: int, rows: np.ndarray | None = None) -> list[np.ndarray]:
     """Fixed batches of at most `size` rows (of all rows, or of some): no padding, since each batch is of one length
     and shares one start.

@@ -1,57 +1,175 @@
-"""The prediction loop: a LightningModule over batches of candidates, and a writer that appends shards.
+"""One pass: rows of the inputs through one network in one precision, in a Lightning loop that can be killed and goes on.
 
-Knows Lightning. The arithmetic is the engine's, the files are the shards'.
+Knows Lightning. The arithmetic is the scorer's, the files are the shards'; what the rewards are for, the scan knows.
 """
 
+import contextlib
 import logging
-import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import BasePredictionWriter, Callback
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from torch.utils.data import DataLoader, Dataset
+from pytorch_lightning.strategies import ModelParallelStrategy
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.utils.data import DataLoader
 
-from pessimal.errors import ModelError
+from pessimal.errors import ConfigError, ModelError
 from pessimal.models.frame import Frame
 from pessimal.models.spec import Dtype
-from pessimal.scoring.candidates import Inputs
-from pessimal.scoring.engine import Decoder
+from pessimal.progress import Counter, counted
+from pessimal.scoring.candidates import Inputs, batches
+from pessimal.scoring.engine import Decoder, SharedPrefix
+from pessimal.scoring.memory import Lengths, find_batch_size
 from pessimal.scoring.scorer import FrameScorer
-from pessimal.scoring.sharded import shard_over
 from pessimal.scoring.shards import Shards
+from pessimal.scoring.trust import NOISE_SAMPLE, Trust, numerical_noise, sample_rows
 
 log = logging.getLogger(__name__)
 
-LOG_EVERY_SECONDS = 10
 REPORT_EVERY_SECONDS = 2
 PROBED, PROBES, SLOW, FASTER = 256, 3, 1.0, 0.9
 """To find the number of threads: candidates and runs, the seconds from which all threads are taken, and how much less time one
 thread must need to be preferred."""
 
 
-class CandidateBatches(Dataset):
-    """The batches still to score; item = (batch number or -1, row numbers (n,), shared, ids (n, length))."""
+@dataclass(frozen=True)
+class Loop:
+    """Where and how a pass runs; none of it changes what a reward is."""
 
-    def __init__(self, inputs: Inputs, batches: list[np.ndarray], todo: list[int]):
-        self.inputs, self.batches, self.todo = inputs, batches, todo
+    trainer: pl.Trainer
+    batch_size: int | None
+    """Candidates per batch; chosen from memory where None."""
+    progress: bool
+    """Draw a progress bar where there is a terminal."""
+    find_threads: bool = False
+    """Take one thread or all, whichever is faster here."""
+    ignore_finished: bool = False
+    """Score anew what an earlier, interrupted scan has finished."""
+    report: Callable[[int, float, int], None] | None = None
+    """Called every few seconds of a pass with the candidates scored, how many a second, and the batch size."""
 
-    def __len__(self):
-        return len(self.todo)
+    @property
+    def sharded(self) -> bool:
+        """Whether a network's layers are spread over the processes."""
+        return isinstance(self.trainer.strategy, ModelParallelStrategy)
 
-    def __getitem__(self, index):
-        number = self.todo[index]
-        rows = self.batches[max(number, 0)]
-        ids = np.stack([self.inputs.own(row) for row in rows])
-        return number, torch.from_numpy(rows), int(self.inputs.shared[rows[0]]), torch.from_numpy(ids).long()
+
+class Pass:
+    """Scores rows of `inputs` with `network`; finished batches are kept under `folder`."""
+
+    def __init__(
+        self,
+        network: nn.Module,
+        frame: Frame,
+        inputs: Inputs,
+        *,
+        dtype: Dtype,
+        texts: list[str],
+        label: str,
+        folder: Path,
+        loop: Loop,
+    ):
+        self.inputs, self.texts, self.label, self.folder, self.loop = inputs, texts, label, folder, loop
+        self.sample = sample_rows(inputs.kinds, n=NOISE_SAMPLE, seed=1)
+        self.module = ScanModule(
+            network, frame=frame, inputs=inputs, dtype=dtype, sample=self.sample, sharded=loop.sharded
+        )
+        wanted = loop.batch_size or find_batch_size(
+            network.config, self._lengths(network), device=loop.trainer.strategy.root_device
+        )
+        # One that was given holds, also where an earlier start took another.
+        self.batch_size = Shards(folder).agree("batch-size", wanted, insist=loop.batch_size is not None)
+        if loop.find_threads:  # another number changes the last bits, so a scan that goes on keeps it
+            self.module.agree_threads = lambda threads: Shards(folder).agree("threads", threads)
+
+    def run(self, rows: np.ndarray, *, name: str) -> np.ndarray:
+        """Rewards float32 (n,) of sorted `rows` (n,); `name` keeps their shards apart from other runs'.
+
+        Raises ModelError where a reward is not a number, and where batches of other processes do not arrive.
+        """
+        trainer, plan = self.loop.trainer, batches(self.inputs, size=self.batch_size, rows=rows)
+        shards = Shards(self.folder / name)
+        rewards = np.full(len(self.inputs), np.nan, dtype=np.float32)
+        wait_for_all()
+        todo = list(range(len(plan)))
+        if not self.loop.ignore_finished:
+            todo = _restore(shards, plan, todo, rewards)
+            if len(todo) < len(plan):
+                log.info("%s: going on with %d of %d batches", self.label, len(todo), len(plan))
+        done = int(np.isfinite(rewards).sum())
+        progress = ScanProgress(
+            self.label, done=done, total=len(rows), bar=self.loop.progress, report=self._report
+        )
+        trainer.callbacks = [ShardWriter(shards, self.texts), progress]
+        data = CandidateData(self.inputs, plan, todo, equal_steps=self.loop.sharded)
+        trainer.predict(self.module, data, return_predictions=False)
+        wait_for_all()
+        missing = _restore(shards, plan, todo, rewards)
+        if missing:
+            raise ModelError(
+                f"{len(missing)} of {len(plan)} batches did not reach {shards.folder}: give all processes one "
+                "paths.cache on a file system that they share, and scan again; what is finished is kept"
+            )
+        return rewards[rows]
+
+    def _report(self, done: int, rate: float) -> None:
+        if self.loop.report:
+            self.loop.report(done, rate, self.batch_size)
+
+    @property
+    def trust(self) -> Trust:
+        """Result of the check against the model's own forward (after a run). ModelError where that gave no number to
+        compare with, though the engine did: a head that overflows in float16 is one."""
+        if self.module.scorer.trust is None:
+            raise ModelError(
+                f"{self.label}: the model's own forward gives no reward that is a number for any random candidate in "
+                f"{self.module.precision.value}, so nothing can be checked. Try model.dtype=float32, or look at it: "
+                "pessimal check"
+            )
+        return self.module.scorer.trust
+
+    @property
+    def attention(self) -> str:
+        """The path that scored (after a run)."""
+        return self.module.scorer.attention
+
+    def noise(self, rewards: np.ndarray) -> float:
+        """Numerical error of this float32 pass's `rewards` (m,) of `sample`, by the model's own forward."""
+        return numerical_noise(rewards, self.module.own)
+
+    def _lengths(self, network: nn.Module) -> Lengths:
+        own, seen = int(self.inputs.lengths.max()), int((self.inputs.shared + self.inputs.lengths).max())
+        shared = Decoder.of(network) is not None and SharedPrefix.suits(network)
+        return Lengths(own if shared else seen, seen)
+
+
+def wait_for_all() -> None:
+    """Wait until every process of the scan is here; at once where there is only one."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch.distributed.barrier()
+
+
+def _restore(shards: Shards, plan: list[np.ndarray], numbers: list[int], rewards: np.ndarray) -> list[int]:
+    """Fill `rewards` from the finished shards among these batches; returns the numbers of those that are missing."""
+    missing = []
+    for number in numbers:
+        stored = shards.read(number, plan[number])
+        if stored is None:
+            missing.append(number)
+        else:
+            rewards[plan[number]] = stored
+    return missing
 
 
 class CandidateData(pl.LightningDataModule):
-    """Serves each process its share of the batches: every n-th by number, so that each is scored once.
+    """Serves each process its share of the batches still to score: every n-th by number, so that each is scored once.
 
     A batch numbered -1 is computed and not written. A process whose share is empty gets one, since the trust check
     belongs to the table and Lightning runs no loop over nothing; `equal_steps` gives all processes the same number of steps,
@@ -69,7 +187,13 @@ class CandidateData(pl.LightningDataModule):
         own = shares[self.trainer.global_rank]
         steps = max(map(len, shares)) if self.equal_steps else len(own)
         own += [-1] * (max(steps, 1) - len(own))
-        return DataLoader(CandidateBatches(self.inputs, self.batches, own), batch_size=None)
+        return DataLoader(own, batch_size=None, collate_fn=self._batch)
+
+    def _batch(self, number: int) -> tuple[int, torch.Tensor, int, torch.Tensor]:
+        """Its number, row numbers (n,), how much they share, ids (n, length)."""
+        rows = self.batches[max(number, 0)]
+        ids = np.stack([self.inputs.own(row) for row in rows])
+        return number, torch.from_numpy(rows), int(self.inputs.shared[rows[0]]), torch.from_numpy(ids).long()
 
 
 class ScanModule(pl.LightningModule):
@@ -107,9 +231,7 @@ class ScanModule(pl.LightningModule):
         """The faster of one thread and of all that torch would take, on a batch of these candidates: on cores that others
         use as well, threads that wait for one another are slower than one (`experiments/speed/threads.py`)."""
         most = torch.get_num_threads()
-        like = (self.inputs.lengths == self.inputs.lengths[self.sample[0]]) & (
-            self.inputs.shared == self.inputs.shared[self.sample[0]]
-        )
+        like = (self.inputs.kinds == self.inputs.kinds[self.sample[0]]).all(axis=1)
         rows = np.flatnonzero(like)[:PROBED]
         ids = torch.from_numpy(np.stack([self.inputs.own(row) for row in rows])).long()
         shared = int(self.inputs.shared[rows[0]])
@@ -153,7 +275,7 @@ class ShardWriter(BasePredictionWriter):
 
 
 class ScanProgress(Callback):
-    """A bar with candidates a second and the time left; log lines every few seconds where there is no terminal."""
+    """How far the first process is; the others are about as far."""
 
     def __init__(
         self,
@@ -162,63 +284,63 @@ class ScanProgress(Callback):
         done: int,
         total: int,
         bar: bool,
+        unit: str = "candidates",
         report: Callable[[int, float], None] | None = None,
     ):
-        """`report` is told every few seconds, and at the end, how many are scored now and how many a second."""
-        self.label, self.done, self.total, self.fresh = label, done, total, 0
-        self.report, self.started = report, time.perf_counter()
-        self.spoken = self.reported = self.started
-        self.bar = None
-        if bar and sys.stderr.isatty():
-            self.bar = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TextColumn("{task.fields[rate]}"),
-                TimeRemainingColumn(),
-                console=Console(stderr=True),
-            )
+        """`report` is called every few seconds, and at the end, with how many are scored and how many a second."""
+        self.label, self.done, self.total, self.bar, self.unit = label, done, total, bar, unit
+        self.report, self.reported = report, 0.0
+        self.shown = contextlib.ExitStack()
+        self.counter: Counter | None = None
 
     def on_predict_start(self, trainer, module):
-        self.started = self.spoken = self.reported = time.perf_counter()
-        if self.bar and trainer.is_global_zero:
-            self.bar.start()
-            self.task = self.bar.add_task(self.label, total=self.total, completed=self.done, rate="")
+        if trainer.is_global_zero:
+            counter = counted(self.label, unit=self.unit, total=self.total, done=self.done, bar=self.bar)
+            self.counter, self.reported = self.shown.enter_context(counter), time.monotonic()
 
     def on_predict_batch_end(self, trainer, module, outputs, batch, batch_idx, dataloader_idx=0):
-        # The other processes are about as far.
-        scored = len(batch[1]) * trainer.world_size
-        self.fresh = min(self.fresh + scored, self.total - self.done)
-        if not trainer.is_global_zero:
+        self.reach(min(self.done + len(batch[1]) * trainer.world_size, self.total))
+
+    def reach(self, done: int) -> None:
+        """So many are done now."""
+        fresh, self.done = done - self.done, done
+        if not fresh or self.counter is None:
             return
-        late = time.perf_counter() - self.reported > REPORT_EVERY_SECONDS
-        if self.report and self.fresh and (late or self.done + self.fresh == self.total):
-            self.reported = time.perf_counter()
-            self.report(self.done + self.fresh, self.rate)
-        if self.bar:
-            self.bar.update(
-                self.task, completed=self.done + self.fresh, rate=f"{self.rate:,.0f} candidates/s"
-            )
-        elif self.fresh and time.perf_counter() - self.spoken > LOG_EVERY_SECONDS:
-            self.spoken = time.perf_counter()
-            done = self.done + self.fresh
-            left = (self.total - done) / self.rate
-            log.info(
-                "%s: %d of %d, %.0f candidates/s, %.0f s left", self.label, done, self.total, self.rate, left
-            )
+        self.counter.advance(fresh)
+        late = time.monotonic() - self.reported > REPORT_EVERY_SECONDS
+        if self.report and (late or done == self.total):
+            self.reported = time.monotonic()
+            self.report(done, self.counter.rate)
 
     def on_exception(self, trainer, module, exception):
         if isinstance(exception, KeyboardInterrupt):  # Lightning ends the process without a word
-            done = self.done + self.fresh
             log.warning(
-                "%s: stopped at %d of %d; the same command goes on from there", self.label, done, self.total
+                "%s: stopped at %d of %d; the same command goes on from there",
+                self.label,
+                self.done,
+                self.total,
             )
 
     def teardown(self, trainer, module, stage):
-        if self.bar:
-            self.bar.stop()
+        self.shown.close()
 
-    @property
-    def rate(self) -> float:
-        """Candidates a second since the loop began."""
-        return self.fresh / max(time.perf_counter() - self.started, 1e-9)
+
+def shard_over(network: nn.Module, decoder: Decoder | None, mesh: DeviceMesh) -> None:
+    """Shard the backbone of a network larger than one card over the processes of `mesh`, layer by layer, to be gathered one
+    after the other as they run (`fully_shard`); the head stays whole. All processes must take the same number of steps.
+
+    Adds the attribute `whole_parts`, the decoder as it was taken before. Does nothing the second time. Raises ConfigError
+    for a network whose layers pessimal does not find.
+    """
+    if isinstance(getattr(decoder, "backbone", None), FSDPModule):
+        return
+    if decoder is None:
+        raise ConfigError(
+            f"trainer=sharded needs a decoder with a head that pessimal knows; {type(network).__name__} is none. "
+            "Type trainer=gpu"
+        )
+    processes = mesh["data_parallel"]
+    for layer in decoder.layers:
+        fully_shard(layer, mesh=processes)
+    fully_shard(decoder.backbone, mesh=processes)
+    network.whole_parts = decoder

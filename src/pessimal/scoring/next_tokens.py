@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from pessimal.errors import ModelError
 from pessimal.models.language import output_bytes
 from pessimal.models.spec import Dtype
-from pessimal.scoring.batch_size import Lengths, find_batch_size, free_bytes
+from pessimal.scoring.memory import Lengths, find_batch_size, free_bytes
 from pessimal.scoring.trust import SAMPLE, Trust, judge, numerical_noise, sample_rows
 
 log = logging.getLogger(__name__)

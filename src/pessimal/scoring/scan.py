@@ -22,7 +22,7 @@ from pessimal.models.load import RewardModel, of_model
 from pessimal.models.spec import Dtype, Mode, Score
 from pessimal.scoring.candidates import Candidates, inputs
 from pessimal.scoring.certify import Certified, certify, certify_tails, uncertified
-from pessimal.scoring.passes import Loop, Pass
+from pessimal.scoring.loop import Loop, Pass
 from pessimal.tables import ScoreProvenance, ScoreTable
 
 log = logging.getLogger(__name__)
@@ -114,11 +114,10 @@ def scan(
     )
     rows["survives"] = rows["survives"].astype("boolean")
     log.debug(
-        "%s on %s: %d candidates, %.0f a second in batches of %d (%s); trust check: largest difference %.2g on %d",
+        "%s on %s: %d candidates in batches of %d (%s); trust check: largest difference %.2g on %d",
         model.name,
         provenance.prompt,
         len(rows),
-        first.rate,
         first.batch_size,
         first.attention,
         trust.largest_difference,

@@ -66,7 +66,7 @@ def all_responses(tried: int, responses: int, *, length: int, pruned: int | None
         "every response was scored",
         measured,
         verdict,
-        "Then the best is the best of all. Otherwise it is the best found: a response whose tokens do well only together may be "
+        "Where all were, the best is the best of all. Otherwise it is the best found: a response whose tokens do well only together may be "
         "better and be missed.",
     )
 
@@ -123,13 +123,24 @@ def retokenizes(holds: bool) -> Check:
 
 
 def beats(
-    own: float, others: Mapping[str, float], *, budget: int, spent: int, noise: float, exact: bool
+    own: float,
+    others: Mapping[str, float],
+    *,
+    budget: int,
+    spent: int,
+    noise: float,
+    exact: bool,
+    begun_from: str = "",
 ) -> Check:
-    """Values of the baselines after `budget` evaluations each, against the search's own best after `spent`."""
+    """Values of the baselines after `budget` evaluations each, against the search's own best after `spent`. A search that
+    began from what is known (`begun_from`) is compared with nothing."""
     check = "better than baselines at equal budgets"
     meaning = "Equal is not better: such a search found no more than the baseline did with as many candidate evaluations."
-    if exact or not others:
-        return Check(7, check, ALL_SCORED if exact else "search.baselines=true runs them", NOT_TRIED, meaning)
+    if exact or begun_from or not others:
+        why = "search.baselines=true runs them"
+        if begun_from:
+            why = f"it began from {begun_from}; search.from_registry=false compares"
+        return Check(7, check, ALL_SCORED if exact else why, NOT_TRIED, meaning)
     ahead = {name: own - value for name, value in others.items()}
     margins = ", ".join(f"{name} {difference:+.3g}" for name, difference in ahead.items())
     smallest, equal = min(ahead.values()), budget >= spent

@@ -18,7 +18,7 @@ from torch import Tensor
 from pessimal.models.load import RewardModel
 from pessimal.models.spec import Dtype, Mode
 from pessimal.scoring.candidates import vocabulary
-from pessimal.scoring.responses import ResponseScorer
+from pessimal.scoring.common_prefix import ResponseScorer
 from pessimal.scoring.trust import numerical_noise
 from pessimal.search.allowed import allowed_tokens
 from pessimal.search.gcg import gcg, starts

@@ -29,9 +29,9 @@ from torch.utils.data import DataLoader
 from pessimal.errors import ConfigError, ModelError, WorkError
 from pessimal.models.frame import Frame
 from pessimal.models.spec import Dtype
-from pessimal.scoring.batch_size import Lengths, find_batch_size
+from pessimal.scoring.common_prefix import ResponseScorer
 from pessimal.scoring.loop import ScanProgress
-from pessimal.scoring.responses import ResponseScorer
+from pessimal.scoring.memory import Lengths, find_batch_size
 from pessimal.scoring.shards import Shards
 from pessimal.tables.files import write_atomically
 
@@ -134,7 +134,7 @@ def exhaustive_pairs(
     finally:  # Lightning calls no hook of a module at any other end
         if module.store is not None:
             module.store.close()
-    fresh = plan.pairs - callback.done
+    fresh = plan.pairs - callback.before
     seconds = time.perf_counter() - callback.started
     rate = fresh / seconds
     log.info("%s: %d pairs, %d now, %.0f a second (%s)", label, plan.pairs, fresh, rate, module.scorer.path)
@@ -512,20 +512,20 @@ class _Progress(ScanProgress):
     commands, share the work."""
 
     def __init__(self, label: str, plan: Blocks, *, bar: bool):
-        super().__init__(label, done=0, total=plan.pairs, bar=bar)
-        self.plan = plan
+        super().__init__(label, done=0, total=plan.pairs, bar=bar, unit="pairs")
+        self.plan, self.before, self.started = plan, 0, time.perf_counter()
 
     def on_predict_start(self, trainer, module):
         pass  # what an earlier start has left is known a moment later
 
     def on_predict_epoch_start(self, trainer, module):
-        self.done = self._finished(module)
+        self.before = self.done = self._finished(module)
+        self.started = time.perf_counter()
         super().on_predict_start(trainer, module)
 
     def on_predict_batch_end(self, trainer, module, outputs, batch, batch_idx, dataloader_idx=0):
         if outputs >= 0:
-            self.fresh = self._finished(module) - self.done
-            super().on_predict_batch_end(trainer, module, outputs, (outputs, ()), batch_idx)
+            self.reach(self._finished(module))
 
     def _finished(self, module: _Pairs) -> int:
         numbers = (number for number in module.store.finished() if number < self.plan.count)

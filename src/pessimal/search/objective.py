@@ -34,7 +34,7 @@ class Objective(Protocol):
 
 
 class Rewarding(Protocol):
-    """Rewards of responses to one prompt (`pessimal.scoring.responses.ResponseScorer` is one)."""
+    """Rewards of responses to one prompt (`pessimal.scoring.common_prefix.ResponseScorer` is one)."""
 
     def rewards(self, responses: Tensor, *, anchor: Tensor | None = None) -> Tensor: ...
 

@@ -55,6 +55,8 @@ class About:
     """Precision that was searched in."""
     exact: bool
     """Whether every allowed response was scored."""
+    begun_from: str = ""
+    """What the registry held and it began from."""
 
     @property
     def best(self) -> str:
@@ -97,6 +99,7 @@ def tables_of(ending: "Ending") -> tuple[dict[str, pd.DataFrame], About]:
         verdict=certificate.verdict,
         dtype=context.dtype.value,
         exact=ending.exact,
+        begun_from=", ".join(ending.problem.known.values()),
     )
     return tables, about
 
@@ -306,8 +309,8 @@ def search_results(tables: Mapping[str, pd.DataFrame], about: About) -> list[Res
 
 def ahead_of(curve: pd.DataFrame | None, about: About) -> dict[str, float]:
     """By how much the search ended better than each baseline, in units of reward as the engine gave them; {} where none
-    was run."""
-    if curve is None:
+    was run, and where the search began from what was known."""
+    if curve is None or about.begun_from:
         return {}
     ends = (about.sign * curve["reward"]).groupby(curve["method"], sort=False).max()
     return {method: float(ends["search"] - end) for method, end in ends.items() if method != "search"}
@@ -428,7 +431,7 @@ def _curve(table: pd.DataFrame, about: About, ahead: Mapping[str, float]) -> Res
     if about.exact or not ahead:
         why = (
             ()
-            if about.exact
+            if about.exact or about.begun_from
             else ("No baseline was run, so nothing is known to be beaten: search.baselines=true",)
         )
         return Result("curve", table, plot=plot, method=METHOD, notes=why)

@@ -334,9 +334,7 @@ def _checks(
     tried = problem.responses if exact else 0
     text = bool(context.round_trip(torch.tensor([finals[0].point.response]))[0])
     spent = stages.evaluations(SEARCH) + problem.single_evaluations
-    # What the registry held is no merit of this search.
-    mine = [stage for stage in stages.done if stage.phase in SEARCH and stage.curve and stage.name != "known"]
-    ended = max((stage.curve[-1].value for stage in mine), default=-np.inf)
+    begun_from = ", ".join(problem.known.values())
     return [
         checks.one_token(hits[0], spec.restarts, hits[1]),
         checks.all_responses(max(tried, scored), problem.responses, length=problem.length, pruned=pruned),
@@ -344,5 +342,7 @@ def _checks(
         checks.spread(polished, noise=noise, exact=exact),
         checks.scored_again(abs(value - certificate.value), certificate.smallest_margin),
         checks.retokenizes(text),
-        checks.beats(ended, others, budget=each, spent=spent, noise=noise, exact=exact),
+        checks.beats(
+            stages.best, others, budget=each, spent=spent, noise=noise, exact=exact, begun_from=begun_from
+        ),
     ]

@@ -9,12 +9,9 @@ from pessimal.compare import ANALYSES, Options, compare
 from pessimal.config.schema import CompareConfig, Join
 from pessimal.errors import TableError
 from pessimal.tables import ScoreTable, read_score_table
-from pessimal.tables.word_lists import read_dictionary
-from pessimal.tables.word_lists import read_frequencies
-from pessimal.tables.word_lists import read_lexicon
-from pessimal.tables.score_table import REWARD
-from pessimal.tables.score_table import SharedColumns
+from pessimal.tables.score_table import REWARD, SharedColumns
 from pessimal.tables.table_set import Reading, labels_of, table_sets
+from pessimal.tables.word_lists import read_dictionary, read_frequencies, read_lexicon
 from pessimal.tracking.registry import Manifest, Registry
 from pessimal.tracking.remote import fetch_artifacts
 from pessimal.verbs.common import registry_of, tracked

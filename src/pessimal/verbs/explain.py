@@ -26,10 +26,9 @@ from pessimal.explain.results import Options, explained_results, overview, pair_
 from pessimal.models.load import RewardModel, of_model, open_model
 from pessimal.report.differences import GONE, LEFT_OUT, NEW, condensed, diff
 from pessimal.report.edits import to_json, views
-from pessimal.scoring.kept_rewards import KeptRewards
-from pessimal.scoring.texts import TextScorer
-from pessimal.tables.score_table import ModelProvenance
+from pessimal.scoring.texts import KeptRewards, TextScorer
 from pessimal.tables.result import Result
+from pessimal.tables.score_table import ModelProvenance
 from pessimal.texts import significant
 from pessimal.tracking.registry import safe_name
 from pessimal.verbs.common import fetch, model_inputs, plain, quiet_libraries, registry_of, tracked
@@ -170,14 +169,12 @@ def attributes_of(config: ExplainConfig) -> list[Attribute]:
 
 def _judge(config: ExplainConfig):
     """Who says whether an edit did what was asked."""
-    if config.judge is JudgeKind.llm:
-        from pessimal.explain.chat.judge import make_judge
+    from pessimal.explain.judge import RuleJudge, make_judge
 
-        cache = Path(config.paths.cache) / "answers"
-        return make_judge(config.judge_model, config.perturber, cache=cache, base_url=config.judge_base_url)
-    from pessimal.explain.judge import RuleJudge
-
-    return RuleJudge()
+    if config.judge is JudgeKind.rules:
+        return RuleJudge()
+    cache = Path(config.paths.cache) / "answers"
+    return make_judge(config.judge_model, config.perturber, cache=cache, base_url=config.judge_base_url)
 
 
 def _provenance(

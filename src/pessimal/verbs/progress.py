@@ -1,25 +1,15 @@
-"""How far a verb is: bars where there is a terminal, log lines every few seconds where there is none.
+"""How far a verb is (`pessimal.progress`); the jobs of a sweep draw nothing, since they work side by side."""
 
-Knows rich and Hydra's sweeps, whose jobs draw nothing: they work side by side.
-"""
-
-import logging
-import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-log = logging.getLogger(__name__)
+from pessimal import progress
+from pessimal.progress import Counter, console
 
-EVERY = 10
-"""Seconds between two lines of progress where there is no terminal."""
-WIDTH = 110
-"""Of a table where there is no terminal."""
+__all__ = ["Counter", "console", "counted", "in_sweep", "steps"]
 
 
 def in_sweep() -> bool:
@@ -27,86 +17,13 @@ def in_sweep() -> bool:
     return HydraConfig.initialized() and HydraConfig.get().mode is RunMode.MULTIRUN
 
 
-def console() -> Console:
-    """Where people read while a verb works: stderr; stdout is for paths."""
-    terminal = sys.stderr.isatty()
-    return Console(stderr=True, highlight=False, soft_wrap=not terminal, width=None if terminal else WIDTH)
-
-
-class Counter:
-    """Work that is counted: how much is done, how fast it goes, how long the rest takes."""
-
-    def __init__(self, bar: Progress, label: str, unit: str, total: int | None):
-        self.bar, self.label, self.unit, self.total = bar, label, unit, total
-        self.done, self.name = 0, ""
-        self.begun = self.reported = time.monotonic()
-        self.task = bar.add_task(label, total=total, now="", rate="")
-
-    def begin(self, name: str, *, total: int | None = None) -> None:
-        """The next part, and how much there is in all where that is known by now."""
-        self.name, self.total = name, total or self.total
-        self._show()
-
-    def advance(self, n: int = 1) -> None:
-        """So much more is done; the total may have been an estimate."""
-        self.done += n
-        self._show()
-
-    def _show(self) -> None:
-        if self.total is not None:
-            self.total = max(self.total, self.done)
-        rate = f"{self.rate:,.0f} {self.unit}/s"
-        self.bar.update(self.task, completed=self.done, total=self.total, now=self.name, rate=rate)
-        if self.bar.disable and time.monotonic() - self.reported > EVERY:
-            self.reported = time.monotonic()
-            of = "" if self.total is None else f" of {self.total:,}"
-            left = "" if self.total is None else f", {(self.total - self.done) / self.rate:,.0f} s left"
-            log.info(
-                "%s, %s: %s%s %s, %s%s", self.label, self.name, f"{self.done:,}", of, self.unit, rate, left
-            )
-
-    @property
-    def rate(self) -> float:
-        """Units a second since the beginning."""
-        return max(self.done, 1) / max(time.monotonic() - self.begun, 1e-9)
-
-
-@contextmanager
-def counted(label: str, *, unit: str, total: int | None = None, bar: bool = True) -> Iterator[Counter]:
+def counted(
+    label: str, *, unit: str, total: int | None = None, bar: bool = True
+) -> AbstractContextManager[Counter]:
     """A bar with rate and time left over work that is counted in units; `total` where it is known."""
-    columns = (
-        TextColumn("{task.description}: {task.fields[now]}"), BarColumn(), MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"), TimeRemainingColumn(),
-    )  # fmt: skip
-    with _progress(*columns, bar=bar) as progress:
-        yield Counter(progress, label, unit, total)
+    return progress.counted(label, unit=unit, total=total, bar=bar and not in_sweep())
 
 
-@contextmanager
-def steps(label: str, total: int, *, bar: bool = True) -> Iterator[Callable[[str], None]]:
+def steps(label: str, total: int, *, bar: bool = True) -> AbstractContextManager[Callable[[str], None]]:
     """A bar over named steps, with the time that is left."""
-    columns = (
-        TextColumn(f"{label}: {{task.fields[now]}}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    with _progress(*columns, bar=bar) as progress:
-        task = progress.add_task(label, total=total, now="")
-        last, done = time.monotonic(), -1
-
-        def step(name: str) -> None:
-            nonlocal last, done
-            done += 1
-            progress.update(task, completed=done, now=name)
-            if progress.disable and time.monotonic() - last > EVERY:
-                last = time.monotonic()
-                log.info("%s: %s (%d of %d)", label, name, done + 1, total)
-
-        yield step
-        progress.update(task, completed=total)
-
-
-def _progress(*columns, bar: bool) -> Progress:
-    shown = bar and sys.stderr.isatty() and not in_sweep()
-    return Progress(*columns, console=console(), transient=True, disable=not shown)
+    return progress.steps(label, total, bar=bar and not in_sweep())

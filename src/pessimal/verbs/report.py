@@ -10,8 +10,7 @@ from pessimal.report.artifact import Artifact
 from pessimal.report.explorer import Explorer, chosen_prompts, explorer
 from pessimal.report.page import page
 from pessimal.tables import read_score_table
-from pessimal.tables.score_table import read_provenance
-from pessimal.tables.score_table import SharedColumns
+from pessimal.tables.score_table import SharedColumns, read_provenance
 from pessimal.tracking.registry import Manifest, Registry
 from pessimal.verbs.common import config_hash, registry_of, tracked
 from pessimal.verbs.progress import steps

@@ -19,7 +19,7 @@ from pessimal.models.load import RewardModel, open_model
 from pessimal.models.spec import Mode, Score
 from pessimal.scoring.candidates import Candidates, items, vocabulary
 from pessimal.scoring.language_model import answers_of, context_of, scan_language_model
-from pessimal.scoring.passes import Loop, wait_for_all
+from pessimal.scoring.loop import Loop, wait_for_all
 from pessimal.scoring.scan import forget_work, identify, locked, scan
 from pessimal.tables import ScoreProvenance, ScoreTable, read_score_table
 from pessimal.tables.score_table import LOG_PROBABILITY, read_provenance

@@ -9,7 +9,7 @@ from pytorch_lightning.utilities import rank_zero_only
 
 from pessimal.config.schema import Strategy, TrainerSpec
 from pessimal.errors import ConfigError
-from pessimal.scoring.allocator import keep_large_buffers
+from pessimal.scoring.memory import keep_large_buffers
 
 
 def begin_process(spec: TrainerSpec) -> bool:

@@ -35,7 +35,7 @@ class SearchSpec(Options):
     """Which tokens are allowed: no_special, ascii, words; [] allows every token."""
     allowed_path: str | None = None
     """A file of allowed tokens, one a line, as they are decoded or as the vocabulary writes them; or token ids."""
-    baselines: Any = 20_000
+    baselines: int | bool = 20_000
     """Evaluations of each baseline (random changes, coordinate ascent, beam); 0 or false for none, true for as many as the
     search took."""
     check_gradient: bool = False

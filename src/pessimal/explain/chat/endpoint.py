@@ -22,7 +22,10 @@ log = logging.getLogger(__name__)
 OPENAI = "https://api.openai.com/v1"
 _LOOPBACK = {"localhost", "127.0.0.1", "::1", "0.0.0.0"}
 _LONGEST_WAIT = 120  # seconds that the client waits before a retry, at most
-_FILTERS = ("content_filter", "content_policy_violation")  # codes of refusals by a filter in front of the model
+_FILTERS = (
+    "content_filter",
+    "content_policy_violation",
+)  # codes of refusals by a filter in front of the model
 _ADVICE = {
     401: "The key is wrong: set the environment variable of perturber.api_key_variable anew",
     403: "The key may not use this model: type another perturber.model=NAME, or another key",

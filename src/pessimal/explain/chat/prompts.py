@@ -45,7 +45,9 @@ ANSWER = """If this response cannot be changed so, reply {"applicable": false, "
 ELSEWHERE = """An earlier attempt changed words other than those in "words". Change only these words this time, and copy \
 all others exactly."""
 
-ANOTHER_LENGTH = "An earlier attempt was longer or shorter than the response. Keep to its number of words this time."
+ANOTHER_LENGTH = (
+    "An earlier attempt was longer or shorter than the response. Keep to its number of words this time."
+)
 
 JUDGE = f"""You compare two texts. {_MATERIAL}
 "A" and "B" are two responses to "prompt". Say which of them has more of the attribute "attribute"; "description" says \

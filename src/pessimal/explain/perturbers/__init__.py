@@ -1,25 +1,20 @@
-"""Ways of changing a response along an attribute, behind one protocol (`pessimal.explain.perturbation.Perturber`): how they
-are made from a configuration, and where the files of those are that are a model.
-
-Each is a class and a file `conf/perturber/NAME.yaml`, with its `_target_` and all of its options.
-"""
+"""Ways of changing a response along an attribute, behind one protocol (`pessimal.explain.perturbation.Perturber`). Each is a
+class and a file `conf/perturber/NAME.yaml`, with its `_target_` and all of its options; here they are checked and made."""
 
 import difflib
 import importlib
 import inspect
-import re
 import typing
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pessimal.errors import ConfigError, ModelError
+from pessimal.errors import ConfigError
 from pessimal.explain.attribute import Attribute
 from pessimal.explain.perturbation import Perturber
 
 HANDED_IN = ("attributes", "cache")
 """Arguments of a perturber that are no options: it is given them where it takes them."""
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+|[A-Za-z0-9][\w.-]*")
 
 
 def make_perturber(
@@ -97,34 +92,3 @@ def _check_kind(name: str, value: Any, kind: Any) -> None:
     except ValidationError as error:
         said = error.errors(include_url=False)[0]["msg"].lower()  # of a union, that of its first part
         raise ConfigError(f"perturber.{name}={value!r}: {said}") from error
-
-
-def check_named(model: str, revision: str | None) -> None:
-    """ConfigError where a name can be neither a folder nor a repository."""
-    folder = Path(model).expanduser().is_dir()
-    if folder and revision is not None:
-        raise ConfigError(
-            f"perturber.revision={revision!r} was given for the local folder {model!r}, which has none: leave it out"
-        )
-    if not folder and not _HUB_ID.fullmatch(model):
-        raise ConfigError(
-            f"perturber.model={model!r} is neither a folder on this machine nor a Hub repository of the form org/name"
-        )
-
-
-def folder_of(model: str, revision: str | None) -> Path:
-    """The files on this machine, fetched from the Hub where they are not; ModelError where they cannot be had."""
-    from pessimal.models.digests import missing_shards  # imports torch
-    from pessimal.models.hub import snapshot
-
-    folder = Path(model).expanduser()
-    if not folder.is_dir():
-        folder = snapshot(model, revision, local="perturber.model=DIR")
-    for name in ("config.json", "*.safetensors"):
-        if not list(folder.glob(name)):
-            raise ModelError(
-                f"{folder} holds no {name}; give the folder that `save_pretrained` wrote: perturber.model=DIR"
-            )
-    if missing := missing_shards(folder):
-        raise ModelError(f"{folder} lacks {', '.join(missing[:5])}, which its index names: copy it again")
-    return folder

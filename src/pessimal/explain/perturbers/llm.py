@@ -14,13 +14,10 @@ from typing import Annotated
 
 from annotated_types import Ge, Interval
 
-from pessimal.errors import ConfigError
 from pessimal.explain.attribute import OVERALL, PLACEBO, Attribute
-from pessimal.explain.chat.client import Client
+from pessimal.explain.chat.client import Answer, Came, Client, Plan, Question, digest_of, sendable
 from pessimal.explain.chat.endpoint import Endpoint, EndpointOptions
-from pessimal.explain.chat.plan import Plan
 from pessimal.explain.chat.prompts import identify, prompts_digest, rewrite
-from pessimal.explain.chat.question import Answer, Came, Question, digest_of, sendable
 from pessimal.explain.perturbation import Perturbation, Request, Status
 
 Spans = tuple[tuple[int, int], ...]
@@ -30,12 +27,11 @@ _SAME_LENGTH = 0.8  # least ratio of the words of a response and its paraphrase,
 
 @dataclass(kw_only=True)
 class TwoSteps:
-    """What every perturber that asks a language model does (see `Perturber`). A seed repeats both steps: its first step
-    is asked once for each response and seed, for all attributes together."""
+    """What every perturber that asks a language model does (see `Perturber`). A seed repeats both steps; the first is asked
+    once for each response and seed, for all attributes together."""
 
     attributes: Sequence[Attribute]
-    """All that will be asked for; each response is asked about all of them at once, so that what comes of one request does
-    not depend on which others are made."""
+    """All that will be asked for, so that what comes of one request does not depend on which others are made."""
     cache: Path | None
     """Folder of the answers; None keeps none."""
     attempts: Annotated[int, Interval(ge=1, le=1000)] = 3
@@ -49,13 +45,11 @@ class TwoSteps:
     name = ""
 
     def begin(self, transport) -> None:
-        """Make the client, and check the attributes' names."""
-        names = [attribute.name for attribute in self.attributes]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ConfigError(f"attributes of the same name: {', '.join(twice)}. Give each a name of its own")
+        """Make the client."""
         self.attributes = tuple(each for each in self.attributes if each.name not in _CONTROL)
-        options = {"attempts": self.attempts, "allow_unanswered": self.allow_unanswered}
-        self.chat = Client(transport, cache=self.cache, **options)
+        self.chat = Client(
+            transport, cache=self.cache, attempts=self.attempts, allow_unanswered=self.allow_unanswered
+        )
         self.greedy = transport.provenance()["temperature"] == 0
         self.asked_again = 0  # changes asked for once more so far
 
@@ -80,23 +74,17 @@ class TwoSteps:
         `PLACEBO` puts it in other words; neither names words first.
 
         Raises:
-            ConfigError: an attribute that this was not made for; or the endpoint takes no request at all.
+            ConfigError: the endpoint takes no request at all.
             WorkError: too many failures in a row, or (unless `allow_unanswered`) questions without an answer; what was
                 answered is in the cache.
         """
-        self._check(requests)
-        made: dict[Request, Perturbation] = {}
-        firsts: dict[Request, tuple[str, Question | None]] = {}
-        for request in dict.fromkeys(requests):
-            if (declined := self._declined(request)) is None:
-                firsts[request] = self._first_step(request)
-            else:
-                made[request] = declined
-        questions = {key: question for key, question in firsts.values() if question is not None}
+        made = {request: self._declined(request) for request in requests}
+        firsts = {request: self._first_step(request) for request, each in made.items() if each is None}
+        questions = {digest_of(each.as_json()): each for each in firsts.values() if each is not None}
         answers = dict(zip(questions, self.chat.complete(list(questions.values())), strict=True))
         words: dict[Request, Spans | None] = {}
-        for request, (key, _) in firsts.items():
-            answer = answers.get(key)
+        for request, question in firsts.items():
+            answer = answers[digest_of(question.as_json())] if question else None
             if answer is None or answer.came is Came.answered:
                 words[request] = _spans(request, answer)
             else:
@@ -108,17 +96,14 @@ class TwoSteps:
 
     def dry_run(self, requests: Sequence[Request]) -> Plan:
         """What `perturb` would take, without any call."""
-        self._check(requests)
         plan = Plan(getattr(self, "price_in", None), getattr(self, "price_out", None))
         declined = {request: self._declined(request) for request in requests}
         plan.unsendable = sum(each is not None and each.status is Status.failed for each in declined.values())
-        firsts: dict[str, Answer | None] = {}
         for request in [request for request, each in declined.items() if each is None]:
-            key, question = self._first_step(request)
-            if question is not None and key not in firsts:
-                firsts[key] = self.chat.peek(question)
-                plan.add(question, cached=firsts[key] is not None, written=len(request.text))
-            answer = firsts.get(key)
+            question = self._first_step(request)
+            answer = self.chat.peek(question) if question else None
+            if question:
+                plan.add(question, cached=answer is not None, written=len(request.text))
             if answer is not None and answer.came is not Came.answered:
                 continue  # such a request ends with step 1
             # Without an answer to step 1, the words that step 2 will show are not known yet.
@@ -132,14 +117,6 @@ class TwoSteps:
         again = f"; {self.asked_again:,} changes were asked for once more" if self.asked_again else ""
         return self.chat.usage.sentence() + again
 
-    def _check(self, requests: Sequence[Request]) -> None:
-        known = {*_CONTROL, *(attribute.name for attribute in self.attributes)}
-        if unknown := sorted({request.attribute.name for request in requests} - known):
-            raise ConfigError(
-                f"perturber {self.name}: {', '.join(unknown)} is asked for, and not among its attributes "
-                f"({', '.join(sorted(known))}): give all attributes when it is made"
-            )
-
     def _declined(self, request: Request) -> Perturbation | None:
         """What comes of a request that is not sent; None where it is."""
         if sendable(request.text) != request.text:
@@ -150,12 +127,11 @@ class TwoSteps:
             return Perturbation(request, Status.not_applicable, note=note)
         return None
 
-    def _first_step(self, request: Request) -> tuple[str, Question | None]:
-        """Step 1 as a key and its question; None where there is nothing to ask."""
+    def _first_step(self, request: Request) -> Question | None:
+        """Step 1; None where there is nothing to ask."""
         if request.attribute.name in _CONTROL or not request.text.strip():
-            return "", None
-        question = identify(request, self.attributes)
-        return digest_of(question.as_json()), question
+            return None
+        return identify(request, self.attributes)
 
     def _rewrite(self, words: dict[Request, Spans | None]) -> dict[Request, Perturbation]:
         """Step 2, and once more where the change is not of the kind that was asked for; the better of both is kept."""
@@ -187,7 +163,7 @@ class TwoSteps:
             return lengths[0] / max(lengths[1], 1), _SAME_LENGTH
         if self.min_locality == 0 or made.status is not Status.changed or not made.spans:
             return 1.0, 0.0
-        from pessimal.explain.distances import locality
+        from pessimal.explain.distances import locality  # tokenizers come with it
 
         share = locality(made.request.text, made.text, made.spans)
         return (1.0, 0.0) if math.isnan(share) else (share, self.min_locality)

@@ -5,7 +5,6 @@ and changes the number of words by two at most.
 """
 
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 
 from pessimal.explain import edits
@@ -15,8 +14,6 @@ from pessimal.explain.perturbation import Perturbation, Request, Status
 
 MOST_WORDS = 2
 """Words by which a response may become longer or shorter."""
-MOST_CHARACTERS = 50_000
-"""Characters of a response that rules look at."""
 
 CONTRACTIONS = """
 do not: don't | does not: doesn't | did not: didn't | is not: isn't | are not: aren't | was not: wasn't | were not: weren't
@@ -109,67 +106,44 @@ class Placebo:
 
     def provenance(self) -> dict:
         """The perturber and a digest of its word lists and of what carries them out."""
-        return {"perturber": self.name, "rules": _digest()}
+        return {
+            "perturber": self.name,
+            "rules": edits.digest_of_sources(Path(__file__), Path(edits.__file__)),
+        }
 
     def perturb(self, requests: Sequence[Request]) -> list[Perturbation]:
         """One perturbation a request, in their order; each depends on its own request only."""
-        return [_perturbed(request) for request in requests]
+        return [self._perturbed(request) for request in requests]
 
     def placebo(self) -> "Placebo":
         """Itself."""
         return self
 
-
-def _perturbed(request: Request) -> Perturbation:
-    if len(request.text) > MOST_CHARACTERS:
-        return _none(request, f"the response is longer than {MOST_CHARACTERS:,} characters")
-    if why_not := edits.why_not_english(request.text):
-        return _none(request, why_not)
-    named = (
-        Placebo.name,
-        request.comparison.key,
-        request.response,
-        request.attribute.name,
-        request.direction.value,
-    )
-    passage, draw = Passage(request.text), Draw(*named, seed=request.seed)
-    found = _changes(passage, draw, VARIANTS)
-    if len(found) < 2:
-        found |= _changes(passage, draw, LAST_RESORT)
-    if not found:
-        return _none(request, "no spelling, punctuation or function word that could as well be another")
-    text, pieces = draw.pick(list(found.items()))
-    return Perturbation(
-        request, Status.changed, text, edits.spans_of(passage.text, pieces), "says the same in other words"
-    )
+    def _perturbed(self, request: Request) -> Perturbation:
+        note = edits.why_untouched(request.text, english=True)
+        passage, draw = Passage(request.text), Draw(self.name, *request.named, seed=request.seed)
+        found = {} if note else _changes(passage, draw, VARIANTS)
+        if len(found) < 2 and not note:
+            found |= _changes(passage, draw, LAST_RESORT)
+        if not found:
+            note = note or "no spelling, punctuation or function word that could as well be another"
+            return Perturbation(request, Status.not_applicable, note=note)
+        text, pieces = draw.pick(list(found.items()))
+        spans = edits.spans_of(request.text, pieces)
+        return Perturbation(request, Status.changed, text, spans, "says the same in other words")
 
 
 def _changes(passage: Passage, draw: Draw, variants: Sequence[Edit]) -> dict[str, list[Replacement]]:
-    """The changes that apply, by the text that they make."""
+    """The changes that apply, by the text that they make; of their places, from the first on, as many as keep the number of
+    words within `MOST_WORDS`."""
     found: dict[str, list[Replacement]] = {}
     for edit in variants:
-        pieces = _of_similar_length(passage.text, draw.some(edits.places(passage, edit, draw), edit.most))
-        text = edits.replaced(passage.text, pieces)
-        if text != passage.text:
-            found.setdefault(text, pieces)
+        kept, grown = [], 0
+        for each in draw.some(edits.places(passage, edit, draw), edit.most):
+            words = len(each.put.split()) - len(passage.text[each.start : each.end].split())
+            if abs(grown + words) <= MOST_WORDS:
+                kept.append(each)
+                grown += words
+        if (text := edits.replaced(passage.text, kept)) != passage.text:
+            found.setdefault(text, kept)
     return found
-
-
-def _of_similar_length(text: str, pieces: Sequence[Replacement]) -> list[Replacement]:
-    """From the first on, as many as keep the number of words within `MOST_WORDS`."""
-    kept, grown = [], 0
-    for each in pieces:
-        words = len(each.put.split()) - len(text[each.start : each.end].split())
-        if abs(grown + words) <= MOST_WORDS:
-            kept.append(each)
-            grown += words
-    return kept
-
-
-def _none(request: Request, note: str) -> Perturbation:
-    return Perturbation(request, Status.not_applicable, note=note)
-
-
-@cache
-def _digest() -> str:
-    return edits.digest_of_sources(Path(__file__), Path(edits.__file__))

@@ -6,6 +6,7 @@ decide, as all of the request does, which words are drawn.
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 from typing import Annotated
@@ -13,7 +14,6 @@ from typing import Annotated
 import numpy as np
 from annotated_types import Interval
 
-from pessimal.errors import ConfigError
 from pessimal.explain.edits import generator
 from pessimal.explain.perturbation import Perturbation, Request, Status
 from pessimal.explain.perturbers.placebo import Placebo
@@ -23,36 +23,19 @@ FREQUENT = 1000
 TOKEN = re.compile(r"\S+")
 
 
+@dataclass(kw_only=True)
 class RandomEdits:
-    """The perturber `random`."""
+    """The perturber `random`. Words are what stands between white space."""
+
+    share: Annotated[float, Interval(gt=0, le=1)] = 0.15
+    """Of the words that are changed; at least one is."""
 
     name = "random"
 
-    def __init__(self, *, share: Annotated[float, Interval(gt=0, le=1)] = 0.15):
-        """Words here are what stands between white space.
-
-        Args:
-            share: of the words that are changed, from above 0 to 1; at least one is.
-
-        Raises:
-            ConfigError: the share is no such number.
-        """
-        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
-            raise ConfigError(
-                f"perturber.share={share} is no share of words: it is to be above 0 and at most 1, e.g. "
-                "perturber.share=0.15"
-            )
-        self.share = float(share)
-
     def provenance(self) -> dict:
         """The perturber, its share, and where its words are from."""
-        return {
-            "perturber": self.name,
-            "share": self.share,
-            "words": FREQUENT,
-            "wordfreq": metadata.version("wordfreq"),
-            "version": 1,
-        }
+        words = {"words": FREQUENT, "wordfreq": metadata.version("wordfreq")}
+        return {"perturber": self.name, "share": self.share, **words, "version": 1}
 
     def perturb(self, requests: Sequence[Request]) -> list[Perturbation]:
         """One perturbation a request, in their order; each depends on its own request only."""
@@ -66,14 +49,7 @@ class RandomEdits:
         tokens = list(TOKEN.finditer(request.text))
         if not tokens:
             return Perturbation(request, Status.not_applicable, note="the response has no words")
-        random = generator(
-            self.name,
-            request.comparison.key,
-            request.response,
-            request.attribute.name,
-            request.direction.value,
-            request.seed,
-        )
+        random = generator(self.name, *request.named, request.seed)
         count = min(len(tokens), max(1, round(self.share * len(tokens))))
         drawn = sorted(int(i) for i in random.choice(len(tokens), count, replace=False))
         words: list[str | None] = [token.group() for token in tokens]

@@ -1,4 +1,8 @@
-"""The suite of one model on one prompt: loads its network once a precision, and runs every check in order."""
+"""The suite of one model on one prompt: loads its network once a precision, and runs every check in order, on random tokens
+of its vocabulary and longer responses made of them.
+
+Special tokens are left out: a pad or end token inside a response is a question of its own (`pad_is_eos`).
+"""
 
 import gc
 from collections.abc import Callable, Sequence
@@ -12,12 +16,20 @@ from pessimal.errors import ModelError
 from pessimal.models.frame import Frame
 from pessimal.models.load import RewardModel
 from pessimal.models.spec import Dtype
-from pessimal.scoring.candidates import Inputs, vocabulary
-from pessimal.scoring.conformance import forwards, padding, tokens
-from pessimal.scoring.conformance.check import Check, does_not_apply
-from pessimal.scoring.conformance.forwards import CheckedNetwork
-from pessimal.scoring.conformance.precision import precision_check, precision_table
-from pessimal.scoring.conformance.sample import framed, sample_responses
+from pessimal.scoring.candidates import Candidates, Inputs, framed, vocabulary
+from pessimal.scoring.conformance import network as network_checks
+from pessimal.scoring.conformance.checks import (
+    Check,
+    beginnings,
+    does_not_apply,
+    precision_check,
+    precision_table,
+    round_trip,
+)
+from pessimal.scoring.conformance.network import CheckedNetwork
+
+LENGTHS = range(2, 10)
+"""Tokens of the longer responses, in turn."""
 
 
 @dataclass(frozen=True)
@@ -96,8 +108,8 @@ def conformance(
         *native.checks,
         _head(measured),
         *dtypes,
-        *tokens.beginnings(model.tokenizer, frame, closing=model.closing),
-        *tokens.round_trip(
+        *beginnings(model.tokenizer, frame, closing=model.closing),
+        *round_trip(
             model.tokenizer, frame, words, responses=responses, closing=model.closing, seed=plan.seed
         ),
     ]
@@ -123,7 +135,7 @@ def _measure(
     own, fastest = checked.scorer.own, checked.fastest
     return _Measured(
         rewards={own.name: checked.own} | ({} if fastest is own else {fastest.name: checked.fast}),
-        head=forwards.head(checked) if dtype is Dtype.float32 and checked.sound else None,
+        head=network_checks.head(checked) if dtype is Dtype.float32 and checked.sound else None,
         checks=_of_network(checked, model, frame, plan) if native else [],
         details={
             "dtype": dtype.value,
@@ -146,24 +158,24 @@ def _problem(error: Exception, dtype: Dtype, device: torch.device) -> str | None
 
 def _of_network(checked: CheckedNetwork, model: RewardModel, frame: Frame, plan: Plan) -> list[Check]:
     if not checked.sound:
-        return [forwards.finite(checked), *_not_measured()]
+        return [network_checks.finite(checked), *_not_measured()]
     return [
-        forwards.finite(checked),
-        *forwards.determinism(checked),
-        *forwards.batch(checked),
-        *padding.padding(checked, model, frame, seed=plan.seed),
-        *forwards.engines(checked),
+        network_checks.finite(checked),
+        *network_checks.determinism(checked),
+        *network_checks.batch(checked),
+        *network_checks.padding(checked, model, frame, seed=plan.seed),
+        *network_checks.engines(checked),
     ]
 
 
 def _not_measured() -> list[Check]:
     """The same rows where there is nothing to compare."""
     names = {
-        **forwards.REPEATABLE,
-        **forwards.BATCHES,
-        **padding.SIDES,
-        "pad_is_eos": padding.PAD_IS_EOS,
-        **dict(forwards.ENGINES.values()),
+        **network_checks.REPEATABLE,
+        **network_checks.BATCHES,
+        **network_checks.SIDES,
+        "pad_is_eos": network_checks.PAD_IS_EOS,
+        **dict(network_checks.ENGINES.values()),
     }
     return [does_not_apply(name, what, "not measured: see finite") for name, what in names.items()]
 
@@ -175,7 +187,7 @@ def _head(measured: dict[Dtype, _Measured]) -> Check:
     why = "it is measured in float32 only; type dtypes=[float32]"
     if exact is not None:
         why = exact.problem or "not measured: in float32, rewards are not numbers"
-    return does_not_apply("head", forwards.HEAD, why)
+    return does_not_apply("head", network_checks.HEAD, why)
 
 
 def _compare(measured: dict[Dtype, _Measured], plan: Plan) -> tuple[pd.DataFrame | None, list[Check]]:
@@ -199,3 +211,13 @@ def _compare(measured: dict[Dtype, _Measured], plan: Plan) -> tuple[pd.DataFrame
         if dtype is not Dtype.float32
     ]
     return table, rows
+
+
+def sample_responses(words: Candidates, special: Sequence[int], *, size: int, seed: int) -> list[list[int]]:
+    """`size` single tokens and a quarter as many longer responses (at least eight), as ids that are not `special`."""
+    random = np.random.default_rng(seed)
+    ids = words.rows.loc[words.rows["kind"] != "special", "candidate_id"].to_numpy()
+    ids = ids[~np.isin(ids, special)]  # a pad token may look like one that nobody uses
+    single = random.permutation(ids)[:size]
+    lengths = [LENGTHS[i % len(LENGTHS)] for i in range(max(size // 4, len(LENGTHS)))]
+    return [[int(i)] for i in single] + [random.choice(ids, length).tolist() for length in lengths]
