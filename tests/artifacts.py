@@ -47,7 +47,7 @@ def score_table(
     *,
     model: str = "m",
     prompt: str = "greatest",
-    rows: Mapping[str, object] | None = None,
+    rows: Mapping[str, object] | pd.DataFrame | None = None,
     described: Mapping[str, object] | None = None,
     measured: dict | None = None,
     **provenance,
@@ -63,5 +63,5 @@ def score_table(
         "source": "scan", "dtype": "float32",
     }  # fmt: skip
     identity = ScoreProvenance(model=model, prompt=prompt, **known | provenance)
-    frame = pd.DataFrame(columns | dict(rows or {}))
+    frame = pd.DataFrame(columns | dict({} if rows is None else rows))
     return ScoreTable(identity, frame, ModelDescription(**described or {}), measured or {})

@@ -4,6 +4,9 @@ A message says what was given, what was expected and what to type next. The fron
 piece and exits with 2; anything that is not a `UserError` is a failure at work (exit code 1).
 """
 
+import difflib
+from collections.abc import Iterable
+
 
 class UserError(Exception):
     """A mistake the person at the keyboard can mend."""
@@ -31,3 +34,9 @@ class TableError(UserError):
 
 class WorkError(Exception):
     """Work that could not be finished for a reason outside the configuration; exit code 1."""
+
+
+def did_you_mean(given: str, known: Iterable[str]) -> str:
+    """A guess at what was meant, with a blank before it; empty where nothing is close."""
+    close = difflib.get_close_matches(given, list(known), n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""

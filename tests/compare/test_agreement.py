@@ -1,5 +1,6 @@
 """Agreement: scipy as oracle for the estimates, the plain item bootstrap for the intervals, brute force for overlaps."""
 
+from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
@@ -12,15 +13,17 @@ from pessimal.compare.agreement import (
     agreement,
     analyse,
     head,
+    noise_floor,
     overlap_by_depth,
     rank_biased_overlap,
     tau_matrix,
     top_overlap,
 )
 from pessimal.compare.analysis import Options
-from pessimal.compare.ranks import ranked
+from pessimal.compare.ranks import earlier_smaller, net_concordance, ranked
 from pessimal.errors import TableError
 from pessimal.statistics import bootstrap_linear
+from pessimal.tables.table_set import table_sets
 
 
 def three_models(items: int = 400, *, decimals: int | None = None, seed: int = 0) -> pd.DataFrame:
@@ -154,3 +157,79 @@ def test_a_prompt_of_one_model_does_not_cost_the_others(table_set):
     found = analyse(flat, Options(replicates=100))[0]
     assert found.table["prompt"].tolist() == ["greatest"]
     assert any(note.startswith("worst: ") for note in found.notes)
+
+
+# ranks, and concordance item by item
+
+
+def levels(kind: str, size: int, seed: int) -> np.ndarray:
+    values = np.random.default_rng(seed).normal(size=size)
+    return {"distinct": values, "some ties": values.round(1), "few levels": values.round()}[kind]
+
+
+def test_ranked_counts_smaller_and_equal_items():
+    ranks = ranked(np.array([2.0, 7.0, 2.0, -1.0]))
+    assert ranks.dense.tolist() == [1, 2, 1, 0]
+    assert ranks.below.tolist() == [1, 3, 1, 0]
+    assert ranks.equal.tolist() == [2, 1, 2, 1]
+    assert ranks.tied
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 8, 9, 100])
+def test_earlier_smaller_is_what_a_double_loop_counts(size):
+    permutation = np.random.default_rng(size).permutation(size)
+    expected = [sum(permutation[:place] < value) for place, value in enumerate(permutation)]
+    assert earlier_smaller(permutation).tolist() == expected
+
+
+@pytest.mark.parametrize("a_kind", ["distinct", "some ties", "few levels"])
+@pytest.mark.parametrize("b_kind", ["distinct", "some ties", "few levels"])
+def test_net_concordance_is_the_sum_of_products_of_signs(a_kind, b_kind):
+    a, b = levels(a_kind, 83, 0), levels(b_kind, 83, 1)
+    by_pairs = np.sign(a[:, None] - a) * np.sign(b[:, None] - b)
+    assert net_concordance(ranked(a), ranked(b)).tolist() == by_pairs.sum(axis=1).tolist()
+
+
+# the noise floor: a model against its own rescans
+
+
+@pytest.fixture
+def rewards() -> pd.Series:
+    return pd.Series(np.random.default_rng(0).normal(size=500) * 2)
+
+
+def test_each_rescan_is_held_against_the_scan(rewards):
+    coarse = rewards.round(1)
+    shaken = rewards + np.random.default_rng(1).normal(size=500) * 0.5
+    table = noise_floor(rewards, {"bfloat16": coarse, "again": shaken}, replicates=200).set_index("rescan")
+    assert list(table.index) == ["bfloat16", "again"]
+    for name, rescan in (("bfloat16", coarse), ("again", shaken)):
+        row = table.loc[name]
+        assert row["kendall"] == pytest.approx(stats.kendalltau(rewards, rescan).statistic)
+        assert row["low"] < row["kendall"] < row["high"] <= 1
+        assert row["largest_difference"] == np.abs(rewards - rescan).max()
+        assert row["relative"] == pytest.approx(
+            np.sqrt(((rewards - rescan) ** 2).mean()) / rewards.std(ddof=0)
+        )
+    assert table.loc["again", "kendall"] < table.loc["bfloat16", "kendall"] < 1
+
+
+@pytest.mark.parametrize("certain", [None, 100])
+def test_tails_that_were_scored_again_in_float32_say_nothing_of_the_noise_at_the_ends(table_set, certain):
+    rng = np.random.default_rng(2)
+    matrix = pd.DataFrame(
+        rng.normal(size=(60, 2)), index=[f"w{i}" for i in range(60)], columns=["m", "other"]
+    )
+    tables = table_set({"greatest": matrix})
+    exact = tables.by_prompt["greatest"][0]
+    low = replace(
+        exact,
+        provenance=replace(exact.provenance, dtype="bfloat16", certain=certain),
+        rows=exact.rows.assign(reward=exact.rows["reward"] + 0.2 * rng.normal(size=60)),
+    )
+    (tables,) = table_sets([*tables.tables, low])
+    floor = next(r.table for r in analyse(tables, Options(replicates=100)) if r.name == "noise_floor")
+    row = floor.iloc[0]
+    assert (row["model"], row["rescan"], row["tails_again"]) == ("m", "bfloat16", bool(certain))
+    assert np.isnan(row["rbo"]) == np.isnan(row["top_overlap"]) == bool(certain)
+    assert 0 < row["kendall"] < 1

@@ -5,11 +5,12 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from artifacts import score_table
 from pessimal.compare.analysis import Options
 from pessimal.compare.modes import analyse, compare_modes, moved, side_by_side
 from pessimal.errors import TableError
 from pessimal.plots.draw import draw
-from pessimal.tables.score_table import ModelDescription, ScoreProvenance, ScoreTable
+from pessimal.tables import ScoreTable
 from pessimal.tables.table_set import table_sets
 
 WORDS = [f"word{i}" for i in range(60)]
@@ -101,17 +102,10 @@ def test_scans_that_do_not_match_are_refused(scans):
         side_by_side({"ids": scans["ids"], "text": other})
 
 
-def tables_of(scans, *, model="m", prompt="greatest", noise=1e-6, **identity) -> list[ScoreTable]:
+def tables_of(scans, *, model="m", **identity) -> list[ScoreTable]:
+    described, measured = {"label": f"the {model}"}, {"noise": 1e-6, "largest_low_precision_error": 0.0}
     return [
-        ScoreTable(
-            ScoreProvenance(
-                model=model, prompt=prompt, prompt_text="?", candidates="vocabulary", candidates_digest="d", mode=mode,
-                source="scan", **{"dtype": "float32"} | identity,
-            ),
-            rows.assign(certified=True),
-            ModelDescription(label=f"the {model}"),
-            {"noise": noise, "largest_low_precision_error": 0.0},
-        )
+        score_table(rows["text"], rows["reward"], rows=rows, model=model, mode=mode, described=described, measured=measured, **identity)
         for mode, rows in scans.items()
     ]  # fmt: skip
 

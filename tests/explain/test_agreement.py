@@ -9,7 +9,6 @@ import pytest
 from scipy import stats
 from test_outcomes import HOSTILE, made
 
-from pessimal.errors import ConfigError, TableError
 from pessimal.explain.agreement import contested, local_changes, model_agreement, representative, tau_b
 from pessimal.explain.intervals import draws
 
@@ -141,7 +140,7 @@ def test_a_pair_is_the_same_to_the_bit_in_any_company():
     pd.testing.assert_frame_equal(pair, whole, check_exact=True)
 
 
-def test_hostile_names_pass_and_mistakes_are_reported():
+def test_hostile_names_pass_and_one_model_agrees_with_nobody():
     rows = [
         {"comparison": text, "attribute": name, "change": change, "model": model}
         for text in HOSTILE
@@ -151,11 +150,7 @@ def test_hostile_names_pass_and_mistakes_are_reported():
     found = model_agreement(made(rows))
     assert found["tau"].tolist() == [1, 1]
     assert found["model_a"].tolist() == ["\udfff"] * 2
-    with pytest.raises(TableError, match="replicates=1 "):
-        model_agreement(made(rows), replicates=1)
-    alone = model_agreement(made(rows[::2]))
-    assert alone.empty
-    assert "tau" in alone
+    assert model_agreement(made(rows[::2])).empty
 
 
 FIVE = list("abcde")
@@ -176,20 +171,6 @@ def test_the_comparison_that_ranks_as_the_model_does_comes_first():
     assert ranking["comparison"].tolist() == [*(f"usual {number}" for number in range(5)), "close", "odd"]
     assert ranking["tau"].tolist() == pytest.approx([1] * 5 + [0.8, -1])
     assert (ranking["attributes"] == 5).all()
-
-
-def test_taus_are_scipys_against_the_mean_over_all_perturbations():
-    rng = np.random.default_rng(4)
-    table = made(
-        [row for number in range(12) for row in local(f"k{number:02}", (np.array(TASTE) / 3 + rng.normal(size=5)).tolist())]
-    )  # fmt: skip
-    ranking = representative(table, "m", perturber="rules").set_index("comparison")
-    changes = table.astype({"change": float})
-    overall = changes.groupby("attribute")["change"].mean()
-    for key, own in changes.groupby("comparison"):
-        expected = stats.kendalltau(own.groupby("attribute")["change"].mean(), overall).statistic
-        assert ranking.loc[key, "tau"] == pytest.approx(expected)
-    assert ranking["tau"].is_monotonic_decreasing
 
 
 def test_a_response_of_which_seeds_failed_weighs_as_much_as_the_other():
@@ -230,7 +211,9 @@ def test_too_few_attributes_or_one_value_for_all_come_last_with_the_reason():
     assert ranking["reason"].tolist() == [
         "", "", "the same value for every attribute: one ranking", "4 attributes; 5 are needed",
     ]  # fmt: skip
-    assert representative(made(rows), "m", perturber="rules", least_attributes=4)["tau"].notna().sum() == 3
+    alone = representative(made(local("k", TASTE)), "m", perturber="rules")  # is compared with itself
+    assert alone["tau"].isna().all()
+    assert alone["reason"].tolist() == ["only one comparison has edits, and the whole ranking is its own"]
 
 
 def test_two_models_that_prefer_the_same_for_different_reasons_come_first():
@@ -253,20 +236,3 @@ def test_two_models_that_prefer_the_same_for_different_reasons_come_first():
     turned = contested(table, "n", "m", perturber="rules")
     assert turned["comparison"].tolist() == ["contested", "agree"]
     assert turned["margin_a"].tolist() == [0.25, 0.25]
-
-
-def test_mistakes_in_rankings_are_reported():
-    table = made(local("k", TASTE))
-    with pytest.raises(TableError, match="no row of the model x by the perturber rules; it has m by rules"):
-        representative(table, "x", perturber="rules")
-    with pytest.raises(ConfigError, match="least_attributes=1"):
-        representative(table, "m", perturber="rules", least_attributes=1)
-    with pytest.raises(TableError, match="with itself"):
-        contested(table, "m", "m", perturber="rules")
-    with pytest.raises(TableError, match="lacks margin"):
-        representative(table.drop(columns="margin"), "m", perturber="rules")
-    failed = made([{"comparison": "k", "attribute": name, "status": "failed"} for name in FIVE])
-    ranking = representative(failed, "m", perturber="rules")
-    assert math.isnan(ranking["tau"][0])
-    assert ranking["reason"][0] == "0 attributes; 5 are needed"
-    assert isinstance(ranking, pd.DataFrame)

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scripted_server import CLARITY, HOSTILE, VERBOSITY, request
 
-from pessimal.errors import ConfigError, ModelError
+from pessimal.errors import ModelError
 from pessimal.explain.perturbation import Status
-from pessimal.explain.perturbers.blank_filling import BlankFilling, draw, draw_blanks
+from pessimal.explain.perturbers.blank_filling import BlankFilling, draw_blanks
 
 TEXT = "Peace is a good thing; war (says Anna, 42) isn't.\n\n  - Love, and be  loved!"
 WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
@@ -104,7 +104,7 @@ def beginnings(model) -> set[str]:
 
 
 def filled(model, *requests, **options):
-    return BlankFilling(model, device="cpu", **options).perturb(requests)
+    return BlankFilling(model=model, device="cpu", **options).perturb(requests)
 
 
 def test_only_words_change_and_all_else_stays(model):
@@ -118,6 +118,8 @@ def test_only_words_change_and_all_else_stays(model):
 
 
 def test_what_is_filled_in_is_a_whole_word_of_the_vocabulary_with_the_old_ones_capital(model):
+    greedy = {filled(model, request(text=TEXT, seed=s), share=1.0, temperature=0)[0].text for s in range(3)}
+    assert len(greedy) == 1  # every word is blanked out, and each filled with the likeliest
     seen = set()
     for seed in range(6):
         (made,) = filled(model, request(text=TEXT, seed=seed), share=1.0)
@@ -138,24 +140,16 @@ def test_a_request_gives_the_same_whatever_else_is_asked_and_seeds_differ(model)
     assert len({made.text for made in together}) >= 5
 
 
-def test_blanks_are_filled_one_after_another(tmp_path, monkeypatch):
-    model = save_model(tmp_path / "bert", "bert")
-    perturber = BlankFilling(model, share=1.0, device="cpu")
-    seen = []
-    fill = perturber._model.fill
-    monkeypatch.setattr(
-        perturber._model,
-        "fill",
-        lambda before, after, **options: seen.append((before, after)) or fill(before, after, **options),
-    )
-    (made,) = perturber.perturb([request(text="war is evil")])
-    assert [after for _, after in seen] == [" is evil", " evil", ""]
-    assert [made.text.startswith(before) for before, _ in seen] == [True] * 3
-    assert seen[2][0] != "war is "
-
-
 @pytest.mark.parametrize(
-    "text", [*HOSTILE, "\ud800 lone one", "[MASK] <mask> says peace", "größe", "x" * 20_000]
+    "text",
+    [
+        *HOSTILE,
+        "\ud800 lone one",
+        "[MASK] <mask> says peace",
+        "größe",
+        "x" * 20_000,
+        "good war is a thing " * 60,
+    ],
 )
 def test_hostile_responses_are_data(model, text):
     (made,) = filled(model, request(text=text), share=0.001)
@@ -168,21 +162,17 @@ def test_hostile_responses_are_data(model, text):
         assert "no words" in made.note
 
 
-def test_of_a_long_response_what_is_near_is_read(tmp_path):
-    model = save_model(tmp_path / "bert", "bert", positions=32)
-    (made,) = filled(model, request(text="good war is a thing " * 60), share=0.02)
-    assert made.status is Status.changed
-
-
 def test_spans_are_drawn_of_the_asked_share_and_length():
     for seed in range(50):
-        blanks = draw_blanks(40, 0.3, 3, np.random.default_rng(seed))
+        blanks = draw_blanks(40, 0.3, np.random.default_rng(seed))
         assert len(blanks) == 12
         assert blanks == sorted(set(blanks))
-    assert {tuple(draw_blanks(1, 0.01, 3, np.random.default_rng(seed))) for seed in range(9)} == {(0,)}
-    assert draw_blanks(5, 1.0, 2, np.random.default_rng(0)) == [0, 1, 2, 3, 4]
+    assert {tuple(draw_blanks(1, 0.01, np.random.default_rng(seed))) for seed in range(9)} == {(0,)}
+    assert draw_blanks(5, 1.0, np.random.default_rng(0)) == [0, 1, 2, 3, 4]
     joined, lone = (
-        np.mean([neighbours(draw_blanks(1000, 0.1, longest, np.random.default_rng(s))) for s in range(20)])
+        np.mean(
+            [neighbours(draw_blanks(1000, 0.1, np.random.default_rng(s), longest=longest)) for s in range(20)]
+        )
         for longest in (3, 1)
     )
     assert joined > 3 * lone
@@ -193,28 +183,12 @@ def neighbours(blanks: list[int]) -> int:
 
 
 def test_its_provenance_is_its_weights_and_options(model):
-    own = BlankFilling(model).provenance()
-    assert own == BlankFilling(model, device="cpu").provenance()
-    for options in ({"share": 0.2}, {"longest": 2}, {"temperature": 0.5}):
-        assert BlankFilling(model, **options).provenance() != own
-
-
-@pytest.mark.parametrize("options", [{"share": 0}, {"share": 1.5}, {"longest": 0}, {"temperature": -1}])
-def test_impossible_options_are_refused(options):
-    with pytest.raises(ConfigError, match=next(iter(options))):
-        BlankFilling("a/b", **options)
+    own = BlankFilling(model=model).provenance()
+    assert own == BlankFilling(model=model, device="cpu").provenance()
+    for options in ({"share": 0.2}, {"temperature": 0.5}):
+        assert BlankFilling(model=model, **options).provenance() != own
 
 
 def test_a_model_that_fills_no_blanks_is_refused(tiny_checkpoint):
     with pytest.raises(ModelError, match="no masked language model"):
         filled(str(tiny_checkpoint), request(text=TEXT))
-
-
-def test_words_are_drawn_by_their_probability():
-    scores = np.log([0.2, 0.5, 0.3])
-    uniform = (np.arange(1000) + 0.5) / 1000
-    drawn = np.bincount([draw(scores, 1.0, u) for u in uniform])
-    assert drawn.tolist() == [200, 500, 300]
-    sharper = np.bincount([draw(scores, 0.5, u) for u in uniform]) / 1000
-    assert sharper == pytest.approx(np.array([0.04, 0.25, 0.09]) / 0.38, abs=0.002)
-    assert {draw(scores, 0, u) for u in uniform} == {1}

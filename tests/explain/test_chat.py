@@ -5,7 +5,6 @@ import json
 import logging
 import multiprocessing
 from pathlib import Path
-from typing import Literal
 
 import httpx2
 import pytest
@@ -13,20 +12,18 @@ from scripted_server import CLARITY, HOSTILE, VERBOSITY, Says, case, chat, servi
 
 from pessimal.errors import ConfigError, WorkError
 from pessimal.explain.attribute import Amount
-from pessimal.explain.chat.client import Cache
-from pessimal.explain.chat.endpoint import EndpointOptions
-from pessimal.explain.chat.judge import LlmJudge, edited_first, make_judge
-from pessimal.explain.chat.question import Came, Question, Reply, Shape
+from pessimal.explain.chat.client import Cache, Came, Question, Reply, Shape
+from pessimal.explain.judge import LlmJudge, edited_first, make_judge
 
 WORD_SHAPE = Shape("word", {"word": str})
 WORD = Says('{"word": "peace"}')
 CUT = Says('{"word": "pea', finish_reason="length")
+DOWN = Says("down for good", status=500)
 
 
 def question(text: str = "Which?", seed: int = 0, shape: Shape = WORD_SHAPE) -> Question:
-    return Question(
-        ({"role": "system", "content": "Reply in JSON."}, {"role": "user", "content": text}), shape, seed
-    )
+    system = {"role": "system", "content": "Reply in JSON."}
+    return Question((system, {"role": "user", "content": text}), shape, seed)
 
 
 def in_turn(*says: Says):
@@ -34,18 +31,29 @@ def in_turn(*says: Says):
     return lambda _, number: says[min(number, len(says) - 1)]
 
 
+def by_text(**says: Says):
+    """Answers by the text of the question; others with a word."""
+    return lambda asked, _: says.get(text_of(asked), WORD)
+
+
 def text_of(request: dict) -> str:
     return request["messages"][1]["content"]
 
 
-class TestReading:
+def came(script, *texts: str, folder=None, **options):
+    """What comes of some questions, and the server that was asked."""
+    with serving(script) as server:
+        answers = chat(server.url, folder, concurrency=1, **options).complete([question(t) for t in texts])
+    return [answer.came for answer in answers], server
+
+
+class TestShape:
     shape = Shape("rewrite", {"applicable": bool, "response": str})
     object = '{"applicable": true, "response": "a {b} ``` c"}'
 
     @pytest.mark.parametrize(
         "text",
         [
-            "\n {} \n",
             "```json\n{}\n```",
             "Sure! Here it is:\n{}\nHope it helps.",
             '<think>maybe {{"applicable": false, "response": ""}}?</think>{}',
@@ -61,10 +69,8 @@ class TestReading:
         ("text", "reason"),
         [
             ("", "no JSON"),
-            ("{}", "applicable"),
             ('{"applicable": true}', "response"),
             ('{"applicable": "yes", "response": "x"}', "applicable"),
-            ('{"applicable": true, "response": null}', "response"),
             ('{"applicable": true, "response": "x", "note": ""}', "note"),
             ('{"applicable": true, "response": "\\udc00"}', "surrogate"),
             ('[{"a": ' * 100_000, "no JSON"),
@@ -82,78 +88,49 @@ class TestReading:
         filled = {name: ["a"] for name in names}
         assert shape.find(json.dumps(filled))[0] == filled
         assert "schema" in shape.find(json.dumps({**filled, "schema": [1]}))[1]
-        assert Shape("judge", {"more": Literal["A", "B"]}).find('{"more": "C"}')[0] is None
 
 
 class TestEndpoint:
-    def test_a_question_travels_with_its_schema_seed_and_sampling(self):
+    def test_a_question_travels_with_its_schema_seed_and_sampling_and_nothing_for_null(self):
         with serving(in_turn(WORD)) as server:
             (answer,) = chat(server.url, temperature=0.5, max_tokens=77).complete([question(seed=2)])
+            chat(server.url, temperature=None, max_tokens=None).complete([question()])
         assert (answer.came, answer.content) == (Came.answered, {"word": "peace"})
-        (sent,) = server.requests
+        sent, without = server.requests
+        fields = {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]}
         assert sent["response_format"]["json_schema"] == {
-            "name": "word",
-            "strict": True,
-            "schema": {
-                "type": "object",
-                "properties": {"word": {"type": "string"}},
-                "required": ["word"],
-                "additionalProperties": False,
-            },
-        }
+            "name": "word", "strict": True, "schema": fields | {"additionalProperties": False},
+        }  # fmt: skip
         assert (sent["model"], sent["temperature"], sent["max_tokens"], sent["seed"]) == ("m", 0.5, 77, 2000)
         assert [message["content"] for message in sent["messages"]] == ["Reply in JSON.", "Which?"]
+        assert not {"temperature", "max_tokens"} & set(without)
 
-    def test_nothing_is_sent_for_options_that_are_null(self):
-        with serving(in_turn(WORD)) as server:
-            chat(server.url, temperature=None, max_tokens=None).complete([question()])
-        assert not {"temperature", "max_tokens"} & set(server.requests[0])
-
-    def test_the_server_is_waited_for_as_long_as_it_says(self):
-        with serving(in_turn(Says(status=429, headers={"Retry-After": "17"}), WORD)) as server:
-            client = chat(server.url)
-            (answer,) = client.complete([question()])
-        assert answer.came is Came.answered
-        assert server.waits == [17]
-        assert (client.usage["calls"], client.usage["retries"]) == (2, 1)
-
-    def test_a_wait_of_a_day_is_a_failure_and_not_sat_out(self):
-        with serving(in_turn(Says(status=503, headers={"Retry-After": "86400"}))) as server:
-            (answer,) = chat(server.url).complete([question()])
-        assert answer.came is Came.unanswered
-        assert server.waits == []
-
-    def test_a_server_error_is_asked_again_after_growing_waits(self):
-        with serving(in_turn(*[Says(status=500)] * 3, WORD)) as server:
-            (answer,) = chat(server.url).complete([question()])
-        assert answer.content == {"word": "peace"}
-        assert len(server.requests) == 4
-        assert server.waits[0] < server.waits[1] < server.waits[2]
-
-    def test_retries_end(self):
-        with serving(in_turn(Says("down for good", status=500))) as server:
-            (answer,) = chat(server.url, retries=2).complete([question()])
-        assert answer.came is Came.unanswered
-        assert "status 500: down for good" in answer.note
-        assert len(server.requests) == 3
-
-    def test_a_reply_that_takes_too_long_is_asked_for_again(self):
-        with serving(in_turn(Says(body=httpx2.ReadTimeout("slow")), WORD)) as server:
-            client = chat(server.url)
-            (answer,) = client.complete([question()])
-        assert answer.came is Came.answered
-        assert client.usage["retries"] == 1
+    @pytest.mark.parametrize(
+        ("says", "waits", "end"),
+        [
+            ([Says(status=429, headers={"Retry-After": "17"}), WORD], [17], Came.answered),
+            ([Says(status=503, headers={"Retry-After": "86400"})], [], Came.unanswered),  # not sat out
+            ([Says(body=httpx2.ReadTimeout("slow")), WORD], None, Came.answered),
+            ([DOWN] * 3 + [WORD], None, Came.answered),
+            ([DOWN], None, Came.unanswered),
+        ],
+    )
+    def test_failures_are_repeated_after_growing_waits_or_as_long_as_the_server_says(self, says, waits, end):
+        found, server = came(in_turn(*says), "?", retries=3)
+        assert found == [end]
+        assert server.waits == sorted(server.waits)
+        assert waits is None or server.waits == waits
+        assert len(server.requests) == (1 if waits == [] else len(says) if says[-1] is WORD else 4)
 
     def test_many_ask_at_once_but_never_more_than_allowed_and_answers_keep_their_order(self):
-        def script(request, _):
-            return Says(
-                json.dumps({"word": text_of(request)}), delay=0.05 if text_of(request) == "0" else 0.01
-            )
+        def script(asked, _):
+            return Says(json.dumps({"word": text_of(asked)}), delay=0.05 if text_of(asked) == "0" else 0.01)
 
         with serving(script) as server:
-            answers = chat(server.url, concurrency=3).complete([question(str(n)) for n in range(9)])
-        assert [answer.content["word"] for answer in answers] == list("012345678")
-        assert server.most_in_flight == 3
+            asked = [question(str(n)) for n in range(9)]
+            answers = chat(server.url, concurrency=3).complete([*asked, asked[0]])  # which is asked once
+        assert [answer.content["word"] for answer in answers] == list("0123456780")
+        assert (server.most_in_flight, len(server.requests)) == (3, 9)
 
     def test_requests_go_out_no_faster_than_asked_for(self, monkeypatch):
         waited = []
@@ -167,45 +144,32 @@ class TestEndpoint:
             monkeypatch.setattr("pessimal.explain.chat.endpoint.asyncio.sleep", sleep)
             client.complete([question(str(n)) for n in range(4)])
             client.complete([question("another batch")])
-        # the scripted server sleeps for 0 s
         assert sum(waited) == pytest.approx(8)  # 2 s between any two
-
-    def test_equal_questions_are_asked_once(self):
-        with serving(in_turn(WORD)) as server:
-            asked = [question("a"), question("b"), question("a"), question("a", seed=1)]
-            answers = chat(server.url).complete(asked)
-        assert len(server.requests) == 3
-        assert [answer.came for answer in answers] == [Came.answered] * 4
 
     @pytest.mark.parametrize("status", [400, 422])
     def test_without_response_format_the_shape_is_put_into_words_and_still_checked(self, status, caplog):
-        def script(request, _):
-            if "response_format" in request:
+        def script(asked, _):
+            if "response_format" in asked:
                 return Says("no such field", status=status)
-            return WORD if text_of(request) != "bad" else Says('{"word": 1}')
+            return WORD if text_of(asked) != "bad" else Says('{"word": 1}')
 
-        with serving(script) as server, caplog.at_level(logging.WARNING):
-            client = chat(server.url, concurrency=1, attempts=1)
-            answers = client.complete([question("a"), question("b"), question("bad")])
-        assert [answer.came for answer in answers] == [Came.answered, Came.answered, Came.malformed]
+        with caplog.at_level(logging.WARNING):
+            found, server = came(script, "a", "b", "bad", attempts=1)
+        assert found == [Came.answered, Came.answered, Came.malformed]
         assert len(server.requests) == 4  # refused once, and then known
         assert '"additionalProperties":false' in server.requests[-1]["messages"][0]["content"]
         assert sum("no such field" in record.getMessage() for record in caplog.records) == 1
 
-    def test_a_request_that_is_too_long_says_nothing_about_response_format_or_the_next_request(self):
-        def script(request, _):
-            return Says("too long", status=400) if text_of(request) == "long" else WORD
-
-        with serving(script) as server:
-            asked = [question("long"), question("a"), *[question("long", seed) for seed in range(1, 9)]]
-            answers = chat(server.url, concurrency=1).complete(asked)
-        assert [answer.came for answer in answers] == [Came.unanswered, Came.answered, *[Came.unanswered] * 8]
-        assert "status 400: too long" in answers[0].note
-        assert sum("response_format" not in request for request in server.requests) == 1
+    @pytest.mark.parametrize("status", [400, 403])
+    def test_a_request_that_is_refused_alone_says_nothing_about_the_next_one(self, status):
+        alone = Says("too long", status=status)
+        found, server = came(by_text(long=alone, longer=alone), "a", "long", "b", "longer", stop_after=1)
+        assert found == [Came.answered, Came.unanswered] * 2
+        assert all("response_format" in asked for asked in server.requests)
 
     def test_a_dead_endpoint_stops_the_work_and_loses_nothing(self, tmp_path):
         questions = [question(str(n)) for n in range(40)]
-        with serving(lambda _, n: WORD if n < 4 else Says(status=500)) as server:
+        with serving(lambda _, n: WORD if n < 4 else DOWN) as server:
             with pytest.raises(WorkError, match=r"3 requests in a row .*type the same command again"):
                 chat(server.url, tmp_path, concurrency=1, retries=0, stop_after=3).complete(questions)
             assert len(server.requests) == 7
@@ -214,9 +178,11 @@ class TestEndpoint:
             answers = client.complete(questions)
         assert all(answer.came is Came.answered for answer in answers)
         assert (client.usage["from the cache"], client.usage["calls"]) == (4, 36)
+        with pytest.raises(WorkError, match="connection"):
+            came(in_turn(Says(body=httpx2.ConnectError("refused"))), *"abcde", retries=1, stop_after=2)
 
     def test_failures_that_are_not_in_a_row_stop_nothing_but_are_no_whole_answer(self):
-        with serving(lambda request, _: WORD if int(text_of(request)) % 2 else Says(status=500)) as server:
+        with serving(lambda asked, _: WORD if int(text_of(asked)) % 2 else DOWN) as server:
             client = chat(server.url, concurrency=1, retries=0, stop_after=2)
             answers = client.complete([question(str(n)) for n in range(20)])
         assert sum(answer.came is Came.unanswered for answer in answers) == 10
@@ -224,11 +190,6 @@ class TestEndpoint:
             client.check_answered()
         client.allow_unanswered = True
         client.check_answered()
-
-    def test_a_refused_connection_stops_the_work(self):
-        refused = Says(body=httpx2.ConnectError("refused"))
-        with serving(in_turn(refused)) as server, pytest.raises(WorkError, match="connection"):
-            chat(server.url, retries=1, stop_after=2).complete([question(str(n)) for n in range(5)])
 
     @pytest.mark.parametrize(
         ("says", "advice"),
@@ -243,25 +204,13 @@ class TestEndpoint:
         monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
         with serving(in_turn(says)) as server:
             with pytest.raises(ConfigError, match=advice) as caught:
-                chat(server.url, concurrency=1, retries=0).complete([question(str(n)) for n in range(9)])
+                chat(server.url, concurrency=1, retries=0).complete([question(t) for t in "abcd"])
             assert len(server.requests) == 1
         assert "sk-secret" not in str(caught.value)
 
-    def test_a_403_after_answers_is_about_one_text(self):
-        with serving(
-            lambda r, _: Says("moderated", status=403) if text_of(r) == "flagged" else WORD
-        ) as server:
-            client = chat(server.url, concurrency=1, stop_after=1)
-            answers = client.complete([question("a"), question("flagged"), question("b")])
-        assert [answer.came for answer in answers] == [Came.answered, Came.unanswered, Came.answered]
-
-    @pytest.mark.parametrize(
-        "body", ["<html>hello</html>", "{}", '{"choices": []}', '{"choices": null}', "3"]
-    )
+    @pytest.mark.parametrize("body", ["<html>hello</html>", "{}", '{"choices": []}', "3"])
     def test_what_is_no_completion_is_no_answer(self, body):
-        with serving(in_turn(Says(body=body))) as server:
-            (answer,) = chat(server.url, retries=1).complete([question()])
-        assert answer.came is Came.unanswered
+        assert came(in_turn(Says(body=body)), "?", retries=1)[0] == [Came.unanswered]
 
     def test_tokens_are_the_servers_count_and_missing_counts_are_reported(self):
         with serving(in_turn(WORD, Says(WORD.content, usage=False))) as server:
@@ -269,35 +218,29 @@ class TestEndpoint:
             client.complete([question("a"), question("b")])
         assert [client.usage[name] for name in ("tokens in", "tokens out", "unmetered")] == [10, 3, 1]
 
-    def test_hostile_texts_travel(self):
+    def test_hostile_texts_travel_also_from_within_a_running_loop(self):
         texts = ["\ud800 lone", "nul\0", "<script>", "", "😀", "я" * 10_000]
-        with serving(in_turn(WORD)) as server:
-            answers = chat(server.url).complete([question(text) for text in texts])
-        assert all(answer.came is Came.answered for answer in answers)
-        assert {text_of(request) for request in server.requests} == {"\ufffd lone", *texts[1:]}
 
-    def test_it_can_be_asked_from_within_a_running_loop(self):
         async def notebook(url):
-            return chat(url).complete([question()])
+            return chat(url).complete([question(text) for text in texts])
 
         with serving(in_turn(WORD)) as server:
-            (answer,) = asyncio.run(notebook(server.url))
-        assert answer.came is Came.answered
+            answers = asyncio.run(notebook(server.url))
+        assert all(answer.came is Came.answered for answer in answers)
+        assert {text_of(asked) for asked in server.requests} == {"\ufffd lone", *texts[1:]}
 
-    def test_the_key_travels_and_is_in_no_provenance(self, monkeypatch):
+    def test_the_key_travels_is_in_no_provenance_and_is_missed_before_anything_is_asked(self, monkeypatch):
         monkeypatch.setenv("OWN", " sk-secret \n")
         with serving(in_turn(WORD)) as server:
             client = chat(server.url, api_key_variable="OWN")
             client.complete([question()])
         assert server.headers[0]["authorization"] == "Bearer sk-secret"
         assert "sk-secret" not in json.dumps(client.provenance())
-
-    def test_a_missing_key_is_reported_before_anything_is_asked(self):
+        monkeypatch.delenv("OPENAI_API_KEY", raising=False)
         with pytest.raises(ConfigError, match="export OPENAI_API_KEY="):
-            EndpointOptions(model="m").find_api_key({})
-        here = EndpointOptions(model="m", base_url="http://localhost:8000/v1")
-        assert here.find_api_key({}) is None
-        assert EndpointOptions(model="m", api_key_variable=None).find_api_key({"OPENAI_API_KEY": "k"}) is None
+            chat(None)
+        assert chat(None, api_key_variable=None).transport.key is None
+        assert chat("http://localhost:8000/v1").transport.key is None
 
     @pytest.mark.parametrize(
         "address", ["localhost:8000", "http://[broken", "http://user:word@host/v1", "ftp://x"]
@@ -308,26 +251,15 @@ class TestEndpoint:
 
 
 class TestReplies:
-    @pytest.mark.parametrize(
-        "content", ["", "peace", '{"word": 3}', '{"word": "pea', '["peace"]', "{" * 9999]
-    )
+    @pytest.mark.parametrize("content", ["", "peace", '{"word": 3}', '{"word": "pea', "{" * 9999])
     def test_a_reply_of_another_shape_is_asked_for_again_with_what_was_wrong(self, content):
-        with serving(in_turn(Says(content), WORD)) as server:
-            client = chat(server.url)
-            (answer,) = client.complete([question()])
-        assert answer.content == {"word": "peace"}
+        found, server = came(in_turn(Says(content), WORD), "?")
+        assert found == [Came.answered]
         first, second = server.requests
         assert (first["seed"], second["seed"]) == (0, 1)
         assert second["messages"][:2] == first["messages"]
         assert [message["role"] for message in second["messages"][2:]] == ["assistant", "user"]
         assert second["messages"][2]["content"] == (content[:4000] or "(nothing)")
-        assert (client.usage["reasked"], client.usage["answered"]) == (1, 1)
-
-    def test_replies_of_another_shape_end_as_malformed(self):
-        with serving(in_turn(Says("hm"))) as server:
-            (answer,) = chat(server.url, attempts=2).complete([question()])
-        assert len(server.requests) == 2
-        assert answer.came is Came.malformed
 
     def test_cut_replies_are_paid_once_stop_the_work_and_cost_nothing_again(self, tmp_path):
         with serving(lambda r, _: CUT if text_of(r) == "long" and r["max_tokens"] < 100 else WORD) as server:
@@ -339,13 +271,6 @@ class TestReplies:
             client = chat(server.url, tmp_path, max_tokens=200)
             assert [answer.came for answer in client.complete(asked)] == [Came.answered] * 2
             assert len(server.requests) == 3  # the whole one was not paid for again
-            client = chat(server.url, tmp_path, max_tokens=50, allow_unanswered=True)
-            assert client.complete(asked)[1].came in (Came.answered, Came.cut)
-
-    def test_an_object_that_is_whole_before_the_cut_is_an_answer(self):
-        with serving(in_turn(Says(WORD.content + " and so", finish_reason="length"))) as server:
-            (answer,) = chat(server.url).complete([question()])
-        assert answer.came is Came.answered
 
     @pytest.mark.parametrize(
         "says",
@@ -353,46 +278,36 @@ class TestReplies:
             Says(None, refusal="I will not."),
             Says(None, finish_reason="content_filter"),
             Says("I'm sorry, but I can't help with that."),
-            Says("I cannot assist with this request."),
             Says("<think>Hm.</think>\nI can’t do that."),
             Says("flagged", status=400, refusal="content_filter"),
         ],
     )
     def test_refusals_are_distinguished_and_are_final(self, says):
-        with serving(in_turn(says)) as server:
-            client = chat(server.url)
-            (answer,) = client.complete([question()])
-        assert answer.came is Came.refused
-        assert len(server.requests) == client.usage["refused"] == 1
+        found, server = came(in_turn(says), "?")
+        assert found == [Came.refused]
+        assert len(server.requests) == 1
 
-    def test_words_of_refusal_within_an_answer_are_an_answer(self):
-        with serving(in_turn(Says('{"word": "I cannot help with that."}'))) as server:
-            (answer,) = chat(server.url).complete([question()])
-        assert answer.came is Came.answered
+    @pytest.mark.parametrize(
+        "says",
+        [Says('{"word": "I cannot help with that."}'), Says(WORD.content + " so", finish_reason="length")],
+    )
+    def test_a_whole_object_is_an_answer_whatever_it_says_and_how_it_ended(self, says):
+        assert came(in_turn(says), "?")[0] == [Came.answered]
 
 
 MODEL = {"model": "m", "base_url": "http://x/v1", "temperature": 1.0, "max_tokens": 100}
 
 
 class TestCache:
-    def test_a_second_run_asks_nothing_whatever_came_of_the_first(self, tmp_path):
-        says = {"a": Says(None, refusal="No."), "b": Says("gibberish"), "c": WORD}
-        with serving(lambda request, _: says[text_of(request)]) as server:
-            first = chat(server.url, tmp_path).complete([question(text) for text in says])
-            assert len(server.requests) == 5  # one refusal, three attempts, one answer
-            again = chat(server.url, tmp_path)
-            assert again.complete([question(text) for text in says]) == first
-            assert again.peek(question("c")) == first[2]
-            assert len(server.requests) == 5
-        assert again.usage["calls"] == 0
-        assert [answer.came for answer in first] == [Came.refused, Came.malformed, Came.answered]
-
-    def test_failures_are_never_kept(self, tmp_path):
-        with serving(lambda *_: Says(status=500)) as server:
-            chat(server.url, tmp_path, retries=0).complete([question()])
-            server.script = lambda *_: WORD
-            (answer,) = chat(server.url, tmp_path).complete([question()])
-        assert answer.came is Came.answered
+    def test_a_second_run_asks_nothing_whatever_came_of_the_first_but_failures(self, tmp_path):
+        script = by_text(a=Says(None, refusal="No."), b=Says("gibberish"), d=DOWN)
+        first, server = came(script, *"abcd", folder=tmp_path, retries=0)
+        assert first == [Came.refused, Came.malformed, Came.answered, Came.unanswered]
+        assert len(server.requests) == 6  # one refusal, three attempts, one answer, one failure
+        again, server = came(by_text(), *"abcd", folder=tmp_path)
+        assert again == [*first[:3], Came.answered]
+        assert len(server.requests) == 1
+        assert chat(server.url, tmp_path).peek(question("b")).came is Came.malformed
 
     def test_replies_are_kept_as_they_come_and_survive_a_kill(self, tmp_path):
         class Killed(BaseException):
@@ -440,7 +355,7 @@ class TestCache:
             (Reply("x", None, "length", 5, 100), 1000, False),
         ],
     )
-    def test_a_reply_holds_for_every_limit_of_tokens_under_which_it_would_be_the_same(
+    def test_a_reply_holds_for_every_limit_under_which_it_would_be_the_same(
         self, tmp_path, reply, limit, holds
     ):
         cache = Cache(tmp_path)
@@ -449,23 +364,16 @@ class TestCache:
 
     @pytest.mark.parametrize(
         "damage",
-        [
-            lambda data: data[: len(data) // 2],
-            lambda _: b"",
-            lambda _: b"[]",
-            lambda _: b"\xff\0",
-            lambda data: data.replace(b"peace", b"waaar"),
-        ],
+        [lambda data: data[:-9], lambda _: b"[]", lambda _: b"\xff\0", lambda d: d.replace(b"x", b"y")],
     )
-    def test_a_file_that_is_not_whole_or_was_changed_is_asked_for_again(self, tmp_path, damage):
-        with serving(lambda *_: WORD) as server:
-            chat(server.url, tmp_path).complete([question()])
-            (path,) = tmp_path.rglob("*.json")
-            path.write_bytes(damage(path.read_bytes()))
-            for _ in range(2):
-                (answer,) = chat(server.url, tmp_path).complete([question()])
-                assert answer.content == {"word": "peace"}
-                assert len(server.requests) == 2
+    def test_a_file_that_is_not_whole_or_was_changed_is_none(self, tmp_path, damage):
+        cache = Cache(tmp_path)
+        cache.put(MODEL, question(), Reply(text="x"))
+        (path,) = tmp_path.rglob("*.json")
+        path.write_bytes(damage(path.read_bytes()))
+        assert cache.get(MODEL, question()) is None
+        cache.put(MODEL, question(), Reply(text="x"))
+        assert cache.get(MODEL, question()) == Reply(text="x")
 
     def test_hostile_texts_are_kept_as_they_are_and_the_first_reply_stays(self, tmp_path):
         cache = Cache(tmp_path)
@@ -482,7 +390,6 @@ class TestCache:
             worker.start()
         for worker in workers:
             worker.join()
-        assert [worker.exitcode for worker in workers] == [0, 0, 0]
         kept = [Cache(tmp_path).get(MODEL, question(str(n))) for n in range(25)]
         assert all(reply is not None and reply.text.startswith("reply") for reply in kept)
         assert not list(tmp_path.rglob(".*json-*"))
@@ -505,24 +412,25 @@ def marked(asked, _number):
 
 class TestJudge:
     def test_an_edit_complied_where_the_judge_sees_the_asked_move(self):
-        plain, edited = "plain", "marked"
         items = [
-            ("Q", plain, edited, CLARITY, Amount.more),
-            ("Q", plain, edited, CLARITY, Amount.less),
-            ("Q", edited, plain, VERBOSITY, Amount.more),
-            ("Q", edited, plain, VERBOSITY, Amount.less),
-            ("Q", plain, "plainer", CLARITY, Amount.more),
-            ("Q", plain, plain, CLARITY, Amount.more),  # is not asked about
+            ("Q", "plain", "marked", CLARITY, Amount.more),
+            ("Q", "plain", "marked", CLARITY, Amount.less),
+            ("Q", "marked", "plain", VERBOSITY, Amount.more),
+            ("Q", "marked", "plain", VERBOSITY, Amount.less),
+            ("Q", "plain", "plainer", CLARITY, Amount.more),
+            ("Q", "plain", "plain", CLARITY, Amount.more),  # is not asked about
         ]
         with serving(marked) as server:
             assert LlmJudge(chat(server.url)).judge(items) == [True, False, False, True, False, False]
         assert len(server.requests) == 3  # the direction is not given, so that it is one question for both
+        hostile = [("\ud800", text, "marked", CLARITY, Amount.more) for text in (*HOSTILE, "\udfff")]
+        with serving(marked) as server:
+            assert LlmJudge(chat(server.url)).judge(hostile) == [True] * len(hostile)
 
     def test_the_order_shows_nothing(self):
         with serving(marked) as server:
-            judge = LlmJudge(chat(server.url))
-            assert judge.judge(ITEMS) == [True] * 40
-        first = sum(edited_first(*item[:4]) for item in ITEMS)
+            assert LlmJudge(chat(server.url)).judge(ITEMS) == [True] * 40
+        first = sum(map(edited_first, ITEMS))
         assert 10 < first < 30
         assert sum(case(asked)["A"].startswith("marked") for asked in server.requests) == first
         with serving(lambda *_: Says('{"more": "A"}')) as server:
@@ -534,27 +442,21 @@ class TestJudge:
             assert LlmJudge(chat(server.url)).judge(ITEMS[:2]) == [None, None]
 
     def test_no_answer_at_all_is_an_error_unless_it_is_allowed(self):
-        with serving(lambda *_: Says(status=500)) as server:
+        with serving(lambda *_: DOWN) as server:
             with pytest.raises(WorkError, match="got no answer"):
                 LlmJudge(chat(server.url, retries=0)).judge(ITEMS[:2])
             allowed = LlmJudge(chat(server.url, retries=0, allow_unanswered=True))
             assert allowed.judge(ITEMS[:2]) == [None, None]
 
-    def test_hostile_texts_are_data(self):
-        items = [("\ud800", text, "marked", CLARITY, Amount.more) for text in (*HOSTILE, "\udfff")]
-        with serving(marked) as server:
-            assert LlmJudge(chat(server.url)).judge(items) == [True] * len(items)
-
     def test_it_is_asked_where_the_perturber_is_unless_told_otherwise(self, tmp_path):
-        perturber = {
+        asked = {
             "_target_": "x",
             "model": "m",
             "base_url": "http://127.0.0.1:1/v1",
             "retries": 0,
             "attempts": 2,
         }
-        judge = make_judge("j", perturber, cache=tmp_path)
-        said = judge.provenance()["chat"]
+        said = make_judge("j", asked, cache=tmp_path).provenance()["chat"]
         assert (said["model"], said["base_url"], said["temperature"]) == ("j", "http://127.0.0.1:1/v1", 0.0)
         assert said["attempts"] == 2
         other = make_judge("j", {"_target_": "x"}, cache=None, base_url="http://127.0.0.1:2/v1")

@@ -22,11 +22,6 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("text", HOSTILE)
-def test_the_pieces_are_the_text_again(text):
-    assert "".join(pieces(text)) == text
-
-
 def test_words_and_marks_are_apart_and_spaces_are_no_tokens():
     assert tokens("It isn't  so-so, “no”!") == ["It", "isn't", "so", "-", "so", ",", "“", "no", "”", "!"]
 
@@ -40,17 +35,15 @@ def test_syntactic_distance_is_levenshtein_over_the_longer():
     assert syntactic("a b", "b a") == 1.0
     assert syntactic("a b c", "a b c") == 0.0
     assert syntactic("", "a b") == 1.0
-    assert syntactic("", " ") == 0.0
-
-
-def test_syntactic_distance_sees_case_and_no_white_space():
-    assert syntactic("a  b\n", "a b") == 0.0
+    assert syntactic("", " ") == syntactic("a  b\n", "a b") == 0.0
     assert syntactic("A b", "a b") == 0.5
 
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_texts_have_distances(text):
+    assert "".join(pieces(text)) == text
     assert syntactic(text, text) == 0
+    assert np.linalg.norm(embed([text])) == pytest.approx(1, abs=1e-5)
     assert 0 <= syntactic(text, "some other text") <= 1
     assert 0 <= semantic([(text, "some other text")])[0] <= 2
 
@@ -128,14 +121,6 @@ def test_what_follows_256_word_pieces_is_not_seen():
     same, seen = embed([start, start + "entirely other ending"]), embed(["word " * 253 + "ending", start])
     np.testing.assert_allclose(same[0], same[1], atol=1e-6)
     assert np.abs(seen[0] - seen[1]).max() > 1e-4
-
-
-def test_vectors_have_length_one_whatever_the_text():
-    hostile = ["", "   ", "\ud800", "\x00", "🙂" * 50, "a" * 5000, "!!!"]
-    vectors = embed(hostile)
-    assert vectors.shape == (7, 384)
-    assert vectors.dtype == np.float32
-    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
 
 
 def test_a_vector_hardly_depends_on_its_batch_and_not_on_its_place():

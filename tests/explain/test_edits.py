@@ -12,7 +12,7 @@ from pessimal.explain.attribute import Amount, Attribute, Direction, Edit
 from pessimal.explain.comparison import Comparison, Turn
 from pessimal.explain.edits import Draw, Passage, edited
 from pessimal.explain.perturbation import Request, Status
-from pessimal.explain.perturbers.rules import Rules, check
+from pessimal.explain.perturbers.rules import Rules
 
 CONFIG = Path(__file__).parents[2] / "conf" / "contrast"
 ATTRIBUTES = {
@@ -73,11 +73,10 @@ def changed(text, **edit):
 @pytest.mark.parametrize("edit", RULES)
 def test_every_rule_does_what_its_example_says(edit):
     seeds = range(12)
-    texts = {
-        edited(edit.example["from"], [edit], lambda n, seed=seed: Draw(n, seed=seed))[0] for seed in seeds
-    }
+    given = edit.example["from"]
+    texts = {edited(given, [edit], lambda n, seed=seed: Draw(n, seed=seed))[0] for seed in seeds}
     assert edit.example["to"] in texts
-    assert edit.example["from"] not in texts
+    assert given not in texts
 
 
 def test_the_fifteen_attributes_have_at_most_two_rules_each_way_and_none_that_only_adds_a_sentence():
@@ -116,21 +115,12 @@ def test_rules_for_english_leave_other_languages_alone(text):
 
 
 def test_code_formulas_and_addresses_stay():
-    text = "You should use `the best()` from https://the.best/is?a=good, $a is good$ here.\n```\nthe best is good\n```"
-    for name, attribute in ATTRIBUTES.items():
-        for amount in Amount:
-            (found,) = Rules().perturb([asked(text, attribute, amount)])
-            if found.text is not None and name not in (
-                "avoid-to-answer",
-                "relevance",
-            ):  # a sentence gives way as a whole
-                for kept in (
-                    "`the best()`",
-                    "https://the.best/is?a=good",
-                    "$a is good$",
-                    "the best is good\n```",
-                ):
-                    assert kept in found.text
+    kept = ("`the best()`", "https://the.best/is?a=good", "$a is good$", "```\nthe best is good\n```")
+    text = f"You should use {kept[0]} from {kept[1]}, {kept[2]} here.\n{kept[3]}"
+    # Of the two others a sentence gives way as a whole.
+    others = [one for name, one in ATTRIBUTES.items() if name not in ("avoid-to-answer", "relevance")]
+    for found in Rules().perturb([asked(text, one, amount) for one in others for amount in Amount]):
+        assert all(each in (found.text or text) for each in kept)
 
 
 def test_a_request_does_not_depend_on_what_is_asked_with_it_and_seeds_and_keys_draw_anew():
@@ -194,19 +184,11 @@ def test_most_is_drawn_by_the_seed():
     assert {text.lower().count("b") for text in texts} == {2}
 
 
-def test_seeds_walk_round_the_options():
-    options = ["a", "b", "c", "d"]
-    assert sorted(Draw("x", seed=seed).pick(options) for seed in range(4)) == options
-
-
 def test_a_sentence_goes_on_in_the_next_line_of_a_poem():
     passage = Passage("The sun is up,\nand you see.\n\n1. One.\n2. Two. Three.")
     assert [passage.of(each) for each in passage.sentences] == [
-        "The sun is up,\nand you see.",
-        "One.",
-        "Two.",
-        "Three.",
-    ]
+        "The sun is up,\nand you see.", "One.", "Two.", "Three.",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -254,9 +236,6 @@ def test_what_cannot_be_carried_out_is_refused(edit, said):
 def test_an_attribute_without_rules_is_refused_before_any_model_is_loaded():
     with pytest.raises(ConfigError, match=r"no rules for the attribute 'mine'.*conf/contrast/mine.yaml"):
         Rules(attributes=[Attribute("mine", "", 1)])
-    check(list(ATTRIBUTES.values()))
-
-
-def test_the_provenance_is_json_and_the_null_is_made_by_rules_too():
-    assert json.loads(json.dumps(Rules().provenance())) == Rules().provenance()
-    assert Rules().placebo().name == "placebo"
+    found = Rules(attributes=list(ATTRIBUTES.values()))
+    assert json.loads(json.dumps(found.provenance())) == found.provenance()
+    assert found.placebo().name == "placebo"

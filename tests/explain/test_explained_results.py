@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from pessimal.explain import metrics as metrics_module
-from pessimal.explain.agreement import examples, ranked
+from pessimal.explain.agreement import examples, representative
 from pessimal.explain.attribute import Attribute
 from pessimal.explain.compare import compared_results, shown_contested
 from pessimal.explain.comparison import Comparison, Turn
@@ -60,9 +60,7 @@ def table(n, *, names=NAMES, model="m", who="rules", seeds=1, placebos=2, status
             size = 0.01 if null else 0.4 + 0.9 * names.index(name) + 0.1 * int(request.comparison.key[1:])
             new.append(own + size * (-1 if request.response == 0 else 1) if has else None)
         if made:
-            tables.append(
-                outcomes(model, asked(n), rewarded(n), made, new, perturber=perturber, tie=0.0).table
-            )
+            tables.append(outcomes(model, rewarded(n), made, new, perturber=perturber, tie=0.0))
     whole = pd.concat(tables, ignore_index=True)
     known = whole["edited"].notna()
     for column, value in (("syntactic", 0.5), ("semantic", 0.1), ("locality", 1.0)):
@@ -83,8 +81,7 @@ def explained(rows: pd.DataFrame, n: int, **changed) -> Explained:
     usual = {
         "model": "m", "perturber": "rules", "rewards": rewarded(n), "comparisons": {c.key: c for c in asked(n)},
         "attributes": {name: Attribute(name, "It is so.", 1) for name in names}, "detected": (empty, empty),
-        "table": rows, "smallest": None, "largest": None, "decided": [f"c{i}" for i in range(n)], "undecided": (),
-        "too_long": (), "reward_sd": 1.5, "tie": 0.0,
+        "table": rows, "smallest": None, "largest": None, "too_long": (), "tie": 0.0,
     }  # fmt: skip
     return Explained(**usual | changed)
 
@@ -157,7 +154,7 @@ def test_only_what_has_a_ranking_is_called_representative():
 
 
 def shown(rows, n=3):
-    return examples(rows, ranked(rows, "m", perturber="rules"), perturber="rules", n=n)
+    return examples(rows, representative(rows, "m", perturber="rules"), perturber="rules", n=n)
 
 
 def test_examples_lead_with_the_widest_margin_where_nothing_is_ranked_and_with_the_nearest_flip_within():
@@ -168,9 +165,11 @@ def test_examples_lead_with_the_widest_margin_where_nothing_is_ranked_and_with_t
 
 
 def test_what_was_left_out_is_noted_with_its_number():
-    [note] = report(table(2), 2, too_long=("x",), undecided=("y", "z"), left_out={"with an empty text": 5})[
-        "sensitivity"
-    ].notes
+    ties = {"y": (1.0, 1.0), "z": (0.0, 0.0)}
+    found = report(
+        table(2), 2, too_long=("x",), rewards=rewarded(2) | ties, left_out={"with an empty text": 5}
+    )
+    [note] = found["sensitivity"].notes
     assert "2 ties" in note
     assert "1 longer" in note
     assert "5 with an empty text" in note

@@ -1,7 +1,6 @@
 """Flip rates: hand counts, brute force over all signs, scipy as oracle, and tables with a planted effect."""
 
 import itertools
-import math
 
 import numpy as np
 import pandas as pd
@@ -10,10 +9,9 @@ from scipy import stats
 from scipy.stats import binomtest
 from test_outcomes import made
 
-from pessimal.errors import TableError
 from pessimal.explain.attribute import Attribute
 from pessimal.explain.flips import attribute_flip_rates, clustered_share, compliance, flip_rates, off_target
-from pessimal.explain.intervals import benjamini_hochberg, draws, share_interval
+from pessimal.explain.intervals import draws, share_interval
 from pessimal.explain.outcomes import against_polarity
 
 
@@ -112,13 +110,6 @@ def test_the_placebo_is_met_within_the_same_response_of_the_same_comparison():
     assert row["change_p"] == pytest.approx(1.0)
 
 
-def test_q_are_those_of_the_textbook_over_what_has_a_p():
-    p = np.array([0.01, np.nan, 0.04, 0.03, 0.2])
-    adjusted = benjamini_hochberg(p)
-    assert adjusted[[0, 2, 3, 4]] == pytest.approx([0.04, 0.04 * 4 / 3, 0.04 * 4 / 3, 0.2])
-    assert math.isnan(adjusted[1])
-
-
 def test_the_family_is_one_model_and_perturber():
     one = simulated({"a": -0.3, "b": 0.0, "c": 0.0, "placebo": 0.0})
     table = attribute_flip_rates(pd.concat([one, one.assign(model="other")]))
@@ -167,13 +158,6 @@ def test_tied_attributes_share_rank_and_first_place():
     assert table["flip_first"].tolist() == [0.5, 0.5]
 
 
-def test_without_a_placebo_there_is_no_p():
-    table = attribute_flip_rates(simulated({"a": -1.0, "b": 0.0}))
-    assert table[["flip_p", "flip_q", "change_p", "change_q", "flip_excess"]].isna().all(axis=None)
-    assert (table["pairs"] == 0).all()
-    assert table["flip_rate"].notna().all()
-
-
 def test_the_same_seed_gives_the_same_bits_whatever_the_order_and_the_other_attributes():
     rows = simulated({"a": -0.5, "b": -0.1, "placebo": 0.0}, seeds=2)
     whole = attribute_flip_rates(rows, seed=4)
@@ -187,17 +171,6 @@ def test_the_same_seed_gives_the_same_bits_whatever_the_order_and_the_other_attr
     assert of(whole, "a")["flip_low"] != of(attribute_flip_rates(rows, seed=5), "a")["flip_low"] or (
         of(whole, "a")["change_low"] != of(attribute_flip_rates(rows, seed=5), "a")["change_low"]
     )
-
-
-def test_mistakes_are_reported():
-    rows = simulated({"a": 0.0}, comparisons=3)
-    with pytest.raises(TableError, match="permutations=5"):
-        attribute_flip_rates(rows, permutations=5)
-    with pytest.raises(TableError, match="confidence=1"):
-        attribute_flip_rates(rows, confidence=1)
-    with pytest.raises(TableError, match="lacks change_in_sd"):
-        attribute_flip_rates(rows.drop(columns="change_in_sd"))
-    assert attribute_flip_rates(rows.head(0)).empty
 
 
 def test_a_model_that_likes_what_polarity_calls_worse_is_found_out():
@@ -259,30 +232,6 @@ def shared_by_two_models() -> pd.DataFrame:
     return table(*rows, *[{**row, "model": "other", "outcome": row["outcome"] and "SF"} for row in rows])
 
 
-def test_a_perturbation_counts_once_however_many_models_it_serves():
-    found = compliance(shared_by_two_models())
-    assert found[["attribute", "side", "perturber"]].to_numpy().tolist() == [["clarity", "chosen", "rules"]]
-    row = found.loc[0]
-    assert (row["asked"], row["texts"], row["n"], row["comparisons"]) == (5, 4, 3, 3)
-    assert row["share"] == pytest.approx(2 / 3)
-    assert 0 < row["low"] < 2 / 3 < row["high"] < 1
-    by_model = compliance(shared_by_two_models(), by=["model"])
-    assert by_model["n"].tolist() == [3, 3]
-    assert compliance(shared_by_two_models(), by=[]).loc[0, "n"] == 3
-
-
-def test_what_is_missing_is_the_same_however_it_is_written():
-    rows = table({}, {"model": "other"}, {"seed": 1}, {"seed": 1, "model": "other"})
-    rows["complied"] = pd.Series([None, np.nan, True, np.bool_(True)], dtype=object)
-    rows["edited"] = pd.Series([None, np.nan, "\ud800", "\ud800"], dtype=object)
-    assert compliance(rows)[["asked", "texts", "n"]].to_numpy().tolist() == [[2, 1, 1]]
-
-
-def test_contradicting_judgements_of_one_perturbation_are_refused():
-    with pytest.raises(TableError, match="different texts or judgements"):
-        compliance(table({}, {"model": "other", "complied": False}))
-
-
 def test_the_flip_rate_is_given_for_all_and_by_compliance():
     found = flip_rates(shared_by_two_models()).set_index(["model", "edits"])
     assert found.loc["m", "n"].to_dict() == {"all": 4, "complied": 2, "not complied": 1, "not judged": 1}
@@ -317,10 +266,17 @@ def test_rows_of_one_comparison_may_stand_apart_and_its_rate_takes_them_together
     rows = table(
         *[{"comparison": f"c{n % 4}", "seed": n, "outcome": "CF" if n % 4 == 0 else "SF"} for n in range(12)]
     )
-    row = flip_rates(rows, by=[], confidence=0.8).iloc[0]
+    row = flip_rates(rows, confidence=0.8).iloc[0]
     assert (row["low"], row["high"]) == share_interval(np.array([3, 0, 0, 0]), np.full(4, 3), confidence=0.8)
-    alone = clustered_share(pd.Series([True, False]), pd.Series(["c", "c"]), confidence=0.95)
-    assert (alone["low"], alone["high"]) == (0, 1)
+
+
+def test_compliance_is_of_what_was_judged():
+    rows = shared_by_two_models().query("model == 'm'")
+    for by in (["attribute", "side", "perturber"], []):
+        [row] = compliance(rows, by=by).to_dict("records")
+        assert (row["asked"], row["texts"], row["n"], row["comparisons"]) == (5, 4, 3, 3)
+        assert row["share"] == pytest.approx(2 / 3)
+        assert 0 < row["low"] < 2 / 3 < row["high"] < 1
 
 
 ATTRIBUTES = [Attribute("clarity", "", 1), Attribute("verbosity", "", -1)]
@@ -353,24 +309,3 @@ def test_moves_are_in_standard_deviations_of_the_originals_towards_what_was_aske
     assert found.loc[("verbosity", "clarity"), "low"] < 0 < found.loc[("verbosity", "clarity"), "high"]
     assert found.loc[("placebo", "clarity"), "mean"] == pytest.approx(0.5 / clarity)
     assert found.query("on_target").index.tolist() == [("clarity", "clarity"), ("verbosity", "verbosity")]
-
-
-def test_a_second_model_with_the_same_edits_changes_nothing_off_target():
-    outcomes, before, after = moved()
-    twice = pd.concat([outcomes, outcomes.assign(model="other")], ignore_index=True)
-    doubled = off_target(
-        twice, *[pd.concat([one, one], ignore_index=True) for one in (before, after)], ATTRIBUTES
-    )
-    pd.testing.assert_frame_equal(doubled, off_target(outcomes, before, after, ATTRIBUTES))
-
-
-def test_rows_that_do_not_match_and_columns_that_lack_are_refused():
-    outcomes, before, after = moved()
-    with pytest.raises(TableError, match="reset_index"):
-        off_target(outcomes, before.iloc[:3], after, ATTRIBUTES)
-    with pytest.raises(TableError, match="lacks complied"):
-        compliance(outcomes.drop(columns="complied"))
-    with pytest.raises(TableError, match="CF, SF or tie"):
-        flip_rates(table({"outcome": "flip"}))
-    with pytest.raises(TableError, match="confidence"):
-        compliance(outcomes, confidence=95)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from pessimal.errors import TableError
 from pessimal.explain.intervals import n_eff, share_interval
 
 SIZES = np.array([8] * 8 + [7] * 4)
@@ -127,9 +126,3 @@ def test_one_cluster_says_nothing_and_none_has_no_interval():
     assert interval([0], [4]) == (0, 1)
     assert np.isnan(interval([], [])).all()
     assert np.isnan(interval([0, 0], [0, 0])).all()
-
-
-@pytest.mark.parametrize(("hits", "units"), [([2, 0], [1, 1]), ([-1, 1], [1, 1]), ([math.nan, 1], [1, 1])])
-def test_hits_that_are_no_part_of_the_units_are_refused(hits, units):
-    with pytest.raises(TableError, match="hits"):
-        interval(hits, units)

@@ -10,11 +10,10 @@ import pytest
 
 from pessimal.errors import ConfigError
 from pessimal.explain.attribute import Amount, Attribute
-from pessimal.explain.detectors import DETECTORS, load_prototypes, split_sentences, syllables
+from pessimal.explain.detectors import DETECTORS, load_prototypes, split_sentences
 from pessimal.explain.judge import RuleJudge
 
 PAIRS = [json.loads(line) for line in (Path(__file__).parent / "minimal_pairs.jsonl").open(encoding="utf-8")]
-CONFIG = Path(__file__).parents[2] / "conf" / "contrast"
 NAMES = sorted(DETECTORS)
 HOSTILE = [
     "",
@@ -49,11 +48,6 @@ def verdicts() -> pd.DataFrame:
     return pd.DataFrame(rows).assign(verdict=pd.Series(RuleJudge().judge(items), dtype=object))
 
 
-def test_there_is_a_detector_for_every_attribute_of_the_study():
-    assert {path.stem for path in CONFIG.glob("*.yaml")} >= set(NAMES)
-    assert len(NAMES) == 15
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_an_edit_that_moves_the_attribute_is_seen(verdicts, name):
     own = verdicts.query("kind == @name")
@@ -81,18 +75,13 @@ def test_a_shift_in_one_sentence_of_many_is_still_seen():
 
 
 def test_no_opinion_on_facts_nor_on_what_is_not_known():
-    paris, lyon = "The capital is Paris.", "The capital is Lyon."
+    correct, other = attribute("correctness"), attribute("placebo")
+    paris, lyon, slip = "The capital is Paris.", "The capital is Lyon.", "It is is Paris."
     items = [
-        ("Which capital?", paris, lyon, attribute("correctness"), Amount.less),
-        ("Which capital?", paris, "The capitol capital is is Paris.", attribute("correctness"), Amount.less),
-        ("Which capital?", paris, lyon, attribute("placebo"), Amount.more),
-        (
-            "Which capital?",
-            "It is is Paris.",
-            "It is is Paris. It is big.",
-            attribute("correctness"),
-            Amount.more,
-        ),
+        ("Which capital?", paris, lyon, correct, Amount.less),
+        ("Which capital?", paris, "The capitol capital is is Paris.", correct, Amount.less),
+        ("Which capital?", paris, lyon, other, Amount.more),
+        ("Which capital?", slip, slip + " It is big.", correct, Amount.more),
     ]
     assert RuleJudge().judge(items) == [None, True, None, None]
 
@@ -143,20 +132,9 @@ def test_sentences_end_at_full_stops_and_lines_and_not_in_lists_or_titles():
     assert [len(part.split()) for part in split_sentences("word " * 200)] == [80, 80, 40]
 
 
-def test_syllables_of_plain_words():
-    words = {"cat": 1, "table": 2, "baked": 1, "started": 2, "information": 4, "the": 1, "makes": 1, "xyz": 1}
-    assert {word: syllables(word) for word in words} == words
-
-
 def test_the_pairs_are_at_least_eight_an_attribute_and_no_prototype():
     counts = {name: len(list(rows)) for name, rows in groupby(sorted(pair["attribute"] for pair in PAIRS))}
     assert min(counts.values()) >= 8
     assert set(counts) == {*NAMES, "placebo"}
     written = {text for poles in load_prototypes().values() for texts in poles.values() for text in texts}
     assert not written & {pair[side] for pair in PAIRS for side in ("more", "less")}
-
-
-def test_the_provenance_names_what_decides():
-    provenance = RuleJudge().provenance()
-    assert json.loads(json.dumps(provenance)) == provenance
-    assert len(provenance["detectors"]) == 64

@@ -18,7 +18,7 @@ from scripted_server import (
     serving,
 )
 
-from pessimal.errors import ConfigError, WorkError
+from pessimal.errors import WorkError
 from pessimal.explain.attribute import Attribute, Direction
 from pessimal.explain.perturbation import Request, Status
 from pessimal.explain.perturbers.llm import Llm, find
@@ -92,21 +92,6 @@ def test_control_arms_need_no_words_and_name_no_attribute():
     } == {True, False}
 
 
-def test_words_that_do_not_occur_are_passed_over():
-    def script(asked, _):
-        if kind(asked) == "identify":
-            named = {"clarity": ["good thing", "peace", "", " ", "thing."], "verbosity": ["nowhere"]}
-            return Says(json.dumps(named))
-        return good(asked)
-
-    with serving(script) as server:
-        clarity, verbosity = perturber(server).perturb([request(CLARITY), request(VERBOSITY)])
-    assert clarity.spans == ((11, 22),)  # "good thing" and "thing." overlap
-    assert verbosity.spans == ()
-    assert verbosity.status is Status.changed
-    assert [case(asked)["words"] for asked in server.of_kind("rewrite")] == [["good thing."], []]
-
-
 @pytest.mark.parametrize(
     ("response", "named", "spans"),
     [
@@ -123,49 +108,6 @@ def test_words_that_do_not_occur_are_passed_over():
 )
 def test_words_are_found_where_they_stand(response, named, spans):
     assert find(response, named) == spans
-
-
-def test_not_applicable_is_taken_at_its_word():
-    with serving(rewrites("", applicable=False)) as server:
-        (made,) = perturber(server).perturb([request()])
-    assert (made.status, made.text) == (Status.not_applicable, None)
-    assert "cannot be changed so" in made.note
-
-
-@pytest.mark.parametrize("text", ["Peace is a good thing.", " Peace is a good thing.\n", "", " \n"])
-def test_a_text_that_was_not_changed_or_is_empty_has_failed(text):
-    with serving(rewrites(text)) as server:
-        (made,) = perturber(server).perturb([request()])
-    assert (made.status, made.text) == (Status.failed, None)
-    assert made.note
-
-
-@pytest.mark.parametrize("step", ["identify", "rewrite"])
-@pytest.mark.parametrize(
-    "says",
-    [
-        Says(None, refusal="No."),
-        Says(None, finish_reason="content_filter"),
-        Says("I'm sorry, I can't do that."),
-    ],
-)
-def test_refusals_at_either_step_are_refusals(step, says):
-    with serving(lambda asked, _: says if kind(asked) == step else good(asked)) as server:
-        llm = perturber(server)
-        (made,) = llm.perturb([request()])
-    assert (made.status, made.text) == (Status.refused, None)
-    assert made.note
-    assert "1 refused" in llm.summary()
-    assert len(server.of_kind("rewrite")) == (step == "rewrite")
-
-
-@pytest.mark.parametrize("step", ["identify", "rewrite"])
-def test_replies_of_no_use_at_either_step_are_failures(step):
-    with serving(lambda asked, _: Says("hm") if kind(asked) == step else good(asked)) as server:
-        (made,) = perturber(server, attempts=2).perturb([request()])
-    assert made.status is Status.failed
-    assert "no JSON object" in made.note
-    assert len(server.of_kind(step)) == 2
 
 
 def test_a_request_that_fails_alone_takes_no_other_with_it():
@@ -193,34 +135,23 @@ def test_a_request_gives_the_same_whatever_else_is_asked():
     assert len({json.dumps(asked["messages"]) for asked in server.of_kind("identify")}) == 1
 
 
-def test_seeds_repeat_both_steps():
-    with serving(good) as server:
-        made = perturber(server).perturb([request(seed=0), request(seed=1)])
-    assert len({each.text for each in made}) == 2
-    assert sorted(asked["seed"] for asked in server.of_kind("identify")) == [0, 1000]
-
-
-def test_a_second_run_pays_for_nothing(tmp_path):
-    everything = [request(attribute, seed=seed) for attribute in (*BOTH, OVERALL) for seed in (0, 1)]
-    with serving(good) as server:
-        first = perturber(server, tmp_path).perturb(everything)
-        paid = len(server.requests)
-        again = perturber(server, tmp_path)
-        assert again.perturb(everything) == first
-    assert len(server.requests) == paid == 8
-    assert again.chat.usage["calls"] == 0
-
-
-def test_after_a_stop_the_same_command_goes_on(tmp_path):
-    everything = [request(attribute, seed=seed) for attribute in BOTH for seed in range(8)]
-    with serving(lambda asked, number: good(asked) if number < 11 else Says(status=503)) as server:
-        with pytest.raises(WorkError, match="2 requests in a row"):
-            perturber(server, tmp_path, concurrency=1, retries=0, stop_after=2).perturb(everything)
-        server.script = good
-        llm = perturber(server, tmp_path)
-        made = llm.perturb(everything)
-    assert {each.status for each in made} == {Status.changed}
-    assert (llm.chat.usage["from the cache"], llm.chat.usage["calls"]) == (11, 24 - 11)
+@pytest.mark.parametrize(
+    ("script", "status"),
+    [
+        (rewrites("", applicable=False), Status.not_applicable),
+        (rewrites(" Peace is a good thing.\n"), Status.failed),  # was not changed
+        (rewrites(" \n"), Status.failed),
+        (lambda *_: Says(None, refusal="No."), Status.refused),
+        (lambda *_: Says("hm"), Status.failed),
+        (lambda a, _: good(a) if kind(a) == "identify" else Says("I'm sorry, I can't."), Status.refused),
+        (lambda a, _: good(a) if kind(a) == "identify" else Says("hm"), Status.failed),
+    ],
+)
+def test_what_came_of_no_text_is_a_status_with_a_reason(script, status):
+    with serving(script) as server:
+        (made,) = perturber(server).perturb([request()])
+    assert (made.status, made.text) == (status, None)
+    assert made.note
 
 
 class TestLocality:
@@ -236,18 +167,7 @@ class TestLocality:
         assert made.text == self.inside
         assert "asked twice" in made.note
         assert "below" not in made.note
-        assert llm.asked_again == 1
-
-    def test_a_change_within_the_words_is_not_asked_for_again(self):
-        with serving(rewrites(self.inside)) as server:
-            perturber(server, min_locality=1.0).perturb([request()])
-        assert len(server.of_kind("rewrite")) == 1
-
-    def test_without_the_option_nothing_is_asked_again(self):
-        with serving(rewrites(self.outside)) as server:
-            (made,) = perturber(server).perturb([request()])
-        assert len(server.of_kind("rewrite")) == 1
-        assert made.text == self.outside
+        assert llm.chat.usage["changes asked for once more"] == 1
 
     def test_the_more_local_of_two_is_kept_and_said_to_fall_short(self):
         half, none = "Calm is a bad thing.", self.outside
@@ -256,16 +176,10 @@ class TestLocality:
                 (made,) = perturber(server, min_locality=0.9).perturb([request()])
             assert made.text == half
             assert "below 0.9" in made.note
-
-    def test_a_second_answer_of_no_use_leaves_the_first(self):
-        with serving(rewrites(self.outside, "")) as server:
-            (made,) = perturber(server, min_locality=0.9).perturb([request()])
-        assert (made.status, made.text) == (Status.changed, self.outside)
-
-    def test_control_arms_have_none(self):
-        with serving(rewrites(self.outside)) as server:
-            perturber(server, min_locality=1.0).perturb([request(OVERALL), request(PLACEBO)])
-        assert len(server.requests) == 2
+        for script, options in ((rewrites(half), {}), (rewrites(self.inside), {"min_locality": 1.0})):
+            with serving(script) as server:
+                perturber(server, **options).perturb([request()])
+            assert len(server.of_kind("rewrite")) == 1
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -287,20 +201,9 @@ def test_a_response_with_lone_surrogates_fails_without_a_call():
         llm = perturber(server)
         made = llm.perturb([request(text="a \ud800 b"), request()])
     assert [each.status for each in made] == [Status.failed, Status.changed]
+    assert llm.dry_run([request(text="a \ud800 b")]).unsendable == 1
     assert "lone surrogates" in made[0].note
     assert not any("\ufffd" in json.dumps(asked, ensure_ascii=False) for asked in server.requests)
-
-
-def test_an_answer_with_lone_surrogates_is_no_answer():
-    with serving(lambda *_: Says('{"applicable": true, "response": "\\ud800"}')) as server:
-        (made,) = perturber(server).perturb([request(OVERALL)])
-    assert made.status is Status.failed
-
-
-def test_nothing_asked_gives_nothing():
-    with serving(good) as server:
-        assert perturber(server).perturb([]) == []
-    assert server.requests == []
 
 
 def test_its_provenance_is_all_that_decides_its_texts():
@@ -317,15 +220,6 @@ def test_its_provenance_is_all_that_decides_its_texts():
         ]
     assert all(other.provenance() != own for other in others)
     assert len(json.loads(json.dumps(own))["prompts"]) == 64
-
-
-def test_unknown_attributes_and_equal_names_are_refused():
-    with serving(good) as server:
-        with pytest.raises(ConfigError, match="same name"):
-            perturber(server, attributes=(CLARITY, CLARITY))
-        with pytest.raises(ConfigError, match="verbosity is asked for"):
-            perturber(server, attributes=(CLARITY,)).perturb([request(VERBOSITY)])
-    assert server.requests == []
 
 
 class TestPlacebo:
@@ -350,11 +244,6 @@ class TestPlacebo:
             (made,) = perturber(server).placebo().perturb([request(PLACEBO)])
         assert made.text == "Calm is good."
         assert "below 0.8" in made.note
-
-    def test_seeds_ask_for_different_paraphrases(self):
-        with serving(good) as server:
-            made = perturber(server).placebo().perturb([request(PLACEBO, seed=seed) for seed in range(3)])
-        assert len({each.text for each in made}) == 3
 
     def test_without_sampling_a_second_seed_is_declined_and_not_paid_for(self):
         both = [request(PLACEBO, seed=seed) for seed in (0, 1)]
@@ -394,16 +283,6 @@ class TestDryRun:
             done = perturber(server, tmp_path, price_in=1, price_out=1).dry_run(self.everything)
         assert (len(done.cached), done.calls(), done.cost()) == (11, 0, 0)
 
-    def test_requests_that_ended_with_step_one_take_no_second(self, tmp_path):
-        def script(asked, _):
-            return Says(None, refusal="No.") if kind(asked) == "identify" else good(asked)
-
-        with serving(script) as server:
-            llm = perturber(server, tmp_path)
-            llm.perturb(self.everything)
-            assert len(server.of_kind("rewrite")) == 1  # the control arm
-            assert llm.dry_run(self.everything).calls() == 0
-
     def test_the_cost_is_a_quarter_of_the_characters_times_the_prices_or_unknown(self):
         with serving(good) as server:
             short = perturber(server).dry_run([request(OVERALL, text="a" * 400)])
@@ -415,22 +294,4 @@ class TestDryRun:
         assert short.cost() is None
         assert "cost: unknown" in short.text()
         assert "cost: about 0.0" in long.text()
-
-    def test_it_shows_one_whole_example_of_each_kind_and_what_cannot_be_sent(self):
-        with serving(good) as server:
-            plan = perturber(server).dry_run([*self.everything, request(text="\ud800")])
-        text = plan.text()
-        assert text.count("An example of identify") == text.count("An example of rewrite") == 1
-        assert '"response": "Peace is a good thing."' in text
-        assert plan.unsendable == 1
-
-
-def test_answers_that_are_cut_off_stop_the_work_before_the_second_step_is_paid_for():
-    cut = Says('{"clarity": ["Pea', finish_reason="length")
-    everything = [request(CLARITY, response=response) for response in (0, 1)]
-    with serving(lambda asked, _: cut if kind(asked) == "identify" else good(asked)) as server:
-        with pytest.raises(WorkError, match=r"2 answers were cut off .*perturber.max_tokens=4096"):
-            perturber(server).perturb(everything)
-        assert len(server.requests) == 2
-        made = perturber(server, allow_unanswered=True).perturb(everything)
-    assert {each.status for each in made} == {Status.failed}
+        assert '"response": "aaaa' in long.text()

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pessimal.errors import ConfigError, TableError
-from pessimal.explain.attribute import Attribute, Direction
+from pessimal.errors import TableError
+from pessimal.explain.attribute import Attribute
 from pessimal.explain.comparison import Comparison, Turn, read_jsonl
 from pessimal.explain.outcomes import (
     KINDS,
@@ -72,36 +72,30 @@ def change(request: Request, text: str | None, status: Status = Status.changed, 
     return Perturbation(request, status, text, **more)
 
 
+def run(asked, rewards, new, *, tie=0.0, model="m", perturber="p"):
+    return outcomes(model, rewards, asked, new, perturber=perturber, tie=tie)
+
+
 def test_margins_before_and_after_are_those_of_the_definition():
-    pair = comparison("k")
     rewards = {"k": (2.0, 5.0)}  # the second is chosen: m = 3
-    worse, better = requests_for([pair], rewards, [LENGTH], [0], 0.0)
-    found = outcomes(
-        "m", [pair], rewards, [change(worse, "x"), change(better, "y")], [1.5, 4.0], perturber="p", tie=0
-    )
-    chosen, rejected = found.table.to_dict("records")
-    assert (chosen["side"], chosen["response"], chosen["direction"]) == ("chosen", 1, "worse")
-    assert (rejected["side"], rejected["response"], rejected["direction"]) == ("rejected", 0, "better")
-    assert (chosen["margin"], chosen["new_margin"], chosen["change"], chosen["outcome"]) == (
-        3,
-        -0.5,
-        -3.5,
-        "CF",
-    )
-    assert (rejected["margin"], rejected["new_margin"], rejected["change"], rejected["outcome"]) == (
-        3,
-        1,
-        -2,
-        "SF",
-    )
-    assert (chosen["reward"], chosen["new_reward"], rejected["reward"], rejected["new_reward"]) == (
-        5,
-        1.5,
-        2,
-        4,
-    )
-    assert found.reward_sd == pytest.approx(3 / math.sqrt(2))
-    assert chosen["change_in_sd"] == pytest.approx(-3.5 / found.reward_sd)
+    worse, better = requests_for([comparison("k")], rewards, [LENGTH], [0], 0.0)
+    rows = run([change(worse, "x"), change(better, "y")], rewards, [1.5, 4.0])
+    names = [
+        "side",
+        "response",
+        "direction",
+        "reward",
+        "new_reward",
+        "margin",
+        "new_margin",
+        "change",
+        "outcome",
+    ]
+    assert rows[names].to_numpy().tolist() == [
+        ["chosen", 1, "worse", 5, 1.5, 3, -0.5, -3.5, "CF"],
+        ["rejected", 0, "better", 2, 4, 3, 1, -2, "SF"],
+    ]
+    assert rows["change_in_sd"].tolist() == pytest.approx([-3.5 / 3 * math.sqrt(2), -2 / 3 * math.sqrt(2)])
 
 
 @pytest.mark.parametrize(
@@ -118,14 +112,14 @@ def test_against_brute_force_over_random_rewards():
     rewards = {pair.key: tuple(rng.normal(size=2).round(1)) for pair in pairs}
     asked = requests_for(pairs, rewards, [LENGTH, TONE], [0, 1], 0.15)
     new = rng.normal(size=len(asked)).round(1)
-    found = outcomes("m", pairs, rewards, [change(r, "new") for r in asked], new, perturber="p", tie=0.15)
+    rows = run([change(r, "new") for r in asked], rewards, new, tie=0.15)
     undecided = {key for key, (a, b) in rewards.items() if abs(a - b) <= 0.15}
     assert 0 < len(undecided) < 30
-    assert set(found.undecided) == undecided
-    assert len(found.decided) == 30 - len(undecided)
-    assert len(found.table) == (30 - len(undecided)) * 2 * 2 * 2
-    assert found.reward_sd == pytest.approx(pd.Series([r for both in rewards.values() for r in both]).std())
-    for row, reward in zip(found.table.itertuples(), new, strict=True):
+    assert set(rows["comparison"]) == set(rewards) - undecided
+    assert len(rows) == (30 - len(undecided)) * 2 * 2 * 2
+    sd = pd.Series([r for both in rewards.values() for r in both]).std()
+    assert (rows["change_in_sd"] * sd).to_numpy() == pytest.approx(rows["change"].to_numpy())
+    for row, reward in zip(rows.itertuples(), new, strict=True):
         after = list(rewards[row.comparison])
         preferred = int(after[1] > after[0])
         assert row.margin == pytest.approx(abs(after[0] - after[1]))
@@ -153,15 +147,7 @@ def test_both_ways_each_side_is_changed_in_both_directions():
     assert [(r.response, r.direction.value) for r in asked] == [
         (0, "worse"), (0, "better"), (1, "better"), (1, "worse"),
     ]  # fmt: skip
-    rows = outcomes(
-        "m",
-        [comparison("k")],
-        {"k": (1.0, 0.0)},
-        [change(r, "x") for r in asked],
-        [2.0] * 4,
-        perturber="p",
-        tie=0,
-    ).table
+    rows = run([change(r, "x") for r in asked], {"k": (1.0, 0.0)}, [2.0] * 4)
     assert rows["amount"].tolist() == ["less", "more", "more", "less"]
     assert against_polarity(rows).tolist() == [True, False, True, False]
 
@@ -174,9 +160,7 @@ def test_what_gave_no_text_keeps_its_row_its_status_and_its_reason():
         change(r, "new" if s is Status.changed else None, s, note=s.name, spans=((0, 2),))
         for r, s in zip(asked, statuses, strict=True)
     ]
-    table = outcomes(
-        "m", [pair], {"k": (1.0, 0.0)}, made_of, [None, None, math.nan, 3.0], perturber="p", tie=0
-    ).table
+    table = run(made_of, {"k": (1.0, 0.0)}, [None, None, math.nan, 3.0])
     assert table["status"].tolist() == ["refused", "failed", "not applicable", "changed"]
     assert table["note"].tolist() == [s.name for s in statuses]
     assert table["outcome"].tolist() == [None, None, None, "CF"]
@@ -188,74 +172,44 @@ def test_hostile_texts_and_names_are_data():
     pairs = [comparison(text, text, text + " other") for text in HOSTILE]
     rewards = {pair.key: (1.0, 0.0) for pair in pairs}
     asked = requests_for(pairs, rewards, [Attribute("<b>\ud800", "", 1)], [0], 0.0)
-    table = outcomes(
-        "m\x00", pairs, rewards, [change(r, r.text + "!") for r in asked], [0.5] * len(asked), perturber="\udfff", tie=0
-    ).table  # fmt: skip
+    made_of = [change(r, r.text + "!") for r in asked]
+    table = run(made_of, rewards, [0.5] * len(asked), model="m\x00", perturber="\udfff")
     assert table["edited"].tolist() == [r.text + "!" for r in asked]
     assert table["original"].tolist() == [r.text for r in asked]
     assert set(table["comparison"]) == set(HOSTILE)
-
-
-def test_a_set_of_undecided_comparisons_is_an_empty_table_of_the_same_columns():
-    found = outcomes("m", [comparison("k")], {"k": (1.0, 1.0)}, [], [], perturber="p", tie=0)
-    assert list(found.table) == list(KINDS)
-    assert found.table.empty
-    assert (found.undecided, found.decided) == (("k",), ())
 
 
 def test_rewards_in_single_precision_are_subtracted_in_double():
     pair, rewards = comparison("k"), {"k": np.array([2.0**27, 1.0], dtype=np.float32)}
     asked = requests_for([pair], rewards, [LENGTH], [0], 0.0)[:1]
     new = np.float32([2.0**27])
-    table = outcomes("m", [pair], rewards, [change(asked[0], "new")], new, perturber="p", tie=0).table
+    table = run([change(asked[0], "new")], rewards, new)
     assert table["margin"].tolist() == table["new_margin"].tolist() == [2.0**27 - 1]
 
 
-def test_mistakes_are_reported():
-    pair, rewards = comparison("k"), {"k": (1.0, 0.0)}
-    request = requests_for([pair], rewards, [LENGTH], [0], 0.0)[0]
-
-    def run(perturbations, new, *, pairs=(pair,), given=rewards, tie=0.0):
-        return outcomes("m", pairs, given, perturbations, new, perturber="p", tie=tie)
-
+def test_what_contradicts_itself_is_refused():
+    rewards = {"k": (1.0, 0.0)}
+    request = requests_for([comparison("k")], rewards, [LENGTH], [0], 0.0)[0]
     good = change(request, "new")
-    assert len(run([good], [0.5]).table) == 1
+    assert len(run([good], rewards, [0.5])) == 1
     with pytest.raises(TableError, match="more than once"):
-        run([good, good], [0.5, 0.5])
-    with pytest.raises(TableError, match="text of the response itself"):
-        run([change(request, request.text)], [0.5])
-    with pytest.raises(TableError, match="that has a text is 'refused'"):
-        run([change(request, "new", Status.refused)], [0.5])
-    with pytest.raises(TableError, match="without a text is 'changed'"):
-        run([change(request, None)], [None])
-    with pytest.raises(TableError, match="gives None to a perturbation"):
-        run([good], [None])
-    with pytest.raises(TableError, match="gives inf"):
-        run([good], [math.inf])
-    with pytest.raises(TableError, match="without a text"):
-        run([change(request, None, Status.failed)], [0.5])
-    with pytest.raises(TableError, match="1 perturbations came with 2 rewards"):
-        run([good], [0.5, 0.5])
-    with pytest.raises(TableError, match="not among those given"):
-        run([change(Request(comparison("x"), 0, LENGTH, Direction.worse), "new")], [0.5])
-    with pytest.raises(TableError, match="given more than once"):
-        run([], [], pairs=(pair, pair))
-    with pytest.raises(TableError, match="has no rewards"):
-        run([], [], given={})
-    with pytest.raises(TableError, match="two finite rewards"):
-        run([], [], given={"k": (math.nan, 1.0)})
-    with pytest.raises(TableError, match="at least one"):
-        run([], [], pairs=())
-    with pytest.raises(ConfigError, match="tie=-1"):
-        run([], [], tie=-1)
-    with pytest.raises(ConfigError, match="'length' is asked for more than once"):
-        requests_for([pair], rewards, [LENGTH, LENGTH], [0], 0.0)
+        run([good, good], rewards, [0.5, 0.5])
+    for one, reward in (
+        (change(request, request.text), 0.5),
+        (change(request, "new", Status.refused), 0.5),
+        (change(request, None), None),
+        (change(request, None, Status.failed), 0.5),
+        (good, None),
+        (good, math.inf),
+    ):
+        with pytest.raises(TableError, match=r"A perturbation \(length, response 0 of comparison 'k'\)"):
+            run([one], rewards, [reward])
     with pytest.raises(TableError, match=r"lacks outcome"):
         check_outcomes(made([{"comparison": "k", "attribute": "a", "change": 1.0}]).drop(columns="outcome"))
 
 
 TALK = (Turn("user", "hi"), Turn("assistant", "hello"), Turn("user", "q"))
-TALKED = [Comparison("k", TALK, ("long answer", "short")), Comparison("k2", TALK[:1], ("x", "y"))]
+TALKED = {"k": Comparison("k", TALK, ("long answer", "short"))}
 
 
 def edit(text: str | None, new_reward: float = 0.5, **changed) -> dict:
@@ -303,10 +257,6 @@ def test_pairs_are_of_flips_and_of_rewards_that_go_the_wrong_way_each_once():
     ]
     assert texts == ["flips", "longer", "shorter"]
     assert [pair["model_agrees"] for pair in pairs] == [True, False, False]
-    with pytest.raises(TableError, match="'other'"):
-        paired(edit("x", comparison="other"))
-    with pytest.raises(TableError, match="complied"):
-        preference_pairs(pd.DataFrame([edit("x")]).drop(columns="complied"), TALKED)
 
 
 def test_pairs_of_hostile_texts_are_read_again(tmp_path):

@@ -88,6 +88,5 @@ def test_impossible_options_are_refused(options, message):
 
 
 def test_checking_options_loads_nothing_heavy(loaded_by):
-    modules = [f"pessimal.explain.perturbers.{name}" for name in ("llm", "local", "rules", "random_edits")]
-    modules += ["pessimal.explain.chat.judge"]
+    modules = [f"pessimal.explain.perturbers.{name}" for name in ("llm", "local", "rules", "blank_filling")]
     assert loaded_by(modules, ["torch", "transformers", "openai", "huggingface_hub"]) == "[]"

@@ -6,7 +6,7 @@ import pytest
 from test_outcomes import made
 
 from pessimal.errors import TableError
-from pessimal.explain.slopes import detectors, drawn_slopes, slopes
+from pessimal.explain.slopes import detectors, slopes
 
 
 def edits(n=40, *, truth, noise=0.1, seed=0, together=0.8):
@@ -68,15 +68,6 @@ def test_the_interval_holds_the_truth_as_often_as_it_says():
         row = slopes(edits(30, truth=(0.4, 0.2), noise=0.5, seed=seed)).set_index("attribute").loc["a"]
         held.append(row["slope_low"] <= 0.4 <= row["slope_high"])
     assert 0.91 <= np.mean(held) <= 0.99
-
-
-def test_draws_of_all_once_are_the_estimate():
-    table = edits(truth=(0.7, 0.1))
-    clusters = sorted(set(table["comparison"]))
-    names, whole, drawn = drawn_slopes(table, clusters, np.ones((1, len(clusters))))
-    assert names == ["a", "b"]
-    assert drawn[0] == pytest.approx(whole)
-    assert whole == pytest.approx(slopes(table).set_index("attribute").loc[names, "slope"].to_numpy())
 
 
 def test_what_nothing_moves_and_what_has_no_opinion():

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from pessimal.explain.smallest import Hunk, Semifactual, apply, grow, hunks_between, shrink, tokens_of
+from pessimal.explain.smallest import Hunk, apply, grow, hunks_between, shrink, tokens_of
 
 HOSTILE = [
     "",
@@ -149,21 +149,10 @@ def test_a_short_edit_is_shrunk_to_the_smallest_that_flips(seed):
     assert found.margin == table[found.text] < -0.1
     assert found.exact
     assert found.minimal
-    assert found.flips
     assert found.hunks == hunks
     asked = [text for call in rewards.calls for _, text in call]
     assert found.queries == len(asked) == len(set(asked)) <= 2**count - 1
     assert original not in asked
-
-
-def test_of_additive_rewards_only_what_matters_is_left():
-    """Each y costs 1 of a margin of 2, each z nothing."""
-    original = words(6)
-    edited = "y0 . z1 . y2 . z3 . y4 . z5 ."
-    rewards = Rewards(lambda text: 2 - text.count("y"))
-    [found] = shrink([(original, edited)], rewards)
-    assert found.text == "y0 . w1 . y2 . w3 . y4 . w5 ."
-    assert (found.tokens, found.margin, len(found.hunks)) == (3, -1, 6)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -182,7 +171,6 @@ def test_a_long_edit_is_shrunk_until_no_hunk_can_be_reverted(seed):
     offset = margin(edited) + 1  # so that the whole edit has a margin of -1
     rewards = Rewards(lambda text: margin(text) - offset)
     [found] = shrink([(original, edited)], rewards, tie=0.05)
-    assert found.flips
     assert found.minimal
     assert not found.exact
     assert found.margin == rewards.functions[0](found.text) < -0.05
@@ -225,24 +213,8 @@ def test_many_move_in_step_and_do_not_disturb_one_another():
 def test_an_edit_that_no_longer_flips_is_left_whole():
     edits = [("a b", "a c"), ("a b", "a d")]
     flips, holds = shrink(edits, lambda asked: [-1.0 if "c" in text else -0.05 for _, text in asked], tie=0.1)
-    assert flips.flips
-    assert (holds.flips, holds.exact, holds.minimal, holds.text, holds.queries) == (
-        False,
-        False,
-        False,
-        "a d",
-        1,
-    )
-
-
-def test_what_cannot_be_shrunk_is_refused():
-    with pytest.raises(ValueError, match="changes nothing"):
-        shrink([("same", "same")], Rewards(len))
-    with pytest.raises(ValueError, match="not a number"):
-        shrink([("a", "b")], lambda asked: [float("nan")])
-    with pytest.raises(ValueError, match="1 margins were wanted, 0 came"):
-        shrink([("a", "b")], lambda asked: [])
-    assert shrink([], Rewards()) == []
+    assert flips.minimal
+    assert (holds.exact, holds.minimal, holds.text, holds.queries) == (False, False, "a d", 1)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -266,8 +238,7 @@ def test_a_semifactual_grows_until_nothing_can_be_added(seed):
         return 2 + pairs - costs
 
     rewards = Rewards(margin)
-    [found] = grow([Semifactual(original, own, others)], rewards, tie=0.1)
-    assert found.holds
+    [found] = grow([(original, own, others)], rewards, tie=0.1)
     assert found.maximal
     assert found.margin == margin(found.text) > 0.1
     assert apply(original, [*found.own, *found.added]) == found.text
@@ -279,27 +250,25 @@ def test_a_semifactual_grows_until_nothing_can_be_added(seed):
     for hunk in left:
         blocked = any(hunk.overlaps(other) for other in applied)
         assert blocked or margin(apply(original, [*applied, hunk])) <= 0.1
-    assert set(found.added) <= set(found.pool) <= left | set(applied)
     asked = [text for call in rewards.calls for _, text in call]
     assert found.queries == len(asked) == len(set(asked))
 
 
 def test_semifactuals_grow_by_the_largest_hunk_first_and_in_step():
     """A margin of 5 that each x lowers by 1: the hunk of four leaves no place for the one of three."""
-    one = Semifactual("a b c d", "z b c d", ("a x x x c d", "a b c x x x x", "a b x d"))
-    none = Semifactual("a b", "a c")
+    one = ("a b c d", "z b c d", ("a x x x c d", "a b c x x x x", "a b x d"))
+    none = ("a b", "a c", ())
     rewards = Rewards(lambda text: 5 - text.count("x"), lambda text: 1.0)
     grown, same = grow([one, none], rewards)
     assert grown.text == "z b c x x x x"
     assert (grown.tokens, grown.margin, grown.sources) == (5, 1, (1,))
-    assert [hunk.tokens for hunk in grown.pool] == [4, 3, 1]
     assert (same.text, same.added, same.queries, same.maximal) == ("a c", (), 1, True)
     assert {number for number, _ in rewards.calls[0]} == {0, 1}
 
 
 def test_hunks_that_become_possible_by_others_are_tried_again():
     """q loses the preference unless p stands there; it is larger and so tried before p."""
-    one = Semifactual("a b c", "o b c", ("a q q c", "a b p"))
+    one = ("a b c", "o b c", ("a q q c", "a b p"))
     [grown] = grow(
         [one], lambda asked: [-1.0 if "q" in text and "p" not in text else 1.0 for _, text in asked]
     )
@@ -308,14 +277,12 @@ def test_hunks_that_become_possible_by_others_are_tried_again():
 
 
 def test_two_texts_at_one_place_and_changes_of_its_own_words_are_not_mixed():
-    one = Semifactual("a b", "a b x", ("a b y", "a b x", "c b", "a b x y"))
+    one = ("a b", "a b x", ("a b y", "a b x", "c b", "a b x y"))
     [grown] = grow([one], lambda asked: [1.0 for _ in asked])
     assert grown.text == "c b x"
 
 
 def test_a_semifactual_that_no_longer_holds_is_left_as_it_is():
-    one = Semifactual("a b", "a c", ("d b",))
+    one = ("a b", "a c", ("d b",))
     [grown] = grow([one], lambda asked: [0.1 for _ in asked], tie=0.1)
-    assert (grown.holds, grown.maximal, grown.text, grown.added) == (False, False, "a c", ())
-    with pytest.raises(ValueError, match="changes nothing"):
-        grow([Semifactual("a", "a")], Rewards(len))
+    assert (grown.maximal, grown.text, grown.added) == (False, "a c", ())

@@ -1,11 +1,15 @@
-"""The chat frame: found in a template, checked against it, refused where there is none."""
+"""Conversations as ids: the chat frame found in a template, checked against it, refused where there is none; whole
+conversations; templates of the styles of Llama 3 and Gemma."""
+
+import copy
 
 import pytest
 from published import vocabularies
+from tokenizers.processors import TemplateProcessing
 from transformers import AutoTokenizer
 
 from pessimal.errors import FrameError
-from pessimal.models.frame import assistant_opening, find_frame, templated
+from pessimal.models.frame import Turn, assistant_opening, encode, find_frame, templated
 
 PROMPT = "What, in one word, is the greatest thing ever?"
 
@@ -27,8 +31,6 @@ def test_frame_has_one_beginning_token_and_the_published_one_has_two(tokenizer):
     once = find_frame(tokenizer, PROMPT)
     assert list(once.prefix).count(tokenizer.bos_token_id) == 1
     # A tokenizer adds its beginning token where it is set to, as Llama 3's does by default.
-    from tokenizers.processors import TemplateProcessing
-
     tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
         single="<|bos|> $A", special_tokens=[("<|bos|>", tokenizer.bos_token_id)]
     )
@@ -98,3 +100,106 @@ def test_assistants_turn_opens_alike_after_every_prompt(kind, opening):
     assert list(found) == tokenizer.encode(opening, add_special_tokens=False)
     for prompt in (PROMPT, "Why?", "love"):
         assert find_frame(tokenizer, prompt).prefix[-len(found) :] == found
+
+
+# Whole conversations.
+
+
+def test_one_turn_is_what_stands_in_the_frame(tokenizer):
+    frame = find_frame(tokenizer, PROMPT)
+    found = encode(tokenizer, [Turn("user", PROMPT), Turn("assistant", "peace and truth")])
+    response = tokenizer("peace and truth", add_special_tokens=False)["input_ids"]
+    assert list(found.ids) == frame.around(response)
+    assert found.types is None
+
+
+def test_earlier_turns_come_first_and_closing_ids_last(tokenizer):
+    turns = [Turn("user", "hate"), Turn("assistant", "war"), Turn("user", PROMPT), Turn("assistant", "love")]
+    found = encode(tokenizer, turns, closing=(7, 8))
+    said = tokenizer.decode(found.ids[:-2])
+    assert [said.index(turn.content) for turn in turns] == sorted(said.index(turn.content) for turn in turns)
+    assert found.ids[-2:] == (7, 8)
+    assert found.ids.count(tokenizer.bos_token_id) == 1
+
+
+@pytest.mark.parametrize("hostile", ["\ud800 half", "", " \n ", "a\x00b", "<|end|>", "é" * 300])
+def test_any_text_is_encoded(tokenizer, hostile):
+    assert encode(tokenizer, [Turn("user", hostile), Turn("assistant", hostile)]).ids
+
+
+def test_a_template_that_refuses_is_reported(tokenizer):
+    strict = copy.deepcopy(tokenizer)
+    strict.chat_template = "{{ raise_exception('no system turn') }}"
+    with pytest.raises(FrameError, match="turns system, user, assistant: no system turn"):
+        encode(strict, [Turn("system", "be"), Turn("user", "a"), Turn("assistant", "b")])
+
+
+# Templates of published styles.
+
+
+def styled(kind: str):
+    """A tokenizer of this style, which adds the beginning token wherever it is asked to."""
+    tokenizer = getattr(vocabularies, kind)()
+    begin = tokenizer.bos_token
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single=f"{begin} $A", special_tokens=[(begin, tokenizer.bos_token_id)]
+    )
+    return tokenizer
+
+
+@pytest.fixture(scope="module", params=["llama3", "gemma"])
+def style(request):
+    return styled(request.param)
+
+
+def in_slot(tokenizer, text: str, *, double_bos: bool = False) -> list[int] | None:
+    frame = find_frame(tokenizer, PROMPT, double_bos=double_bos)
+    return frame.inside(templated(tokenizer, PROMPT, [text], double_bos=double_bos)[0])
+
+
+def survives(tokenizer, token: str) -> bool:
+    """Whether the token's text, through the template, is this token again."""
+    token_id = tokenizer.convert_tokens_to_ids(token)
+    assert token_id is not None
+    return in_slot(tokenizer, tokenizer.decode([token_id])) == [token_id]
+
+
+def test_the_published_way_doubles_the_beginning_token_and_nothing_else(style):
+    once, twice = (find_frame(style, PROMPT, double_bos=double) for double in (False, True))
+    assert once.prefix.count(style.bos_token_id) == 1
+    assert twice.prefix == (style.bos_token_id, *once.prefix)
+    assert twice.suffix == once.suffix
+    for text in ("love", " love", "hate love"):
+        assert in_slot(style, text, double_bos=True) == in_slot(style, text)
+
+
+def test_white_space_around_a_response_is_trimmed(style):
+    love = in_slot(style, "love")
+    assert len(love) == 1
+    assert in_slot(style, " love") == in_slot(style, "love\n") == in_slot(style, "\t love ") == love
+    assert in_slot(style, "love hate") != love
+
+
+@pytest.mark.parametrize(
+    ("kind", "bare", "spaced", "byte"),
+    [("llama3", "love", "Ġlove", "Ã"), ("gemma", "love", "▁love", "<0x80>")],
+)
+def test_a_word_survives_bare_but_not_after_a_space_and_a_byte_not_at_all(kind, bare, spaced, byte):
+    tokenizer = styled(kind)
+    assert survives(tokenizer, bare)
+    assert survives(tokenizer, tokenizer.eos_token)
+    assert not survives(tokenizer, spaced)
+    assert not survives(tokenizer, byte)
+
+
+def test_a_byte_whose_character_has_a_token_of_its_own_becomes_that_one():
+    gemma = styled("gemma")
+    assert gemma.decode(gemma.convert_tokens_to_ids(["<0x57>"])) == "W"
+    assert in_slot(gemma, "W") == gemma.convert_tokens_to_ids(["W"])
+    assert not survives(gemma, "<0x57>")
+    # One whose character has none comes back as itself: that is what bytes are for.
+    assert survives(gemma, "<0x7E>")
+
+
+def test_a_response_of_only_white_space_is_the_empty_response(style):
+    assert in_slot(style, " ") == in_slot(style, "\n \t") == []

@@ -1,6 +1,7 @@
 """The page is one file that needs no network; it answers first, keeps colours and numbers, and shows hostile texts as text."""
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 

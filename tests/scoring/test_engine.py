@@ -151,3 +151,6 @@ def test_out_of_memory_halves_the_batch_until_it_fits(network, frame, monkeypatc
     assert (scorer.rewards(ids, shared=before) - whole).abs().max() < 1e-5
     assert sizes == [40, 20, 10, 10, 20, 10, 10]
     assert "out of memory with 40 candidates" in caplog.text
+    monkeypatch.setattr(scorer.engines[0], "rewards", lambda *_, **__: small_card(ids, shared=before))
+    with pytest.raises(torch.OutOfMemoryError):  # one candidate cannot be halved
+        scorer.rewards(ids[:1], shared=before)

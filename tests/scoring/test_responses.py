@@ -223,21 +223,3 @@ def test_same_model_gives_the_same_check(network, frame):
     first, second = (scorer(copy.deepcopy(network), frame) for _ in range(2))
     assert first.trust == second.trust
     assert first.common_prefix_difference == second.common_prefix_difference
-
-
-def test_batches_are_no_larger_than_asked_for(network, frame, anchor, monkeypatch):
-    made = scorer(network, frame, batch_size=5)
-    sizes, single, several = [], SharedPrefix.rewards, common_prefix.packed_rewards
-
-    def watched(engine, ids, *, shared):
-        sizes.append(len(ids))
-        return single(engine, ids, shared=shared)
-
-    def watched_pack(engine, groups):
-        sizes.append(sum(len(group.ids) for group in groups))
-        return several(engine, groups)
-
-    monkeypatch.setattr(SharedPrefix, "rewards", watched)
-    monkeypatch.setattr(common_prefix, "packed_rewards", watched_pack)
-    made.rewards(changes(frame, anchor, n=102), anchor=anchor)
-    assert sizes == [5] * 20 + [2]

@@ -1,5 +1,6 @@
 """The scan as a whole: exact, resumable to the byte, the same in every mode and precision where it should be."""
 
+import contextlib
 import functools
 import os
 
@@ -203,3 +204,14 @@ def test_certified_ranks_are_those_of_a_float64_forward(model, frame, words, tmp
     assert certified.mean() > 0.9
     rank, claimed = truth.argsort().argsort(), rows["reward"].to_numpy().argsort().argsort()
     assert (rank[certified] == claimed[certified]).all()
+
+
+def test_resumed_scan_keeps_its_batch_size_though_more_memory_is_free_now(
+    model, words, tmp_path, monkeypatch
+):
+    count = Count()
+    for found, more in ((128, [KillAfter(2)]), (256, [count])):
+        monkeypatch.setattr("pessimal.scoring.loop.find_batch_size", lambda *_, size=found, **__: size)
+        with pytest.raises(KilledError) if found == 128 else contextlib.nullcontext():
+            scanned(model, words, tmp_path, *more, batch_size=None)
+    assert count.scored == [2], "376 ids in batches of 128 are 3; two were done"

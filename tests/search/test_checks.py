@@ -41,13 +41,4 @@ def test_a_search_must_be_ahead_of_every_baseline_at_equal_budgets(beam, budget,
     check = checks.beats(2.0, others, budget=budget, spent=100, noise=1e-6, exact=False)
     assert check.verdict == verdict
     assert f"beam {2 - beam:+.3g}" in check.measured
-
-
-def test_nothing_is_beaten_where_nothing_was_run():
     assert checks.beats(2.0, {}, budget=0, spent=10, noise=1e-6, exact=False).verdict == "not tried"
-
-
-def test_the_table_has_a_row_a_check():
-    table = checks.as_table([checks.one_token(8, 8, 1.0), checks.retokenizes(False)])
-    assert table["rung"].tolist() == [1, 6]
-    assert list(table) == ["rung", "check", "measured", "verdict", "meaning"]

@@ -1,7 +1,6 @@
 """Looks that try every token: all responses, pairs, coordinate sweeps, the certificate, and the gradient beside them."""
 
 import itertools
-import math
 
 import numpy as np
 import pytest
@@ -61,34 +60,27 @@ def look(objective, *, m, vocabulary, allowed=None, **options):
     return pairs(counter, m=m, allowed=allowed, first_values=alone, **options), counter
 
 
+def multiples(divisor):
+    """Responses count whose ids' sum is a multiple."""
+    return lambda responses: responses.sum(dim=1) % divisor == 0
+
+
+@pytest.mark.parametrize("divisor", [1, 3])
 @pytest.mark.parametrize(("length", "vocabulary"), [(1, 40), (2, 60), (3, 12), (4, 7)])
-def test_every_response_is_brute_force(quadratic, length, vocabulary):
+def test_every_response_is_brute_force(quadratic, length, vocabulary, divisor):
     objective, allowed = quadratic(0, length, vocabulary), every(vocabulary)
     allowed[::3] = False
     counter = EvaluationCounter(objective)
-    found = every_response(counter, length=length, allowed=allowed, keep=20)
+    found = every_response(counter, length=length, allowed=allowed, keep=20, retokenizes=multiples(divisor))
     whole = torch.cartesian_prod(*[allowed.nonzero()[:, 0]] * length).reshape(-1, length)
+    assert counter.used == len(whole) == found.tried
+    whole = whole[multiples(divisor)(whole)]
     values, order = objective._values(whole).sort(descending=True)
     assert found.responses.tolist() == whole[order[:20]].tolist()
     torch.testing.assert_close(found.values, values[:20])
-    assert counter.used == len(whole) == found.tried
 
 
-def test_every_retokenizing_response_is_ranked(quadratic):
-    objective = quadratic(1, 3, 14)
-
-    def retokenizes(responses):
-        return responses.sum(dim=1) % 3 == 0
-
-    found = every_response(
-        EvaluationCounter(objective), length=3, allowed=every(14), retokenizes=retokenizes, keep=5
-    )
-    whole = torch.cartesian_prod(*[torch.arange(14)] * 3)
-    values = objective._values(whole[retokenizes(whole)]).sort(descending=True).values[:5]
-    torch.testing.assert_close(found.values, values)
-
-
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(5))
 def test_a_tenth_of_the_tokens_is_enough_for_the_best_of_all_pairs(seed):
     objective = Interacting(seed, 400, strength=0.3)
     found, _ = look(objective, m=40, vocabulary=400)
@@ -147,15 +139,7 @@ def test_what_a_budget_pays_for_is_what_is_tried():
         assert counter.used <= budget
 
 
-def test_pairs_that_begin_alike_share_the_beginning():
-    objective = Interacting(3, 80)
-    look(objective, m=20, vocabulary=80)
-    shared = [call for call in zip(objective.anchors, objective.seen, strict=True) if call[0] is not None]
-    assert len(shared) >= 16
-    assert all((responses[:, 0] == anchor[0]).all() for anchor, responses in shared)
-
-
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_only_retokenizing_pairs_win_and_rank(seed):
     objective = Interacting(seed, 300, strength=0.3)
     counts = torch.rand(300, 300, generator=torch.Generator().manual_seed(seed)) < 0.5
@@ -203,28 +187,20 @@ def test_additive_objective_is_solved_in_one_sweep_and_confirmed_in_the_next(add
     assert counter.used == objective.rows == 1 + found.positions * 49
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_it_ends_where_no_single_change_is_better(quadratic, seed):
+@pytest.mark.parametrize("divisor", [1, 3])
+@pytest.mark.parametrize("seed", range(4))
+def test_it_ends_where_no_single_change_is_better(quadratic, seed, divisor):
     objective = quadratic(seed, 4, 12)
     allowed = torch.rand(12, generator=torch.Generator().manual_seed(seed)) < 0.8
     allowed[0] = True
-    found = polish(EvaluationCounter(objective), torch.zeros(4, dtype=torch.long), allowed=allowed)
+    start = torch.zeros(4, dtype=torch.long)
+    found = polish(EvaluationCounter(objective), start, allowed=allowed, retokenizes=multiples(divisor))
     assert found.converged
     assert found.value == pytest.approx(value_of(objective, found.response))
     assert allowed[list(found.response)].all()
-    assert all(
-        value_of(objective, response) <= found.value
-        for _, _, response in changes(list(found.response), allowed)
-    )
-    assert found.sweeps * 4 == found.positions
-
-
-def test_from_the_optimum_one_sweep_confirms(quadratic):
-    objective = quadratic(3, 3, 15)
-    best, value = objective.brute_force()
-    found = polish(EvaluationCounter(objective), best, allowed=every(15))
-    assert (found.response, found.converged, found.sweeps) == (tuple(best.tolist()), True, 1.0)
-    assert found.value == pytest.approx(value)
+    assert sum(found.response) % divisor == 0
+    for _, _, response in changes(list(found.response), allowed):
+        assert value_of(objective, response) <= found.value or sum(response) % divisor
 
 
 def test_each_position_is_tried_behind_the_response_as_it_stands(quadratic):
@@ -251,28 +227,6 @@ def test_the_budget_is_never_passed_and_an_unfinished_polish_says_so(quadratic, 
     assert found.positions == min((budget - 1) // 29, whole.positions)
     assert found.converged == (budget >= unlimited.used)
     assert found.value == pytest.approx(value_of(objective, found.response))
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_only_retokenizing_responses_are_taken(quadratic, seed):
-    objective = quadratic(seed, 3, 14)
-
-    def retokenizes(responses):
-        return responses.sum(dim=1) % 3 == 0
-
-    found = polish(
-        EvaluationCounter(objective),
-        torch.zeros(3, dtype=torch.long),
-        allowed=every(14),
-        retokenizes=retokenizes,
-    )
-    assert found.converged
-    assert sum(found.response) % 3 == 0
-    assert all(
-        value_of(objective, response) <= found.value
-        for _, _, response in changes(list(found.response), every(14))
-        if sum(response) % 3 == 0
-    )
 
 
 def test_a_start_that_does_not_count_gives_way_to_a_worse_response_that_does(additive):
@@ -303,37 +257,13 @@ def test_smaller_improvements_than_the_tolerance_are_not_taken(additive):
     )
 
 
-class Noisy:
-    """Every response has one value, but for an error of up to 1e-6 that differs from call to call."""
-
-    def __init__(self):
-        self.generator = torch.Generator().manual_seed(0)
-
-    def values(self, responses, *, anchor=None):
-        return 1e-6 * torch.rand(len(responses), generator=self.generator, dtype=torch.float64)
-
-
-def test_last_bits_that_differ_between_batches_do_not_keep_it_going():
-    start = torch.zeros(4, dtype=torch.long)
-    assert polish(EvaluationCounter(Noisy()), start, allowed=every(10), tolerance=2e-6).positions == 4
-    assert polish(
-        EvaluationCounter(Noisy()), start, allowed=every(10)
-    ).converged  # the record rises, so it ends
-
-
-def test_a_start_of_other_tokens_is_refused(additive):
-    allowed = every(10)
-    allowed[3] = False
-    with pytest.raises(ValueError, match="not allowed"):
-        polish(EvaluationCounter(additive(0, 2, 10)), torch.tensor([3, 0]), allowed=allowed)
-
-
-def test_one_allowed_token_leaves_nothing_to_change(additive):
-    allowed = torch.zeros(10, dtype=torch.bool)
-    allowed[3] = True
+def test_one_allowed_token_leaves_nothing_to_change_and_a_start_of_others_is_refused(additive):
+    allowed = torch.arange(10) == 3
     counter = EvaluationCounter(additive(0, 2, 10))
     found = polish(counter, torch.tensor([3, 3]), allowed=allowed)
     assert (found.response, found.converged, counter.used) == ((3, 3), True, 1)
+    with pytest.raises(ValueError, match="not allowed"):
+        polish(counter, torch.tensor([3, 0]), allowed=allowed)
 
 
 def test_neighbour_values_are_those_of_all_single_changes(quadratic):
@@ -375,8 +305,7 @@ def test_margins_of_the_additive_optimum_are_those_of_its_weights(additive):
     assert certificate.smallest_margin == pytest.approx(min(margins))
     assert certificate.value == pytest.approx(objective.best_value)
     assert certificate.evaluations == counter.used == 1 + 4 * 49
-    assert (certificate.allowed, certificate.n_tied) == (50, 0)
-    assert certificate.counts
+    assert certificate.allowed == 50
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -394,35 +323,14 @@ def test_what_polish_ends_with_is_1_opt_and_its_neighbours_are_not(quadratic, se
 
 
 @pytest.mark.parametrize(
-    ("noise", "verdict"), [(0.049, "1-opt"), (0.051, "tie")]
-)  # the best neighbour is 0.1 worse: both values may err by the noise
-def test_a_margin_has_to_exceed_the_error_of_both_values(additive, noise, verdict):
+    ("better_by", "noise", "verdict"),
+    [(-0.1, 0.049, "1-opt"), (-0.1, 0.051, "tie"), (0.1, 0.051, "tie"), (0.1, 0.049, "not 1-opt")],
+)
+def test_a_margin_has_to_exceed_the_error_of_both_values(additive, better_by, noise, verdict):
     objective = additive(0, 2, 30)
     best = objective.best_response
-    objective.weights[0, (best[0] + 1) % 30] = objective.weights[0].max() - 0.1
-    certificate = certificate_of(objective, best, allowed=every(30), noise=noise)
-    assert certificate.verdict == verdict
-    assert certificate.n_tied == (verdict == "tie")
-
-
-@pytest.mark.parametrize(("noise", "verdict"), [(0.051, "tie"), (0.049, "not 1-opt")])
-def test_a_better_neighbour_within_the_error_is_a_tie_too(additive, noise, verdict):
-    objective = additive(0, 2, 30)
-    best = objective.best_response
-    objective.weights[0, (best[0] + 1) % 30] = objective.weights[0].max() + 0.1
+    objective.weights[0, (best[0] + 1) % 30] = objective.weights[0].max() + better_by
     assert certificate_of(objective, best, allowed=every(30), noise=noise).verdict == verdict
-
-
-def test_tied_neighbours_are_named_all_of_them_not_the_best_of_a_position(additive):
-    objective = additive(0, 2, 40)
-    best = objective.best_response
-    twins = [token for token in range(40) if token != best[1]][:30]
-    objective.weights[1, twins] = objective.weights[1].max().clone()
-    objective.weights[1, twins[5]] += 1e-3
-    certificate = certificate_of(objective, best, allowed=every(40), noise=1e-3)
-    assert (certificate.verdict, certificate.n_tied, len(certificate.tied)) == ("tie", 30, 20)
-    assert (certificate.tied[0].position, certificate.tied[0].token) == (1, twins[5])
-    assert {neighbour.token for neighbour in certificate.tied} <= set(twins)
 
 
 def test_only_retokenizing_neighbours_speak_against_a_response(additive):
@@ -450,44 +358,14 @@ def test_tokens_that_are_not_allowed_do_not_speak_against_it(additive):
     assert certificate_of(objective, response, allowed=every(30), noise=1e-6).verdict == "not 1-opt"
 
 
-def test_a_result_from_elsewhere_is_marked_where_it_does_not_count(additive):
-    objective = additive(0, 2, 30)
-    allowed = every(30)
-    allowed[objective.best_response[0]] = False
-    outside = certificate_of(objective, objective.best_response, allowed=allowed, noise=1e-6)
-    assert (outside.verdict, outside.counts) == ("1-opt", False)
-    assert outside.evaluations == 1 + 29 + 28
-    refused = certificate_of(
-        objective,
-        objective.best_response,
-        allowed=every(30),
-        retokenizes=lambda responses: torch.zeros(len(responses), dtype=torch.bool),
-        noise=1e-6,
-    )
-    assert (refused.counts, refused.neighbours, refused.smallest_margin) == (False, (), math.inf)
-
-
 def quality_of(objective, response, allowed, *, top_k, gradient=None):
     values = neighbour_values(objective, response, allowed)
     gradient = objective.gradient(response) if gradient is None else gradient
     return gradient_quality(values, gradient, response, top_k=top_k)
 
 
-def test_where_the_objective_is_linear_the_gradient_is_never_wrong(additive):
-    objective = additive(0, 3, 40)
-    table = quality_of(objective, torch.tensor([1, 2, 3]), every(40), top_k=1)
-    assert table["best_id"].tolist() == objective.best_response.tolist()
-    assert table["gradient_rank"].tolist() == [1, 1, 1]
-    assert table["within_top_k"].all()
-    assert table["regret"].tolist() == [0.0, 0.0, 0.0]
-    assert table["spearman"].tolist() == pytest.approx([1.0, 1.0, 1.0])
-    assert table["n"].tolist() == [39, 39, 39]
-    gains = objective.weights.max(dim=1).values - objective.weights[torch.arange(3), [1, 2, 3]]
-    assert table["gain"].tolist() == pytest.approx(gains.tolist())
-
-
 def test_ranks_and_regret_by_hand():
-    response, allowed = torch.tensor([0]), every(5)
+    response = torch.tensor([0])
     values = torch.tensor([[1.0, 1.5, 4.0, 3.0, 2.0]], dtype=torch.float64)
     gradient = torch.tensor([[9.0, 3.0, 1.0, 2.0, 4.0]])  # its order: 4, 1, 3, 2
     (row,) = gradient_quality(values, gradient, response, top_k=3).to_dict("records")
@@ -498,7 +376,6 @@ def test_ranks_and_regret_by_hand():
     assert row["spearman"] == pytest.approx(1 - 6 * (4 + 9 + 1 + 4) / (4 * 15))
     (row,) = gradient_quality(values, gradient, response, top_k=4).to_dict("records")
     assert (row["within_top_k"], row["regret"]) == (True, 0.0)
-    assert allowed.all()
 
 
 def test_a_gradient_that_says_nothing_promises_no_rank(additive):
@@ -545,21 +422,13 @@ def test_the_gradients_first_k_hold_what_regret_says(quadratic, seed):
         assert row["spearman"] == pytest.approx(np.corrcoef(*ranks)[0, 1])
 
 
-def test_positions_without_a_change_are_left_out(additive):
-    allowed = torch.zeros(30, dtype=torch.bool)
-    allowed[[3, 4]] = True
+def test_positions_without_a_change_are_left_out_and_two_changes_have_no_correlation(additive):
     objective = additive(0, 2, 30)
-    table = quality_of(objective, torch.tensor([3, 4]), allowed, top_k=5)
-    assert table["n"].tolist() == [1, 1]
-    assert all(math.isnan(value) for value in table["spearman"])
-    allowed[5] = True
-    table = quality_of(objective, torch.tensor([3, 4]), allowed, top_k=5)
+    some = torch.arange(30)
+    table = quality_of(objective, torch.tensor([3, 4]), (some == 3) | (some == 4) | (some == 5), top_k=5)
     assert table["n"].tolist() == [2, 2]
-    assert all(math.isnan(value) for value in table["spearman"]), (
-        "two changes are always in one order or the other"
-    )
-    allowed[5] = False
-    allowed[4] = False
-    table = quality_of(objective, torch.tensor([3, 4]), allowed, top_k=5)
-    assert table["position"].tolist() == [1]
-    assert list(quality_of(objective, torch.tensor([3, 3]), allowed, top_k=5).columns) == list(table.columns)
+    assert table["spearman"].isna().all()
+    one = quality_of(objective, torch.tensor([3, 4]), some == 3, top_k=5)
+    assert one["position"].tolist() == [1]
+    none = quality_of(objective, torch.tensor([3, 3]), some == 3, top_k=5)
+    assert list(none.columns) == list(table.columns)

@@ -134,7 +134,9 @@ def test_what_a_stage_evaluated_and_did_not_hand_on_is_among_the_finals(additive
         return Point(1, float(counter.values(start[None])[0]), tuple(start.tolist()))
 
     monkeypatch.setattr(procedure, "gcg", forgetful)
-    options = spec(restarts=2, gradient_share=1.0, random_share=0.0, beam_width=0, evaluations=900)
+    options = spec(
+        restarts=2, gradient_share=1.0, random_share=0.0, beam_width=0, evaluations=40
+    )  # none for polish
     best = search(Stages(objective), problem(objective), options, seed=0)[0]
     assert best.point.response == tuple(objective.best_response.tolist())
 

@@ -2,7 +2,6 @@
 
 import json
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -26,117 +25,75 @@ NUMBERS = {
 TOKENS = [" good", "<script>", "\n自由"]
 
 
-def tables(
-    *, margin=(0.5, 0.002, 0.1), ends=None, survives=True, sign=1, drift=0.0
-) -> dict[str, pd.DataFrame]:
-    """A search of three tokens that ends at ±5, its baselines where `ends` says (towards the goal)."""
+def tables(*, margin=(0.5, 0.002, 0.1), ends=None, survives=True, sign=1) -> dict[str, pd.DataFrame]:
+    """What Results are made of: a search of three tokens that ends at ±5, its baselines where `ends` says (towards the
+    goal)."""
     ends = {"random search": 4.0, "coordinate ascent": 4.9, "beam": 4.8} if ends is None else ends
-    finals = [5.0, 4.7, 4.6]
-    sequences = pd.DataFrame(
-        {
-            "rank": [1, 2, 3],
-            "restart": [4, 0, 1],
+    curve = [
+        (method, evaluations, sign * share * end)
+        for method, end in ({"search": 5.0} | ends).items()
+        for evaluations, share in ((100, 0.5), (20_000, 1.0))
+    ]
+    ranks = [1, 64, 65, 300, 400, 2]
+    rows = {
+        "sequences": {
             "start": ["random", "beam", "repeat"],
             "found_by": ["random changes, polish", "gradient", "baseline: beam"],
             "token_ids": [[1, 2, 3]] * 3,
             "tokens": [TOKENS] * 3,
             "text": ["".join(TOKENS), "second", "third"],
-            "reward": [sign * value for value in finals],
-            "search_reward": [sign * value + drift for value in finals],
+            "reward": [sign * 5.0, sign * 4.7, sign * 4.6],
             "survives": [survives, True, False],
             "one_opt": pd.array([True, True, None], dtype="boolean"),
-            "evaluations": [10, 20, 30],
-        }
-    )
-    curve = [
-        {"method": method, "evaluations": evaluations, "reward": sign * share * end}
-        for method, end in ({"search": 5.0} | ends).items()
-        for evaluations, share in ((100, 0.5), (20_000, 1.0))
-    ]
-    neighbours = pd.DataFrame(
-        {
+        },
+        "neighbours": {
             "position": range(3),
-            "token_id": [1, 2, 3],
             "token": ["Ġgood", "<script>", "Ċx"],
             "text": TOKENS,
-            "neighbour_id": [4, 5, 6],
             "neighbour": ["Ġfine", "Ġgreat", "Ġjoy"],
             "neighbour_text": [" fine", " great", " joy"],
-            "reward": [sign * (5 - m) for m in margin],
             "margin": margin,
-        }
-    )
-    quality = pd.concat(
-        pd.DataFrame(
-            {
-                "point": point,
-                "position": range(3),
-                "best_id": 1,
-                "best": [" fine", " great", " joy"],
-                "gain": 0.1,
-                "gradient_rank": ranks,
-                "within_top_k": [rank <= 64 for rank in ranks],
-                "regret": 0.0,
-                "spearman": [0.1, 0.3, np.nan],
-                "n": 989,
-                "top_k": 64,
-            }
-        )
-        for point, ranks in (("start", [1, 64, 65]), ("result", [300, 400, 2]))
-    )
-    return {
-        "sequences": sequences,
-        "curve": pd.DataFrame(curve),
-        "phases": pd.DataFrame(
-            {"phase": ["start", "polish"], "evaluations": [15_000, 5000], "seconds": [1.0, 2.0]}
-        ),
-        "neighbours": neighbours,
-        "gradient_quality": quality,
-        "growth": pd.DataFrame(
-            {
-                "length": [1, 2, 3, 3],
-                "reward": [sign * value for value in (3.0, 4.0, 4.8, 5.0)],
-                "what": ["scan", "beam", "beam", "search"],
-                "reference": "",
-                "verdict": ["", "", "", "1-opt"],
-            }
-        ),
-        "ladder": pd.DataFrame(
-            {
-                "rung": [3, 4, 7],
-                "check": ["no single change is better", "restarts agree", "better than the baselines"],
-                "measured": ["1-opt; smallest margin 0.002", "1 of 8", ""],
-                "verdict": ["holds", "fails", "not tried"],
-                "meaning": "meant",
-            }
-        ),
-        "provenance": pd.DataFrame({"model": ["tiny"], "prompt": ["greatest"]}),
+        },
+        "gradient_quality": {
+            "point": ["start"] * 3 + ["result"] * 3,
+            "position": [0, 1, 2] * 2,
+            "gradient_rank": ranks,
+            "within_top_k": [rank <= 64 for rank in ranks],
+            "n": 989,
+            "top_k": 64,
+        },
+        "growth": {
+            "length": [1, 2, 3, 3],
+            "reward": [sign * value for value in (3.0, 4.0, 4.8, 5.0)],
+            "what": ["scan", "beam", "beam", "search"],
+        },
+        "ladder": {
+            "rung": [3, 4, 7],
+            "check": ["no single change is better", "restarts agree", "better than the baselines"],
+            "measured": ["1-opt; smallest margin 0.002", "1 of 8", ""],
+            "verdict": ["holds", "fails", "not tried"],
+            "meaning": "meant",
+        },
+        "provenance": {"model": ["tiny"], "prompt": ["greatest"]},
     }
+    made = {name: pd.DataFrame(columns) for name, columns in rows.items()}
+    return made | {"curve": pd.DataFrame(curve, columns=["method", "evaluations", "reward"])}
 
 
 def exhaustive(*, second: float = 0.01) -> dict[str, pd.DataFrame]:
     """Of a search through all pairs: the tables that come besides."""
-    ends = {
-        name: pd.DataFrame(
-            {
-                "rank": [1, 2],
-                "first_id": [1, 2],
-                "second_id": [3, 4],
-                "first": "a",
-                "second": "b",
-                "text": ["the best pair", f" next of {name}"],
-                "reward": [sign * 5.0, sign * (5.0 - second)],
-                "survives": [True, False],
-            }
-        )
+    rows = {
+        name: {
+            "rank": [1, 2],
+            "text": ["the best pair", f" next of {name}"],
+            "reward": [sign * 5.0, sign * (5.0 - second)],
+            "survives": [True, False],
+        }
         for name, sign in (("top_pairs", 1), ("bottom_pairs", -1))
     }
-    return tables() | ends | {
-        "histogram": pd.DataFrame({"low": [-5.0, 0.0], "high": [0.0, 5.1], "n": [980_000, 100]}),
-        "standing": pd.DataFrame(
-            {"result": ["pruned"], "pair": ["a b"], "reward": [4.9], "rank": [12], "of": [980_100]}
-        ),
-    }  # fmt: skip
+    rows["histogram"] = {"low": [-5.0, 0.0], "high": [0.0, 5.1], "n": [980_000, 100]}
+    rows["standing"] = {"result": ["pruned"], "pair": ["a b"], "reward": [4.9], "rank": [12], "of": [980_100]}
+    return tables() | {name: pd.DataFrame(columns) for name, columns in rows.items()}
 
 
 def report(given, **numbers):

@@ -1,5 +1,7 @@
 """Score tables keep what they are given, to the byte, and refuse what is no score table."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -16,29 +18,26 @@ from pessimal.tables import (
     shared_items,
     write_score_table,
 )
-from pessimal.tables.score_table import storable
+from pessimal.tables.score_table import (
+    LOG_PROBABILITY,
+    PLAIN_TEXT,
+    PLAIN_TEXT_ALL_THE_SAME,
+    SharedColumns,
+    read_provenance,
+    storable,
+)
 
 HOSTILE = [
-    "null",
-    "nan",
-    "NA",
-    "None",
-    "",
-    "<script>alert(1)</script>",
-    "=1+1",
-    "\x00\x1b[31m",
-    'a\nb,"c"',
-    "�",
-    "🙂",
+    "null", "nan", "NA", "None", "", "<script>alert(1)</script>", "=1+1", "\x00\x1b[31m", 'a\nb,"c"', "�", "🙂",
     storable("\ud800"),
-]
+]  # fmt: skip
 
 
-def made(texts, rewards=None, *, model="m", prompt="greatest", **provenance):
+def made(texts, rewards=None, *, model="m", prompt="greatest", tokens=None, **provenance):
     rows = pd.DataFrame(
         {
             "candidate_id": np.arange(len(texts), dtype=np.int32),
-            "token": texts,
+            "token": tokens or texts,
             "text": texts,
             "kind": "normal",
             "survives": pd.array([True] * len(texts), dtype="boolean"),
@@ -149,3 +148,80 @@ def test_tables_that_cannot_be_compared_are_refused():
         reward_matrix([made(["a"]), made(["a"], model="n", prompt="worst")])
     with pytest.raises(TableError, match="share 0 candidates"):
         reward_matrix([made(["a"]), made(["b"], model="n")])
+
+
+# Log-probabilities are another kind of score, and tables of rewards stay what they were.
+
+REWARDS = ScoreProvenance(
+    model="m", prompt="greatest", prompt_text="?", candidates="vocabulary", candidates_digest="d", mode="ids", source="scan",
+    weights_digest="w", dtype="bfloat16", certain=100, software={"torch": "2"},
+)  # fmt: skip
+PROBABILITIES = replace(REWARDS, score=LOG_PROBABILITY)
+
+
+def with_provenance(provenance):
+    return replace(made(["a", "b"], [-0.5, -1.0]), provenance=provenance)
+
+
+def test_tables_of_rewards_keep_the_key_that_they_had_before_there_were_others():
+    # Computed with the version that knew no other kind of score.
+    assert REWARDS.key() == "39ac2175e7e87cdb90f6beec6b0fa163124cf6bf6ff61996d6b9090c61f9031d"
+    assert "score" not in REWARDS.fields()
+
+
+def test_file_of_rewards_does_not_speak_of_kinds_and_is_read_as_one_of_rewards(tmp_path):
+    path = write_score_table(with_provenance(REWARDS), tmp_path / "scores.parquet")
+    assert b'"score"' not in path.read_bytes()
+    assert read_score_table(path).provenance == REWARDS
+
+
+def test_log_probabilities_have_a_key_and_a_name_of_their_own_and_come_back_as_what_they_are(tmp_path):
+    assert PROBABILITIES.key() != REWARDS.key()
+    assert PROBABILITIES.name == "m--greatest--log_probability--bfloat16"
+    path = write_score_table(with_provenance(PROBABILITIES), tmp_path / "scores.parquet")
+    assert read_score_table(path).provenance == PROBABILITIES
+
+
+def test_chat_model_asked_after_plain_text_has_a_name_of_its_own_and_a_base_model_has_not():
+    chat, base, apart = (
+        replace(PROBABILITIES, template_digest=digest)
+        for digest in ("a digest", PLAIN_TEXT, PLAIN_TEXT_ALL_THE_SAME)
+    )
+    assert chat.name == base.name == PROBABILITIES.name
+    assert apart.name == "m--greatest--log_probability--plain--bfloat16"
+    assert len({provenance.key() for provenance in (chat, base, apart)}) == 3
+
+
+def test_identity_is_read_without_the_rows(tmp_path):
+    path = write_score_table(with_provenance(PROBABILITIES), tmp_path / "scores.parquet")
+    assert read_provenance(path) == read_provenance(tmp_path) == PROBABILITIES
+    with pytest.raises(TableError, match="no score table"):
+        read_provenance(tmp_path / "nothing")
+    pd.DataFrame({"a": [1]}).to_parquet(tmp_path / "other.parquet")
+    with pytest.raises(TableError, match="not a score table"):
+        read_provenance(tmp_path / "other.parquet")
+
+
+# Tables of one vocabulary share its columns in memory, and nothing of their content changes.
+
+
+def test_texts_are_held_once_and_rewards_are_ones_own():
+    shared, first, second = (
+        SharedColumns(),
+        made(["a", "b"], prompt="best"),
+        made(["a", "b"], [3.0, 1.0], prompt="worst"),
+    )
+    one, two = shared.of(first), shared.of(second)
+    for original, table in ((first, one), (second, two)):
+        pd.testing.assert_frame_equal(table.rows, original.rows)
+    assert np.shares_memory(one.rows["candidate_id"], two.rows["candidate_id"])
+    assert not np.shares_memory(one.rows["reward"], two.rows["reward"])
+
+
+def test_tables_that_only_look_alike_keep_their_own_columns():
+    shared = SharedColumns()
+    shared.of(made(["a", "b"]))
+    other = made(["a", "b"], tokens=["\u0120a", "b"])
+    assert shared.of(other).rows["token"].tolist() == ["\u0120a", "b"]
+    apart = made(["x", "y"], candidates_digest="e")
+    assert shared.of(apart).rows["text"].tolist() == ["x", "y"]

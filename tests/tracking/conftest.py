@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from fake_wandb.server import KEY, FakeWandb
+from fake_wandb import KEY, FakeWandb
 
 from pessimal.tables import ScoreProvenance, ScoreTable
 from pessimal.tracking.client import Target

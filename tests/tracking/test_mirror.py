@@ -1,16 +1,22 @@
 """The mirror without a server: what a run records while its task works, and that no fault costs a result or long waits."""
 
 import json
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 
+from pessimal.errors import InputError, WorkError
 from pessimal.tracking import mirror as mirror_module
-from pessimal.tracking.client import Target, environment, mirrored_name, mirrored_reference, settle
+from pessimal.tracking import remote, upload
+from pessimal.tracking.checkout import Checkout
+from pessimal.tracking.client import environment, mirrored_name, mirrored_reference, settle
 from pessimal.tracking.mirror import MAX_TABLE_ROWS, Mirror, _conclude_upload
+from pessimal.tracking.registry import MANIFEST, Registry
 
 
 def items(record) -> dict:
@@ -161,7 +167,35 @@ def test_upload_is_waited_for_so_long_and_then_ended(script, message):
     assert message in result["message"] if message else result == {"url": "u"}
 
 
-def test_targets_tags_and_group_may_be_left_out(task, recorded, tmp_path, target):
-    with task(target=Target(project="p", folder=target.folder)) as mirror:
-        pass
-    assert not recorded(mirror.run_id)["run"][0].run_group
+@pytest.mark.parametrize("spoilt", [False, True])
+def test_download_is_taken_in_only_with_the_bytes_that_were_published(publish, tmp_path, monkeypatch, spoilt):
+    monkeypatch.setattr("pessimal.tracking.registry.checkout", Checkout)  # as from a wheel: without a commit
+    folder, manifest = publish()
+    other = Registry(tmp_path / "other" / "registry")
+
+    def download(root, **_):
+        shutil.copytree(folder, root, dirs_exist_ok=True)
+        if spoilt:
+            (Path(root) / "deep" / "scores.txt").write_bytes(b"other bytes")
+
+    artifact = SimpleNamespace(
+        name=f"{mirrored_name(manifest.type, manifest.name)}:v0", type=manifest.type, size=1,
+        manifest=SimpleNamespace(entries={MANIFEST: "there"}), download=download,
+    )  # fmt: skip
+    if spoilt:
+        with pytest.raises(InputError):
+            remote._bring(artifact, other)
+        assert other.manifests() == []
+    else:
+        assert remote._bring(artifact, other)[1:] == (manifest, True)
+
+
+def test_artifact_that_is_not_at_the_server_is_missed_though_others_of_the_run_are_there(monkeypatch):
+    arrived = SimpleNamespace(metadata={"manifest_sha256": "first"})
+    run = SimpleNamespace(logged_artifacts=lambda: [arrived], used_artifacts=lambda: [], url="https://w/run")
+    monkeypatch.setattr(upload, "connect", lambda: SimpleNamespace(run=lambda path: run))
+    written = {"entity": "e", "project": "p", "run_id": "r", "artifacts": [["one", "first"]], "inputs": []}
+    assert upload.look(written)["url"] == run.url
+    written["artifacts"].append(["two", "second"])
+    with pytest.raises(WorkError, match="two"):
+        upload.look(written)

@@ -1,11 +1,14 @@
 """The registry: whole artifacts or none, versions in order, also with many writers."""
 
 import json
+import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -43,17 +46,34 @@ def test_versions_go_on_from_the_highest_and_the_newest_of_a_key_is_found(tmp_pa
     assert (tmp_path / "report" / "r" / "v10" / "a.txt").read_text() == "10"
 
 
-def test_failure_while_filling_leaves_nothing(tmp_path):
-    registry = Registry(tmp_path)
+def test_writers_at_once_take_versions_in_turn(tmp_path, monkeypatch):
+    rename = os.rename
 
-    def fail(folder):
-        (folder / "half.txt").write_text("half")
-        raise OSError("no space left on device")
+    def late(source, target):
+        time.sleep(0.05)  # whoever is not kept out by now has seen the same versions
+        rename(source, target)
 
-    with pytest.raises(OSError, match="no space"):
-        registry.publish("report", "r", fail)
-    assert registry.manifests() == []
-    assert not list(tmp_path.rglob("half.txt"))
+    monkeypatch.setattr(os, "rename", late)
+    with ThreadPoolExecutor(4) as pool:
+        made = list(pool.map(lambda n: Registry(tmp_path).publish("report", "r", write(str(n)))[1], range(4)))
+    assert sorted(m.version for m in made) == [0, 1, 2, 3]
+    assert [m.version for _, m in Registry(tmp_path).manifests()] == [0, 1, 2, 3]
+
+
+def test_what_a_process_published_as_it_died_is_whole(tmp_path, monkeypatch):
+    rename = os.rename
+
+    def last(source, target):
+        rename(source, target)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rename", last)
+        with pytest.raises(KeyboardInterrupt):
+            Registry(tmp_path).publish("report", "r", write("one"), key="k")
+    folder, manifest = Registry(tmp_path).find("report", "k")
+    assert list(manifest.files) == ["a.txt"]
+    Registry(tmp_path).verify(folder)
 
 
 def test_index_with_a_damaged_line_is_mended(tmp_path):
@@ -197,8 +217,9 @@ def test_what_a_living_process_is_filling_is_left_alone(tmp_path):
     assert manifest.files.keys() == {"half.txt"}
 
 
-def test_full_disk_says_what_was_being_published(tmp_path):
+def test_failure_while_filling_leaves_nothing_and_says_what_was_being_published(tmp_path):
     def full(folder):
+        (folder / "half.txt").write_text("half")
         raise OSError(28, "No space left on device")
 
     with pytest.raises(OSError, match="No space left") as caught:

@@ -31,12 +31,6 @@ def wrong(registry: Registry) -> list[tuple[str, str]]:
     return [(damage.where, damage.what) for damage in damages(registry)]
 
 
-def test_sound_registry_has_no_damages(registry):
-    checked = []
-    assert list(damages(registry, checked=checked.append)) == []
-    assert checked == [4, 4]
-
-
 def flip(file: Path, position: int) -> bytes:
     whole = file.read_bytes()
     data = bytearray(whole)
@@ -55,7 +49,9 @@ def test_flipped_byte_in_any_file_is_found(registry):
             assert where == file.relative_to(registry.root).as_posix()
             assert what == "differs from what was published"
             file.write_bytes(whole)
-    assert wrong(registry) == []
+    checked = []
+    assert list(damages(registry, checked=checked.append)) == []
+    assert checked == [4, 4]
 
 
 def test_flipped_byte_anywhere_in_a_manifest_is_found(registry):
@@ -175,11 +171,3 @@ def test_registry_on_a_read_only_file_system_is_read_and_checked(read_only, comm
     code, out, err = command("runs", f"paths.root={read_only}", "format=json")
     assert (code, [one["name"] for one in json.loads(out)]) == (0, ["first", "second"]), err
     assert command("runs", "verify", f"paths.root={read_only}")[0] == 0
-
-
-def test_index_out_of_step_on_a_read_only_file_system_is_no_obstacle(read_only):
-    subprocess.run(["mount", "-o", "remount,rw", str(read_only)], check=True)
-    (read_only / "registry/index.jsonl").write_text("damaged\n")
-    subprocess.run(["mount", "-o", "remount,ro", str(read_only)], check=True)
-    assert [m.name for _, m in Registry(read_only / "registry").manifests()] == ["first", "second"]
-    assert (read_only / "registry/index.jsonl").read_text() == "damaged\n"

@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from fake_wandb.server import KEY, FakeWandb, Fault
+from fake_wandb import KEY, FakeWandb, Fault
 
 from pessimal.errors import InputError, WorkError
 from pessimal.tables.files import sha256_of
 from pessimal.tracking.push import choose, push
 from pessimal.tracking.registry import MANIFEST, Registry
-from pessimal.tracking.remote import fetch_artifacts
+from pessimal.tracking.remote import fetch_score_tables
 
 pytestmark = pytest.mark.slow
 
@@ -229,7 +229,7 @@ def test_everything_arrives_once_in_runs_that_compare(fake, registry, publish, t
     publish("comparison", "quick", inputs=inputs, run_id="bbbb2222")
     publish("report", "quick", inputs=["comparison/quick:v0"], run_id="cccc3333")
     pushed = push(everything(registry), target)
-    assert pushed.whole
+    assert not pushed.wrong
     assert len(pushed.sent) == 5
     assert pushed.unknown_inputs == []
     project = project_of(fake)
@@ -246,12 +246,12 @@ def test_everything_arrives_once_in_runs_that_compare(fake, registry, publish, t
     assert project.find("quick:registry-v0").used_by == ["cccc3333"]
 
     project.aliases["m--greatest", "latest"] = project.find("m--greatest:registry-v0").id
-    assert push(everything(registry), target).whole
+    assert not push(everything(registry), target).wrong
     assert project.find("m--greatest:latest") is newest, "it is put back"
 
     requests = len(fake.requests)
     again = push(everything(registry), target)
-    assert again.whole
+    assert not again.wrong
     assert again.sent == []
     assert not {"CreateArtifact", "UseArtifact", "storage"} & set(fake.requests[requests:]), "nothing twice"
 
@@ -289,7 +289,7 @@ def test_recorded_run_is_sent_as_it_was_to_the_project_it_was_recorded_for(
         folder, manifest = publish(run_id=mirror.run_id, inputs=["reward-model/gone:v0"])
         mirror.artifact(folder, manifest, {})
     pushed = push(everything(registry), target)
-    assert pushed.whole
+    assert not pushed.wrong
     assert pushed.unknown_inputs == ["reward-model/gone:v0"]
     assert list(fake.world.projects) == [("lab", "p")], (
         "wandb sync --project would leave the artifacts elsewhere"
@@ -355,7 +355,7 @@ def pushed(fake, registry, publish, target):
     publish(name="m--worst", prompt="worst")
     publish(name="n--greatest", model="n")
     publish("comparison", "quick", inputs=["score-table/m--worst:v0"])
-    assert push(everything(registry), target).whole
+    assert not push(everything(registry), target).wrong
     return fake
 
 
@@ -364,37 +364,33 @@ def into(tmp_path):
     return Registry(tmp_path / "fetched" / "registry")
 
 
-def references(fetched):
-    return sorted(manifest.reference for _, manifest in fetched.artifacts)
-
-
 def test_what_was_pushed_comes_back_as_it_was(pushed, registry, into):
-    fetched = fetch_artifacts("p", "lab", ["m"], [], into)
-    assert references(fetched) == ["score-table/m--greatest:v1", "score-table/m--worst:v0"], (
-        "the newest, of one model"
-    )
-    for folder, manifest in fetched.artifacts:
+    fetched = fetch_score_tables("p", "lab", ["m"], [], into)
+    found = sorted((manifest.reference, new) for _, manifest, new in fetched)
+    newest = ["score-table/m--greatest:v1", "score-table/m--worst:v0"]
+    assert found == [(reference, True) for reference in newest], "the newest, of one model"
+    for folder, manifest in into.manifests():
         original = registry.root / manifest.type / manifest.name / f"v{manifest.version}"
         assert sha256_of(folder / MANIFEST) == sha256_of(original / MANIFEST)
         into.verify(folder)
-    assert into.manifests() == fetched.artifacts, "an ordinary registry"
-    types = ["score-table", "comparison"]
-    again = fetch_artifacts("p", None, ["m"], ["worst"], into, types=types, every_version=True)
-    assert again.downloaded == ["comparison/quick:v0"]
-    older = fetch_artifacts("p", "lab", ["m"], ["greatest"], into, every_version=True)
-    assert older.downloaded == ["score-table/m--greatest:v0"]
+    assert [m.reference for _, m in into.manifests()] == newest, "an ordinary registry"
+    again = fetch_score_tables("p", None, ["m", "n"], ["greatest"], into)
+    assert sorted((m.reference, new) for _, m, new in again) == [
+        ("score-table/m--greatest:v1", False),
+        ("score-table/n--greatest:v0", True),
+    ]
     with pytest.raises(InputError, match="m on worst; n on greatest"):
-        fetch_artifacts("p", "lab", ["nobody"], [], into)
+        fetch_score_tables("p", "lab", ["nobody"], [], into)
     with pytest.raises(InputError, match="pessimal push"):
-        fetch_artifacts("empty", "lab", [], [], into)
+        fetch_score_tables("empty", "lab", [], [], into)
 
 
 REFUSED = [
     (lambda manifest: manifest["files"].update({"deep/scores.txt": "0" * 64}), "other bytes"),
     (lambda manifest: manifest["files"].update({"../../../escaped": "0" * 64}), "outside its own folder"),
     (lambda manifest: manifest.update(name="../../escaped"), "outside its own folder"),
-    (lambda manifest: manifest.update(type="../escaped"), "names no artifact"),
-    (lambda manifest: manifest.update(version=-1), "names no artifact"),
+    (lambda manifest: manifest.update(type="../escaped"), "names no score-table"),
+    (lambda manifest: manifest.update(version=-1), "names no score-table"),
     (lambda manifest: manifest.update(name="n--other"), "that of score-table/n--other:v0"),
     (lambda manifest: manifest.pop("files"), "cannot be read"),
     (lambda manifest: manifest["files"].pop("deep/scores.txt"), "it also has deep/scores.txt"),
@@ -403,27 +399,27 @@ REFUSED = [
 
 def test_artifact_that_is_not_what_its_manifest_says_is_refused(fake, registry, publish, target, into):
     publish()
-    assert push(everything(registry), target).whole
+    assert not push(everything(registry), target).wrong
     storage = fake.world.storage
     for change, said in REFUSED:
         before = dict(storage)
         _rewrite(fake, "m--greatest", change)
         with pytest.raises(InputError, match=said):
-            fetch_artifacts("p", "lab", [], [], into)
+            fetch_score_tables("p", "lab", [], [], into)
         assert into.manifests() == []
         assert not list(into.root.rglob("*escaped*"))
         assert not list(into.root.glob(".fetch-*")), "nothing half is left"
         storage |= before
     fake.faults["*"] = Fault(status=500, after=8)
     with pytest.raises(WorkError, match="HTTP 500"):
-        fetch_artifacts("p", "lab", [], [], into)
+        fetch_score_tables("p", "lab", [], [], into)
     fake.faults.clear()
     assert into.manifests() == []
     into.publish(
         "score-table", "m--greatest", lambda folder: (folder / "scores.txt").write_text("of another registry")
     )
     with pytest.raises(InputError, match="two registries count versions on their own"):
-        fetch_artifacts("p", "lab", [], [], into)
+        fetch_score_tables("p", "lab", [], [], into)
 
 
 def _rewrite(fake, name, change):
@@ -456,6 +452,7 @@ def test_what_one_pushes_another_compares(fake, command, tiny_checkpoint):
     assert out.count("sent") == 4
     code, _, err = command(*COMPARE, "source=wandb", "models=[one,two]")
     assert code == 0, err
+    assert "4 score tables of p, 4 of them fetched now" in err
     [folder] = Path("theirs/registry/comparison").glob("*/v0")
     agreement = pd.read_parquet(folder / "tables" / "agreement.parquet")
     assert set(agreement["prompt"]) == {"greatest", "worst"}

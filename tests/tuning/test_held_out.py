@@ -1,7 +1,5 @@
 """The comparison on held-out prompts: other prompts and starts, one budget, paired, and honest about what it rests on."""
 
-from dataclasses import replace
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -73,8 +71,3 @@ def test_the_interval_holds_the_truth_as_often_as_it_says():
 def test_one_prompt_speaks_of_itself_only():
     assert differences(rows({"a": [1.0, 2.0, 3.0]})).iloc[-1]["n"] == 3
     assert np.isnan(differences(rows({"a": [1.0]})).iloc[-1]["low"])
-
-
-def test_the_numbers_of_held_out_starts_are_the_configurations(config):
-    tuning = replace(config.tuning, held_out=["noon"], held_out_seeds=7)
-    assert len(compare(replace(config, tuning=tuning), {"search.momentum": 0.2}, preparing(by_start))) == 7

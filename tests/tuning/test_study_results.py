@@ -9,10 +9,18 @@ from toy_study import parsed, preparing, run
 from pessimal.errors import WorkError
 from pessimal.plots.draw import save_figures
 from pessimal.tuning.held_out import differences
-from pessimal.tuning.results import conclude, held_out_result, trials_result
+from pessimal.tuning.results import (
+    best_of,
+    conclude,
+    held_out_result,
+    importances,
+    options_table,
+    searches_table,
+    trials_result,
+    trials_table,
+)
 from pessimal.tuning.space import options_of
 from pessimal.tuning.study import DEFAULTS, Trials
-from pessimal.tuning.tables import best_of, importances, options_table, searches_table, trials_table
 from pessimal.tuning.trial import SEARCHES
 
 

@@ -219,13 +219,6 @@ def test_a_failing_job_costs_its_trial_only(quick, tmp_path):
     assert table["state"].tolist() == ["complete", "failed", "complete", "complete"]
 
 
-def test_when_every_job_fails_it_ends_with_the_reason(quick):
-    code, _, said = quick(*FEW, fail="all")
-    assert code == 1
-    assert "3 trials in a row failed, the last with: RuntimeError: the toy fell over" in said
-    assert "Traceback" not in said.splitlines()[-1]
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

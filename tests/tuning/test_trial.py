@@ -12,7 +12,7 @@ from toy_study import Context, by_momentum, job, preparing, run
 from pessimal.errors import WorkError
 from pessimal.tracking.mirror import Mirror
 from pessimal.tuning.study import Trials
-from pessimal.tuning.trial import SEARCHES, FallenBehind, run_trial, searches, starts
+from pessimal.tuning.trial import SEARCHES, FallenBehind, run_trial, starts
 
 
 class Recorded(Mirror):
@@ -34,11 +34,6 @@ def test_seeds_of_trials_and_of_held_out_prompts_never_meet():
     held_out = {s for seed in range(50) for s in starts(seed, 20, held_out=True)}
     assert len(tuning | held_out) == 2 * 50 * 20
     assert starts(3, 5, held_out=False) == starts(3, 8, held_out=False)[:5]
-
-
-def test_every_beginning_of_a_trial_sees_the_prompts_alike():
-    order = searches(["a", "b", "c"], [1, 2])
-    assert order == [("a", 1), ("b", 1), ("c", 1), ("a", 2), ("b", 2), ("c", 2)]
 
 
 def test_the_value_is_the_median_over_all_searches_and_the_study_knows_it(config, space):

@@ -6,8 +6,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from pessimal import progress
 from pessimal.texts import significant
-from pessimal.verbs import progress
 
 SCAN = ("scan", "model=auto", "tracking=off", "progress=false", "trainer.threads=1")
 

@@ -1,7 +1,5 @@
 """`pessimal runs`: from the command line to what is printed, and that looking leaves nothing behind."""
 
-import csv
-import io
 import json
 import subprocess
 import sys
@@ -80,14 +78,6 @@ def test_filters_are_typed_as_they_are_meant(registry, command, arguments, found
         assert "goes in quotes of its own" in err
     else:
         assert (code, [one["name"] for one in json.loads(out)]) == (0, found), err
-
-
-def test_csv_can_be_opened_in_a_spreadsheet(registry, command):
-    code, out, _ = command("runs", "type=score-table", "format=csv")
-    assert code == 0
-    row = next(csv.DictReader(io.StringIO(out)))
-    assert row["summary.optimal"].startswith("'=cmd()")
-    assert row["summary.mean"] == "-1.5"
 
 
 def test_show_tells_files_and_lineage_both_ways(registry, command):

@@ -12,6 +12,7 @@ import torch
 
 from pessimal.models.load import open_model
 from pessimal.models.spec import ModelSpec
+from pessimal.scoring.common_prefix import ResponseScorer
 from pessimal.scoring.engine import own_rewards
 from pessimal.search.run import search as search_in_memory
 from pessimal.tracking.registry import Registry
@@ -58,12 +59,13 @@ def search(command, tiny_checkpoint, tmp_path):
     return run
 
 
-@pytest.fixture
-def words(tmp_path):
-    """A file of eight words, of which responses may be made."""
-    file = tmp_path / "words.txt"
+@pytest.fixture(scope="module")
+def words(model, tmp_path_factory):
+    """A file of eight words, of which responses may be made; and their ids."""
+    texts = {text: i for i in range(model.embedding_rows) if (text := model.tokenizer.decode([i]))}
+    file = tmp_path_factory.mktemp("words") / "words.txt"
     file.write_text("\n".join(WORDS))
-    return file
+    return file, sorted({texts[form] for word in WORDS for form in (word, " " + word) if form in texts})
 
 
 def table(folder, name):
@@ -74,54 +76,75 @@ def response_of(folder):
     return tuple(json.loads(table(folder, "sequences")["token_ids"].iloc[0]))
 
 
-def allowed_ids(folder, model, words):
-    texts = {text: i for i in range(model.embedding_rows) if (text := model.tokenizer.decode([i]))}
-    return sorted({texts[form] for word in words for form in (word, " " + word) if form in texts})
-
-
 @pytest.mark.parametrize("goal", ["optimal", "pessimal"])
-def test_one_token_is_the_scans_best_and_the_table_is_used(search, command, tiny_checkpoint, tmp_path, goal):
-    code, _, _ = command(
-        "scan",
-        "model=auto",
-        f"model.path={tiny_checkpoint}",
-        "prompts=[greatest]",
-        "tracking=off",
-        "trainer.threads=1",
-    )
-    assert code == 0
+def test_one_token_is_the_scans_best_and_the_table_is_used(
+    search, command, tiny_checkpoint, tmp_path, full, goal
+):
+    bare = search("search.length=1", f"search.goal={goal}")
+    model = ("model=auto", f"model.path={tiny_checkpoint}")
+    assert command("scan", *model, "prompts=[greatest]", "tracking=off", "trainer.threads=1")[0] == 0
     rows = pd.read_parquet(next(tmp_path.glob("runs/registry/score-table/*/v0/scores.parquet")))
     rows = rows[~rows["kind"].isin(["special", "unused"])]
-    best = rows.loc[rows["reward"].idxmax() if goal == "optimal" else rows["reward"].idxmin()]
-    folder = search("search.length=1", f"search.goal={goal}")
-    assert response_of(folder) == (best["candidate_id"],)
+    sign = 1 if goal == "optimal" else -1
+    best = rows.loc[(sign * rows["reward"]).idxmax()]
+    folder = search("search.length=1", f"search.goal={goal}", "force=true")
+    assert response_of(folder) == response_of(bare) == (best["candidate_id"],)
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["inputs"] == [f"score-table/{tiny_checkpoint.name}--greatest:v0"]
     assert manifest["summary"]["best_reward"] == pytest.approx(best["reward"], abs=1e-5)
+    ends = np.sort(sign * full([(i,) for i in rows["candidate_id"]]))
+    assert table(bare, "neighbours")["margin"].iloc[0] == pytest.approx(ends[-1] - ends[-2], abs=1e-5)
 
 
-def test_one_token_without_a_table_is_the_best_of_all(search, full, model):
-    folder = search("search.length=1", "search.allowed=[]")
-    every = full([(i,) for i in range(model.embedding_rows)])
-    assert response_of(folder) == (int(every.argmax()),)
-    neighbours = table(folder, "neighbours")
-    assert neighbours["margin"].iloc[0] == pytest.approx(np.sort(every)[-1] - np.sort(every)[-2], abs=1e-5)
+@pytest.mark.parametrize(
+    ("length", "overrides"),
+    [
+        (2, ["search.goal=optimal"]),
+        (2, ["search.goal=pessimal"]),
+        (3, ["search.goal=pessimal", "search.evaluations=5000"]),
+        (2, ["prompt=[greatest,worst]"]),
+        (2, ["model.dtype=bfloat16"]),
+    ],
+)
+def test_the_true_end_of_a_small_list_is_found_and_certified_in_float32(
+    search, full, words, length, overrides
+):
+    file, ids = words
+    folder = search(f"search.length={length}", f"search.allowed_path={file}", *overrides)
+    every = list(itertools.product(ids, repeat=length))
+    rewards = (
+        (full(every) + full(every, "worst")) / 2 if "prompt=[greatest,worst]" in overrides else full(every)
+    )
+    values = -rewards if "search.goal=pessimal" in overrides else rewards
+    best = every[values.argmax()]
+    assert response_of(folder) == best
+    assert table(folder, "sequences")["reward"].iloc[0] == pytest.approx(rewards[values.argmax()], abs=1e-5)
+    beside = [sum(a != b for a, b in zip(other, best, strict=True)) == 1 for other in every]
+    margin = values.max() - values[beside].max()
+    assert table(folder, "neighbours")["margin"].min() == pytest.approx(margin, abs=1e-5)
 
 
-@pytest.mark.parametrize("goal", ["optimal", "pessimal"])
-def test_two_and_three_tokens_are_the_true_ends_of_a_small_list(search, full, model, words, goal):
-    for length in (2, 3):
-        folder = search(
-            f"search.length={length}", f"search.goal={goal}", f"search.allowed_path={words}",
-            "search.polish=16", "search.evaluations=1600",
-        )  # fmt: skip
-        ids = allowed_ids(folder, model, WORDS)
-        every = list(itertools.product(ids, repeat=length))
-        rewards = full(every)
-        best = rewards.argmax() if goal == "optimal" else rewards.argmin()
-        assert response_of(folder) == every[best]
-        assert table(folder, "sequences")["reward"].iloc[0] == pytest.approx(rewards[best], abs=1e-5)
-        assert json.loads((folder / "manifest.json").read_text())["summary"]["verdict"] == "1-opt"
+def test_two_tokens_that_are_worst_alone_and_best_together_are_found_or_nothing_is_claimed(
+    search, monkeypatch
+):
+    pair = (300, 301)
+
+    def planted(responses):
+        rewards = -torch.isin(responses, torch.tensor(pair)).sum(dim=1) + torch.sin(responses.double()).mean(
+            dim=1
+        )
+        whole = (responses == torch.tensor(pair)).all(dim=1) if responses.shape[1] == 2 else 0
+        return (rewards + 10 * whole).float()
+
+    monkeypatch.setattr(ResponseScorer, "rewards", lambda self, responses, *, anchor=None: planted(responses))
+    monkeypatch.setattr(ResponseScorer, "own_rewards", lambda self, responses: planted(responses).numpy())
+    for evaluations in (250_000, 30_000):
+        folder = search("search.length=2", f"search.evaluations={evaluations}", "search.from_registry=false")
+        check = table(folder, "ladder").set_index("rung").loc[2]
+        summary = json.loads((folder / "manifest.json").read_text())["summary"]
+        assert summary["exact"] == (check["verdict"] == "holds") == (evaluations == 250_000)
+        assert response_of(folder) == pair or not summary["exact"]
+        assert summary["exact"] or "pruned" in check["measured"]
 
 
 def test_the_certificate_names_the_best_neighbour_of_each_position(search, full, model):
@@ -138,13 +161,6 @@ def test_the_certificate_names_the_best_neighbour_of_each_position(search, full,
     assert len(neighbours) == 3
 
 
-def test_several_prompts_are_searched_for_their_mean(search, full, words, model):
-    folder = search("search.length=2", "prompt=[greatest,worst]", f"search.allowed_path={words}")
-    every = list(itertools.product(allowed_ids(folder, model, WORDS), repeat=2))
-    mean = (full(every) + full(every, "worst")) / 2
-    assert response_of(folder) == every[mean.argmax()]
-
-
 def test_in_text_mode_every_response_is_given_by_a_text(search, model):
     folder = search("mode=text", "search.length=2", "search.allowed=[]")
     frame = model.frame(PROMPTS["greatest"])
@@ -153,43 +169,6 @@ def test_in_text_mode_every_response_is_given_by_a_text(search, model):
         ids = model.tokenizer.apply_chat_template(turns, return_dict=False)
         assert frame.inside(ids) == json.loads(row.token_ids)
         assert row.survives
-
-
-def test_every_pair_by_exhaustion(search, full, model, words):
-    folder = search(
-        "search.length=2", "search.method=exhaustive", f"search.allowed_path={words}", "search.keep=10",
-        "search.evaluations=200",
-    )  # fmt: skip
-    every = list(itertools.product(allowed_ids(folder, model, WORDS), repeat=2))
-    rewards = full(every)
-    assert response_of(folder) == every[rewards.argmax()]
-    top = table(folder, "top_pairs")
-    assert top["reward"].to_numpy() == pytest.approx(np.sort(rewards)[::-1][:10], abs=1e-5)
-    standing = table(folder, "standing")
-    assert (standing["of"] == len(every)).all()
-    for row in standing.itertuples():
-        assert row.rank <= 1 + (rewards > row.reward + 1e-5).sum() <= row.rank_most + 1
-    assert table(folder, "histogram")["n"].sum() == len(every)
-    assert table(folder, "ladder").set_index("rung")["verdict"][2] == "holds"
-
-
-@pytest.mark.slow
-def test_all_responses_of_a_small_list_are_exact_and_a_pruned_look_is_not(search, words):
-    exact = search("search.length=2", f"search.allowed_path={words}")
-    pruned = search("search.length=2", "search.evaluations=30000")
-    verdicts = [table(folder, "ladder").set_index("rung")["verdict"][2] for folder in (exact, pruned)]
-    assert verdicts == ["holds", "not tried"]
-    assert table(exact, "sequences")["found_by"].iloc[0] == "every response"
-    assert "pruned" in table(pruned, "ladder").set_index("rung")["measured"][2]
-
-
-def test_the_budget_is_that_of_the_whole_search_and_the_certificate_is_counted_apart(search):
-    phases = table(search("search.length=2", "search.baselines=100"), "phases").set_index("phase")[
-        "evaluations"
-    ]
-    assert phases.drop(["certificate", "baseline"]).sum() <= 1500
-    assert phases["baseline"] <= 3 * 100
-    assert phases["certificate"] > 0
 
 
 def test_the_best_response_ever_evaluated_is_published_whoever_found_it(search, monkeypatch):
@@ -202,6 +181,26 @@ def test_the_best_response_ever_evaluated_is_published_whoever_found_it(search, 
     ).iloc[0]
     assert best["found_by"].startswith("baseline: ")
     assert best["one_opt"]
+
+
+def test_every_pair_by_exhaustion(search, full, words):
+    file, ids = words
+    folder = search(
+        "search.length=2", "search.method=exhaustive", f"search.allowed_path={file}", "search.keep=10",
+        "search.evaluations=200",
+    )  # fmt: skip
+    every = list(itertools.product(ids, repeat=2))
+    rewards = full(every)
+    assert response_of(folder) == every[rewards.argmax()]
+    assert table(folder, "top_pairs")["reward"].to_numpy() == pytest.approx(
+        np.sort(rewards)[::-1][:10], abs=1e-5
+    )
+    standing = table(folder, "standing")
+    assert (standing["of"] == len(every)).all()
+    for row in standing.itertuples():
+        assert row.rank <= 1 + (rewards > row.reward + 1e-5).sum() <= row.rank_most + 1
+    assert table(folder, "histogram")["n"].sum() == len(every)
+    assert table(folder, "ladder").set_index("rung")["verdict"][2] == "holds"
 
 
 @pytest.mark.slow
@@ -217,20 +216,6 @@ def test_a_repeat_begins_from_what_the_registry_holds_and_is_never_worse(search)
     verdicts = [table(folder, "ladder").set_index("rung")["verdict"][7] for folder in (poor, alone)]
     assert verdicts[0] == "not tried", "what the registry held is no merit of this search"
     assert verdicts[1] != "not tried"
-
-
-def test_the_cost_is_said_before(command, tiny_checkpoint):
-    _, _, err = command("search", "model=auto", f"model.path={tiny_checkpoint}", *SMALL, "search.length=2")
-    [line] = [line for line in err.splitlines() if "At most" in line]
-    assert "evaluations (" in line
-    assert "a second" in line
-
-
-def test_a_finished_search_is_named_and_not_made_again(search, monkeypatch):
-    folder = search("search.length=2")
-    monkeypatch.setattr(search_verb, "search", lambda *_, **__: pytest.fail("searched again"))
-    assert search("search.length=2") == folder
-    assert len(list(folder.parent.iterdir())) == 1
 
 
 @pytest.mark.slow
@@ -304,8 +289,19 @@ def test_mistakes_are_reported_before_a_model_loads(search, monkeypatch, overrid
     assert message in report
 
 
-def test_results_are_published_as_other_artifacts_are(search, tmp_path):
-    folder = search("search.length=2")
+def test_a_search_is_announced_counted_published_shown_and_not_made_again(
+    search, command, tmp_path, monkeypatch, tiny_checkpoint
+):
+    asked = ("search.length=2", "search.baselines=100")
+    _, out, err = command("search", "model=auto", f"model.path={tiny_checkpoint}", *SMALL, *asked)
+    [line] = [line for line in err.splitlines() if "At most" in line]
+    assert "evaluations (" in line
+    folder = Path(out.strip().splitlines()[-1])
+    phases = table(folder, "phases").set_index("phase")["evaluations"]
+    assert phases.drop(["certificate", "baseline"]).sum() <= 1500
+    assert phases["baseline"] <= 3 * 100
+    assert phases["certificate"] > 0
+
     registry = Registry(tmp_path / "runs" / "registry")
     registry.verify(folder)
     [(_, manifest)] = registry.manifests("search-result")
@@ -314,10 +310,6 @@ def test_results_are_published_as_other_artifacts_are(search, tmp_path):
     assert {"sequences", "curve", "neighbours", "gradient_quality", "growth", "ladder", "provenance"} <= {
         file.stem for file in (folder / "tables").iterdir()
     }
-
-
-def test_the_page_shows_a_search(search, command, tmp_path):
-    search("search.length=2")
     code, out, _ = command(
         "report", "artifacts=[search-result/tiny-llama--greatest--optimal-2]", "tracking=off"
     )
@@ -326,16 +318,5 @@ def test_the_page_shows_a_search(search, command, tmp_path):
     assert page.count('<li class="not-tried">') >= 2
     assert "a response whose tokens do well only together" in page, "limits are shown whole"
 
-
-def test_a_low_precision_search_is_certified_in_float32(search, full, model, words):
-    folder = search("search.length=2", "model.dtype=bfloat16", f"search.allowed_path={words}")
-    every = list(itertools.product(allowed_ids(folder, model, WORDS), repeat=2))
-    rewards = full(every)
-    assert response_of(folder) == every[rewards.argmax()]
-    best = table(folder, "sequences").iloc[0]
-    assert best["reward"] == pytest.approx(rewards.max(), abs=1e-5)
-    margins = table(folder, "neighbours")["margin"]
-    assert margins.min() == pytest.approx(
-        rewards.max() - max(r for pair, r in zip(every, rewards, strict=True) if sum(a != b for a, b in zip(pair, response_of(folder), strict=True)) == 1),
-        abs=1e-5,
-    )  # fmt: skip
+    monkeypatch.setattr(search_verb, "search", lambda *_, **__: pytest.fail("searched again"))
+    assert search(*asked) == folder

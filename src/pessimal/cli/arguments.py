@@ -11,8 +11,7 @@ from pathlib import Path
 from pessimal.config.schema import TASKS
 from pessimal.config.schema.explain import as_typed
 from pessimal.config.schema.runs import runs_overrides
-from pessimal.config.schema.values import did_you_mean
-from pessimal.errors import ConfigError
+from pessimal.errors import ConfigError, did_you_mean
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 CONF = next(

@@ -11,7 +11,7 @@ from omegaconf.errors import OmegaConfBaseException
 from pessimal.cli.arguments import CONF
 from pessimal.config.schema import SCHEMAS
 from pessimal.config.schema.shared import DISK_FULL
-from pessimal.config.schema.values import did_you_mean
+from pessimal.errors import did_you_mean
 
 
 def composition_message(error: Exception) -> str | None:

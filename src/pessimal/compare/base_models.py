@@ -127,7 +127,6 @@ def reward_correlation(
     Args:
         rewards: candidates × reward models.
         scores: candidates × scores (log-probabilities of a model, implicit rewards of a pair), same candidates.
-        replicates, confidence, seed: of the bootstrap.
 
     Returns:
         One row per pair: model, score, n, kendall, low, high (of tau), spearman, spearman_low, spearman_high.

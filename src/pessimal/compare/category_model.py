@@ -63,7 +63,6 @@ def category_model(
         polarity: 1 or −1 by prompt.
         bases: base by model; None for a model without base terms.
         permutations, seed: at most so many relabellings; of sampled ones.
-        confidence: of all intervals.
 
     Returns:
         One row per coefficient: term, base, category, framing ("" where the term has none), estimate, se, z, p_value,

@@ -150,7 +150,6 @@ def category_means(
         medians: of `median_ranks`.
         polarity: 1 or −1 by prompt; TableError where one has none.
         bases: base by model; without it there is only `all bases`.
-        confidence: of the interval.
 
     Returns:
         framing, base, category, n (units), models, prompts, mean, sd (divisor n − 1), low, high; positive first.

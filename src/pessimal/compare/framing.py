@@ -52,7 +52,6 @@ def reversals(
 
     Args:
         pairs: by model, its rewards under both prompts, the positive one first if they are opposite; same items.
-        replicates, confidence, seed: of the bootstrap over items.
 
     Returns:
         One row per model, in the order given: model, n, reversal, reversal_low, reversal_high, tied, kendall,

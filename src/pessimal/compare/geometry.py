@@ -25,7 +25,6 @@ def mds(dissimilarity: pd.DataFrame, *, seed: int = 0) -> tuple[pd.DataFrame, fl
 
     Args:
         dissimilarity: model × model, such as 1 − Kendall's tau; zero diagonal.
-        seed: of the random starts.
 
     Returns:
         model, x, y (in units of dissimilarity), and Kruskal's normalised stress-1: the root of the squared

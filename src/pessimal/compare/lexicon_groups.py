@@ -38,7 +38,6 @@ def lexicon_groups(
         words: all words of the model's vocabulary × prompts, from `words.by_word` (`as_published` with `repeated`).
         valence: by word; above 0 is good.
         repeated: rows are tokens, so that the spellings of a word count each; their dependence is allowed for.
-        confidence: of the intervals.
 
     Returns:
         One row per prompt: prompt, positive, negative (words), stems, auc, auc_low, auc_high, auc_p (against ½), tied

@@ -78,7 +78,6 @@ def rsa(
         similarity: model × model, such as Kendall's tau; the diagonal is not used.
         descriptors: indexed by model, holding at least these models (see `model_matrices`).
         permutations: of the models.
-        seed: of the permutations.
         paper: the factors as published.
 
     Returns:

@@ -78,7 +78,6 @@ def sentiment(
         valence: by word, above 0 is good.
         polarity: 1 for a prompt that good words answer, −1 for one that bad words do.
         pairs: prompts of opposite polarity, the positive one first; both columns of `words`.
-        confidence: of the intervals.
         paper: rows are tokens, a zero belongs to the negative arm, and errors are textbook ones, as published;
             `influence` is of whole stems there too.
 
@@ -236,7 +235,6 @@ def asymmetry_across_models(
     Args:
         asymmetry: those of several models, with the columns model and lexicon.
         influences: of the same models, by model and lexicon.
-        confidence: of the interval.
 
     Returns:
         lexicon, prompt, n (models), stems (in any of them), mean, error_models, error_words, freedom, low, high, p,

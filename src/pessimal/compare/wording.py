@@ -48,7 +48,6 @@ def paraphrase(
         polarity: 1 or −1 by prompt.
         levels: by prompt, the level of each factor of the wording.
         top: k of `in_top`.
-        confidence: of the intervals.
 
     Returns:
         shares: frame (polarity of the first wording), changed ("any wording of the frame", "only ADJECTIVE" for each

@@ -12,10 +12,9 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
-from pessimal.errors import ConfigError, TableError
 from pessimal.explain.attribute import PLACEBO
 from pessimal.explain.flips import USED, Sums, sums, valid_rows
-from pessimal.explain.intervals import check_resampling, draws, percentiles
+from pessimal.explain.intervals import draws, percentiles
 from pessimal.explain.outcomes import CHOSEN, as_table, check_outcomes, groups
 
 RETURNED = ["perturber", "model_a", "model_b", "measure", "tau", "low", "high", "attributes", "comparisons"]
@@ -37,24 +36,14 @@ def model_agreement(
     noise to vectors that have some already, so replicates lie nearer to 0 than the estimate, and with few comparisons the
     interval may not hold it. The attributes are taken as given: nothing is said about others.
 
-    Args:
-        table: of outcomes, of two models or more.
-        replicates: bootstrap draws of comparisons.
-        confidence: of the intervals.
-        seed: of the draws; every pair starts from it anew.
-
     Returns:
         One row per perturber, unordered pair of models in the order of the table, and measure: perturber, model_a, model_b,
         measure ("flip rate", "change"), tau, low, high, attributes, comparisons (that both decided), defined (share of draws
         in which tau is), reason (why there is no tau; empty otherwise).
 
-    Raises:
-        TableError: a column is missing, a perturbation is there twice, or no such bootstrap.
-
     Source: Jiang et al. 2025 (tau between models); Kendall 1945 (ties).
     """
     check_outcomes(table, columns=USED)
-    check_resampling(replicates=replicates, confidence=confidence)
     rows = []
     scored = table[table["attribute"] != PLACEBO]
     for (perturber,), made in groups(scored, ["perturber"]):
@@ -130,55 +119,38 @@ def _shared(a: pd.DataFrame, b: pd.DataFrame) -> tuple[Sums, Sums, Sequence[str]
 
 
 LEAST_ATTRIBUTES = 5
+"""Fewer than these with a valid perturbation give no tau between two rankings of them."""
 
 
-def representative(
-    table: pd.DataFrame, model: str, *, perturber: str, least_attributes: int = LEAST_ATTRIBUTES
-) -> pd.DataFrame:
+def representative(table: pd.DataFrame, model: str, *, perturber: str) -> pd.DataFrame:
     """A model's decided comparisons, the one whose local ranking of attributes agrees best with the global one first.
 
     Local: each attribute's Δm, the mean over seeds of each response, then over the responses. Global: its mean Δm over all
     valid perturbations, as in `flip_rate`, this comparison's own among them. Agreement is Kendall's tau-b over the
     attributes that the comparison has; the placebo is none. Equal tau: more attributes first, then the larger margin (the
-    clearer preference), then the key in order. Comparisons with fewer than `least_attributes`, or no tau, come last.
-
-    Args:
-        table: of outcomes.
-        model: its name.
-        perturber: its name.
-        least_attributes: fewer than these, with a valid perturbation in the comparison, give no tau.
+    clearer preference), then the key in order. Comparisons with fewer than `LEAST_ATTRIBUTES`, or no tau, come last; a
+    single comparison with edits would be compared with itself, which says nothing, so that it has no tau.
 
     Returns:
         One row a comparison, best first: comparison, tau (NaN where there is none), attributes (how many), margin, reason (why
         there is no tau; empty otherwise). The first is representative if its tau is a number.
 
-    Raises:
-        TableError: a column is missing, a perturbation is there twice, or there is no row of this model and perturber.
-        ConfigError: fewer than two attributes.
-
     Source: Jiang et al. 2025 (representative examples); tau-b on Δm is ours.
     """
-    rows = _of(table, model, perturber, least_attributes=least_attributes)
+    rows = _of(table, model, perturber)
     names = shared_attributes(rows, rows)
     clusters = sorted(set(rows["comparison"]))
     whole = sums(rows, clusters, names)
-    ranking = _ranking(local_changes(rows, clusters, names), whole.of(whole.change), least=least_attributes)
+    ranking = _ranking(local_changes(rows, clusters, names), whole.of(whole.change))
+    if (ranking["attributes"] > 0).sum() < 2:
+        alone = "only one comparison has edits, and the whole ranking is its own"
+        ranking["reason"] = ranking["reason"].where(ranking["tau"].isna(), alone)
+        ranking["tau"] = float("nan")
     ranking = ranking.assign(comparison=pd.Series(clusters, dtype=object), margin=_margins(rows, clusters))
     order = np.lexsort(
         (-ranking["margin"], -ranking["attributes"], -ranking["tau"])
-    )  # the keys are in order already
+    )  # keys are in order already
     return ranking.iloc[order][["comparison", "tau", "attributes", "margin", "reason"]].reset_index(drop=True)
-
-
-def ranked(table: pd.DataFrame, model: str, *, perturber: str) -> pd.DataFrame:
-    """As `representative`; a single comparison with edits is compared with itself, which says nothing, so that it has no
-    tau."""
-    ranking = representative(table, model, perturber=perturber)
-    if (ranking["attributes"] > 0).sum() < 2:
-        known = ranking["tau"].notna()
-        ranking["tau"] = float("nan")
-        ranking.loc[known, "reason"] = "only one comparison has edits, and the whole ranking is its own"
-    return ranking
 
 
 def examples(table: pd.DataFrame, ranking: pd.DataFrame, *, perturber: str, n: int) -> pd.DataFrame:
@@ -188,56 +160,33 @@ def examples(table: pd.DataFrame, ranking: pd.DataFrame, *, perturber: str, n: i
     best = edited.dropna(subset=["tau"])
     shown = best if len(best) else edited.sort_values("margin", ascending=False, kind="stable")
     made = table[table["edited"].notna() & (table["perturber"] == perturber)]
-    rows = [
-        made[made["comparison"] == key].sort_values("new_margin", kind="stable")
-        for key in shown["comparison"].head(n)
-    ]
+    keys = shown["comparison"].head(n)
+    rows = [made[made["comparison"] == key].sort_values("new_margin", kind="stable") for key in keys]
     return pd.concat(rows) if rows else made.head(0)
 
 
-def contested(
-    table: pd.DataFrame,
-    model_a: str,
-    model_b: str,
-    *,
-    perturber: str,
-    least_attributes: int = LEAST_ATTRIBUTES,
-) -> pd.DataFrame:
+def contested(table: pd.DataFrame, model_a: str, model_b: str, *, perturber: str) -> pd.DataFrame:
     """Comparisons in which two models prefer the same response, the one with the most different reasons first.
 
     Reasons are the models' local rankings of attributes by Δm (see `representative`); as both prefer the same response, both
     judge the same texts. Differ: the lower Kendall's tau-b over the attributes that both have, the more. Equal tau: more
     attributes first, then the key in order (margins of two models are on two scales). Comparisons without a tau come last.
 
-    Args:
-        table: of outcomes, of both models.
-        model_a: its name.
-        model_b: its name, another.
-        perturber: whose texts.
-        least_attributes: fewer than these, valid in both, give no tau.
-
     Returns:
         One row a comparison, most different first: comparison, tau, attributes, margin_a, margin_b, reason. Empty where the
         models share no preference.
 
-    Raises:
-        TableError: as in `representative`, for either model; or the two are one.
-        ConfigError: fewer than two attributes.
-
     Source: Jiang et al. 2025 (representative examples for two models).
     """
-    if model_a == model_b:
-        raise TableError(f"{model_a} cannot be compared with itself; name two models.")
-    a, b = (_of(table, model, perturber, least_attributes=least_attributes) for model in (model_a, model_b))
+    a, b = (_of(table, model, perturber) for model in (model_a, model_b))
     preferred_a, preferred_b = _preferred(a), _preferred(b)
     clusters = sorted(key for key, response in preferred_a.items() if preferred_b.get(key) == response)
     names = shared_attributes(a, b)
-    ranking = _ranking(
-        local_changes(a, clusters, names), local_changes(b, clusters, names), least=least_attributes
+    ranking = _ranking(local_changes(a, clusters, names), local_changes(b, clusters, names)).assign(
+        comparison=pd.Series(clusters, dtype=object),
+        margin_a=_margins(a, clusters),
+        margin_b=_margins(b, clusters),
     )
-    ranking = ranking.assign(comparison=pd.Series(clusters, dtype=object))
-    for margin, rows in (("margin_a", a), ("margin_b", b)):
-        ranking[margin] = _margins(rows, clusters)
     order = np.lexsort((-ranking["attributes"], ranking["tau"]))
     shown = ranking.iloc[order][["comparison", "tau", "attributes", "margin_a", "margin_b", "reason"]]
     return shown.reset_index(drop=True)
@@ -263,22 +212,12 @@ def local_changes(rows: pd.DataFrame, comparisons: list[str], attributes: list[s
     return np.divide(means.sum(axis=2), responses, out=np.full(responses.shape, np.nan), where=responses > 0)
 
 
-def _of(table: pd.DataFrame, model: str, perturber: str, *, least_attributes: int) -> pd.DataFrame:
+def _of(table: pd.DataFrame, model: str, perturber: str) -> pd.DataFrame:
     """Rows of one model and perturber, without the placebo."""
-    if least_attributes < 2:
-        raise ConfigError(
-            f"A ranking needs at least two attributes; least_attributes={least_attributes}. Give 5, or at least 2."
-        )
     check_outcomes(table, columns=[*USED, "margin"])
-    rows = table[
+    return table[
         (table["model"] == model) & (table["perturber"] == perturber) & (table["attribute"] != PLACEBO)
     ]
-    if not len(rows):
-        pairs = sorted({f"{a} by {b}" for a, b in zip(table["model"], table["perturber"], strict=True)})
-        raise TableError(
-            f"The table of outcomes has no row of the model {model} by the perturber {perturber}; it has {', '.join(pairs)}."
-        )
-    return rows
 
 
 def _margins(rows: pd.DataFrame, comparisons: list[str]) -> list[float]:
@@ -293,17 +232,15 @@ def _preferred(rows: pd.DataFrame) -> dict[str, int]:
     return dict(zip(rows["comparison"], chosen.tolist(), strict=True))
 
 
-def _ranking(one: np.ndarray, other: np.ndarray, *, least: int) -> pd.DataFrame:
+def _ranking(one: np.ndarray, other: np.ndarray) -> pd.DataFrame:
     """tau, attributes and reason of each row (comparisons, attributes) of two arrays; the second may be one row for all."""
     one, other = np.broadcast_arrays(one, other)
     attributes = (~np.isnan(one) & ~np.isnan(other)).sum(axis=1)
-    tau = np.where(attributes >= least, tau_b(one, other), np.nan)
-    reasons = []
-    for number, has, first, second in zip(tau, attributes, one, other, strict=True):
-        if not np.isnan(number):
-            reasons.append("")
-        elif has < least:
-            reasons.append(f"{has} attributes; {least} are needed")
-        else:
-            reasons.append(no_tau({"one ranking": first, "the other": second}))
+    tau = np.where(attributes >= LEAST_ATTRIBUTES, tau_b(one, other), np.nan)
+    reasons = [
+        "" if not np.isnan(number)
+        else f"{has} attributes; {LEAST_ATTRIBUTES} are needed" if has < LEAST_ATTRIBUTES
+        else no_tau({"one ranking": first, "the other": second})
+        for number, has, first, second in zip(tau, attributes, one, other, strict=True)
+    ]  # fmt: skip
     return pd.DataFrame({"tau": tau, "attributes": attributes, "reason": pd.Series(reasons, dtype=object)})

@@ -63,28 +63,26 @@ class Edit:
 
     def __post_init__(self):
         given = [name for name in KINDS if getattr(self, name) is not None]
-        said = {
-            each.name: value for each in fields(self) if (value := getattr(self, each.name)) not in (None, "")
-        }
+        wrong = None
         if len(given) != 1:
-            raise ConfigError(
-                f"a rule gives {' and '.join(given) or 'nothing'}; give exactly one of {', '.join(KINDS)}, e.g. "
-                f"{{find: '\\bvery\\b', put: ''}}. The rule: {said}"
-            )
-        if self.most is not None and self.most < 1:
-            raise ConfigError(
-                f"a rule has most: {self.most}; give 1 or more, or leave it out. The rule: {said}"
-            )
-        if not isinstance(self.put, str | list) or not all(isinstance(text, str) for text in self.put):
-            raise ConfigError(
-                f"a rule has put: {self.put!r}; give a text, or a list of texts. The rule: {said}"
-            )
-        if not self.texts or self.open_with == []:
-            raise ConfigError(f"a rule has an empty list; give what is to be put. The rule: {said}")
-        if self.swap is not None and not all(self.table):
-            raise ConfigError(
-                f"a rule swaps {self.swap!r}; write it as `very: | big: large | help: aid / assist`"
-            )
+            example = "{find: '\\bvery\\b', put: ''}"
+            kinds = ", ".join(KINDS)
+            wrong = f"gives {' and '.join(given) or 'nothing'}; give exactly one of {kinds}, e.g. {example}"
+        elif self.most is not None and self.most < 1:
+            wrong = f"has most: {self.most}; give 1 or more, or leave it out"
+        elif not isinstance(self.put, str | list) or not all(isinstance(text, str) for text in self.put):
+            wrong = f"has put: {self.put!r}; give a text, or a list of texts"
+        elif not self.texts or self.open_with == []:
+            wrong = "has an empty list; give what is to be put"
+        elif self.swap is not None and not all(self.table):
+            wrong = f"swaps {self.swap!r}; write it as `very: | big: large | help: aid / assist`"
+        if wrong:
+            said = {
+                each.name: value
+                for each in fields(self)
+                if (value := getattr(self, each.name)) not in (None, "")
+            }
+            raise ConfigError(f"a rule {wrong}. The rule: {said}")
         self._check_expression(self.find or self.drop)
 
     @property
@@ -116,10 +114,8 @@ class Edit:
                 f"a rule has {self.kind}: {expression!r}, which is not a regular expression: {error}. Put a backslash before a "
                 "character that is meant as such, and single quotes around the whole, e.g. find: 'really\\?'"
             ) from error
-        wanted = max(
-            (int(digits) for put in self.texts for digits in re.findall(r"\\[ul]?(\d+)", put)), default=0
-        )
-        if wanted > groups:
+        named = [int(digits) for put in self.texts for digits in re.findall(r"\\[ul]?(\d+)", put)]
+        if (wanted := max(named, default=0)) > groups:
             raise ConfigError(
                 f"a rule has put: {self.put!r}, which names group {wanted}, but {self.kind}: {expression!r} has {groups}. Put "
                 "parentheses around what is to be kept."

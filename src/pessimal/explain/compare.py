@@ -12,9 +12,9 @@ from pessimal.explain.agreement import contested, model_agreement
 from pessimal.explain.attribute import PLACEBO
 from pessimal.explain.explain import CONTROLS
 from pessimal.explain.flips import attribute_flip_rates, flip_rates
-from pessimal.explain.metrics import DISTANCES, metrics
+from pessimal.explain.metrics import metrics
 from pessimal.explain.outcomes import EDIT, against_polarity
-from pessimal.explain.results import Options, coverage_result
+from pessimal.explain.results import Options, coverage_result, none_if_nan, slopes_result
 from pessimal.explain.slopes import slopes
 from pessimal.plots import Forest, Heatmap
 from pessimal.tables.result import Estimate, Result, weight_of
@@ -25,26 +25,22 @@ CHANGE = "change"
 """The measure of agreement that is spoken of: mean changes of the margin, since flips tie massively."""
 PAIRS = 10
 """More pairs of models are a heat map."""
+SLOPES = Heatmap(
+    row="attribute", column="model", value="slope", diverging=True, tabs=("perturber",), label="slope (SD per SD)"
+)  # fmt: skip
 
 
 def compared_results(
     outcomes: pd.DataFrame, provenance: pd.DataFrame, options: Options, *, labels: Mapping[str, str]
 ) -> list[Result]:
-    """The Results over the outcomes of one or several models on one set of comparisons.
-
-    Args:
-        outcomes: of all models, under one another.
-        provenance: a row an explanation.
-        options: of intervals and tests.
-        labels: names of models for people.
-    """
+    """The Results over the outcomes of one or several models on one set of comparisons; `labels`: their names for people."""
     named = {model: labels.get(model, model) for model in dict.fromkeys(outcomes["model"])}
     published = outcomes[against_polarity(outcomes)]
     sensitive = attribute_flip_rates(outcomes, permutations=options.permutations, **options.drawn)
-    measured = metrics(published, distances=DISTANCES, **options.drawn)
+    measured = metrics(published, **options.drawn)
     arms = published[(published["attribute"] == PLACEBO) | ~published["attribute"].isin(CONTROLS)]
     return [
-        _slopes(slopes(outcomes, confidence=options.confidence), named),
+        slopes_result(slopes(outcomes, confidence=options.confidence), named, method=METHOD, plot=SLOPES),
         _flip_rate_result(sensitive, outcomes, named),
         *(_agreement(arms, options, named) if len(named) > 1 else []),
         coverage_result(measured, METHOD),
@@ -70,43 +66,26 @@ def _flip_rate_result(table: pd.DataFrame, outcomes: pd.DataFrame, named: Mappin
     once = outcomes[outcomes["edited"].notna()].drop_duplicates(EDIT)
     placebo = int((once["attribute"] == PLACEBO).sum())
     summary = {"models": len(named), "edits": len(once) - placebo, "placebo_edits": placebo}
-    table = table.assign(
-        row=[
-            f"{liked} {name}".strip() for liked, name in zip(table["liked"], table["attribute"], strict=True)
-        ]
-    )
-    own = table[~table["attribute"].isin(CONTROLS)].dropna(subset=["flip_rate"])
+    tastes = zip(table["liked"], table["attribute"], strict=True)
+    shown = table.assign(row=[f"{liked} {name}".strip() for liked, name in tastes])
+    own = shown[~shown["attribute"].isin(CONTROLS)].dropna(subset=["flip_rate"])
     if own.empty:
-        return Result(
-            "sensitivity",
-            table.drop(columns="row"),
-            method=METHOD,
-            notes=("No edit came about.",),
-            summary=summary,
-        )
+        return Result("sensitivity", table, method=METHOD, notes=("No edit came about.",), summary=summary)
     order = own.groupby("row")["flip_rate"].mean().sort_values(ascending=False, kind="stable").index
     place = {name: number for number, name in enumerate([*order, PLACEBO])}
-    pieces = [
-        table[
-            table["model"].isin(made["model"])
-            & ((table["perturber"] == perturber) | (table["attribute"] == PLACEBO))
-        ]
-        .assign(perturber=perturber)
-        .sort_values("row", key=lambda names: names.map(place))
-        for perturber, made in own.groupby("perturber", sort=False)
-    ]
+    pieces = []
+    for perturber, made in own.groupby("perturber", sort=False):
+        its = (shown["perturber"] == perturber) | (shown["attribute"] == PLACEBO)
+        rows = shown[its & shown["model"].isin(made["model"])].assign(perturber=perturber)
+        pieces.append(rows.sort_values("row", key=lambda names: names.map(place)))
     top = own[own["row"] == order[0]]
     low, high = top.loc[top["flip_rate"].idxmin()], top.loc[top["flip_rate"].idxmax()]
     span = "" if len(top) == 1 else f", {named[low['model']]}'s least ({low['flip_rate']:.0%})"
-    q = None if pd.isna(high["flip_q"]) else float(high["flip_q"])
-    untested = (
-        ()
-        if table["flip_q"].notna().any()
-        else ("There are no placebo edits of the same kind, so nothing is tested.",)
-    )
+    q = none_if_nan(high["flip_q"])
+    untested = "There are no placebo edits of the same kind, so nothing is tested."
     return Result(
         "sensitivity",
-        table.drop(columns="row"),
+        table,
         headline=f"Edits against liking {order[0]} flip {named[high['model']]}'s preference most often "
         f"({high['flip_rate']:.0%}){span}.",
         plot=Heatmap(
@@ -117,32 +96,8 @@ def _flip_rate_result(table: pd.DataFrame, outcomes: pd.DataFrame, named: Mappin
         estimate=Estimate(
             "flip rate", float(high["flip_rate"]), int(high["n"]), "edits", float(high["flip_low"]), float(high["flip_high"]), q
         ),
-        notes=untested,
+        notes=() if table["flip_q"].notna().any() else (untested,),
         summary=summary,
-    )  # fmt: skip
-
-
-def _slopes(table: pd.DataFrame, named: Mapping[str, str]) -> Result:
-    """What each model's reward gains with an attribute while the others are held."""
-    known = table.dropna(subset=["slope"])
-    if known.empty:
-        return Result("slopes", table, method=METHOD, notes=("Slopes are not known: too few edits.",))
-    top = known.loc[known["slope"].abs().idxmax()]
-    size = f"{top['slope']:+.2f}".replace("-", "−")
-    q = None if pd.isna(top["slope_q"]) else float(top["slope_q"])
-    ends = () if q is None else (float(top["slope_low"]), float(top["slope_high"]), q)
-    return Result(
-        "slopes",
-        table,
-        headline=f"{named[top['model']]} likes {'more' if top['slope'] > 0 else 'less'} {top['attribute']}: {size} SD of reward "
-        "per SD, the other attributes held.",
-        plot=Heatmap(
-            data=known, row="attribute", column="model", value="slope", diverging=True, tabs=("perturber",),
-            label="slope (SD per SD)",
-        ),
-        method=METHOD,
-        weight=weight_of(top["slope"], q),
-        estimate=Estimate("slope, SD per SD", float(top["slope"]), int(top["n"]), "edits", *ends),
     )  # fmt: skip
 
 
@@ -184,9 +139,7 @@ def _agreement(outcomes: pd.DataFrame, options: Options, named: Mapping[str, str
         pair = of_perturber.loc[of_perturber["tau"].idxmin()]
         ranking = contested(outcomes, pair["model_a"], pair["model_b"], perturber=perturber)
         if len(ranking) and np.isfinite(ranking["tau"].iloc[0]):
-            rankings.append(
-                ranking.assign(perturber=perturber, model_a=pair["model_a"], model_b=pair["model_b"])
-            )
+            rankings.append(ranking.assign(perturber=perturber, **pair[["model_a", "model_b"]]))
     if rankings:
         results.append(_contested(pd.concat(rankings, ignore_index=True), named))
     return results

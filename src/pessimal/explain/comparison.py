@@ -9,8 +9,9 @@ import hashlib
 import json
 import re
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from pessimal.errors import ConfigError, InputError
@@ -23,6 +24,10 @@ EXPECTED = (
     'a row has "prompt" and "responses" (two texts; "preferred" 0 or 1 and "key" may be added), or TRL\'s "prompt", '
     '"chosen" and "rejected" as texts or as lists of messages'
 )
+EMPTY, EQUAL, TWICE = "with an empty text", "of two equal responses", "given twice"
+MISFITS = "that are no comparison"
+"""Rows of a Hub data set that make no comparison: no partner for their prompt, transcripts that share no beginning, or turns
+that do not alternate."""
 ROLES = ("system", "user", "assistant")
 _HH_TURN = re.compile(r"\n\n(Human|Assistant):")
 _HH_ROLES = {"Human": "user", "Assistant": "assistant"}
@@ -64,26 +69,8 @@ class Loaded:
 
     comparisons: tuple[Comparison, ...]
     """In the order of the source; keys are unique."""
-    empty: int = 0
-    """Left out: a response or the user's last turn is empty or only spaces."""
-    identical: int = 0
-    """Left out: both responses are the same text."""
-    duplicates: int = 0
-    """Left out: an earlier one has the same conversation and the same two responses."""
-    misfits: int = 0
-    """Rows of a Hub data set that make no comparison: no partner for their prompt, transcripts that share no beginning,
-    or turns that do not alternate."""
-
-    @property
-    def left_out(self) -> dict[str, int]:
-        """How many were left out, by what they are."""
-        counts = {
-            "with an empty text": self.empty,
-            "of two equal responses": self.identical,
-            "given twice": self.duplicates,
-            "that are no comparison": self.misfits,
-        }
-        return {what: n for what, n in counts.items() if n}
+    left_out: dict[str, int]
+    """How many were left out, by what they are."""
 
 
 def load(
@@ -121,7 +108,8 @@ def load(
         if any(not isinstance(row, Mapping) for row in rows):
             raise InputError(f"{path} holds a row that is not an object; rows of {name} were expected")
     comparisons, misfits = convert(rows, key="-".join([source, *([subset] if subset else []), split]))
-    return replace(usable(comparisons), misfits=misfits)
+    found = usable(comparisons)
+    return Loaded(found.comparisons, found.left_out | ({MISFITS: misfits} if misfits else {}))
 
 
 def read_jsonl(path: Path) -> list[Comparison]:
@@ -147,18 +135,18 @@ def read_jsonl(path: Path) -> list[Comparison]:
 def usable(comparisons: Iterable[Comparison]) -> Loaded:
     """Those that can be explained: of two different texts that are not empty, each pair once (in whatever order its
     responses stand)."""
-    kept, counts = {}, {"empty": 0, "identical": 0, "duplicates": 0}
+    kept, left_out = {}, Counter()
     for comparison in comparisons:
         pair = comparison.turns, frozenset(comparison.responses)
         if not all(text.strip() for text in (comparison.prompt, *comparison.responses)):
-            counts["empty"] += 1
+            left_out[EMPTY] += 1
         elif len(pair[1]) < 2:
-            counts["identical"] += 1
+            left_out[EQUAL] += 1
         elif pair in kept:
-            counts["duplicates"] += 1
+            left_out[TWICE] += 1
         else:
             kept[pair] = comparison
-    return Loaded(tuple(kept.values()), **counts)
+    return Loaded(tuple(kept.values()), dict(left_out))
 
 
 def choose(comparisons: Sequence[Comparison], *, n: int | None, seed: int) -> list[Comparison]:
@@ -166,16 +154,9 @@ def choose(comparisons: Sequence[Comparison], *, n: int | None, seed: int) -> li
 
     Each comparison's lot is drawn from its key and the seed alone. So samples of one seed lie within one another (10 of
     them are among the 30), and one more comparison in the source changes at most one of the sample.
-
-    Raises:
-        ConfigError: n is below 1, or there are fewer.
     """
-    if n is None:
+    if n is None or n >= len(comparisons):
         return list(comparisons)
-    if not 1 <= n <= len(comparisons):
-        raise ConfigError(
-            f"comparisons.n={n}: the source has {len(comparisons)} comparisons; give 1 … {len(comparisons)}, or null for all"
-        )
     lots = [hashlib.sha256(json.dumps([seed, one.key]).encode()).digest() for one in comparisons]
     drawn = set(sorted(range(len(comparisons)), key=lambda number: (lots[number], number))[:n])
     return [comparison for number, comparison in enumerate(comparisons) if number in drawn]
@@ -193,17 +174,10 @@ def digest(comparisons: Sequence[Comparison]) -> str:
 def from_row(row: object, *, where: str, key: str) -> Comparison:
     """A row of our format or of TRL's preference formats.
 
-    Ours: "prompt" (a text or a list of messages), "responses", and maybe "preferred" and "key". TRL's, where "chosen" is
-    response 0 and preferred: all three texts; lists of messages with the prompt apart; or with the prompt inside "chosen"
-    and "rejected", which then are the same up to their last message. Other fields are let be. A lone surrogate becomes
-    its escape, as no tokenizer takes it.
-
-    Args:
-        where: the file and line, for errors.
-        key: of the comparison, where the row has none.
-
-    Raises:
-        InputError: the row is none of these.
+    Ours: "prompt" (a text or a list of messages), "responses", and maybe "preferred" and "key" (else it is `key`). TRL's,
+    where "chosen" is response 0 and preferred: all three texts; lists of messages with the prompt apart; or with the prompt
+    inside "chosen" and "rejected", which then are the same up to their last message. Other fields are let be. A lone
+    surrogate becomes its escape, as no tokenizer takes it. InputError, which begins with `where`, for another row.
     """
     if not isinstance(row, Mapping):
         raise InputError(f"{where} is not an object but {_shown(row)}; {EXPECTED}")
@@ -242,24 +216,25 @@ def helpsteer2(rows: Iterable[Mapping], *, key: str) -> tuple[list[Comparison], 
             continue
         first, _, other, others_score = waiting
         waiting, turns = None, _helpsteer_turns(prompt)
-        if not _alternate(turns):
-            misfits += 2
-            continue
         preferred = None if others_score == score else int(score > others_score)
-        comparisons.append(Comparison(f"{key}-{first}", turns, (other, response), preferred))
+        if _alternate(turns):
+            comparisons.append(Comparison(f"{key}-{first}", turns, (other, response), preferred))
+        else:
+            misfits += 2
     return comparisons, misfits + (waiting is not None)
 
 
 def hh_rlhf(rows: Iterable[Mapping], *, key: str) -> tuple[list[Comparison], int]:
     """Rows of Anthropic/hh-rlhf: two transcripts of one conversation, of which only the last turn differs; and how many
     rows are none. Spaces around a turn are taken off. Response 0 is the chosen one; keys are `key` and the row's number."""
-    found = []
+    comparisons, misfits = [], 0
     for number, row in enumerate(rows):
         where = f"{key}, row {number}"
         texts = [_text(row.get(field), where=where, field=field) for field in ("chosen", "rejected")]
-        found.append(_from_transcripts(*texts, key=f"{key}-{number}"))
-    comparisons = [one for one in found if one is not None]
-    return comparisons, len(found) - len(comparisons)
+        found = _from_transcripts(*texts, key=f"{key}-{number}")
+        comparisons += [found] if found else []
+        misfits += found is None
+    return comparisons, misfits
 
 
 _HUB: dict[str, tuple[str, Callable]] = {
@@ -273,10 +248,8 @@ def _from_ours(row: Mapping, *, where: str, key: str) -> Comparison:
     if not isinstance(responses, list | tuple) or len(responses) != 2:
         raise InputError(f'{where} has "responses" {_shown(responses)}; a list of two texts was expected')
     if preferred is not None and (isinstance(preferred, bool) or preferred not in (0, 1)):
-        raise InputError(
-            f'{where} has "preferred" {_shown(preferred)}; expected the number of the response that people prefer, 0 or '
-            "1, or null"
-        )
+        expected = "expected the number of the response that people prefer, 0 or 1, or null"
+        raise InputError(f'{where} has "preferred" {_shown(preferred)}; {expected}')
     turns = _conversation(row.get("prompt"), where=where)
     first, second = (_text(text, where=where, field="response") for text in responses)
     return Comparison(key, turns, (first, second), None if preferred is None else int(preferred))
@@ -395,9 +368,8 @@ def _local_files(path: Path, *, split: str, subset: str | None) -> list[Path]:
     top = path / subset if subset else path
     for folder in (top, top / "data"):
         files = sorted(folder.glob("*")) if folder.is_dir() else []
-        if wanted := [
-            f for f in files if f.name.startswith((f"{split}.", f"{split}-")) and f.name.endswith(SUFFIXES)
-        ]:
+        starts = f"{split}.", f"{split}-"
+        if wanted := [f for f in files if f.name.startswith(starts) and f.name.endswith(SUFFIXES)]:
             return wanted
     raise InputError(
         f"comparisons.path={str(path)!r} has no {split}.jsonl, {split}.jsonl.gz or {split}-….parquet in {top}; give the "
@@ -422,15 +394,11 @@ def _rows(path: Path) -> list[tuple[int, object]]:
         raise InputError(f"comparisons.path={str(path)!r} cannot be read: {error}") from error
     # At line feeds alone: JSON allows other line separators (U+2028) inside a text.
     lines = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
-    return [
-        (number, _row(line, f"{path}, line {number}")) for number, line in enumerate(lines, 1) if line.strip()
-    ]
-
-
-def _row(line: bytes, where: str) -> object:
-    try:
-        return json.loads(line.decode("utf-8"))
-    except (ValueError, RecursionError) as error:  # of UTF-8, of JSON, of a million brackets
-        raise InputError(
-            f"{where} is not JSON: {error}; a file of comparisons has one JSON object a line"
-        ) from error
+    rows = []
+    for number, line in enumerate(lines, 1):
+        try:
+            rows += [(number, json.loads(line.decode("utf-8")))] if line.strip() else []
+        except (ValueError, RecursionError) as error:  # of UTF-8, of JSON, of a million brackets
+            why = f"is not JSON: {error}; a file of comparisons has one JSON object a line"
+            raise InputError(f"{path}, line {number} {why}") from error
+    return rows

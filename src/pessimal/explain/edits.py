@@ -261,16 +261,10 @@ def _taken_out(text: str, start: int, end: int, *, opens: bool) -> Replacement:
     """The words from `start` to `end` taken out with the comma and the space that were theirs."""
     behind = re.compile(r",?[ \t]*").match(text, end)
     if opens:
-        after = behind.end()
-        letter = text[after : after + 1]
-        return (
-            Replacement(start, after + 1, letter.upper())
-            if letter.isalpha()
-            else Replacement(start, after, "")
-        )
-    before = start
-    while before and text[before - 1] in " \t":
-        before -= 1
+        letter = text[behind.end() : behind.end() + 1]
+        capital = letter.upper() if letter.isalpha() else ""
+        return Replacement(start, behind.end() + bool(capital), capital)
+    before = len(text[:start].rstrip(" \t"))
     follows = text[end : end + 1]
     # ', perhaps,' and ', perhaps.' lose the comma before; ' perhaps ' loses the space behind.
     if before and text[before - 1] == "," and (not follows or follows in ",.;:!?"):
@@ -348,20 +342,16 @@ def edited(
 
 def places(passage: Passage, edit: Edit, draw: Draw) -> list[Replacement]:
     """What an edit would replace if all its places were taken: disjoint pieces, in order."""
-    text = passage.text
-    if edit.swap is not None:
-        found = _words(passage, edit, draw)
-    elif edit.find is not None:
-        found = _matches(passage, edit, draw)
-    elif edit.drop is not None:
-        found = _dropped(passage, edit, draw)
-    elif edit.open_with is not None:
-        found = _opened(passage, edit, draw)
-    elif edit.prepend is not None:
-        found = [Replacement(0, 0, edit.prepend)]
-    else:
-        found = [Replacement(len(text), len(text), edit.append)]
-    return disjoint(each for each in found if each.put != text[each.start : each.end])
+    end = len(passage.text)
+    match edit.kind:
+        case "prepend":
+            found = [Replacement(0, 0, edit.prepend)]
+        case "append":
+            found = [Replacement(end, end, edit.append)]
+        case kind:
+            finders = {"swap": _words, "find": _matches, "drop": _dropped, "open_with": _opened}
+            found = finders[kind](passage, edit, draw)
+    return disjoint(each for each in found if each.put != passage.text[each.start : each.end])
 
 
 def _words(passage: Passage, edit: Edit, draw: Draw) -> Iterator[Replacement]:
@@ -424,15 +414,9 @@ def _whole(words: tuple[str, ...]) -> re.Pattern:
     return re.compile(rf"(?<![\w'’-])(?:{'|'.join(options)})(?![\w-]|['’]\w)", re.IGNORECASE)
 
 
-@cache
-def compiled(expression: str) -> regex.Pattern:
-    """A user's expression, case ignored; `regex` because it can be told to give up."""
-    return regex.compile(expression, regex.IGNORECASE)
-
-
 def _found(expression: str, text: str) -> list[re.Match]:
-    try:
-        return list(compiled(expression).finditer(text, timeout=MOST_SECONDS))
+    try:  # `regex` can be told to give up
+        return list(regex.finditer(expression, text, regex.IGNORECASE, timeout=MOST_SECONDS))
     except TimeoutError as error:
         raise TooSlowError(f"the expression {expression!r} took longer than {MOST_SECONDS:g} s") from error
 

@@ -172,7 +172,9 @@ def valid_rows(rows: pd.DataFrame) -> pd.DataFrame:
     return in_order(rows[rows["status"] == Status.changed.value])
 
 
-def _arm(made: pd.DataFrame, clusters: Sequence[str], weights: np.ndarray, against, *, confidence: float) -> pd.DataFrame:
+def _arm(
+    made: pd.DataFrame, clusters: Sequence[str], weights: np.ndarray, against, *, confidence: float
+) -> pd.DataFrame:
     """Estimates, intervals, tests and ranks of one model, perturber and taste."""
     names = list(dict.fromkeys(made["attribute"]))
     found = sums(made, clusters, names)
@@ -263,7 +265,9 @@ def compliance(
         texts = group["edited"].notna()
         judged = group[texts & group["complied"].notna()]
         share = clustered_share(judged["complied"].astype(bool), judged["comparison"], confidence=confidence)
-        rows.append(dict(zip(by, key, strict=True)) | {"asked": len(group), "texts": int(texts.sum()), **share})
+        rows.append(
+            dict(zip(by, key, strict=True)) | {"asked": len(group), "texts": int(texts.sum()), **share}
+        )
     return as_table(rows, [*by, "asked", "texts", *SHARES])
 
 
@@ -283,7 +287,9 @@ def flip_rates(outcomes: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFr
     for key, group in groups(valid, by):
         for edits in EDITS:
             kept = group if edits == "all" else group[judged[group.index] == edits]
-            share = clustered_share(kept["outcome"] == COUNTERFACTUAL, kept["comparison"], confidence=confidence)
+            share = clustered_share(
+                kept["outcome"] == COUNTERFACTUAL, kept["comparison"], confidence=confidence
+            )
             ties = float((kept["outcome"] == TIE).mean())
             rows.append(dict(zip(by, key, strict=True)) | {"edits": edits, "ties": ties, **share})
     return as_table(rows, [*by, "edits", "n", "comparisons", "ties", "share", "low", "high"])

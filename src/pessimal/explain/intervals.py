@@ -61,7 +61,9 @@ def n_eff(hits: np.ndarray, units: np.ndarray) -> float:
     # fsum: the same bits in whatever order clusters come.
     without = math.fsum(((hits - units * share) / (total - units)) ** 2) * (count - 1) / count
     together = (units**2).sum() / total
-    independent = total * share * (1 - share)  # about as many as there are hits or misses, whichever are rarer
+    independent = (
+        total * share * (1 - share)
+    )  # about as many as there are hits or misses, whichever are rarer
     effect = (without * total**2 + together) / (independent + 1)
     return float(total / max(effect, 1.0))
 

@@ -195,7 +195,9 @@ def check_outcomes(table: pd.DataFrame, *, columns: Sequence[str] = tuple(KINDS)
     """TableError for a table that lacks columns or counts a perturbation twice."""
     if missing := [name for name in columns if name not in table]:
         has = ", ".join(map(str, table.columns))
-        raise TableError(f"The table of outcomes lacks {', '.join(missing)}; it has {has}. Explain again: force=true")
+        raise TableError(
+            f"The table of outcomes lacks {', '.join(missing)}; it has {has}. Explain again: force=true"
+        )
     twice = table.duplicated(KEY)
     if twice.any():
         raise TableError(
@@ -237,7 +239,9 @@ def preference_pairs(outcomes: pd.DataFrame, comparisons: Mapping[str, Compariso
     pairs = {}
     for row in outcomes[made].to_dict("records"):
         rise = row["new_reward"] - row["reward"]
-        gain = rise if row["direction"] == Direction.better.value else -rise  # of the better text over the other
+        gain = (
+            rise if row["direction"] == Direction.better.value else -rise
+        )  # of the better text over the other
         if row["outcome"] == COUNTERFACTUAL or gain < 0:
             pair = _pair(row, comparisons[row["comparison"]], gain=gain)
             pairs.setdefault(json.dumps([pair["prompt"], pair["chosen"], pair["rejected"]]), pair)

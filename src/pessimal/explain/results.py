@@ -10,10 +10,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from pessimal.explain.agreement import ranked
+from pessimal.explain.agreement import representative
 from pessimal.explain.attribute import PLACEBO
 from pessimal.explain.explain import CONTROLS, Explained
-from pessimal.explain.flips import attribute_flip_rates, compliance, flip_rates, is_null_of, off_target
+from pessimal.explain.flips import (
+    OTHER,
+    attribute_flip_rates,
+    compliance,
+    flip_rates,
+    is_null_of,
+    liked,
+    off_target,
+)
 from pessimal.explain.outcomes import COUNTERFACTUAL, SEMIFACTUAL, against_polarity
 from pessimal.explain.slopes import slopes
 from pessimal.plots import Forest, Heatmap
@@ -54,12 +62,20 @@ def explained_results(explained: Explained, options: Options) -> list[Result]:
     published = explained.table[against_polarity(explained.table)]
     sensitive = attribute_flip_rates(explained.table, permutations=options.permutations, **options.drawn)
     fitted = slopes(explained.table, confidence=options.confidence)
-    first = _slopes(fitted, explained)
+    forest = Forest(
+        row="attribute", estimate="slope", low="slope_low", high="slope_high", p="slope_q", sort=True, tabs=(),
+        xlabel="reward gained per SD of the attribute, others held (SD of reward)",
+    )  # fmt: skip
+    first = slopes_result(fitted, {explained.model: explained.model}, method=METHOD, plot=forest)
     named = fitted.loc[fitted["slope"].abs().idxmax(), "attribute"] if first.headline else None
     second = _flip_rates(sensitive, explained, named)
     if first.headline:
+        known = fitted[np.isfinite(fitted["slope"])]
+        first = replace(
+            first, summary={f"slope/{row.attribute}": float(row.slope) for row in known.itertuples()}
+        )
         second = replace(second, weight=min(second.weight, first.weight))
-    results = [
+    return [
         first,
         second,
         _representatives(published, explained),
@@ -71,7 +87,6 @@ def explained_results(explained: Explained, options: Options) -> list[Result]:
         Result("outcomes", as_stored(explained.table), method=EDITS),
         Result("provenance", pd.DataFrame([dict(explained.provenance) | {"tie": explained.tie}])),
     ]
-    return results
 
 
 def with_taste(sensitive: pd.DataFrame) -> pd.DataFrame:
@@ -84,32 +99,35 @@ def with_taste(sensitive: pd.DataFrame) -> pd.DataFrame:
     return sensitive.assign(taste=taste.fillna("if it likes better"), **ends)
 
 
-def _slopes(table: pd.DataFrame, explained: Explained) -> Result:
-    """What the reward gains with each attribute while the others are held."""
+def slopes_result(
+    table: pd.DataFrame, named: Mapping[str, str], *, method: str, plot: Forest | Heatmap
+) -> Result:
+    """What each model's reward gains with each attribute while the others are held; `plot` is of the known slopes."""
     known = table.dropna(subset=["slope"])
     if known.empty:
         why = "Slopes are not known: too few edits for so many attributes, or no detector saw one move."
-        return Result("slopes", table, method=METHOD, notes=(why,))
+        return Result("slopes", table, method=method, notes=(why,))
     top = known.loc[known["slope"].abs().idxmax()]
-    q = None if pd.isna(top["slope_q"]) else float(top["slope_q"])
+    q = none_if_nan(top["slope_q"])
     few = "Slopes have no intervals: too few comparisons for so many attributes."
-    ends = (float(top["slope_low"]), float(top["slope_high"])) if q is not None else (None, None)
+    ends = () if q is None else (float(top["slope_low"]), float(top["slope_high"]), q)
     likes = "more" if top["slope"] > 0 else "less"
     return Result(
         "slopes",
         table,
-        headline=f"{explained.model} likes {likes} {top['attribute']}: {_signed(top['slope'])} SD of reward per SD, the other "
+        headline=f"{named[top['model']]} likes {likes} {top['attribute']}: {_signed(top['slope'])} SD of reward per SD, the other "
         "attributes held.",
-        plot=Forest(
-            data=known, row="attribute", estimate="slope", low="slope_low", high="slope_high", p="slope_q", sort=True,
-            tabs=(), xlabel="reward gained per SD of the attribute, others held (SD of reward)",
-        ),
-        method=METHOD,
+        plot=replace(plot, data=known),
+        method=method,
         weight=weight_of(top["slope"], q),
-        estimate=Estimate("slope, SD per SD", float(top["slope"]), int(top["n"]), "edits", *ends, q),
+        estimate=Estimate("slope, SD per SD", float(top["slope"]), int(top["n"]), "edits", *ends),
         notes=() if q is not None else (few,),
-        summary={f"slope/{r.attribute}": float(r.slope) for r in known.itertuples() if math.isfinite(r.slope)},
-    )  # fmt: skip
+    )
+
+
+def none_if_nan(value: float) -> float | None:
+    """A p value as an estimate has it."""
+    return None if pd.isna(value) else float(value)
 
 
 def _flip_rates(table: pd.DataFrame, explained: Explained, named: str | None) -> Result:
@@ -126,7 +144,7 @@ def _flip_rates(table: pd.DataFrame, explained: Explained, named: str | None) ->
     )
     headline += "".join(f"; if {r.liked}, {r.flip_rate:.0%}" for r in other.itertuples())
     headline += "".join(f"; placebo edits {r.flip_rate:.0%}" for r in null.head(1).itertuples()) + "."
-    q = None if pd.isna(top["flip_q"]) else float(top["flip_q"])
+    q = none_if_nan(top["flip_q"])
     order = own.groupby("attribute")["flip_rate"].max().sort_values(ascending=False, kind="stable").index
     place = {name: number for number, name in enumerate(order)}
     drawn = own.sort_values("attribute", key=lambda names: names.map(place), kind="stable")
@@ -153,12 +171,11 @@ def _untested(null: pd.DataFrame, explained: Explained) -> tuple[str, ...]:
     """Why flip rates have no p, where they have none."""
     if null.empty:
         return ("There are no placebo edits, so nothing is tested.",)
-    makers = sorted({maker for maker in null["perturber"] if not is_null_of(maker, explained.perturber)})
-    if len(makers) == null["perturber"].nunique():
-        return (
-            f"Placebo edits are by {', '.join(makers)}, of another kind than those of {explained.perturber}: nothing is tested.",
-        )
-    return ()
+    if any(is_null_of(maker, explained.perturber) for maker in null["perturber"]):
+        return ()
+    makers = ", ".join(sorted(set(null["perturber"])))
+    own = explained.perturber
+    return (f"Placebo edits are by {makers}, of another kind than those of {own}: nothing is tested.",)
 
 
 def _left_out(explained: Explained) -> tuple[str, ...]:
@@ -194,13 +211,12 @@ def _summary(own: pd.DataFrame, null: pd.DataFrame, explained: Explained) -> dic
 def _representatives(table: pd.DataFrame, explained: Explained) -> Result:
     """The comparisons whose own ranking of attributes is most like the model's."""
     controls = table["attribute"].isin(CONTROLS)
-    ranking = ranked(table[~controls], explained.model, perturber=explained.perturber)
+    ranking = representative(table[~controls], explained.model, perturber=explained.perturber)
     best = ranking.dropna(subset=["tau"])
     if best.empty:
         reasons = "; ".join(dict.fromkeys(reason for reason in ranking["reason"] if reason))
-        return Result(
-            "representatives", ranking, method=METHOD, notes=(f"Comparisons are not ranked: {reasons}.",)
-        )
+        why = (f"Comparisons are not ranked: {reasons}.",)
+        return Result("representatives", ranking, method=METHOD, notes=why)
     top = best.iloc[0]
     return Result(
         "representatives",
@@ -292,34 +308,27 @@ def _off_target(explained: Explained, options: Options) -> Result:
 def _smallest_and_largest(explained: Explained) -> list[Result]:
     """The least of each flip that still flips, and the most of each response that can be changed without one."""
     results = []
-    if explained.smallest is not None and len(explained.smallest):
-        table = as_stored(explained.smallest)
-        before, after, exact = table["tokens_before"].median(), table["tokens"].median(), table["exact"].sum()
+    for name, found, of, headline in (
+        ("smallest_flips", explained.smallest, "flips",
+         "A flip needs {after:g} changed tokens (median of {n:,}), of the {before:g} that edits made."),
+        ("largest_holds", explained.largest, "responses",
+         "A response takes {after:g} changed tokens (median of {n:,}) without a flip; single edits change {before:g}."),
+    ):  # fmt: skip
+        if found is None or found.empty:
+            continue
+        n, before, after = len(found), found["tokens_before"].median(), float(found["tokens"].median())
+        tried = "In {:,} of {:,} flips every choice of the edit's changes was tried."
         results.append(
             Result(
-                "smallest_flips",
-                table,
-                headline=f"A flip needs {after:g} changed tokens (median of {len(table):,}), of the {before:g} that edits made.",
+                name,
+                as_stored(found),
+                headline=headline.format(n=n, before=before, after=after),
                 method=EDITS,
                 weight=weight_of(0.1),
-                estimate=Estimate("changed tokens", float(after), len(table), "flips"),
-                notes=(f"In {exact:,} of {len(table):,} flips every choice of the edit's changes was tried.",),
+                estimate=Estimate("changed tokens", after, n, of),
+                notes=(tried.format(found["exact"].sum(), n),) if "exact" in found else (),
             )
-        )  # fmt: skip
-    if explained.largest is not None and len(explained.largest):
-        table = as_stored(explained.largest)
-        before, after = table["tokens_before"].median(), table["tokens"].median()
-        results.append(
-            Result(
-                "largest_holds",
-                table,
-                headline=f"A response takes {after:g} changed tokens (median of {len(table):,}) without a flip; single edits "
-                f"change {before:g}.",
-                method=EDITS,
-                weight=weight_of(0.1),
-                estimate=Estimate("changed tokens", float(after), len(table), "responses"),
-            )
-        )  # fmt: skip
+        )
     return results
 
 
@@ -330,11 +339,9 @@ def pair_results(explained: Explained) -> list[Result]:
     own, margin = explained.edits, float(explained.table["margin"].iloc[0])
     rewards = explained.rewards[key]
     preferred = ("chosen", "rejected")[int(rewards[1] > rewards[0])]
-    liked = np.where(
-        own["side"] == "chosen", own["amount"].map({"more": "less", "less": "more"}), own["amount"]
-    )
+    tastes = [liked(*row) for row in zip(own["attribute"], own["side"], own["amount"], strict=True)]
     moved = (
-        own.assign(liked=liked, flips=own["outcome"] == COUNTERFACTUAL)
+        own.assign(liked=tastes, flips=own["outcome"] == COUNTERFACTUAL)
         .groupby(["attribute", "liked"], sort=False)
         .agg(edits=("change", "size"), flips=("flips", "sum"), change=("change", "mean"), lowest=("new_margin", "min"))
         .reset_index()
@@ -343,8 +350,7 @@ def pair_results(explained: Explained) -> list[Result]:
     top = moved.iloc[0]
     flips = int(moved["flips"].sum())
     count = f"{flips or 'none'} of {len(own)} edits flip it"
-    other = {"more": "less", "less": "more"}[top["liked"]]
-    why = f"{other} {top['attribute']} would cost it most ({_signed(top['change'])} an edit)"
+    why = f"{OTHER[top['liked']]} {top['attribute']} would cost it most ({_signed(top['change'])} an edit)"
     return [
         Result(
             PAIR,
@@ -369,10 +375,11 @@ def smallest_edits(explained: Explained, *, n: int = SMALLEST) -> pd.DataFrame:
     if found is None or found.empty:
         edits = explained.edits.drop_duplicates(["response", "edited"])
         return edits.sort_values("new_margin", kind="stable").head(n)
-    once = found.sort_values(["tokens", "new_margin"], kind="stable").drop_duplicates(
-        ["response", "smallest"]
+    rows = (
+        found.sort_values(["tokens", "new_margin"], kind="stable")
+        .drop_duplicates(["response", "smallest"])
+        .head(n)
     )
-    rows = once.head(n)
     change = rows["new_margin"] - rows["margin"]
     rewards = [explained.rewards[key][r] for key, r in zip(rows["comparison"], rows["response"], strict=True)]
     return rows.assign(
@@ -406,11 +413,11 @@ def overview(results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     rates, fitted = results["sensitivity"], results["slopes"]
     placebo = rates["attribute"] == PLACEBO
     rows = fitted.set_index("attribute")[["slope", "slope_low", "slope_high", "slope_q"]]
-    for liked in ("more", "less"):
-        rows = rows.join(rates[~placebo & (rates["liked"] == liked)].set_index("attribute")["flip_rate"].rename(liked), how="outer")  # fmt: skip
+    for taste in ("more", "less"):
+        own = rates[~placebo & (rates["liked"] == taste)].set_index("attribute")["flip_rate"]
+        rows = rows.join(own.rename(taste), how="outer")
     rows = rows.join(rates[~placebo].groupby("attribute")["n"].sum())
     rows = rows.sort_values("slope", key=lambda values: -values.abs(), kind="stable", na_position="last")
     null = rates[placebo & (rates["n"] > 0)].set_index("attribute")
-    return (
-        pd.concat([rows, null[["n"]].assign(more=null["flip_rate"])]).rename_axis("attribute").reset_index()
-    )
+    whole = pd.concat([rows, null[["n"]].assign(more=null["flip_rate"])])
+    return whole.rename_axis("attribute").reset_index()

@@ -15,19 +15,7 @@ from scipy.spatial.distance import squareform
 
 from pessimal.errors import TableError
 from pessimal.plots import Heatmap, style
-from pessimal.plots.style import (
-    FAINT,
-    GREY,
-    ON_DARK,
-    ON_LIGHT,
-    PAGE_WIDTH,
-    PANEL_GAP,
-    distinct,
-    needed,
-    number,
-    rows_with,
-    shown_names,
-)  # fmt: skip
+from pessimal.plots.style import distinct, needed, number, rows_with, shown_names
 from pessimal.texts import literal
 
 DIVERGING = LinearSegmentedColormap.from_list("diverging", [style.BLUE, "#f4f4f2", style.VERMILION])
@@ -74,7 +62,7 @@ def _frame(
 ) -> tuple[Figure, list[Axes]]:
     """Panels in which the cells have the size that was meant for them."""
     across, slope = style.side_by_side(len(headings)), np.radians(SLOPE)
-    gaps = PANEL_GAP * (across - 1)
+    gaps = style.PANEL_GAP * (across - 1)
     first = style.inches(list(columns.values())[:1])
     left = max(style.inches(rows.values()) + 0.12, first * np.cos(slope) + 0.1)
     right = 0.12
@@ -83,7 +71,7 @@ def _frame(
         right += len(plot.groups.columns) * (STRIP + GAP) + 0.3 + style.inches(shown)
     if len(columns) > NUMBERS:
         right = max(right, 0.6)
-    room = min(WIDEST if across == 1 else PAGE_WIDTH, PAGE_WIDTH - left - right) - gaps
+    room = min(WIDEST if across == 1 else style.PAGE_WIDTH, style.PAGE_WIDTH - left - right) - gaps
     # Where rows and columns are different things, wide cells are read more easily than square ones.
     wide = min(LARGEST if plot.symmetric else 0.6, max(room, 1.5) / across / len(columns))
     high = min(wide, LARGEST if plot.symmetric else 0.24, TALLEST / len(rows))
@@ -162,7 +150,7 @@ def _cells(
         box = Rectangle((x - 0.5, y - 0.5), 1, 1, lw=0, antialiased=False)
         axes.add_artist(box)  # unlike a patch it moves no limits, which takes as long as the drawing
         if again or not np.isfinite(value):
-            box.set(facecolor=FAINT, alpha=0.13)
+            box.set(facecolor=style.FAINT, alpha=0.13)
         else:
             box.set_facecolor(shades[y, x])
         if not np.isfinite(value):
@@ -170,7 +158,7 @@ def _cells(
         what = f"{rows[row]}, scanned again" if again else f"{rows[row]} and {columns[column]}"
         style.tip(box, f"{what}: {number(value)}")
         if len(columns) <= NUMBERS:
-            colour = GREY if again else ON_DARK if dark[y, x] else ON_LIGHT
+            colour = style.GREY if again else style.ON_DARK if dark[y, x] else style.ON_LIGHT
             axes.text(x, y, _short(value), color=colour, style="italic" if again else "normal", **text)
     axes.set(xlim=(-0.5, len(columns) - 0.5), ylim=(len(rows) - 0.5, -0.5))
     sloped = {"rotation": SLOPE, "ha": "right", "rotation_mode": "anchor"}
@@ -209,7 +197,7 @@ def _strips(figure: Figure, axes: Axes, plot: Heatmap, names: Names) -> None:
         "va": "center",
         "rotation_mode": "anchor",
         "fontsize": 6,
-        "color": GREY,
+        "color": style.GREY,
     }
     left, top = box.x1 + (STRIP + 0.08 + len(groups.columns) * (STRIP + GAP)) / width, box.y1
     for place, column in enumerate(groups.columns):
@@ -218,7 +206,7 @@ def _strips(figure: Figure, axes: Axes, plot: Heatmap, names: Names) -> None:
         strip.set_axis_off()
         strip.set_xlim(0, 1)
         for row, (name, value) in enumerate(zip(names.values(), groups[column], strict=True)):
-            colour = shades.get((column, value), FAINT)
+            colour = shades.get((column, value), style.FAINT)
             patch = strip.add_artist(Rectangle((0, row - 0.5), 1, 1, color=colour, lw=0, antialiased=False))
             style.tip(patch, f"{name}: {column} {literal(str(value), limit=40)}")
         strip.text(0.5, low, literal(str(column)), **head)
@@ -227,5 +215,5 @@ def _strips(figure: Figure, axes: Axes, plot: Heatmap, names: Names) -> None:
             handles=[Patch(color=shades[column, v], lw=0, label=literal(str(v))) for v in values],
             title=literal(str(column)), alignment="left", loc="upper left", bbox_to_anchor=(left, top),
             handlelength=1, handleheight=1, borderpad=0, labelspacing=0.35,
-        ).get_title().set_color(GREY)  # fmt: skip
+        ).get_title().set_color(style.GREY)  # fmt: skip
         top -= (len(values) + 1.6) * 0.135 / height

@@ -10,21 +10,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from pessimal.plots import Scatter, style
-from pessimal.plots.style import (
-    BLUE,
-    COLUMN_WIDTH,
-    FAINT,
-    GREY,
-    INK,
-    OKABE_ITO,
-    PAPER,
-    RULE,
-    distinct,
-    needed,
-    number,
-    rows_with,
-    shown_names,
-)  # fmt: skip
+from pessimal.plots.style import distinct, needed, number, rows_with, shown_names
 from pessimal.texts import literal
 
 MANY = 3000
@@ -52,7 +38,7 @@ def scatter(plot: Scatter, table: pd.DataFrame, palette: Mapping[object, str]) -
     figure, places = style.frame(
         panels,
         height=3.7 if across == 1 else (style.PAGE_WIDTH - left) / across * 0.95,
-        width=COLUMN_WIDTH if across == 1 else None,
+        width=style.COLUMN_WIDTH if across == 1 else None,
         left=left,
         below=0.42 if plot.axes else 0.24 if plot.xlabel else 0.08,
         xlabel=plot.xlabel,
@@ -94,7 +80,7 @@ def _lines(axes: Axes, plot: Scatter) -> None:
     """The diagonal, the axes of a map, or a frame with ticks."""
     if plot.diagonal:
         limits = axes.get_xlim(), axes.get_ylim()
-        axes.axline((0, 0), slope=1, color=FAINT, lw=0.7, ls=(0, (4, 3)), zorder=2.5)
+        axes.axline((0, 0), slope=1, color=style.FAINT, lw=0.7, ls=(0, (4, 3)), zorder=2.5)
         axes.set(xlim=limits[0], ylim=limits[1])  # its far end means nothing
     if plot.axes:
         style.few_ticks(axes.xaxis)
@@ -102,9 +88,9 @@ def _lines(axes: Axes, plot: Scatter) -> None:
         return
     axes.set(xticks=[], yticks=[])
     axes.spines[:].set_visible(True)
-    axes.spines[:].set(color=RULE, linewidth=0.6)
-    axes.axhline(0, color=RULE, lw=0.5, zorder=0)
-    axes.axvline(0, color=RULE, lw=0.5, zorder=0)
+    axes.spines[:].set(color=style.RULE, linewidth=0.6)
+    axes.axhline(0, color=style.RULE, lw=0.5, zorder=0)
+    axes.axvline(0, color=style.RULE, lw=0.5, zorder=0)
 
 
 def _points(axes: Axes, plot: Scatter, table: pd.DataFrame, colour: str, mark: str) -> None:
@@ -113,7 +99,7 @@ def _points(axes: Axes, plot: Scatter, table: pd.DataFrame, colour: str, mark: s
     rest = table[~named]
     axes.plot(rest[plot.x], rest[plot.y], mark, color=colour, ms=2.6, mew=0, alpha=0.6, zorder=3)
     for x, y, name in table.loc[named, [plot.x, plot.y, *filter(None, [plot.name])]].itertuples(index=False):
-        (point,) = axes.plot(x, y, mark, color=colour, ms=5.4, mec=PAPER, mew=0.6, zorder=4)
+        (point,) = axes.plot(x, y, mark, color=colour, ms=5.4, mec=style.PAPER, mew=0.6, zorder=4)
         style.tip(point, f"{literal(str(name), limit=60)}: {number(x)}, {number(y)}")
 
 
@@ -130,7 +116,7 @@ def _density(axes: Axes, x: np.ndarray, y: np.ndarray) -> None:
     bins = np.maximum(_size(axes) / CELL, 2).astype(int)
     counts = np.histogram2d(x, y, bins=bins, range=limits)[0].T  # (y, x)
     share = np.log1p(counts) / np.log1p(max(counts.max(), 1))
-    light, full = np.array(to_rgb(OKABE_ITO[4])), np.array(to_rgb(BLUE))
+    light, full = np.array(to_rgb(style.OKABE_ITO[4])), np.array(to_rgb(style.BLUE))
     colour = light + (full - light) * share[..., None]
     picture = np.dstack([colour, np.where(counts > 0, 0.5 + 0.5 * share, 0)])
     picture = np.round(picture * 255).astype(np.uint8)
@@ -146,7 +132,7 @@ def _label(axes: Axes, plot: Scatter, table: pd.DataFrame, *, crowded: bool) -> 
     short = shown_names(list(dict.fromkeys(table[plot.name])), plot.name, limit=30)
     names = [short[name] for name in table[plot.name]]
     if crowded:
-        axes.plot(*places.T, "o", color=INK, mfc="none", ms=3.4, mew=0.7, zorder=4)
+        axes.plot(*places.T, "o", color=style.INK, mfc="none", ms=3.4, mew=0.7, zorder=4)
         for (x, y), name in zip(places, names, strict=True):
             (point,) = axes.plot(x, y, "o", color="none", ms=5, zorder=4)
             style.tip(point, f"{name}: {number(x)}, {number(y)}")
@@ -164,7 +150,7 @@ def _label(axes: Axes, plot: Scatter, table: pd.DataFrame, *, crowded: bool) -> 
         axes.text(*back(centre), name, fontsize=LABEL, ha="center", va="center", zorder=5)
         edge = np.clip(point, centre - size, centre + size)
         if np.linalg.norm(edge - point) > radius + NEAR:
-            axes.plot(*back([point, edge]).T, color=GREY, lw=0.4, zorder=2.6)
+            axes.plot(*back([point, edge]).T, color=style.GREY, lw=0.4, zorder=2.6)
 
 
 def beside(points: np.ndarray, half: np.ndarray, radius: float, window: np.ndarray) -> np.ndarray:

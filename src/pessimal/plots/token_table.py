@@ -10,23 +10,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pessimal.plots import TokenTable, style
-from pessimal.plots.style import (
-    BLUE,
-    GREY,
-    INK,
-    LINE,
-    PAGE_WIDTH,
-    RULE,
-    VERMILION,
-    distinct,
-    needed,
-    rows_with,
-)
+from pessimal.plots.style import distinct, needed, rows_with
 from pessimal.texts import literal, significant
 
 ACROSS = 5
 """Columns beside one another at most."""
-ENDS = {"top": ("optimal", BLUE), "bottom": ("pessimal", VERMILION)}
+ENDS = {"top": ("optimal", style.BLUE), "bottom": ("pessimal", style.VERMILION)}
 WIDE, GAP = 1.8, 0.16
 """Inches: a column at most, and between two."""
 TEXT, SMALL = 6.5, 6.0  # points
@@ -42,11 +31,11 @@ def token_table(plot: TokenTable, table: pd.DataFrame, palette: Mapping[object, 
     depth = max(int(table[plot.rank].max()), 1)
     down = -(-len(columns) // ACROSS)
     across = -(-len(columns) // down)  # 8 in two lines of 4, not of 5 and 3
-    room = min((PAGE_WIDTH - 0.1 + GAP) / across, WIDE) - GAP
+    room = min((style.PAGE_WIDTH - 0.1 + GAP) / across, WIDE) - GAP
     names = style.shown_names(columns, plot.column, limit=60)
     heads = {column: _wrapped(name, room) for column, name in names.items()}
     lines = max(len(head) for head in heads.values())
-    height, width = (2 * depth + 3.6 + lines) * LINE, across * (room + GAP) - GAP + 0.1
+    height, width = (2 * depth + 3.6 + lines) * style.LINE, across * (room + GAP) - GAP + 0.1
     none = [None] * len(columns)
     figure, places = style.frame(
         none, height=height, left=0.05, right=0.05, below=0.1, width=width, columns=across
@@ -56,7 +45,7 @@ def token_table(plot: TokenTable, table: pd.DataFrame, palette: Mapping[object, 
         axes.set(xlim=(0, 1), ylim=(2 * depth + 3.6, -lines))
         for line, text in enumerate(reversed(heads[column])):
             axes.text(0, -0.5 - line, text, fontweight="bold", va="center")
-        axes.axhline(0.12, color=INK, lw=0.6)
+        axes.axhline(0.12, color=style.INK, lw=0.6)
         _block(axes, plot, rows_with(table, plot.column, column), depth, room)
     return figure
 
@@ -65,14 +54,14 @@ def _block(axes: Axes, plot: TokenTable, table: pd.DataFrame, depth: int, room: 
     """k lines from the top and k lines to the very last, each with its number."""
     for end, (word, colour) in ENDS.items():
         head = 0.8 if end == "top" else 2 * depth + 2.8
-        axes.text(0, head, word, color=GREY, fontsize=SMALL, va="center")
+        axes.text(0, head, word, color=style.GREY, fontsize=SMALL, va="center")
         for row in table[table[plot.end] == end].to_dict("records"):
             at = head + row[plot.rank] * (1 if end == "top" else -1)
             value = significant(row[plot.value], digits=3)
-            axes.text(1, at, value, color=GREY, fontsize=SMALL, va="center", ha="right")
+            axes.text(1, at, value, color=style.GREY, fontsize=SMALL, va="center", ha="right")
             text = _fitting(str(row[plot.text]), room - style.inches([value], size=SMALL) - 0.08)
             axes.text(0, at, text, color=colour, fontsize=TEXT, va="center")
-    axes.axhline(depth + 1.8, color=RULE, lw=0.6)
+    axes.axhline(depth + 1.8, color=style.RULE, lw=0.6)
 
 
 def _fitting(text: str, room: float) -> str:

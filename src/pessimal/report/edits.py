@@ -129,13 +129,8 @@ class View:
 def views(table: pd.DataFrame, comparisons: Mapping[str, Comparison]) -> list[View]:
     """One view a model and comparison, with the table's perturbations of it, all in the table's order.
 
-    Args:
-        table: rows of outcomes (the perturbations to be shown).
-        comparisons: those it speaks of, by key.
-
-    Raises:
-        TableError: a comparison is not given, a row's response is another one there, a reward is missing, or rows
-            contradict one another.
+    TableError where a comparison is not given, a row's response is another one there, a reward is missing, or rows
+    contradict one another.
     """
     made = []
     places: dict[tuple[str, str], list[int]] = {}  # not `groupby`, whose keys can hold no lone surrogate
@@ -152,22 +147,14 @@ def views(table: pd.DataFrame, comparisons: Mapping[str, Comparison]) -> list[Vi
 
 
 def to_json(views: list[View]) -> str:
-    """The views as one JSON document; `from_json` gives them back, equal.
-
-    Raises:
-        InputError: a view holds what could not be read back, such as a number that is not finite.
-    """
+    """The views as one JSON document; `from_json` gives them back, equal."""
     text = json.dumps({"kind": KIND, "views": [asdict(view) for view in views]}, ensure_ascii=False)
-    from_json(text)
+    from_json(text)  # what could not be read back is not written
     return text
 
 
 def from_json(text: str) -> list[View]:
-    """The views that `to_json` wrote.
-
-    Raises:
-        InputError: it did not write this.
-    """
+    """The views that `to_json` wrote; InputError where it did not write this."""
     try:
         return list(DOCUMENT.validate_json(text).views)
     except (ValidationError, ValueError, RecursionError) as error:
@@ -188,28 +175,22 @@ DOCUMENT = TypeAdapter(Document)
 
 
 def _view(model: str, comparison: Comparison, rows: pd.DataFrame) -> View:
-    chosen = {
-        int(row.response) if row.side == "chosen" else 1 - int(row.response) for row in rows.itertuples()
-    }
-    margins = [float(margin) for margin in rows["margin"]]
+    rows, margin = [*rows.itertuples()], float(rows["margin"].iloc[0])
+    chosen = {int(row.response) if row.side == "chosen" else 1 - int(row.response) for row in rows}
     _check(len(chosen) == 1, "both responses are called the preferred one")
-    _check(math.isfinite(margins[0]), "a margin is missing or not finite")
-    _check(
-        all(math.isclose(margin, margins[0], rel_tol=1e-6) for margin in margins),
-        "its rows differ in the margin",
-    )
+    _check(math.isfinite(margin), "a margin is missing or not finite")
+    alike = all(math.isclose(row.margin, margin, rel_tol=1e-6) for row in rows)
+    _check(alike, "its rows differ in the margin")
     preferred = chosen.pop()
     rewards: dict[int, float] = {}
-    for row in rows.itertuples():
+    for row in rows:
         _check(row.original == comparison.responses[row.response], f"response {row.response} is another text")
         _check(math.isfinite(row.reward), "a reward is missing or not finite")
-        _check(
-            rewards.setdefault(int(row.response), float(row.reward)) == row.reward,
-            "its rows differ in a reward",
-        )
+        known = rewards.setdefault(int(row.response), float(row.reward))
+        _check(known == row.reward, "its rows differ in a reward")
     if preferred not in rewards:
-        rewards[preferred] = rewards[1 - preferred] + margins[0]
-    rewards.setdefault(1 - preferred, rewards[preferred] - margins[0])
+        rewards[preferred] = rewards[1 - preferred] + margin
+    rewards.setdefault(1 - preferred, rewards[preferred] - margin)
     return View(
         model=readable(model),
         comparison=readable(comparison.key),
@@ -218,8 +199,8 @@ def _view(model: str, comparison: Comparison, rows: pd.DataFrame) -> View:
         rewards=(rewards[0], rewards[1]),
         preferred=preferred,
         people=comparison.preferred,
-        margin=margins[0],
-        changes=tuple(_change(row) for row in rows.itertuples()),
+        margin=margin,
+        changes=tuple(_change(row) for row in rows),
     )
 
 

@@ -109,16 +109,6 @@ def scan_language_model(
     }
     rows = candidates.rows.assign(survives=None, reward=result.rewards, certified=result.certified)
     rows["survives"] = rows["survives"].astype("boolean")
-    log.debug(
-        "%s on %s: log-probabilities of %d candidates after %d tokens (%s, %s); check: largest difference %.2g",
-        model.name,
-        provenance.prompt,
-        len(rows),
-        len(context.ids),
-        measured["asked"],
-        scores.attention,
-        scores.trust.largest_difference,
-    )
     fields = asdict(provenance) | {"attention": scores.attention}
     return ScoreTable(ScoreProvenance(**fields), rows, model.description, measured)
 

@@ -6,7 +6,6 @@ table. Knows neither Hydra nor W&B nor the registry.
 
 import contextlib
 import fcntl
-import logging
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -24,8 +23,6 @@ from pessimal.scoring.candidates import Candidates, inputs
 from pessimal.scoring.certify import Certified, certify, certify_tails, uncertified
 from pessimal.scoring.loop import Loop, Pass
 from pessimal.tables import ScoreProvenance, ScoreTable
-
-log = logging.getLogger(__name__)
 
 
 def identify(
@@ -98,9 +95,8 @@ def scan(
         result, noise = _certified_tails(rewards, passing(Dtype.float32), k=provenance.certain)
     else:
         result, noise = uncertified(rewards), None
-    trust = first.trust
     measured = {
-        "trust": asdict(trust),
+        "trust": asdict(first.trust),
         "noise": noise,
         "rescored_in_float32": 0 if model.spec.dtype is Dtype.float32 else int(result.exact.sum()),
         "largest_low_precision_error": result.largest_error,
@@ -113,16 +109,6 @@ def scan(
         survives=to_score.survives, reward=result.rewards, certified=result.certified
     )
     rows["survives"] = rows["survives"].astype("boolean")
-    log.debug(
-        "%s on %s: %d candidates in batches of %d (%s); trust check: largest difference %.2g on %d",
-        model.name,
-        provenance.prompt,
-        len(rows),
-        first.batch_size,
-        first.attention,
-        trust.largest_difference,
-        trust.n,
-    )
     fields = asdict(provenance) | {"attention": first.attention}
     return ScoreTable(ScoreProvenance(**fields), rows, model.description, measured)
 

@@ -38,10 +38,9 @@ def random_changes(
     allowed: Tensor,
     generator: torch.Generator,
     retokenizes: Retokenizes | None = None,
-    start: Tensor | None = None,
 ) -> None:
-    """Replace one token of the best response so far by a random one, again and again; begins at `start` (L,) or at a random
-    response, and at another random one when all changes have been tried.
+    """Replace one token of the best response so far by a random one, again and again; begins at a random response, and at
+    another one when all changes have been tried.
 
     Greedy coordinate gradient without the gradient, and what Panfilov, Romov et al. 2026 call random search. Uniformly
     random responses would be a far weaker baseline (`experiments/LOG.md`), and flatter a search.
@@ -62,8 +61,7 @@ def random_changes(
 
     visited = Visited()
     tokens = allowed.nonzero()[:, 0].expand(length, -1)  # (L, A)
-    begun = unseen(start[None], visited, retokenizes=retokenizes) if start is not None else ()
-    while len(begun) or len(begun := _found(draw_start, visited, retokenizes, most=min(1, counter.left))):
+    while len(begun := _found(draw_start, visited, retokenizes, most=min(1, counter.left))):
         point, best = begun[0], float(counter.values(begun[:1])[0])
         draw = partial(draw_change, point)
         while len(found := _found(draw, visited, retokenizes, most=counter.left)):
@@ -72,7 +70,6 @@ def random_changes(
             if values[top] > best:
                 point, best = found[top], float(values[top])
                 draw = partial(draw_change, point)
-        begun = ()
 
 
 def _found(

@@ -7,8 +7,6 @@ rewards within twice of it are tied.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import pandas as pd
-
 from pessimal.search.exact import Certificate
 
 HOLDS, TIE, FAILS, NOT_TRIED = "holds", "tie", "fails", "not tried"
@@ -34,13 +32,16 @@ class Check:
 
 def one_token(hits: int | None, restarts: int, evaluations: float) -> Check:
     """Does greedy coordinate gradient find the best single token? `hits`: how many restarts do; None where not tried."""
+    if hits is None:
+        verdict, measured = NOT_TRIED, "search.check_gradient=true tries it"
+    else:
+        verdict = HOLDS if hits == restarts else FAILS
+        measured = f"{hits} of {restarts} restarts, median {evaluations:,.0f} evaluations"
     return Check(
         1,
         "the gradient alone finds the best single token",
-        "search.check_gradient=true tries it"
-        if hits is None
-        else f"{hits} of {restarts} restarts, median {evaluations:,.0f} evaluations",
-        NOT_TRIED if hits is None else HOLDS if hits == restarts else FAILS,
+        measured,
+        verdict,
         "From random tokens, against the best of all single tokens. Where it fails, gradients mislead in this model; the "
         "result rests on random changes and exhaustive sweeps too.",
     )
@@ -51,10 +52,8 @@ def all_responses(tried: int, responses: int, *, length: int, pruned: int | None
     if tried >= responses:
         verdict, measured = HOLDS, f"all {responses:,}"
     else:
-        verdict, measured = (
-            NOT_TRIED,
-            f"{responses:,} responses" if responses < 10**12 else f"{responses:.0e} responses",
-        )
+        verdict = NOT_TRIED
+        measured = f"{responses:,} responses" if responses < 10**12 else f"{responses:.0e} responses"
         if pruned is not None:
             measured = f"pruned: {pruned:,} of {responses:,} pairs"
         if responses <= _OFFERED:
@@ -152,8 +151,3 @@ def beats(
         "" if equal else f", the search {spent:,}: search.baselines=true gives them as many"
     )
     return Check(7, check, f"ahead of {margins}; {each}", verdict, meaning)
-
-
-def as_table(checks: Sequence[Check]) -> pd.DataFrame:
-    """One row a check: rung, check, measured, verdict, meaning."""
-    return pd.DataFrame([vars(check) for check in checks])

@@ -26,8 +26,6 @@ _AT_ONCE = 2048
 # gone on with the best partner of each; begun at one place alone, the same evaluations missed the best pair in one of four
 # cases (`experiments/LOG.md`).
 WIDTH, ROUNDS = 8, 2
-# Ties listed with a certificate; rows of the embedding that were never trained can be alike by the hundred.
-_TIES_LISTED = 20
 
 
 # --- All responses, and pairs.
@@ -193,11 +191,6 @@ class Polished:
     """Whether every position was tried at this very response, and no allowed token improved it by more than the
     tolerance. False where the budget or the sweeps ended before."""
 
-    @property
-    def sweeps(self) -> float:
-        """Passes over all positions; the last one before it converged confirms, and improves nothing."""
-        return self.positions / len(self.response)
-
 
 def polish(
     counter: EvaluationCounter,
@@ -319,12 +312,6 @@ class Certificate:
     """Bound on the numerical error of one value, in units of value."""
     neighbours: tuple[Neighbour, ...]
     """The best retokenizing neighbour of each position; positions that have none are left out."""
-    tied: tuple[Neighbour, ...]
-    """Neighbours whose margin is within what the errors of both values can make of it, best first, 20 at most."""
-    n_tied: int
-    """How many there are."""
-    counts: bool
-    """Whether the response itself is made of allowed tokens and retokenizes."""
 
     @property
     def smallest_margin(self) -> float:
@@ -359,26 +346,14 @@ def certify(
     others = values.clone()
     others[positions, response] = -torch.inf
 
-    def best(row: Tensor, position: int, count: int) -> list[Neighbour]:
-        tokens = best_retokenizing(
-            row, lambda tokens: changed(response, position, tokens), count=count, retokenizes=retokenizes
+    neighbours = []
+    for position, row in enumerate(others):
+        best = best_retokenizing(
+            row, lambda tokens, at=position: changed(response, at, tokens), count=1, retokenizes=retokenizes
         )
-        named = zip(tokens.tolist(), row[tokens].tolist(), strict=True)
-        return [Neighbour(position, token, value, own - value) for token, value in named]
-
-    neighbours = [found for position, row in enumerate(others) for found in best(row, position, 1)]
-    # One value's error may have raised it and the other's lowered it, so all within twice the noise are asked.
-    near = (others >= own - 2 * noise) & (others <= own + 2 * noise)
-    tied = [
-        found
-        for position in near.any(dim=1).nonzero()[:, 0].tolist()
-        for found in best(
-            others[position].masked_fill(~near[position], -torch.inf), position, int(near[position].sum())
-        )
-    ]
-    counts = bool(allowed[response].all())
-    if retokenizes is not None:
-        counts = counts and bool(retokenizes(response[None])[0])
+        for token in best.tolist():
+            value = float(row[token])
+            neighbours.append(Neighbour(position, token, value, own - value))
     return Certificate(
         response=tuple(response.tolist()),
         value=own,
@@ -386,9 +361,6 @@ def certify(
         evaluations=1 + int(others.isfinite().sum()),
         noise=noise,
         neighbours=tuple(neighbours),
-        tied=tuple(sorted(tied, key=lambda neighbour: neighbour.margin)[:_TIES_LISTED]),
-        n_tied=len(tied),
-        counts=counts,
     )
 
 

@@ -15,7 +15,7 @@ import math
 import os
 import secrets
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,14 +48,6 @@ _LOOK_AGAIN_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
-class Above:
-    """How many pairs have a strictly higher reward: between `least` and `most`, both possible."""
-
-    least: int
-    most: int
-
-
-@dataclass(frozen=True)
 class ExhaustivePairs:
     """Every response of two allowed tokens. Rewards are float32 numbers in float64 columns; ids are token ids."""
 
@@ -73,23 +65,21 @@ class ExhaustivePairs:
     """low, high, n: how many rewards lie in [low, high); the first and the last row are open to the outside."""
     pairs: int
     """How many pairs there are, all of them scored."""
-    fresh_pairs: int = 0
-    """Pairs scored since this command began, by it and by all who share its folder; the others were finished before."""
 
-    def rank_of(self, reward: float) -> Above:
-        """How many pairs are strictly above `reward`: exact at both ends as far as pairs are kept, between them to
-        within the pairs of one bin of the histogram."""
+    def above(self, reward: float) -> tuple[int, int]:
+        """How many pairs are strictly above `reward`, at least and at most: one number at both ends as far as pairs are
+        kept, between them to within the pairs of one bin of the histogram."""
         if np.isnan(reward):
             raise ValueError("the rank of a reward that is not a number was asked for")
         top, bottom = self.top["reward"].to_numpy(), self.bottom["reward"].to_numpy()
         if reward >= top[-1]:
-            return Above(*[int((top > reward).sum())] * 2)
+            return (int((top > reward).sum()),) * 2
         if reward < bottom[-1]:
-            return Above(*[self.pairs - int((bottom <= reward).sum())] * 2)
+            return (self.pairs - int((bottom <= reward).sum()),) * 2
         counts = self.histogram["n"].to_numpy()
         bin_ = int(np.searchsorted(self.histogram["low"], reward, side="right")) - 1
         least = int(counts[bin_ + 1 :].sum())
-        return Above(max(least, len(top)), min(least + int(counts[bin_]), self.pairs - len(bottom)))
+        return max(least, len(top)), min(least + int(counts[bin_]), self.pairs - len(bottom))
 
 
 def exhaustive_pairs(
@@ -138,8 +128,7 @@ def exhaustive_pairs(
     seconds = time.perf_counter() - callback.started
     rate = fresh / seconds
     log.info("%s: %d pairs, %d now, %.0f a second (%s)", label, plan.pairs, fresh, rate, module.scorer.path)
-    blocks = (module.store.must_read(number) for number in range(plan.count))
-    return merge(plan, module.bins, blocks, fresh_pairs=fresh)
+    return merge(plan, module.bins, module.store.read_all(plan.count))
 
 
 @dataclass(frozen=True)
@@ -249,7 +238,7 @@ def summarise(
     return block
 
 
-def merge(plan: Blocks, bins: Bins, blocks: Iterable[Block], *, fresh_pairs: int = 0) -> ExhaustivePairs:
+def merge(plan: Blocks, bins: Bins, blocks: Iterable[Block]) -> ExhaustivePairs:
     """The tables over all `blocks`, in the order of their numbers, so that sums come out the same to the bit."""
     whole: Block | None = None
     by_first: list[Block] = []
@@ -266,7 +255,6 @@ def merge(plan: Blocks, bins: Bins, blocks: Iterable[Block], *, fresh_pairs: int
         per_second=_per_token(plan, whole, "second", "first"),
         histogram=pd.DataFrame({"low": edges[:-1], "high": edges[1:], "n": whole["counts"]}),
         pairs=plan.pairs,
-        fresh_pairs=fresh_pairs,
     )
 
 
@@ -347,15 +335,16 @@ class BlockStore:
             return None
         return block if str(block.pop("of", "")) == self.of else None
 
-    def must_read(self, number: int) -> Block:
-        """A finished block. Raises WorkError where there is none."""
-        block = self.read(number)
-        if block is None:
-            raise WorkError(
-                f"block {number} cannot be read back from {self.folder}. Give the same command again: it is scored anew, "
-                "all others are kept"
-            )
-        return block
+    def read_all(self, count: int) -> Iterator[Block]:
+        """All blocks. Raises WorkError where one is not there."""
+        for number in range(count):
+            block = self.read(number)
+            if block is None:
+                raise WorkError(
+                    f"block {number} cannot be read back from {self.folder}. Give the same command again: it is scored "
+                    "anew, all others are kept"
+                )
+            yield block
 
     def finished(self) -> set[int]:
         """Numbers of the blocks that are here, whole or not."""

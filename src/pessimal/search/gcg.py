@@ -339,9 +339,6 @@ class Visited:
     def __init__(self):
         self._rows: set[bytes] = set()
 
-    def __len__(self) -> int:
-        return len(self._rows)
-
     def new(self, responses: Tensor) -> Tensor:
         """Those of `responses` (n, L) that are not in the set, each once, in their order."""
         rows = {row.tobytes(): number for number, row in reversed(list(enumerate(responses.numpy())))}

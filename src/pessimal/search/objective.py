@@ -6,7 +6,7 @@ search of the negated reward: one code path for both. Knows no model.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor
@@ -14,6 +14,9 @@ from torch import Tensor
 from pessimal.errors import ModelError
 from pessimal.search import Goal
 from pessimal.search.round_trip import Retokenizes, best_retokenizing
+
+if TYPE_CHECKING:
+    from pessimal.scoring.common_prefix import ResponseScorer
 
 GRADIENT_COST = 3
 """Evaluations that a gradient counts as: one forward and one backward, which takes about two forwards."""
@@ -33,19 +36,11 @@ class Objective(Protocol):
         """d value / d one-hot (L, V) float32 at one `response` (L,), on whatever device."""
 
 
-class Rewarding(Protocol):
-    """Rewards of responses to one prompt (`pessimal.scoring.common_prefix.ResponseScorer` is one)."""
-
-    def rewards(self, responses: Tensor, *, anchor: Tensor | None = None) -> Tensor: ...
-
-    def gradient(self, response: Tensor) -> Tensor: ...
-
-
 class RewardObjective:
     """sign × raw reward; the mean of it over prompts where there are several. Never a squared error to a cap."""
 
     def __init__(
-        self, prompts: Sequence[Rewarding], goal: Goal, advance: Callable[[int], None] | None = None
+        self, prompts: Sequence["ResponseScorer"], goal: Goal, advance: Callable[[int], None] | None = None
     ):
         self.prompts, self.sign = list(prompts), goal.sign
         self.advance = advance or (lambda evaluations: None)

@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,6 +65,11 @@ class Problem:
     def responses(self) -> int:
         """How many responses there are."""
         return self.tokens**self.length
+
+    @property
+    def among(self) -> dict:
+        """Which responses there are, as every look takes it."""
+        return {"allowed": self.allowed, "retokenizes": self.retokenizes}
 
 
 @dataclass(frozen=True)
@@ -241,8 +247,6 @@ class Final:
     """Number of the start."""
     one_opt: bool | None = None
     """Whether a whole pass of single changes brought nothing; None where it was not polished."""
-    sweeps: float = 0.0
-    """Passes over all positions that led to it."""
 
 
 def search(stages: Stages, problem: Problem, spec: "SearchSpec", *, seed: int) -> list[Final]:
@@ -280,31 +284,35 @@ def search(stages: Stages, problem: Problem, spec: "SearchSpec", *, seed: int) -
 def baselines(stages: Stages, problem: Problem, *, budget: int, seed: int) -> list[Final]:
     """The best of random search (random single changes), coordinate ascent and beam search, `budget` evaluations each."""
 
-    def from_random_starts(look: Callable, name: str, **options) -> Run:
-        def work(counter: EvaluationCounter) -> tuple[list[Point], dict]:
-            look(
-                counter, length=problem.length, allowed=problem.allowed, generator=generator(seed, name),
-                retokenizes=problem.retokenizes, **options,
-            )  # fmt: skip
-            return counter.curve[-1:], {}
-
-        return work
-
     def by_beam(counter: EvaluationCounter) -> tuple[list[Point], dict]:
         given = problem.single is not None
         width = affordable_width(problem.length, budget, problem.tokens, first_given=given)
         return _beam(counter, problem, width) if width else ([], {})
 
-    works = {
-        "random search": from_random_starts(random_changes, "random search"),
-        "coordinate ascent": from_random_starts(coordinate_ascent, "coordinate ascent", tolerance=problem.tolerance),
-        "beam": by_beam,
-    }  # fmt: skip
-    done = [
-        stages.run(f"baseline {name}", BASELINE, problem, works[name], budget=budget) for name in BASELINES
-    ]
-    best = {name: max((*s.finals, *s.curve[-1:]), key=lambda p: p.value, default=None) for name, s in zip(works, done, strict=True)}  # fmt: skip
-    return [Final(point, f"baseline: {name}", "baseline") for name, point in best.items() if point]
+    ascent = partial(coordinate_ascent, tolerance=problem.tolerance)
+    works = (
+        _from_random(random_changes, problem, seed, "random search"),
+        _from_random(ascent, problem, seed, "coordinate ascent"),
+        by_beam,
+    )
+    finals = []
+    for name, work in zip(BASELINES, works, strict=True):
+        stage = stages.run(f"baseline {name}", BASELINE, problem, work, budget=budget)
+        ends = [*stage.finals, *stage.curve[-1:]]
+        if ends:
+            best = max(ends, key=lambda point: point.value)
+            finals.append(Final(best, f"baseline: {name}", "baseline"))
+    return finals
+
+
+def _from_random(look: Callable, problem: Problem, seed: int, name: str) -> Run:
+    """The best that a look from random starts evaluates."""
+
+    def work(counter: EvaluationCounter) -> tuple[list[Point], dict]:
+        look(counter, length=problem.length, generator=generator(seed, name), **problem.among)
+        return counter.curve[-1:], {}
+
+    return work
 
 
 def one_token(
@@ -313,25 +321,18 @@ def one_token(
     """How many restarts of greedy coordinate gradient, from one random token each, reach the value `best` of the best
     single token; and the median of the evaluations until each had its own best."""
     alone = replace(problem, length=1, known={})
-    begun = starts(
-        spec.restarts, length=1, allowed=problem.allowed, generator=generator(seed, "one token"),
-        retokenizes=problem.retokenizes,
-    )  # fmt: skip
+    begun = starts(spec.restarts, length=1, generator=generator(seed, "one token"), **problem.among)
     each = max(int(spec.gradient_share * spec.evaluations) // spec.restarts, 4)
-    found = [
-        stages.run(f"one token {n}", ONE_TOKEN, alone, _gcg(alone, spec, seed, n, start), budget=each).finals[
-            0
-        ]
-        for n, (_, start) in enumerate(begun)
-    ]
+    found = []
+    for number, (_, start) in enumerate(begun):
+        work = _gcg(alone, spec, seed, number, start)
+        found += stages.run(f"one token {number}", ONE_TOKEN, alone, work, budget=each).finals
     hits = sum(point.value >= best - problem.tolerance for point in found)
     return hits, float(np.median([point.evaluations for point in found]))
 
 
 def _every(counter: EvaluationCounter, problem: Problem, spec: "SearchSpec") -> tuple[list[Point], dict]:
-    found = every_response(
-        counter, length=problem.length, allowed=problem.allowed, retokenizes=problem.retokenizes, keep=spec.restarts
-    )  # fmt: skip
+    found = every_response(counter, length=problem.length, keep=spec.restarts, **problem.among)
     return _points(counter, found.responses, found.values), {"tried": found.tried}
 
 
@@ -346,18 +347,12 @@ def _pairs(
     counter: EvaluationCounter, problem: Problem, budget: Budget, keep: int
 ) -> tuple[list[Point], dict]:
     width, m = budget.pairs
-    found = pairs(
-        counter, m=m, width=width, allowed=problem.allowed, first_values=problem.single,
-        retokenizes=problem.retokenizes, keep=keep,
-    )  # fmt: skip
+    found = pairs(counter, m=m, width=width, first_values=problem.single, keep=keep, **problem.among)
     return _points(counter, found.responses, found.values), {"m": m, "tried": found.tried}
 
 
 def _beam(counter: EvaluationCounter, problem: Problem, width: int) -> tuple[list[Point], dict]:
-    levels = beam(
-        counter, length=problem.length, width=width, allowed=problem.allowed, retokenizes=problem.retokenizes,
-        first_values=problem.single,
-    )  # fmt: skip
+    levels = beam(counter, length=problem.length, width=width, first_values=problem.single, **problem.among)
     rows = [{"length": level.length, "value": float(level.values[0])} for level in levels]
     whole = [level for level in levels if level.length == problem.length]
     finals = [point for level in whole for point in _points(counter, level.responses, level.values)]
@@ -371,11 +366,10 @@ def _gradients(
     begun = starts(
         spec.restarts,
         length=problem.length,
-        allowed=problem.allowed,
         generator=generator(seed, "starts"),
         winners=torch.tensor(distinct) if distinct else None,
         best_token=int(problem.single.argmax()) if problem.single is not None else None,
-        retokenizes=problem.retokenizes,
+        **problem.among,
     )
     finals = []
     for number, (label, start) in enumerate(begun):
@@ -388,25 +382,15 @@ def _gradients(
 
 def _gcg(problem: Problem, spec: "SearchSpec", seed: int, number: int, start: Tensor) -> Run:
     def work(counter: EvaluationCounter) -> tuple[list[Point], dict]:
-        best = gcg(
-            counter, start, spec, allowed=problem.allowed, budget=counter.left,
-            generator=generator(seed, f"restart {number}"), retokenizes=problem.retokenizes,
-        )  # fmt: skip
-        return [best], {}
+        random = generator(seed, f"restart {number}")
+        return [gcg(counter, start, spec, budget=counter.left, generator=random, **problem.among)], {}
 
     return work
 
 
 def _walk(stages: Stages, problem: Problem, spec: "SearchSpec", budget: int, *, seed: int) -> list[Final]:
     """One long walk, which begins anew where it is exhausted: several short ones end worse (`experiments/LOG.md`)."""
-
-    def work(counter: EvaluationCounter) -> tuple[list[Point], dict]:
-        random_changes(
-            counter, length=problem.length, allowed=problem.allowed, generator=generator(seed, "walk"),
-            retokenizes=problem.retokenizes,
-        )  # fmt: skip
-        return counter.curve[-1:], {}
-
+    work = _from_random(random_changes, problem, seed, "walk")
     stage = stages.run("random changes", RANDOM, problem, work, budget=budget)
     return [Final(point, "random changes", "random", spec.restarts) for point in stage.finals]
 
@@ -444,18 +428,18 @@ def polish_final(
     """The final response after exhaustive coordinate sweeps, a stage of its own."""
 
     def work(counter: EvaluationCounter) -> tuple[list[Point], dict]:
-        polished = polish(
-            counter, torch.tensor(final.point.response), allowed=problem.allowed, retokenizes=problem.retokenizes,
-            tolerance=problem.tolerance, first_position=first_position,
-        )  # fmt: skip
-        details = {"one_opt": polished.converged, "sweeps": polished.sweeps}
-        return [Point(counter.used, polished.value, polished.response)], details
+        start, options = (
+            torch.tensor(final.point.response),
+            {"first_position": first_position, **problem.among},
+        )
+        polished = polish(counter, start, tolerance=problem.tolerance, **options)
+        return [Point(counter.used, polished.value, polished.response)], {"one_opt": polished.converged}
 
     stage = stages.run(name, phase, problem, work, budget=budget)
     [point] = stage.finals
     same = point.response == final.point.response
     found_by = final.found_by if same or final.found_by.endswith(", polish") else f"{final.found_by}, polish"
-    return replace(final, point=point, found_by=found_by, **stage.details)
+    return replace(final, point=point, found_by=found_by, one_opt=stage.details["one_opt"])
 
 
 def best_of_each(finals: list[Final]) -> list[Final]:

@@ -13,7 +13,7 @@ import pandas as pd
 import torch
 
 from pessimal.plots import Forest, Lines, TokenTable
-from pessimal.search.checks import FAILS, HOLDS, NOT_TRIED, TIE, as_table
+from pessimal.search.checks import FAILS, HOLDS, NOT_TRIED, TIE, Check
 from pessimal.search.exact import gradient_quality, neighbour_values
 from pessimal.search.procedure import BASELINE, BASELINES, SEARCH
 from pessimal.tables.result import Estimate, Result, weight_of
@@ -74,7 +74,7 @@ class About:
 # --- Tables.
 
 
-def tables_of(ending: "Ending") -> tuple[dict[str, pd.DataFrame], About]:
+def tables_of(ending: "Ending", checks: Sequence[Check]) -> tuple[dict[str, pd.DataFrame], About]:
     """The tables by the names that they have in the artifact, and what the search was."""
     context, certificate = ending.context, ending.certificate
     tables = {
@@ -84,7 +84,7 @@ def tables_of(ending: "Ending") -> tuple[dict[str, pd.DataFrame], About]:
         "neighbours": _neighbour_rows(ending),
         "gradient_quality": _quality(ending),
         "growth": _levels(ending),
-        "ladder": as_table(ending.checks),
+        "ladder": pd.DataFrame(map(vars, checks)),
         "provenance": _provenance(ending),
     }
     about = About(
@@ -252,9 +252,8 @@ def pair_tables(
 
     def better(reward: float) -> tuple[int, int]:
         """How many pairs are better than one with this reward, which another batch gave: it may err by the noise."""
-        high, low = pairs.rank_of(reward + noise), pairs.rank_of(reward - noise)
-        ends = (high.least, low.most)
-        return ends if sign > 0 else (pairs.pairs - low.most, pairs.pairs - high.least)
+        least, most = pairs.above(reward + noise)[0], pairs.above(reward - noise)[1]
+        return (least, most) if sign > 0 else (pairs.pairs - most, pairs.pairs - least)
 
     ranks = (pairs.top if sign > 0 else pairs.bottom).set_index(["first", "second"])["rank"]
     rows = []

@@ -22,9 +22,9 @@ from pessimal.search.context import SearchContext
 from pessimal.search.exact import NOT_ONE_OPT, Certificate, certify, neighbour_values
 from pessimal.search.objective import Point, RewardObjective
 from pessimal.search.procedure import (
+    BASELINE,
     BASELINES,
     POLISH,
-    SEARCH,
     Budget,
     Final,
     Problem,
@@ -249,7 +249,10 @@ class Ending:
     """float64 (L, V): values of the result with every allowed token at every position."""
     objective: RewardObjective
     """In float32."""
-    checks: list[checks.Check]
+    hits: tuple[int | None, float]
+    """How many restarts of the gradient alone found the best single token, after how many evaluations; None: not tried."""
+    scored: int
+    """Responses that an exhaustive search scored before."""
     exact: bool
     """Whether every response was scored."""
 
@@ -301,48 +304,47 @@ def _concluded(
         certificate_seconds=time.perf_counter() - begun,
         neighbour_values=values,
         objective=objective,
-        checks=_checks(
-            context, stages, problem, finals, own, certificate, hits=hits, scored=scored, exact=exact
-        ),
+        hits=hits,
+        scored=scored,
         exact=exact,
     )
-    tables, about = tables_of(ending)
-    [text] = context.round_trip.text_of(torch.tensor([finals[0].point.response]))
-    ways = [
-        (stage.name, stage.curve[-1].value, stage.curve[-1].response) for stage in stages.done if stage.curve
-    ]
+    tables, about = tables_of(ending, _checks(ending))
+    best, ends = (
+        tables["sequences"].iloc[0],
+        [(stage.name, stage.curve[-1]) for stage in stages.done if stage.curve],
+    )
+    ways = [(name, end.value, end.response) for name, end in ends if len(end.response) == problem.length]
     return Found(
-        finals[0].point.response, text, float(own[0]), finals[0].found_by, certificate.verdict, about, tables, inputs,
-        [way for way in ways if len(way[2]) == problem.length],
+        finals[0].point.response, best["text"], float(own[0]), finals[0].found_by, certificate.verdict, about, tables,
+        inputs, ways,
     )  # fmt: skip
 
 
-def _checks(
-    context: SearchContext, stages: Stages, problem: Problem, finals: list[Final], own: np.ndarray,
-    certificate: Certificate, *, hits: tuple[int | None, float], scored: int, exact: bool,
-) -> list[checks.Check]:  # fmt: skip
-    value, noise, spec = context.spec.goal.sign * own[0], certificate.noise, context.spec
-    by_name = {stage.name: stage for stage in stages.done}
-    polished = [stage.finals[0].value for stage in stages.done if stage.phase == POLISH]
-    others = {
-        name: stage.curve[-1].value
-        for name in BASELINES
-        if (stage := by_name.get(f"baseline {name}")) is not None and stage.curve
-    }
-    each = max((stage.evaluations for stage in stages.done if stage.name.startswith("baseline ")), default=0)
-    pruned = by_name["pairs"].details["tried"] if "pairs" in by_name else None
-    tried = problem.responses if exact else 0
-    text = bool(context.round_trip(torch.tensor([finals[0].point.response]))[0])
-    spent = stages.evaluations(SEARCH) + problem.single_evaluations
-    begun_from = ", ".join(problem.known.values())
+def _checks(ending: Ending) -> list[checks.Check]:
+    spec, problem, certificate = ending.context.spec, ending.problem, ending.certificate
+    done, noise, exact = ending.stages.done, certificate.noise, ending.exact
+    response = torch.tensor([ending.finals[0].point.response])
+    drift = abs(spec.goal.sign * ending.own[0] - certificate.value)
+    others = [stage for stage in done if stage.phase == BASELINE]
     return [
-        checks.one_token(hits[0], spec.restarts, hits[1]),
-        checks.all_responses(max(tried, scored), problem.responses, length=problem.length, pruned=pruned),
+        checks.one_token(ending.hits[0], spec.restarts, ending.hits[1]),
+        checks.all_responses(
+            max(problem.responses if exact else 0, ending.scored),
+            problem.responses,
+            length=problem.length,
+            pruned=next((stage.details["tried"] for stage in done if stage.name == "pairs"), None),
+        ),
         checks.locally_best(certificate),
-        checks.spread(polished, noise=noise, exact=exact),
-        checks.scored_again(abs(value - certificate.value), certificate.smallest_margin),
-        checks.retokenizes(text),
+        checks.spread([s.finals[0].value for s in done if s.phase == POLISH], noise=noise, exact=exact),
+        checks.scored_again(drift, certificate.smallest_margin),
+        checks.retokenizes(bool(ending.context.round_trip(response)[0])),
         checks.beats(
-            stages.best, others, budget=each, spent=spent, noise=noise, exact=exact, begun_from=begun_from
+            ending.stages.best,
+            {s.name.removeprefix("baseline "): s.curve[-1].value for s in others if s.curve},
+            budget=max((stage.evaluations for stage in others), default=0),
+            spent=ending.stages.evaluations() + problem.single_evaluations,
+            noise=noise,
+            exact=exact,
+            begun_from=", ".join(problem.known.values()),
         ),
     ]

@@ -33,21 +33,13 @@ def read_eloeverything(
     `prompts` are wordings by key, `models` descriptions by repository. Raises InputError on another layout.
     """
     table = read_csv(path)
-    _require(path, table, _ELO_COLUMNS)
-    rows = pd.DataFrame(
-        {
-            "candidate_id": np.arange(len(table), dtype=np.int32),
-            "token": None,
-            "text": table["name"],
-            "kind": "item",
-            "elo": numbers(path, table, "elo_score"),
-            "elo_matches": whole_numbers(path, table, "elo_matches"),
-        }
+    scored = _scored(path, table, _ELO_COLUMNS)
+    rows = _items(table["name"]).assign(
+        elo=numbers(path, table, "elo_score"), elo_matches=whole_numbers(path, table, "elo_matches")
     )
     return [
         _table(path, rows, numbers(path, table, model), model, prompt, prompts, "eloeverything", models)
-        for model in table.columns
-        if model not in _ELO_COLUMNS
+        for model in scored
     ]
 
 
@@ -63,25 +55,16 @@ def read_factorial54(
         table = pd.read_parquet(path)
     except (OSError, pa.ArrowException, UnicodeError) as error:
         raise InputError(f"{path} cannot be read as a parquet file: {error}") from error
-    _require(path, table, ["response"])
+    scored = _scored(path, table, ["response"])
     try:
-        texts = table["response"].astype(str)
+        rows = _items(table["response"].astype(str))
     except UnicodeError as error:  # a column of bytes
         raise InputError(f"{path}, column 'response', is not UTF-8 text: {error}") from error
     words, _, owner = path.stem.rpartition("_rewards_")
     model = next((known for known in models if known.replace("/", "_") == owner), owner or path.stem)
-    rows = pd.DataFrame(
-        {
-            "candidate_id": np.arange(len(table), dtype=np.int32),
-            "token": None,
-            "text": texts,
-            "kind": "item",
-        }
-    )
     return [
         _table(path, rows, numbers(path, table, prompt), model, prompt, prompts, words or "words", models)
-        for prompt in table.columns
-        if prompt != "response"
+        for prompt in scored
     ]
 
 
@@ -93,41 +76,37 @@ def read_vocabulary(
     `model` is by default the file's name. Raises InputError on another layout.
     """
     table = read_csv(path)
-    _require(path, table, _TOKEN_COLUMNS)
+    scored = _scored(path, table, _TOKEN_COLUMNS)
+    names, texts = table["token_name"], table["token_decoded"]
     rows = pd.DataFrame(
         {
             "candidate_id": whole_numbers(path, table, "token_id"),
-            "token": table["token_name"],
-            "text": table["token_decoded"],
-            "kind": [
-                token_kind(name, text)
-                for name, text in zip(table["token_name"], table["token_decoded"], strict=True)
-            ],
+            "token": names,
+            "text": texts,
+            "kind": [token_kind(name, text) for name, text in zip(names, texts, strict=True)],
         }
     )
+    model = model or path.stem
     return [
-        _table(
-            path,
-            rows,
-            numbers(path, table, prompt),
-            model or path.stem,
-            prompt,
-            prompts,
-            "vocabulary",
-            models,
-        )
-        for prompt in table.columns
-        if prompt not in _TOKEN_COLUMNS
+        _table(path, rows, numbers(path, table, prompt), model, prompt, prompts, "vocabulary", models)
+        for prompt in scored
     ]
 
 
-def _require(path: Path, table: pd.DataFrame, columns: list[str]) -> None:
-    missing = [column for column in columns if column not in table.columns]
-    if missing or len(table.columns) <= len(columns) or table.empty:
+def _items(texts: pd.Series) -> pd.DataFrame:
+    ids = np.arange(len(texts), dtype=np.int32)
+    return pd.DataFrame({"candidate_id": ids, "token": None, "text": texts, "kind": "item"})
+
+
+def _scored(path: Path, table: pd.DataFrame, columns: list[str]) -> list[str]:
+    """The columns of rewards, which are all but these; InputError where there is none, or one of these is missing."""
+    scored = [column for column in table.columns if column not in columns]
+    if len(table.columns) - len(scored) < len(columns) or not scored or table.empty:
         raise InputError(
             f"{path} has {len(table)} rows and the columns {list(table.columns)[:8]}; expected {columns} and at least "
             "one column of rewards. Is `format=` right? The formats are eloeverything, factorial54 and vocabulary."
         )
+    return scored
 
 
 def numbers(path: Path, table: pd.DataFrame, column: str) -> pd.Series:

@@ -221,6 +221,13 @@ def sync_process(*run_folders: Path | str, said, folder: Path, live: bool = Fals
     )
 
 
+def check_sync(process: subprocess.Popen, said) -> None:
+    """WorkError with the end of what it `said` where a `wandb sync` that has ended failed."""
+    if process.wait():
+        said.seek(0)
+        raise WorkError(f"wandb sync failed: {said.read().decode(errors='replace').strip()[-300:]}")
+
+
 def mirrored_name(type: str, name: str) -> str:
     """The name in W&B: the registry's, for a report or conformance `NAME.TYPE`; one that is too long is cut and kept apart
     by a digest."""

@@ -22,18 +22,16 @@ ABSENT = "(not there)"
 """Stands for the value of what one of the two does not have."""
 CANDIDATE = ["candidate_id", "token", "text"]
 """What a row of a score table is of: the id alone is another token in another vocabulary."""
-COLUMNS = ("column", "differing", "largest", "at", "median", "n", "in_one")
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One value that is not the same."""
+    """One value that is not the same; `difference` is B − A where both are numbers."""
 
     name: str
     a: Any
     b: Any
     difference: float | None = None
-    """B − A where both are numbers."""
 
 
 @dataclass(frozen=True)
@@ -46,39 +44,35 @@ class TableDifference:
     """Rows in both."""
     only_a: int
     only_b: int
-    columns: pd.DataFrame
-    """A row for each column of both that is no key: column · differing int (matched rows that differ) · largest float
-    (B − A of the row that differs most) · at (keys of that row) · median float (of |B − A| over matched rows with both
-    numbers) · n int (matched rows with both numbers) · in_one int (matched rows with a number on one side only). The
-    last five are null for columns that are no numbers."""
+    columns: list[dict[str, Any]]
+    """For each column of both that is no key: column · differing (matched rows that differ); of numbers also largest
+    (B − A of the row that differs most) · at (keys of that row) · median (of |B − A|) · n (matched rows with both
+    numbers) · in_one (with a number on one side only), else null."""
     columns_a: list[str]
     """Columns that only A has."""
     columns_b: list[str]
     unmatched: str | None = None
-    """Why rows could not be matched; None where they were."""
+    """Why rows could not be matched."""
 
 
 @dataclass(frozen=True)
 class ArtifactDifference:
-    """Two artifacts beside one another; lists hold only what differs."""
+    """Two artifacts beside one another; lists hold only what differs, `_a` and `_b` what only that one has."""
 
     a: str
-    """Reference of the first."""
     b: str
     configuration: list[Difference]
     configuration_note: str | None
-    """What is known of the configurations where one was not kept."""
+    """Which of the two kept no configuration; their hashes then stand in the provenance."""
     provenance: list[Difference]
     """Fields of the score tables' provenances, of other artifacts the key; and the code that made them."""
     inputs_a: list[str]
-    """References that only A was made from."""
     inputs_b: list[str]
     summary: list[Difference]
     files_same: int
     """Files of both with the same bytes."""
     files_differ: list[str]
     files_a: list[str]
-    """Files that only A has."""
     files_b: list[str]
     tables: dict[str, TableDifference]
     """By path, of parquet files of both whose bytes differ."""
@@ -95,18 +89,16 @@ def compare_artifacts(
     (folder_a, one), (folder_b, other) = a, b
     registry.verify(folder_a)
     registry.verify(folder_b)
-    configs = [
-        json.loads((folder / CONFIG).read_text()) if CONFIG in manifest.files else None
-        for folder, manifest in (a, b)
-    ]
+    without = [manifest.reference for _, manifest in (a, b) if CONFIG not in manifest.files]
+    configs = [] if without else [json.loads((folder / CONFIG).read_text()) for folder, _ in (a, b)]
     shared = sorted(one.files.keys() & other.files.keys())
     differ = [name for name in shared if one.files[name] != other.files[name]]
     return ArtifactDifference(
         a=one.reference,
         b=other.reference,
-        configuration=[] if None in configs else differences(*configs),
-        configuration_note=_note(one, other, configs),
-        provenance=differences(_provenance(*a), _provenance(*b)),
+        configuration=[] if without else differences(*configs),
+        configuration_note=f"{' and '.join(without)} published without a {CONFIG}" if without else None,
+        provenance=differences(*(_provenance(*pair, hashes=bool(without)) for pair in (a, b))),
         inputs_a=[reference for reference in one.inputs if reference not in other.inputs],
         inputs_b=[reference for reference in other.inputs if reference not in one.inputs],
         summary=differences(one.summary, other.summary),
@@ -156,19 +148,10 @@ def paired(
     return pairs, left + right
 
 
-def _note(a: Manifest, b: Manifest, configs: list[dict | None]) -> str | None:
-    without = [m.reference for m, config in zip((a, b), configs, strict=True) if config is None]
-    if not without:
-        return None
-    note = f"{' and '.join(without)} published without a {CONFIG}"
-    if a.config_hash is None or b.config_hash is None:
-        return note
-    return f"{note}; by their hashes the configurations {'differ' if a.config_hash != b.config_hash else 'are the same'}"
-
-
-def _provenance(folder: Path, manifest: Manifest) -> dict[str, Any]:
+def _provenance(folder: Path, manifest: Manifest, *, hashes: bool) -> dict[str, Any]:
     fields = read_provenance(folder).fields() if manifest.type == "score-table" else {"key": manifest.key}
-    return fields | {"commit": manifest.commit, "dirty": manifest.dirty}
+    hash_of = {"config_hash": manifest.config_hash} if hashes else {}
+    return fields | hash_of | {"commit": manifest.commit, "dirty": manifest.dirty}
 
 
 def _read(file: Path) -> pd.DataFrame:
@@ -185,16 +168,15 @@ def compare_tables(a: pd.DataFrame, b: pd.DataFrame) -> TableDifference:
     keys = _keys(a, b, shared)
     if keys is None:
         why = "no columns of texts or whole numbers in both name each row once"
-        return TableDifference([], 0, len(a), len(b), pd.DataFrame(columns=COLUMNS), *only, unmatched=why)
+        return TableDifference([], 0, len(a), len(b), [], *only, unmatched=why)
     left, right = (_plain(frame, keys).assign(**{"\0row": range(len(frame))}) for frame in (a, b))
     both = left.merge(right, on=keys, suffixes=(" a", " b"))
-    rows = [
+    columns = [
         {"column": column}
         | _column(a[column].take(both["\0row a"]), b[column].take(both["\0row b"]), both[keys])
         for column in shared
         if column not in keys
     ]
-    columns = pd.DataFrame([{c: row.get(c) for c in COLUMNS} for row in rows], columns=COLUMNS, dtype=object)
     return TableDifference(keys, len(both), len(a) - len(both), len(b) - len(both), columns, *only)
 
 
@@ -205,14 +187,10 @@ def _keys(a: pd.DataFrame, b: pd.DataFrame, shared: list[str]) -> list[str] | No
         texts = [c for c in shared if _is_text(a[c]) and _is_text(b[c])]
         ordered = [c for c in shared if c in texts or (is_integer_dtype(a[c]) and is_integer_dtype(b[c]))]
         candidates = [columns[:k] for columns in (texts, ordered) for k in range(1, len(columns) + 1)]
-    return next(
-        (
-            columns
-            for columns in candidates
-            if not any(_plain(frame, columns).duplicated().any() for frame in (a, b))
-        ),
-        None,
-    )
+    for columns in candidates:
+        if not any(_plain(frame, columns).duplicated().any() for frame in (a, b)):
+            return columns
+    return None
 
 
 def _is_text(column: pd.Series) -> bool:
@@ -230,18 +208,16 @@ def _plain(frame: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
 
 def _column(a: pd.Series, b: pd.Series, keys: pd.DataFrame) -> dict[str, Any]:
     """What `TableDifference.columns` says of one column, from its values in matched rows (n,)."""
+    unknown = dict.fromkeys(("largest", "at", "median", "n", "in_one"))
     if not all(is_numeric_dtype(c) and not is_bool_dtype(c) for c in (a, b)):
         pairs = zip(map(_comparable, a), map(_comparable, b), strict=True)
-        return {"differing": sum(x != y for x, y in pairs)}
+        return {"differing": sum(x != y for x, y in pairs)} | unknown
     x, y = (c.to_numpy(dtype=np.float64, na_value=np.nan) for c in (a, b))
     known, one = ~np.isnan(x) & ~np.isnan(y), np.isnan(x) != np.isnan(y)
     with np.errstate(invalid="ignore"):  # two infinities that are one do not differ
         difference = np.where(x == y, 0.0, y - x)
-    row = {
-        "differing": int((known & (x != y)).sum() + one.sum()),
-        "n": int(known.sum()),
-        "in_one": int(one.sum()),
-    }
+    counts = {"n": int(known.sum()), "in_one": int(one.sum())}
+    row = {"differing": int((known & (x != y)).sum() + one.sum())} | unknown | counts
     if known.any():
         size = np.where(known, np.abs(difference), -1.0)
         most = int(size.argmax())

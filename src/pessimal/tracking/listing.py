@@ -3,7 +3,6 @@
 Knows manifests; neither files nor how a list looks.
 """
 
-import difflib
 import operator
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from pessimal.errors import ConfigError, InputError
+from pessimal.errors import ConfigError, InputError, did_you_mean
 from pessimal.tables.score_table import storable
 from pessimal.tracking.registry import Manifest
 
@@ -136,11 +135,10 @@ def in_order(artifacts: pd.DataFrame, by: str, *, descending: bool = False) -> p
     if by in ("name", "created"):
         return artifacts.sort_values([by, *names] if by == "created" else names, ascending=up)
     column = _column(by, artifacts, artifacts, option="sort")
-    numbers, texts = _numbers(column), column.map(lambda value: value if isinstance(value, str) else None)
-    rank = 2 - 2 * numbers.notna() - (numbers.isna() & texts.notna())  # 0 number · 1 text · 2 neither
-    ranked = artifacts.assign(_rank=rank, _number=numbers, _text=texts.fillna(""))
-    by_value = ranked.sort_values(["_rank", "_number", "_text", *names], ascending=[True, *[up] * 5])
-    return by_value.drop(columns=["_rank", "_number", "_text"])
+    texts = column.map(lambda value: value if isinstance(value, str) else None)
+    ranked = artifacts.assign(_number=_numbers(column), _text=texts)
+    by_value = ranked.sort_values(["_number", "_text", *names], ascending=up)  # what is missing comes last
+    return by_value.drop(columns=["_number", "_text"])
 
 
 def _holds(condition: str, chosen: pd.DataFrame, everything: pd.DataFrame) -> pd.Series:
@@ -170,7 +168,7 @@ def _column(figure: str, chosen: pd.DataFrame, everything: pd.DataFrame, *, opti
     there = chosen.dropna(axis=1, how="all").columns
     known = sorted(one.removeprefix(FIGURE) for one in there if one.startswith(FIGURE))
     raise InputError(
-        f"{option}: no artifact has a figure {figure!r}.{closest(figure, known)} Figures here: {', '.join(known[:40])}"
+        f"{option}: no artifact has a figure {figure!r}.{did_you_mean(figure, known)} Figures here: {', '.join(known[:40])}"
     )
 
 
@@ -198,16 +196,10 @@ def _number(text: str) -> float | None:
         return None
 
 
-def closest(given: str, known: Iterable[str]) -> str:
-    """` Did you mean 'x'?` where something known is like what was given, else nothing."""
-    close = difflib.get_close_matches(given, list(known), n=1)
-    return f" Did you mean {close[0]!r}?" if close else ""
-
-
 def _nothing_of(option: str, pattern: str, known: list[str]) -> str:
     there = ", ".join(known[:12]) + (f" and {len(known) - 12} more" if len(known) > 12 else "")
     return (
-        f"{option}={pattern!r}: no artifact in the registry is of this {option}.{closest(pattern, known)} "
+        f"{option}={pattern!r}: no artifact in the registry is of this {option}.{did_you_mean(pattern, known)} "
         f"There are: {there or f'none with a {option}'}"
     )
 
@@ -237,7 +229,7 @@ def find_artifacts(given: str, manifests: Sequence[Manifest]) -> list[Manifest]:
         raise InputError(f"there is no artifact {given!r}; there are: {', '.join(others)}")
     raise InputError(
         f"there is no artifact {given!r}, and no W&B run of this id published one."
-        f"{closest(name, sorted({m.name for m in manifests}))} To list them: pessimal runs"
+        f"{did_you_mean(name, sorted({m.name for m in manifests}))} To list them: pessimal runs"
     )
 
 

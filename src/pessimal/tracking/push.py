@@ -23,6 +23,7 @@ from pessimal.tracking.client import (
     alias_of,
     as_artifact,
     check_server,
+    check_sync,
     clean,
     connect,
     find_artifact,
@@ -80,9 +81,9 @@ class Pushed:
     """References of inputs that W&B does not have, so that their lineage is not recorded."""
 
     @property
-    def whole(self) -> bool:
-        """Whether every artifact is there and the same."""
-        return all(one.state == "ok" for one in self.verdicts)
+    def wrong(self) -> list[str]:
+        """References of artifacts that are not there as they are here."""
+        return [one.reference for one in self.verdicts if one.state != "ok"]
 
 
 def choose(registry: Registry, *, types: Sequence[str], names: Sequence[str]) -> list[Published]:
@@ -259,9 +260,7 @@ def _sync(run_folders: Sequence[Path], target: Target) -> None:
         finally:
             process.kill()
             process.wait()
-        if process.returncode:
-            said.seek(0)
-            raise WorkError(f"wandb sync failed: {said.read().decode(errors='replace').strip()[-300:]}")
+        check_sync(process, said)
 
 
 def _still_silent(since: float | None) -> float | None:

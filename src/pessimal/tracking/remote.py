@@ -1,16 +1,14 @@
-"""From W&B into a registry-like folder: artifacts that others pushed, each file checked against its manifest.
+"""From W&B into a registry-like folder: score tables that others pushed, each file checked against its manifest.
 
 Knows the client's read side and the registry's layout. What comes from a server is hostile until it is checked.
 """
 
 import json
-import logging
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path, PurePosixPath
 
 from pessimal.errors import InputError, WorkError
@@ -18,40 +16,16 @@ from pessimal.tables.files import sha256_of
 from pessimal.tracking.client import PATIENCE, check_server, connect, mirrored_name, settle, within
 from pessimal.tracking.registry import MANIFEST, Manifest, Registry, safe_name
 
-log = logging.getLogger(__name__)
-
-_TYPE = re.compile(r"[a-z]+(-[a-z]+)*")
+TYPE = "score-table"
 _SLOWEST = 100_000
 """Bytes a second below which a download is given up."""
 
 
-@dataclass(frozen=True)
-class Fetched:
-    """What came from a server."""
-
-    artifacts: list[tuple[Path, Manifest]]
-    """Folder and manifest of everything asked for, also of what was here before."""
-    downloaded: list[str]
-    """References of what was not."""
-
-
-def fetch_artifacts(
-    project: str,
-    entity: str | None,
-    models: Sequence[str],
-    prompts: Sequence[str],
-    into: Registry,
-    *,
-    types: Sequence[str] = ("score-table",),
-    every_version: bool = False,
-) -> Fetched:
-    """Bring artifacts of a W&B project into `into`, a registry of their own: `type/name/vN` as they were published.
-
-    Args:
-        entity: null for the key's own.
-        models, prompts: only score tables of these; all where empty. Other types are taken whole.
-        types: for example also `comparison`.
-        every_version: also versions before the newest.
+def fetch_score_tables(
+    project: str, entity: str | None, models: Sequence[str], prompts: Sequence[str], into: Registry
+) -> list[tuple[Path, Manifest, bool]]:
+    """Bring the newest score tables of these models and prompts (all where empty) from a W&B project into `into`, a registry
+    of their own: folder, manifest, and whether it was downloaded now; `entity` null is the key's own.
 
     Raises:
         InputError: nothing there was asked for; or an artifact is not what its manifest says, or differs from
@@ -62,15 +36,20 @@ def fetch_artifacts(
     api = connect()
     path = f"{entity or api.default_entity}/{project}"
     try:
-        artifacts = _artifacts_at(api, path, types, every_version=every_version)
-        wanted = [artifact for artifact in artifacts if _is_selected(artifact, models, prompts)]
+        tables = _tables_at(api, path)
+        about = [(a.metadata.get("model"), a.metadata.get("prompt")) for a in tables]
+        wanted = [
+            artifact
+            for artifact, (model, prompt) in zip(tables, about, strict=True)
+            if (not models or model in models) and (not prompts or prompt in prompts)
+        ]
         if not wanted:
-            there = sorted({f"{a.metadata.get('model')} on {a.metadata.get('prompt')}" for a in artifacts})
+            there = sorted({f"{model} on {prompt}" for model, prompt in about})
             raise InputError(
-                f"{path} at W&B has no {' or '.join(types)} of models={list(models)} prompts={list(prompts)}. There are: "
+                f"{path} at W&B has no {TYPE} of models={list(models)} prompts={list(prompts)}. There are: "
                 f"{'; '.join(there[:8]) or 'none; to send some: pessimal push'}"
             )
-        got = [_bring(artifact, into) for artifact in wanted]
+        return [_bring(artifact, into) for artifact in wanted]
     except (InputError, WorkError):
         raise
     except Exception as error:  # the client has many, and their texts are for its own developers
@@ -78,32 +57,20 @@ def fetch_artifacts(
         raise WorkError(
             f"the W&B client stopped while fetching from {path}: {type(error).__name__}: {error}"
         ) from error
-    references = {manifest.reference for _, manifest, _ in got}
-    there = [pair for pair in into.manifests() if pair[1].reference in references]
-    return Fetched(there, [manifest.reference for _, manifest, new in got if new])
 
 
-def _artifacts_at(api, path: str, types: Sequence[str], *, every_version: bool) -> list:
-    """The artifacts of these types that a push or a mirror made, newest first within a name."""
-    known = {type.name for type in api.artifact_types(path)}
-    artifacts = []
-    for type in types:
-        if type not in known:
-            continue
-        for collection in api.artifact_type(type, path).collections():
-            versions = [
-                a for a in api.artifacts(type, f"{path}/{collection.name}") if "manifest_sha256" in a.metadata
-            ]
-            versions.sort(key=lambda a: str(a.metadata.get("created")), reverse=True)
-            artifacts += versions if every_version else versions[:1]
-    return artifacts
-
-
-def _is_selected(artifact, models: Sequence[str], prompts: Sequence[str]) -> bool:
-    if artifact.type != "score-table":
-        return True
-    about = artifact.metadata
-    return (not models or about.get("model") in models) and (not prompts or about.get("prompt") in prompts)
+def _tables_at(api, path: str) -> list:
+    """Of every name the newest score table that a push or a mirror made."""
+    if TYPE not in {type.name for type in api.artifact_types(path)}:
+        return []
+    newest = []
+    for collection in api.artifact_type(TYPE, path).collections():
+        versions = [
+            a for a in api.artifacts(TYPE, f"{path}/{collection.name}") if "manifest_sha256" in a.metadata
+        ]
+        versions.sort(key=lambda a: str(a.metadata.get("created")))
+        newest += versions[-1:]
+    return newest
 
 
 def _bring(artifact, into: Registry) -> tuple[Path, Manifest, bool]:
@@ -143,17 +110,19 @@ def _checked(staging: Path, artifact) -> Manifest:
     wrong = f"{artifact.name} at W&B is not what its manifest says"
     try:
         document = json.loads((staging / MANIFEST).read_text())
-        manifest = Manifest(**{field.name: document[field.name] for field in fields(Manifest)})
+        known = [
+            field.name for field in fields(Manifest) if field.name in document
+        ]  # no commit without a checkout
+        manifest = Manifest(**{name: document[name] for name in known})
         named = [manifest.type, manifest.name, *manifest.files]
         sound = all(isinstance(name, str) for name in named) and isinstance(manifest.version, int)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{wrong}: {MANIFEST} cannot be read ({type(error).__name__}: {error})") from error
-    if not sound or manifest.version < 0 or not _TYPE.fullmatch(manifest.type):
-        raise InputError(f"{wrong}: {MANIFEST} names no artifact of a registry")
+    if not sound or manifest.version < 0 or manifest.type != TYPE:
+        raise InputError(f"{wrong}: {MANIFEST} names no {TYPE} of a registry")
     if safe_name(manifest.name) != manifest.name or not all(map(_inside, manifest.files)):
         raise InputError(f"{wrong}: it names files outside its own folder")
-    expected = mirrored_name(manifest.type, manifest.name)
-    if artifact.type != manifest.type or artifact.name.partition(":")[0] != expected:
+    if artifact.name.partition(":")[0] != mirrored_name(TYPE, manifest.name):
         raise InputError(f"{wrong}: the manifest is that of {manifest.reference}")
     for name, digest in manifest.files.items():
         file = staging / name

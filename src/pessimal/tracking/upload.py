@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from pessimal.errors import WorkError
-from pessimal.tracking.client import check_server, connect, link_inputs, settle, sync_process
+from pessimal.tracking.client import check_server, check_sync, connect, link_inputs, settle, sync_process
 
 
 def main() -> None:
@@ -26,9 +26,7 @@ def main() -> None:
             if not line:
                 sync.kill()
                 return
-            if sync.wait():
-                said.seek(0)
-                raise WorkError(f"wandb sync failed: {said.read().decode(errors='replace').strip()[-300:]}")
+            check_sync(sync, said)
         result = look(json.loads(line))
     except Exception as error:
         result = {"message": str(error) or type(error).__name__}

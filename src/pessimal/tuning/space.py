@@ -3,7 +3,6 @@
 Knows Hydra's override grammar and Optuna's distributions. Does not know studies or trials.
 """
 
-import difflib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +24,7 @@ from optuna.distributions import (
 )
 
 from pessimal.config.schema import SearchConfig, SearchSpec
-from pessimal.errors import ConfigError
+from pessimal.errors import ConfigError, did_you_mean
 
 # How greedy coordinate gradient searches. What is searched for, and the budget, are not among them: values of trials that
 # differ in these cannot be compared.
@@ -144,10 +143,8 @@ def _distribution(override: Override) -> BaseDistribution:
 def _type_of(name: str) -> type:
     known = [f"search.{option}" for option in TUNABLE]
     if name not in known:
-        close = difflib.get_close_matches(name, known, n=1)
-        meant = f" Did you mean {close[0]!r}?" if close else ""
         raise ConfigError(
-            f"{name} cannot be tuned.{meant} What can be tuned: {', '.join(known)}. One study tunes for one model, goal, "
+            f"{name} cannot be tuned.{did_you_mean(name, known)} What can be tuned: {', '.join(known)}. One study tunes for one model, goal, "
             "length and budget"
         )
     return get_type_hints(SearchSpec)[short(name)]

@@ -28,6 +28,7 @@ from pessimal import __version__
 from pessimal.config.schema import SearchConfig
 from pessimal.errors import ConfigError, InputError
 from pessimal.tables.files import sha256_of
+from pessimal.tracking.listing import figures
 from pessimal.tracking.registry import safe_name
 from pessimal.tuning.space import TUNABLE, Options, Space, contains, options_of
 
@@ -152,7 +153,7 @@ class Trials:
             )
             if STUDY_SPEC not in self.study.user_attrs:
                 self.study.set_user_attr(STUDY_SPEC, spec)
-        before, now = _flat(self.study.user_attrs[STUDY_SPEC]), _flat(spec)
+        before, now = figures(self.study.user_attrs[STUDY_SPEC]), figures(spec)
         differences = [
             f"{key} was {before.get(key)!r} and is now {now.get(key)!r}"
             for key in dict.fromkeys([*before, *now])
@@ -247,12 +248,3 @@ def _study_spec(config: SearchConfig, space: Space) -> dict[str, Any]:
         "pessimal": __version__,
     }
     return json.loads(json.dumps(spec, default=lambda v: v.value if isinstance(v, Enum) else str(v)))
-
-
-def _flat(value: Any, *, at: str = "") -> dict[str, Any]:
-    """Nested dictionaries as one, by dotted keys."""
-    if not isinstance(value, dict):
-        return {at: value}
-    return {
-        k: v for key, part in value.items() for k, v in _flat(part, at=f"{at}.{key}" if at else key).items()
-    }

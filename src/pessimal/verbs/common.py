@@ -114,18 +114,10 @@ def tracked(
 ) -> Iterator[Mirror]:
     """The W&B run of one task; of several processes only the `first` has one. Jobs of a sweep share a group, and are
     called after their overrides."""
-    tracking = config.tracking
-    sweep, overrides = _sweep(config)
-    target = Target(
-        project=tracking.project,
-        folder=Path(config.paths.wandb),
-        entity=tracking.entity,
-        group=tracking.group or sweep,
-        tags=tracking.tags,
-    )
+    tracking, (_, overrides) = config.tracking, _sweep(config)
     code = checkout()._asdict()
     with open_mirror(
-        target,
+        target_of(config),
         mode=tracking.mode.value if first else TrackingMode.off.value,
         job_type=config.task,
         name=" ".join([name, *overrides]),
@@ -134,6 +126,18 @@ def tracked(
         patience=tracking.patience,
     ) as mirror:
         yield mirror
+
+
+def target_of(config: TaskConfig) -> Target:
+    """Where at W&B a configuration sends its run."""
+    tracking = config.tracking
+    return Target(
+        project=tracking.project,
+        folder=Path(config.paths.wandb),
+        entity=tracking.entity,
+        group=tracking.group or _sweep(config)[0],
+        tags=tracking.tags,
+    )
 
 
 def _sweep(config: TaskConfig) -> tuple[str | None, list[str]]:

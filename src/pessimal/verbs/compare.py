@@ -13,7 +13,7 @@ from pessimal.tables.score_table import REWARD, SharedColumns
 from pessimal.tables.table_set import Reading, labels_of, table_sets
 from pessimal.tables.word_lists import read_dictionary, read_frequencies, read_lexicon
 from pessimal.tracking.registry import Manifest, Registry
-from pessimal.tracking.remote import fetch_artifacts
+from pessimal.tracking.remote import fetch_score_tables
 from pessimal.verbs.common import registry_of, tracked
 from pessimal.verbs.compare_explanations import chosen_explanations, compare_explanations
 from pessimal.verbs.progress import steps
@@ -88,10 +88,9 @@ def fetched(config: CompareConfig) -> Registry:
     tracking = config.tracking
     own = Path(config.paths.cache) / "fetched" / (tracking.entity or "own") / tracking.project
     into = Registry(own / "registry")
-    got = fetch_artifacts(tracking.project, tracking.entity, config.models, list(config.prompts), into)
-    log.info(
-        "%d score tables of %s, %d of them fetched now", len(got.artifacts), tracking.project, got.downloaded
-    )
+    got = fetch_score_tables(tracking.project, tracking.entity, config.models, list(config.prompts), into)
+    new = sum(downloaded for _, _, downloaded in got)
+    log.info("%d score tables of %s, %d of them fetched now", len(got), tracking.project, new)
     return into
 
 

@@ -51,25 +51,18 @@ class ExplanationProvenance(ModelProvenance):
     change, and for what an endpoint answers today that it did not yesterday."""
 
     comparisons: str
-    """Name of the set of comparisons."""
     comparisons_digest: str
-    """sha256 over conversations and responses."""
     n: int
-    """How many comparisons."""
     attributes: dict[str, dict]
     """Description, polarity and rules of each attribute, by name."""
     perturber: str
-    """Name of who changes the responses."""
     perturber_identity: dict
     """What decides its texts."""
     placebo_identity: dict
-    """What decides the edits that keep the meaning."""
     judge_identity: dict
-    """What decides whether an edit did what was asked."""
     code: str
     """sha256 over the files that compute margins, statistics and minimal edits: other code, other numbers."""
     options: dict = field(default_factory=dict)
-    """Seeds, ties, bootstrap and the like."""
     seed: int = 0
 
     def edits_digest(self) -> str:
@@ -232,27 +225,12 @@ def _explain(
     if config.pair:
         found = explain_pair(scorer, *config.pair, attributes, perturber, **asked)
     else:
-        found = explain(
-            scorer,
-            comparisons,
-            attributes,
-            perturber,
-            judge=judge,
-            both_ways=config.both_ways,
-            placebos=config.placebos,
-            overall=config.overall,
-            smallest=config.shrink,
-            exact_hunks=config.exact_hunks,
-            begin=begin,
-            **asked,
-        )
-    if found.too_long:
-        log.warning(
-            "%d comparisons are longer than the %d tokens that %s is made for, and are left out",
-            len(found.too_long),
-            texts.longest,
-            model.name,
-        )
+        asked |= {name: getattr(config, name) for name in ("both_ways", "placebos", "overall", "exact_hunks")}
+        asked |= {"judge": judge, "smallest": config.shrink, "begin": begin}
+        found = explain(scorer, comparisons, attributes, perturber, **asked)
+    if too_long := len(found.too_long):
+        what = "comparisons are longer than the %d tokens that %s is made for, and are left out"
+        log.warning(f"%d {what}", too_long, texts.longest, model.name)
     log.debug("%d conversations went through %s (%s)", scorer.n_scored, model.name, texts.path)
     trust = asdict(texts.trust) if texts.trust else {}
     known = asdict(model.description) | of_model(model)
@@ -284,9 +262,7 @@ def _files(config: ExplainConfig, found: Explained, results: Sequence[Result]) -
     table = found.table if "complied" in found.table else found.table.assign(complied=None)
     files = {
         COMPARISONS: "".join(comparison.as_line() + "\n" for comparison in found.comparisons.values()),
-        PREFERENCES: as_lines(
-            preference_pairs(table[table["attribute"] != CONTROLS[1]], [*found.comparisons.values()])
-        ),
+        PREFERENCES: as_lines(preference_pairs(table[table["attribute"] != CONTROLS[1]], found.comparisons)),
     }
     if config.pair:
         return files | {f"views/{PAIR}.json": to_json(views(smallest_edits(found), found.comparisons))}

@@ -1,13 +1,11 @@
 """`pessimal push`: the registry to W&B, every artifact asked back and compared with its manifest."""
 
 import logging
-from pathlib import Path
 
 from pessimal.config.schema import PushConfig
 from pessimal.errors import WorkError
-from pessimal.tracking.client import Target
 from pessimal.tracking.push import choose, push
-from pessimal.verbs.common import registry_of
+from pessimal.verbs.common import registry_of, target_of
 
 log = logging.getLogger(__name__)
 
@@ -16,15 +14,7 @@ def run(config: PushConfig) -> None:
     """Send what W&B does not have, print a line an artifact, and fail where one is not there whole."""
     registry = registry_of(config)
     published = choose(registry, types=config.type, names=config.name)
-    tracking = config.tracking
-    target = Target(
-        project=tracking.project,
-        folder=Path(config.paths.wandb),
-        entity=tracking.entity,
-        group=tracking.group,
-        tags=tracking.tags,
-    )
-    pushed = push(published, target)
+    pushed = push(published, target_of(config))
     for verdict in pushed.verdicts:
         how = "sent" if verdict.reference in pushed.sent else "was there"
         print(f"{verdict.state:<9}{verdict.reference}  {verdict.message or how}")
@@ -34,10 +24,9 @@ def run(config: PushConfig) -> None:
             "pessimal push",
             ", ".join(pushed.unknown_inputs[:8]),
         )
-    bad = [verdict for verdict in pushed.verdicts if verdict.state != "ok"]
-    if bad:
+    if pushed.wrong:
         raise WorkError(
-            f"{len(bad)} of {len(published)} artifacts are not at {pushed.path} as they are in {registry.root}: "
-            f"{', '.join(verdict.reference for verdict in bad[:8])}. What was missing may be sent by the same command"
+            f"{len(pushed.wrong)} of {len(published)} artifacts are not at {pushed.path} as they are in {registry.root}: "
+            f"{', '.join(pushed.wrong[:8])}. What was missing may be sent by the same command"
         )
     log.info("%s: %d artifacts, all there and the same", pushed.path, len(published))

@@ -163,7 +163,7 @@ def _diff(config: RunsConfig, registry: Registry, published: Published) -> None:
         )
     found = [compare_artifacts(registry, published[x.reference], published[y.reference]) for x, y in pairs]
     if config.format is RunsFormat.json:
-        pieces = {"pairs": [_difference_record(one) for one in found], "alone": [m.reference for m in alone]}
+        pieces = {"pairs": [asdict(one) for one in found], "alone": [m.reference for m in alone]}
         write_out(as_json(pieces))
         return
     write_out("\n\n".join(difference_text(one, width=terminal_width()) for one in found))
@@ -204,7 +204,7 @@ def _table(table: TableDifference, width: int | None) -> list[str]:
         f"  rows only in A: {table.only_a}, only in B: {table.only_b}",
         *(f"  column{line[6:]}" for line in _sides(table.columns_a, table.columns_b)),
     ]
-    if table.matched and len(table.columns):
+    if table.matched and table.columns:
         names = [
             "column",
             "rows that differ",
@@ -214,10 +214,7 @@ def _table(table: TableDifference, width: int | None) -> list[str]:
             "n",
             "in one only",
         ]
-        rows = [
-            [None if one is None else [*map(_or_null, one)] if isinstance(one, tuple) else one for one in row]
-            for row in table.columns.itertuples(index=False)
-        ]
+        rows = [[*one.values()] for one in table.columns]
         lines.append(table_text(names, rows, width=width, keep=1, indent=2))
     return lines
 
@@ -246,18 +243,6 @@ def _verify(config: RunsConfig, registry: Registry) -> None:
             f"{checked} were checked: {len(found)} things are not as they were published (listed above)"
         )
     log.info("%s are as they were published", checked)
-
-
-def _difference_record(found: ArtifactDifference) -> dict:
-    """A difference as JSON has it: tables as lists of their rows."""
-    lists = {
-        name: [asdict(d) for d in getattr(found, name)] for name in ("configuration", "provenance", "summary")
-    }
-    tables = {
-        name: vars(table) | {"columns": table.columns.to_dict("records")}
-        for name, table in found.tables.items()
-    }
-    return vars(found) | lists | {"tables": tables}
 
 
 def _references(manifests: Sequence[Manifest]) -> str:

@@ -17,11 +17,10 @@ from pessimal.config.schema import SearchConfig, TaskConfig
 from pessimal.config.schema.values import at_least
 from pessimal.errors import ConfigError
 from pessimal.tracking.mirror import Mirror
-from pessimal.tuning.results import conclude, key_of
+from pessimal.tuning.results import best_of, conclude, key_of
 from pessimal.tuning.space import as_overrides, check_space, parse_space
 from pessimal.tuning.study import Trials, check_prompts, load, located, lock, options_tried
 from pessimal.tuning.sweep import work
-from pessimal.tuning.tables import best_of
 from pessimal.tuning.trial import Prepare, run_trial
 from pessimal.verbs.common import registry_of, tracked
 from pessimal.verbs.progress import console

@@ -1,6 +1,5 @@
 """Options of the verbs on the registry as it stands: runs and push."""
 
-import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,7 +9,7 @@ from typing import Any
 
 from pessimal.config.schema.shared import TaskConfig
 from pessimal.config.schema.values import listed
-from pessimal.errors import ConfigError
+from pessimal.errors import ConfigError, did_you_mean
 
 
 class RunsAction(Enum):
@@ -160,12 +159,10 @@ def runs_overrides(words: Sequence[str], overrides: Sequence[str], options: Sequ
         return [*quoted, *QUIET]
     action, *names = words
     if action not in actions:
-        close = difflib.get_close_matches(action, actions, n=1)
-        guess = (
-            f" Did you mean {close[0]!r}?"
-            if close
-            else f" To list what is named so: pessimal runs 'name={action}*'" * bool(_NAME.fullmatch(action))
+        named = (
+            f" To list what is named so: pessimal runs 'name={action}*'" if _NAME.fullmatch(action) else ""
         )
+        guess = did_you_mean(action, actions) or named
         raise ConfigError(f"after runs comes show NAME, diff A B or verify [NAME], not {action!r}.{guess}")
     if wrong := [name for name in names if not _NAME.fullmatch(name)]:
         raise ConfigError(

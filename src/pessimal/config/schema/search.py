@@ -7,8 +7,8 @@ from annotated_types import Ge, Interval, Lt
 from omegaconf import MISSING
 
 from pessimal.config.schema.shared import Strategy, TaskConfig, TrainerSpec, demo_recipe
-from pessimal.config.schema.values import Count, Options, Prompts, Share, did_you_mean, existing_file, listed
-from pessimal.errors import ConfigError
+from pessimal.config.schema.values import Count, Options, Prompts, Share, existing_file, listed
+from pessimal.errors import ConfigError, did_you_mean
 from pessimal.models.spec import Mode, ModelSpec
 from pessimal.search import Filter, Goal, Method
 

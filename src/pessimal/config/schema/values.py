@@ -8,11 +8,9 @@
 OmegaConf 2.3 sees the bare type of such a field, and converts and refuses by it; the range is checked here.
 """
 
-import difflib
 import glob
 import math
 import typing
-from collections.abc import Iterable
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from types import UnionType
@@ -20,7 +18,7 @@ from typing import Annotated, Any, ClassVar
 
 from annotated_types import Ge, GroupedMetadata, Gt, Interval, Le, Lt
 
-from pessimal.errors import ConfigError, InputError
+from pessimal.errors import ConfigError, InputError, did_you_mean
 
 Count = Annotated[int, Ge(1)]
 Share = Annotated[float, Interval(ge=0, le=1)]
@@ -138,12 +136,6 @@ def needed(hint: Any) -> str:
     bare = typing.get_args(hint)[0]
     kind = "whole number" if int in (bare, *typing.get_args(bare)) else "number"
     return f"a {kind} {'of ' if words[0].startswith('at') else ''}{' and '.join(words)}"
-
-
-def did_you_mean(given: str, known: Iterable[str]) -> str:
-    """A guess at what was meant, with a blank before it; empty where nothing is close."""
-    close = difflib.get_close_matches(given, list(known), n=1)
-    return f" Did you mean {close[0]!r}?" if close else ""
 
 
 def at_least(minimum: int, **values: int) -> None:

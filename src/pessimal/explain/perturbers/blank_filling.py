@@ -34,8 +34,6 @@ class BlankFilling(Checkpoint):
 
     share: Annotated[float, Interval(gt=0, le=1)] = 0.15
     """Of the response's words that is blanked out; at least one word."""
-    longest: Annotated[int, Ge(1)] = 3
-    """Words of one blanked span, at most; spans of 1 to so many are drawn."""
     temperature: Annotated[float, Ge(0)] = 1.0
     """Of sampling; 0 always takes the likeliest word, so that seeds choose the blanks alone."""
 
@@ -45,7 +43,7 @@ class BlankFilling(Checkpoint):
         """The model's weights and words, and the options."""
         settings = {file.name: sha256_of(file) for file in sorted(self.folder.glob("*.json"))}
         model = {"name": self.model, "revision": self.revision, "weights": self.weights, "settings": settings}
-        options = {name: getattr(self, name) for name in ("share", "longest", "temperature")}
+        options = {name: getattr(self, name) for name in ("share", "temperature")}
         return {"perturber": self.name, "model": model, **options, "words": digest_of(WORD.pattern)}
 
     def perturb(self, requests: Sequence[Request]) -> list[Perturbation]:
@@ -62,7 +60,7 @@ class BlankFilling(Checkpoint):
         words = [match.span() for match in WORD.finditer(request.text)]
         if not words:
             return Perturbation(request, Status.not_applicable, note="the response has no words")
-        blanks = [words[index] for index in draw_blanks(len(words), self.share, self.longest, random)]
+        blanks = [words[index] for index in draw_blanks(len(words), self.share, random)]
         before, left = (
             "",
             0,
@@ -140,7 +138,7 @@ class BlankFilling(Checkpoint):
         return found
 
 
-def draw_blanks(words: int, share: float, longest: int, random: np.random.Generator) -> list[int]:
+def draw_blanks(words: int, share: float, random: np.random.Generator, *, longest: int = 3) -> list[int]:
     """Which of so many words are blanked out, in order: spans of 1 to `longest` words, `share` of all in sum."""
     wanted = min(words, max(1, round(share * words)))
     chosen: set[int] = set()

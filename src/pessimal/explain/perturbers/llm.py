@@ -51,7 +51,6 @@ class TwoSteps:
             transport, cache=self.cache, attempts=self.attempts, allow_unanswered=self.allow_unanswered
         )
         self.greedy = transport.provenance()["temperature"] == 0
-        self.asked_again = 0  # changes asked for once more so far
 
     def provenance(self) -> dict:
         """The model and how it is sampled, the wording of all prompts, the attributes, and the locality asked for."""
@@ -112,11 +111,6 @@ class TwoSteps:
             plan.add(second, cached=known and self.chat.peek(second) is not None, written=len(request.text))
         return plan
 
-    def summary(self) -> str:
-        """What all requests so far took, in words."""
-        again = f"; {self.asked_again:,} changes were asked for once more" if self.asked_again else ""
-        return self.chat.usage.sentence() + again
-
     def _declined(self, request: Request) -> Perturbation | None:
         """What comes of a request that is not sent; None where it is."""
         if sendable(request.text) != request.text:
@@ -138,7 +132,7 @@ class TwoSteps:
         made = self._rewritten(words, again=False)
         fits = {request: self._fit(each) for request, each in made.items()}
         again = {request: words[request] for request, (share, least) in fits.items() if share < least}
-        self.asked_again += len(again)
+        self.chat.usage["changes asked for once more"] += len(again)
         for request, second in self._rewritten(again, again=True).items():
             share, least = fits[request]
             reached = self._fit(second)[0] if second.status is Status.changed else -math.inf

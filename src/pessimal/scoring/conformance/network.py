@@ -7,7 +7,7 @@ is allowed: `trust`.
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,7 +24,6 @@ from pessimal.scoring.engine import Engine, FullForward, OwnForward, SharedPrefi
 from pessimal.scoring.scorer import FrameScorer
 from pessimal.scoring.trust import allowed, judge
 
-_NO_ENGINE = "this model is scored by its own forward, the only path it has"
 REPEATABLE = {
     "determinism_own": "Run twice, and in another order, the model's own forward gives the same rewards.",
     "determinism_engine": "Run twice, and in another order, the engine of scans gives the same rewards.",
@@ -133,49 +132,51 @@ def finite(checked: CheckedNetwork) -> Check:
 
 def determinism(checked: CheckedNetwork) -> list[Check]:
     """The same batch twice, and with its responses in another order."""
-    note = (
-        "Two scans would not give the same table. Look for dropout that stays on (network.eval()), noise or state in "
-        "the model's own code, or nondeterministic GPU kernels: torch.use_deterministic_algorithms(True)"
-    )
     limit, size = allowed(checked.own, dtype=checked.dtype), checked.batch_size
-    checks = []
-    for name, engine in _own_and_fastest(checked, REPEATABLE):
-        if engine is None:
-            checks.append(does_not_apply(name, REPEATABLE[name], _NO_ENGINE))
-            continue
+
+    def check(name: str, engine: Engine) -> Check:
         first = checked.rewards(engine, size=size)
         again = largest_difference(checked.rewards(engine, size=size), first)
         turned = largest_difference(checked.rewards(engine, size=size, turned=True), first)
-        checks.append(
-            at_most(
-                name,
-                REPEATABLE[name],
-                max(again, turned),
-                limit,
-                n=len(first),
-                unit="reward",
-                note=f"{'The same batch run twice differs' if again > limit else 'Only the order within a batch differs'}. {note}",
-            )
+        seen = (
+            "The same batch run twice differs" if again > limit else "Only the order within a batch differs"
         )
-    return checks
+        note = (
+            f"{seen}. Two scans would not give the same table. Look for dropout that stays on (network.eval()), noise or "
+            "state in the model's own code, or nondeterministic GPU kernels: torch.use_deterministic_algorithms(True)"
+        )
+        return at_most(
+            name, REPEATABLE[name], max(again, turned), limit, n=len(first), unit="reward", note=note
+        )
+
+    return _own_and_fastest(checked, REPEATABLE, check)
 
 
 def batch(checked: CheckedNetwork) -> list[Check]:
     """One by one against batches of equal lengths, so without any padding."""
+    limit = allowed(checked.own, dtype=checked.dtype)
     note = (
         f"A reward depends on what else is in the batch of {checked.batch_size}. In low precision that is rounding: type "
         "model.dtype=float32. In float32 the model's code mixes the inputs of a batch: score one by one, batch_size=1"
     )
-    limit = allowed(checked.own, dtype=checked.dtype)
-    checks = []
-    for name, engine in _own_and_fastest(checked, BATCHES):
-        if engine is None:
-            checks.append(does_not_apply(name, BATCHES[name], _NO_ENGINE))
-            continue
+
+    def check(name: str, engine: Engine) -> Check:
         single = checked.alone(engine)
         apart = largest_difference(single, checked.rewards(engine, size=checked.batch_size))
-        checks.append(at_most(name, BATCHES[name], apart, limit, n=len(single), unit="reward", note=note))
-    return checks
+        return at_most(name, BATCHES[name], apart, limit, n=len(single), unit="reward", note=note)
+
+    return _own_and_fastest(checked, BATCHES, check)
+
+
+def _own_and_fastest(
+    checked: CheckedNetwork, whats: dict[str, str], check: Callable[[str, Engine], Check]
+) -> list[Check]:
+    """A check of the model's own forward, and of the engine of scans where that is another."""
+    own, fast = whats
+    if isinstance(checked.fastest, OwnForward):
+        why = "this model is scored by its own forward, the only path it has"
+        return [check(own, checked.scorer.own), does_not_apply(fast, whats[fast], why)]
+    return [check(own, checked.scorer.own), check(fast, checked.fastest)]
 
 
 def engines(checked: CheckedNetwork) -> list[Check]:
@@ -232,12 +233,6 @@ def head(checked: CheckedNetwork) -> Check:
         "output. Scans notice and take the model's own forward, which is slower. To add its head: "
         "src/pessimal/models/heads/README.md",
     )
-
-
-def _own_and_fastest(checked: CheckedNetwork, names) -> list[tuple[str, Engine | None]]:
-    own, fast = names
-    other = None if isinstance(checked.fastest, OwnForward) else checked.fastest
-    return [(own, checked.scorer.own), (fast, other)]
 
 
 def padding(checked: CheckedNetwork, model: RewardModel, frame: Frame, *, seed: int) -> list[Check]:
