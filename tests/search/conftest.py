@@ -12,18 +12,10 @@ class Counting:
 
     def __init__(self, length: int, vocabulary: int):
         self.length, self.vocabulary = length, vocabulary
-        self.calls = 0
-        """Calls of `values`."""
-        self.rows = 0
-        """Responses valued, over all calls."""
-        self.gradients = 0
-        """Calls of `gradient`."""
-        self.seen: list[Tensor] = []
-        """The responses of each call of `values`, (n, L) each."""
-        self.anchors: list[Tensor | None] = []
-        """The anchor of each call of `values`."""
-        self.slopes_at: list[Tensor] = []
-        """The response of each call of `gradient`."""
+        self.calls = self.rows = self.gradients = 0
+        self.seen: list[Tensor] = []  # responses (n, L) of each call of `values`
+        self.anchors: list[Tensor | None] = []  # and its anchor
+        self.slopes_at: list[Tensor] = []  # the response of each call of `gradient`
 
     def values(self, responses: Tensor, *, anchor: Tensor | None = None) -> Tensor:
         assert responses.dtype == torch.int64

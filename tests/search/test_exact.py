@@ -175,10 +175,18 @@ def value_of(objective, response) -> float:
     return float(objective._values(torch.tensor([response]))[0])
 
 
+def polished(objective, start=None, *, vocabulary, budget=None, allowed=None, **options):
+    """Where sweeps from a start, or from token 0 throughout, end; the counter too."""
+    counter = EvaluationCounter(objective, budget=budget)
+    start = torch.zeros(objective.length, dtype=torch.long) if start is None else start
+    return polish(
+        counter, start, allowed=every(vocabulary) if allowed is None else allowed, **options
+    ), counter
+
+
 def test_additive_objective_is_solved_in_one_sweep_and_confirmed_in_the_next(additive):
     objective = additive(0, 4, 50)
-    counter = EvaluationCounter(objective)
-    found = polish(counter, torch.zeros(4, dtype=torch.long), allowed=every(50))
+    found, counter = polished(objective, vocabulary=50)
     assert found.response == tuple(objective.best_response.tolist())
     assert found.value == pytest.approx(objective.best_value)
     assert found.converged
@@ -193,8 +201,7 @@ def test_it_ends_where_no_single_change_is_better(quadratic, seed, divisor):
     objective = quadratic(seed, 4, 12)
     allowed = torch.rand(12, generator=torch.Generator().manual_seed(seed)) < 0.8
     allowed[0] = True
-    start = torch.zeros(4, dtype=torch.long)
-    found = polish(EvaluationCounter(objective), start, allowed=allowed, retokenizes=multiples(divisor))
+    found, _ = polished(objective, vocabulary=12, allowed=allowed, retokenizes=multiples(divisor))
     assert found.converged
     assert found.value == pytest.approx(value_of(objective, found.response))
     assert allowed[list(found.response)].all()
@@ -205,9 +212,7 @@ def test_it_ends_where_no_single_change_is_better(quadratic, seed, divisor):
 
 def test_each_position_is_tried_behind_the_response_as_it_stands(quadratic):
     objective = quadratic(0, 3, 10)
-    polish(
-        EvaluationCounter(objective), torch.zeros(3, dtype=torch.long), allowed=every(10), first_position=2
-    )
+    polished(objective, vocabulary=10, first_position=2)
     for position, responses, anchor in zip(
         [2, 0, 1, 2], objective.seen[1:], objective.anchors[1:], strict=False
     ):
@@ -219,10 +224,8 @@ def test_each_position_is_tried_behind_the_response_as_it_stands(quadratic):
 @pytest.mark.parametrize("budget", [1, 5, 30, 31, 77, 500])
 def test_the_budget_is_never_passed_and_an_unfinished_polish_says_so(quadratic, budget):
     objective = quadratic(4, 4, 30)
-    counter = EvaluationCounter(objective, budget=budget)
-    unlimited = EvaluationCounter(quadratic(4, 4, 30))
-    whole = polish(unlimited, torch.zeros(4, dtype=torch.long), allowed=every(30))
-    found = polish(counter, torch.zeros(4, dtype=torch.long), allowed=every(30))
+    whole, unlimited = polished(objective, vocabulary=30)
+    found, counter = polished(objective, vocabulary=30, budget=budget)
     assert counter.used <= budget
     assert found.positions == min((budget - 1) // 29, whole.positions)
     assert found.converged == (budget >= unlimited.used)
@@ -232,12 +235,7 @@ def test_the_budget_is_never_passed_and_an_unfinished_polish_says_so(quadratic, 
 def test_a_start_that_does_not_count_gives_way_to_a_worse_response_that_does(additive):
     objective = additive(0, 2, 20)
     start = objective.best_response
-    found = polish(
-        EvaluationCounter(objective),
-        start,
-        allowed=every(20),
-        retokenizes=lambda responses: responses[:, 0] != start[0],
-    )
+    found, _ = polished(objective, start, vocabulary=20, retokenizes=lambda rows: rows[:, 0] != start[0])
     second = objective.weights[0].topk(2).indices[1]
     assert found.response == (int(second), int(start[1]))
     assert found.value < objective.best_value
@@ -246,15 +244,9 @@ def test_a_start_that_does_not_count_gives_way_to_a_worse_response_that_does(add
 def test_smaller_improvements_than_the_tolerance_are_not_taken(additive):
     objective = additive(0, 3, 40)
     short = objective.weights.max(dim=1).values - 0.5
-    near = torch.stack(
-        [(row - least).abs().argmin() for row, least in zip(objective.weights, short, strict=True)]
-    )
-    assert polish(EvaluationCounter(objective), near, allowed=every(40), tolerance=1.0).response == tuple(
-        near.tolist()
-    )
-    assert polish(EvaluationCounter(objective), near, allowed=every(40)).value == pytest.approx(
-        objective.best_value
-    )
+    near = (objective.weights - short[:, None]).abs().argmin(dim=1)
+    assert polished(objective, near, vocabulary=40, tolerance=1.0)[0].response == tuple(near.tolist())
+    assert polished(objective, near, vocabulary=40)[0].value == pytest.approx(objective.best_value)
 
 
 def test_one_allowed_token_leaves_nothing_to_change_and_a_start_of_others_is_refused(additive):

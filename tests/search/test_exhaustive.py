@@ -204,14 +204,6 @@ def test_batch_size_of_the_first_start_holds_for_those_that_give_none(opened, tm
     assert max(sizes) == 32
 
 
-@pytest.mark.slow
-def test_network_that_cannot_share_beginnings_is_scored_whole(opened, alone, tmp_path, monkeypatch):
-    monkeypatch.setattr("pessimal.scoring.scorer.SharedPrefix.suits", lambda network: False)
-    whole = search(opened, tmp_path)
-    np.testing.assert_allclose(whole.top["reward"], alone.top["reward"], atol=1e-5)
-    np.testing.assert_allclose(whole.per_first["mean"], alone.per_first["mean"], atol=1e-5)
-
-
 def test_reward_that_is_no_number_ends_the_search_and_names_the_pair(opened, alone, tmp_path):
     broken = copy.deepcopy(opened.network())
     with torch.no_grad():

@@ -65,7 +65,7 @@ def test_the_budget_is_that_of_the_whole_search(quadratic, length, evaluations):
     finals = search(stages, problem(objective), options, seed=0)
     assert objective.rows + 3 * objective.gradients == stages.evaluations() <= evaluations
     assert finals[0].point.value == pytest.approx(stages.best)
-    told = divide(problem(objective), options).by_phase(problem(objective))
+    told = divide(problem(objective), options).phases
     assert sum(told.values()) <= evaluations
     for phase, most in told.items():
         spent = sum(stage.evaluations for stage in stages.done if stage.phase == phase)

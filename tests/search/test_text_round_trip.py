@@ -65,25 +65,6 @@ def test_with_several_prompts_it_has_to_retokenize_in_each(tokenizer, frame):
         assert RoundTrip(glued, frames)(word).tolist() == [False]
 
 
-def test_what_is_known_is_not_templated_again(tokenizer, frame, monkeypatch):
-    import pessimal.search.round_trip as module
-
-    asked = []
-
-    def counted(tokenizer, prompt, texts, **options):
-        asked.extend(texts)
-        return real(tokenizer, prompt, texts, **options)
-
-    real = module.templated
-    monkeypatch.setattr(module, "templated", counted)
-    round_trip = RoundTrip(tokenizer, frame)
-    responses = torch.cat([ids_of(tokenizer, "love"), ids_of(tokenizer, "Ġlove"), ids_of(tokenizer, "love")])
-    assert round_trip(responses).tolist() == [True, False, True]
-    assert asked == ["love", " love"]
-    assert round_trip(responses.flip(0)).tolist() == [True, False, True]
-    assert len(asked) == 2
-
-
 def test_answers_stay_right_when_the_memory_is_emptied(tokenizer, frame, monkeypatch):
     monkeypatch.setattr("pessimal.search.round_trip._KEPT", 3)
     responses = torch.randint(0, len(tokenizer), (40, 2), generator=torch.Generator().manual_seed(1))

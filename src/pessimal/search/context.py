@@ -21,7 +21,7 @@ from pessimal.scoring.candidates import vocabulary
 from pessimal.scoring.common_prefix import ResponseScorer
 from pessimal.scoring.trust import numerical_noise
 from pessimal.search.allowed import allowed_tokens
-from pessimal.search.gcg import gcg, starts
+from pessimal.search.gcg import gcg, random_responses, starts
 from pessimal.search.objective import EvaluationCounter, RewardObjective
 from pessimal.search.round_trip import RoundTrip
 
@@ -135,15 +135,13 @@ class SearchContext:
 
     def _changes(self, n: int, *, at: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """A response (L,), and n random single changes of it (n, L)."""
-        random = torch.Generator().manual_seed(0)
-        tokens, length = self.allowed.nonzero()[:, 0], self.spec.length
-
-        def draw(*shape: int) -> Tensor:
-            return tokens[torch.randint(len(tokens), shape, generator=random)]
-
-        anchor = draw(length) if at is None else at
+        draw = functools.partial(
+            random_responses, allowed=self.allowed, generator=torch.Generator().manual_seed(0)
+        )
+        length = self.spec.length
+        anchor = draw(1, length=length)[0] if at is None else at
         changed = anchor.repeat(n, 1)
-        changed[torch.arange(n), torch.arange(n) % length] = draw(n)
+        changed[torch.arange(n), torch.arange(n) % length] = draw(n, length=1)[:, 0]
         return anchor, changed
 
     def _scored(self, key: str) -> np.ndarray:

@@ -397,9 +397,7 @@ class BlockStore:
 
     def close(self) -> None:
         """Leave all blocks to others."""
-        if self._claims is not None:
-            os.close(self._claims)
-            self._claims = None
+        os.close(self._claims)
 
     def _file(self, number: int) -> Path:
         return self.folder / f"block-{number:06d}.npz"

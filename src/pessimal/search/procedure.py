@@ -79,7 +79,8 @@ class Budget:
     total: int
     every: int = 0
     """All responses, where these are tried."""
-    single: int = 0
+    start: int = 0
+    """Single tokens, known responses, pairs and beam."""
     pairs: tuple[int, int] | None = None
     """Width and m of the pruned look at pairs."""
     beam_width: int = 0
@@ -87,12 +88,12 @@ class Budget:
     random: int = 0
     polish: int = 0
 
-    def by_phase(self, problem: Problem) -> dict[str, int]:
+    @property
+    def phases(self) -> dict[str, int]:
         """Evaluations of each phase, at most."""
         if self.every:
             return {"all responses": self.every}
-        start = self.single + len(problem.known) + _start_cost(problem, self.pairs, self.beam_width)
-        phases = {START: start, GRADIENT: self.gradient, RANDOM: self.random, POLISH: self.polish}
+        phases = {START: self.start, GRADIENT: self.gradient, RANDOM: self.random, POLISH: self.polish}
         return {phase: evaluations for phase, evaluations in phases.items() if evaluations}
 
 
@@ -102,13 +103,14 @@ def divide(problem: Problem, spec: "SearchSpec") -> Budget:
     total, tokens = spec.evaluations, problem.tokens
     if problem.responses <= total:
         return Budget(total, every=problem.responses)
-    look, width = None, 0
+    look, width, begun = None, 0, problem.single_evaluations + len(problem.known)
     if problem.single is not None:
         if problem.length == 2 and spec.pairs:
             look = pair_sizes(int(_PAIRS_SHARE * total), tokens, most=spec.pairs)
+            begun += look[1] ** 2 + 4 * look[0] * tokens if look else 0
         affordable = affordable_width(problem.length, int(_BEAM_SHARE * total), tokens, first_given=True)
         width = min(spec.beam_width, affordable)
-    begun = problem.single_evaluations + len(problem.known) + _start_cost(problem, look, width)
+        begun += beam_cost(problem.length, width, tokens, first_given=True) if width else 0
     left = max(total - begun, 0)
     gradient, random = int(spec.gradient_share * left), int(spec.random_share * left)
     rest = left - gradient - random
@@ -116,14 +118,7 @@ def divide(problem: Problem, spec: "SearchSpec") -> Budget:
         random, gradient = random + gradient, 0
     if rest < problem.length * tokens:
         random, rest = max(random + rest, 1), 0
-    return Budget(total, 0, problem.single_evaluations, look, width, gradient, random, rest)
-
-
-def _start_cost(problem: Problem, look: tuple[int, int] | None, beam_width: int) -> int:
-    cost = look[1] ** 2 + 4 * look[0] * problem.tokens if look else 0
-    if beam_width:
-        cost += beam_cost(problem.length, beam_width, problem.tokens, first_given=True)
-    return cost
+    return Budget(total, 0, begun, look, width, gradient, random, rest)
 
 
 # --- Stages.

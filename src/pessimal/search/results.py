@@ -15,6 +15,7 @@ import torch
 from pessimal.plots import Forest, Lines, TokenTable
 from pessimal.search.checks import FAILS, HOLDS, NOT_TRIED, TIE, Check
 from pessimal.search.exact import gradient_quality, neighbour_values
+from pessimal.search.gcg import random_responses
 from pessimal.search.procedure import BASELINE, BASELINES, SEARCH
 from pessimal.tables.result import Estimate, Result, weight_of
 from pessimal.texts import literal, significant
@@ -183,9 +184,8 @@ def _quality(ending: "Ending") -> pd.DataFrame:
     result = torch.tensor(ending.finals[0].point.response)
     points = {"result": (result, ending.neighbour_values)}
     if context.spec.check_gradient:
-        allowed = context.allowed.nonzero()[:, 0]
-        generator = torch.Generator().manual_seed(context.seed)
-        start = allowed[torch.randint(len(allowed), (context.spec.length,), generator=generator)]
+        random = torch.Generator().manual_seed(context.seed)
+        [start] = random_responses(1, length=context.spec.length, allowed=context.allowed, generator=random)
         points = {"start": (start, neighbour_values(objective, start, context.allowed))} | points
     parts = [
         gradient_quality(values, objective.gradient(response), response, top_k=context.spec.top_k).assign(point=point)

@@ -45,17 +45,12 @@ class RoundTrip:
 
     def text_of(self, responses: Tensor) -> list[str]:
         """The text of each response (n, L), as it goes into the template."""
-        return self._texts(responses.tolist())
-
-    def _texts(self, responses: Sequence[Sequence[int]]) -> list[str]:
-        decoded = self.tokenizer.batch_decode(
-            [list(ids) for ids in responses], clean_up_tokenization_spaces=False
-        )
+        decoded = self.tokenizer.batch_decode(responses.tolist(), clean_up_tokenization_spaces=False)
         return [storable(text) for text in decoded]
 
     def _check(self, responses: list[tuple[int, ...]]) -> dict[tuple[int, ...], bool]:
         failed = dict.fromkeys(responses, False)
-        texts = dict(zip(responses, self._texts(responses), strict=True))
+        texts = dict(zip(responses, self.text_of(torch.tensor(responses)), strict=True))
         left = responses
         # Those that fail in one prompt's conversation are not tried in the next.
         for frame in self.frames:

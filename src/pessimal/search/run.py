@@ -25,7 +25,7 @@ from pessimal.search.procedure import (
     BASELINE,
     BASELINES,
     POLISH,
-    Budget,
+    START,
     Final,
     Problem,
     Stage,
@@ -190,9 +190,15 @@ def run(
         known=known or {},
     )
     stages = Stages(context.objective(), folder, on_stage=on_stage, on_best=on_best)
-    budget = divide(problem, spec) if length > 1 else Budget(evaluations)
+    everything = length == 1 or problem.responses <= spec.evaluations or bool(exact)
+
+    def each_baseline(spent: int) -> int:
+        return 0 if everything else spent if spec.baselines is True else min(int(spec.baselines), spent)
+
     if on_cost is not None:
-        on_cost(_cost(context, problem, budget))
+        phases = divide(problem, spec).phases if length > 1 else {START: evaluations}
+        baseline = each_baseline(sum(phases.values()))
+        on_cost(Cost(phases, length * problem.tokens, baseline, context.rate()))
     hits = (None, 0.0)
     if spec.check_gradient and values is not None:
         [best] = _best_tokens(problem, n=1)
@@ -204,24 +210,12 @@ def run(
         ]
     else:
         finals = search_by_stages(stages, problem, spec, seed=context.seed)
-    everything = length == 1 or budget.every > 0 or bool(exact)
-    spent = stages.evaluations() + evaluations
-    each = 0 if everything else spent if spec.baselines is True else min(int(spec.baselines), spent)
-    if each:
+    if each := each_baseline(stages.evaluations() + evaluations):
         finals += baselines(stages, problem, budget=each, seed=context.seed)
     finals = [*exact, *best_of_each(finals)]
     return _concluded(
         context, stages, problem, finals, hits=hits, inputs=references, scored=scored, exact=everything
     )
-
-
-def _cost(context: SearchContext, problem: Problem, budget: Budget) -> Cost:
-    spec = context.spec
-    everything = problem.length == 1 or budget.every
-    phases = budget.by_phase(problem) if problem.length > 1 else {"start": budget.total}
-    total = sum(phases.values())
-    each = 0 if everything else total if spec.baselines is True else min(int(spec.baselines), total)
-    return Cost(phases, problem.length * problem.tokens, each, context.rate())
 
 
 def _best_tokens(problem: Problem, *, n: int) -> list[int]:

@@ -214,7 +214,10 @@ def _table(table: TableDifference, width: int | None) -> list[str]:
             "n",
             "in one only",
         ]
-        rows = [[*one.values()] for one in table.columns]
+        rows = [
+            [[*map(_or_null, value)] if isinstance(value, tuple) else value for value in one.values()]
+            for one in table.columns
+        ]
         lines.append(table_text(names, rows, width=width, keep=1, indent=2))
     return lines
 
