@@ -76,7 +76,7 @@ def response_of(folder):
     return tuple(json.loads(table(folder, "sequences")["token_ids"].iloc[0]))
 
 
-@pytest.mark.parametrize("goal", ["optimal", "pessimal"])
+@pytest.mark.parametrize("goal", ["optimal", pytest.param("pessimal", marks=pytest.mark.slow)])
 def test_one_token_is_the_scans_best_and_the_table_is_used(
     search, command, tiny_checkpoint, tmp_path, full, goal
 ):
