@@ -131,7 +131,9 @@ def good(request: dict, _number: int = 0) -> Says:
     return Says(json.dumps({"applicable": True, "response": text}))
 
 
-def chat(url: str | None, folder=None, *, attempts: int = 3, allow_unanswered: bool = False, **options) -> Client:
+def chat(
+    url: str | None, folder=None, *, attempts: int = 3, allow_unanswered: bool = False, **options
+) -> Client:
     """A client of a scripted server."""
     asked = EndpointOptions(**{"model": "m", "base_url": url, "requests_per_minute": None} | options)
     return Client(Endpoint(asked), cache=folder, attempts=attempts, allow_unanswered=allow_unanswered)
