@@ -17,11 +17,7 @@ if TYPE_CHECKING:
     from pessimal.models.load import RewardModel
     from pessimal.search.run import Found
 
-PROMPTS = {
-    "greatest": "What, in one word, is the greatest thing ever?",
-    "best": "What, in one word, is the best thing ever?",
-    "worst": "What, in one word, is the worst thing ever?",
-}
+PROMPTS = ("greatest", "best", "worst")
 """The three prompts of Christian et al. (2025), which may be named by their keys."""
 
 
@@ -268,10 +264,19 @@ def named_prompts(prompts: str | Sequence[str] | Mapping[str, str]) -> dict[str,
         asked = dict(prompts)
     else:
         texts = [prompts] if isinstance(prompts, str) else list(prompts)
-        asked = {text: PROMPTS.get(text, text) for text in texts}
+        asked = {text: _wording(text) if text in PROMPTS else text for text in texts}
     if not asked or not all(isinstance(text, str) and text.strip() for text in asked.values()):
         raise InputError(f"prompts={prompts!r}: give a user turn, several, or a mapping of key to user turn")
     return asked
+
+
+def _wording(key: str) -> str:
+    """The user turn of conf/prompts."""
+    from omegaconf import OmegaConf
+
+    from pessimal.cli.arguments import CONF
+
+    return OmegaConf.load(CONF / "prompts" / f"{key}.yaml")[key]
 
 
 def _demo(name: str):

@@ -1,6 +1,5 @@
 """Score tables and results as a notebook shows them. Tokens are hostile strings: everything is escaped."""
 
-import io
 from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING
@@ -55,14 +54,13 @@ def results_html(results: Sequence["Result"]) -> str:
 def _figure(result: "Result") -> str:
     if result.plot is None:
         return ""
-    from pessimal.plots.draw import draw
+    from pessimal.plots.draw import draw, styled, vector
 
     figure = next(iter(draw(result.plot, result.table).values()), None)
     if figure is None:
         return ""
-    vector = io.StringIO()
-    figure.savefig(vector, format="svg", metadata={"Date": None, "Creator": None})
-    return vector.getvalue().split("?>", 1)[-1].partition('dtd">')[2]
+    with styled():
+        return vector(figure, stem=f"notebook-{result.name}")
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

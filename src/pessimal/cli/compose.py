@@ -4,7 +4,7 @@ import importlib
 import logging
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import hydra
 from hydra.core.config_store import ConfigStore
@@ -28,9 +28,16 @@ def register() -> None:
         store.store(group="schema", name=name, node=schema, package="_global_")
 
 
-def build(composed: DictConfig) -> TaskConfig:
+def build(config: DictConfig) -> TaskConfig:
     """The typed configuration of one job, checked."""
-    return OmegaConf.to_object(composed)
+    return OmegaConf.to_object(config)
+
+
+def composed(overrides: Sequence[str]) -> DictConfig:
+    """The configuration that overrides give, without checks of the schema; Hydra's own errors."""
+    register()
+    with hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        return hydra.compose("config", overrides=list(overrides))
 
 
 def configuration(
@@ -45,12 +52,9 @@ def configuration(
     Raises:
         ConfigError: there is no such option or choice, or a value does not fit.
     """
-    register()
+    chosen = [f"{group}={name}" for group, name in (groups or {}).items()]
     try:
-        with hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
-            chosen = [f"{group}={name}" for group, name in (groups or {}).items()]
-            composed = hydra.compose("config", overrides=[f"task={verb}", *chosen])
-        return build(OmegaConf.merge(composed, dict(options or {})))
+        return build(OmegaConf.merge(composed([f"task={verb}", *chosen]), dict(options or {})))
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(composition_message(error) or str(error)) from error
 
@@ -72,12 +76,12 @@ def run_hydra() -> None:
     mistakes: list[UserError | WorkError] = []
 
     @hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")
-    def job(composed: DictConfig) -> object:
+    def job(config: DictConfig) -> object:
         sweep = HydraConfig.get().mode == RunMode.MULTIRUN
         if sweep:
             _quiet_console()
         try:
-            return dispatch(build(composed), sweep=sweep)
+            return dispatch(build(config), sweep=sweep)
         except (UserError, WorkError, OSError, ModuleNotFoundError) as error:
             full, missing = disk_full_message(error), missing_extra(error)
             known = WorkError(full) if full else ConfigError(missing) if missing else error

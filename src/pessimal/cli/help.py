@@ -17,12 +17,10 @@ from enum import Enum
 from functools import cache
 from itertools import pairwise
 
-from hydra import compose, initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, OmegaConf
 
 from pessimal.cli.arguments import CONF
-from pessimal.cli.compose import register
+from pessimal.cli.compose import composed
 from pessimal.config.schema import TASKS, TaskConfig
 from pessimal.config.schema.values import OneOf, needed, rules
 
@@ -73,14 +71,6 @@ def print_help(overrides: Sequence[str], options: Mapping[str, str]) -> None:
     print(
         "\nmore: --cfg job (the configuration composed), -m KEY=A,B (a sweep), --hydra-help (what Hydra can do)"
     )
-
-
-def composed(overrides: Sequence[str]) -> DictConfig:
-    """The configuration that overrides give, without checks of the schema."""
-    register()
-    GlobalHydra.instance().clear()
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        return compose("config", overrides=list(overrides))
 
 
 def options_of(schema: type, values: DictConfig, prefix: str = "") -> Iterator[tuple[str, str, str, str]]:

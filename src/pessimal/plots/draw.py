@@ -108,17 +108,21 @@ def save_figures(
     return saved
 
 
+def vector(figure: Figure, stem: str) -> str:
+    """The figure as SVG, transparent, fit to stand in a page; figures of one page differ in the stem. Under `styled`."""
+    matplotlib.rcParams["svg.hashsalt"] = stem
+    drawn = io.StringIO()
+    figure.savefig(drawn, format="svg", facecolor="none", metadata={"Date": None, "Creator": None})
+    return finished(drawn.getvalue(), stem=stem, tips=figure.__dict__.get("tips", {}))
+
+
 def save(figure: Figure, folder: Path, stem: str, *, raster: bool = True) -> None:
     """Write `folder/stem.svg`, transparent, for the page, and with `raster` `folder/stem.png`, white, for everything else.
 
     Deterministic on one machine and one matplotlib: no dates, no version, no random ids. A glyph that no installed font
     has is an empty box in the PNG only. Under `styled`.
     """
-    matplotlib.rcParams["svg.hashsalt"] = stem
-    vector = io.StringIO()
-    figure.savefig(vector, format="svg", facecolor="none", metadata={"Date": None, "Creator": None})
-    text = finished(vector.getvalue(), stem=stem, tips=figure.__dict__.get("tips", {}))
-    (folder / f"{stem}.svg").write_text(text, encoding="utf-8")
+    (folder / f"{stem}.svg").write_text(vector(figure, stem), encoding="utf-8")
     if raster:
         figure.savefig(folder / f"{stem}.png", facecolor=PAPER, metadata={"Software": None})
 

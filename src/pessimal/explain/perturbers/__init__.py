@@ -1,7 +1,6 @@
 """Ways of changing a response along an attribute, behind one protocol (`pessimal.explain.perturbation.Perturber`). Each is a
 class and a file `conf/perturber/NAME.yaml`, with its `_target_` and all of its options; here they are checked and made."""
 
-import difflib
 import importlib
 import inspect
 import typing
@@ -9,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pessimal.errors import ConfigError
+from pessimal.errors import ConfigError, did_you_mean
 from pessimal.explain.attribute import Attribute
 from pessimal.explain.perturbation import Perturber
 
@@ -47,10 +46,8 @@ def check_options(spec: Mapping[str, Any]) -> type:
     kinds = kinds_of(made)
     for name in spec:
         if name != "_target_" and name not in kinds:
-            close = difflib.get_close_matches(name, kinds, n=1)
-            meant = f" Did you mean {close[0]!r}?" if close else ""
             raise ConfigError(
-                f"perturber.{name}: {made.__name__} has no such option.{meant} Its options: {', '.join(kinds) or 'none'}"
+                f"perturber.{name}: {made.__name__} has no such option.{did_you_mean(name, kinds)} Its options: {', '.join(kinds) or 'none'}"
             )
     for name, kind in kinds.items():
         needed = inspect.signature(made).parameters[name].default is inspect.Parameter.empty
