@@ -1,8 +1,8 @@
 """A server that speaks the OpenAI chat protocol as a test tells it to, in this process, and remembers what it was asked."""
 
-import asyncio
 import contextlib
 import json
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from unittest import mock
@@ -20,7 +20,7 @@ VERBOSITY = Attribute("verbosity", "It uses more words than it needs.", -1)
 OVERALL = Attribute("overall", "It is good.", 1)
 PLACEBO = Attribute("placebo", "", 1)
 HOSTILE = (
-    "<script>alert(1)</script>",
+    "<script>",
     "nul\0byte",
     "   \n",
     "",
@@ -57,39 +57,38 @@ class Server:
         self.url = "http://127.0.0.1:9/v1"
 
     def of_kind(self, name: str) -> list[dict]:
-        """Requests whose schema has this name."""
+        """Requests of a kind: identify, rewrite, judge."""
         return [request for request in self.requests if kind(request) == name]
 
 
 def kind(request: dict) -> str:
-    return request["response_format"]["json_schema"]["name"]
+    material = case(request)
+    return "identify" if "attributes" in material else "judge" if "A" in material else "rewrite"
 
 
 def case(request: dict) -> dict:
     """The material of a request."""
-    return json.loads(request["messages"][-1]["content"])
-
-
-def asked_attributes(request: dict) -> list[str]:
-    return list(case(request)["attributes"])
+    return json.loads(request["messages"][1]["content"])
 
 
 @contextlib.contextmanager
 def serving(script: Callable[[dict, int], Says]) -> Iterator[Server]:
     """Answer by `script(request, number of requests before it)` while this lasts."""
-    server = Server(script)
+    server, lock = Server(script), threading.Lock()
 
-    async def handle(request: httpx2.Request) -> httpx2.Response:
-        asked, number = json.loads(request.content), len(server.requests)
-        server.requests.append(asked)
-        server.headers.append(dict(request.headers))
-        server.in_flight += 1
-        server.most_in_flight = max(server.most_in_flight, server.in_flight)
+    def handle(request: httpx2.Request) -> httpx2.Response:
+        with lock:
+            asked, number = json.loads(request.content), len(server.requests)
+            server.requests.append(asked)
+            server.headers.append(dict(request.headers))
+            server.in_flight += 1
+            server.most_in_flight = max(server.most_in_flight, server.in_flight)
         try:
             says = server.script(asked, number)
-            await asyncio.sleep(says.delay)
+            threading.Event().wait(says.delay)
         finally:
-            server.in_flight -= 1
+            with lock:
+                server.in_flight -= 1
         if isinstance(says.body, Exception):
             raise says.body
         body = says.body if says.body is not None else json.dumps(_completion(says))
@@ -97,12 +96,9 @@ def serving(script: Callable[[dict, int], Says]) -> Iterator[Server]:
             says.status, headers={"Content-Type": "application/json", **says.headers}, text=body
         )
 
-    async def sleep(seconds: float) -> None:
-        server.waits.append(seconds)
-
     with (
         mock.patch.object(Endpoint, "network", httpx2.MockTransport(handle)),
-        mock.patch("anyio.sleep", sleep),
+        mock.patch("openai._base_client.time.sleep", server.waits.append),
     ):
         yield server
 
@@ -135,7 +131,7 @@ def chat(
     url: str | None, folder=None, *, attempts: int = 3, allow_unanswered: bool = False, **options
 ) -> Client:
     """A client of a scripted server."""
-    asked = EndpointOptions(**{"model": "m", "base_url": url, "requests_per_minute": None} | options)
+    asked = EndpointOptions(**{"model": "m", "base_url": url} | options)
     return Client(Endpoint(asked), cache=folder, attempts=attempts, allow_unanswered=allow_unanswered)
 
 
@@ -157,14 +153,7 @@ def request(
     return Request(made, response, attribute, Direction.better if better else Direction.worse, seed)
 
 
-SYSTEMLESS = (
-    "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system') }}{% endif %}{% for m in messages %}<|start|>"
-    "{{ m['role'] }}<|sep|>{{ m['content'] }}<|end|>{% endfor %}{% if add_generation_prompt %}<|start|>assistant<|sep|>"
-    "{% endif %}"
-)
-
-
-def scripted_model(folder, says: str | None, *, positions: int = 8192, template: str | None = None):
+def scripted_model(folder, says: str | None, *, positions: int = 8192):
     """A tiny causal language model that always says this, by its weights: its layers add nothing, and its head maps the
     end of the question to one token with the whole text, and that to the end. None: a random one, which says gibberish."""
     import torch
@@ -172,7 +161,7 @@ def scripted_model(folder, says: str | None, *, positions: int = 8192, template:
 
     from tiny_language_models import CHAT, tokenizer
 
-    words = tokenizer(template=template or CHAT)
+    words = tokenizer(template=CHAT)
     if says is not None:
         words.add_tokens([says])
     torch.manual_seed(0)

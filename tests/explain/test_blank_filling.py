@@ -28,16 +28,9 @@ VOCABULARY = [
     "thing",
     "calm",
     "storm",
-    "anna",
-    "says",
     "tea",
-    "river",
-    "stone",
     "be",
-    "loved",
-    "and",
-    "isn",
-    "t",
+    "river",
 ]
 
 
@@ -141,15 +134,7 @@ def test_a_request_gives_the_same_whatever_else_is_asked_and_seeds_differ(model)
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        *HOSTILE,
-        "\ud800 lone one",
-        "[MASK] <mask> says peace",
-        "größe",
-        "x" * 20_000,
-        "good war is a thing " * 60,
-    ],
+    "text", [*HOSTILE, "[MASK] <mask> says peace", "größe", "x" * 20_000, "good war is a thing " * 60]
 )
 def test_hostile_responses_are_data(model, text):
     (made,) = filled(model, request(text=text), share=0.001)
@@ -180,13 +165,6 @@ def test_spans_are_drawn_of_the_asked_share_and_length():
 
 def neighbours(blanks: list[int]) -> int:
     return sum(right - left == 1 for left, right in itertools.pairwise(blanks))
-
-
-def test_its_provenance_is_its_weights_and_options(model):
-    own = BlankFilling(model=model).provenance()
-    assert own == BlankFilling(model=model, device="cpu").provenance()
-    for options in ({"share": 0.2}, {"temperature": 0.5}):
-        assert BlankFilling(model=model, **options).provenance() != own
 
 
 def test_a_model_that_fills_no_blanks_is_refused(tiny_checkpoint):

@@ -3,11 +3,8 @@
 import gzip
 import json
 import sys
-from collections import Counter
-from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -15,7 +12,6 @@ from pessimal.errors import ConfigError, InputError
 from pessimal.explain.comparison import (
     EMBEDDED,
     Comparison,
-    Loaded,
     Turn,
     choose,
     digest,
@@ -111,50 +107,32 @@ def test_formats_of_trl(row):
         (b'{"prompt": "\xff"}', "is not JSON"),
         (b"[" * 100_000, "is not JSON"),
         ([1], "is not an object but"),
-        ({"prompt": "q"}, "has the fields prompt; a row has"),
-        ({"prompt": "q", "responses": ["a"]}, "a list of two texts was expected"),
-        ({"prompt": "q", "responses": "ab"}, "a list of two texts was expected"),
-        ({"prompt": "q", "responses": ["a", None]}, 'nothing for "response"; a text was expected'),
-        ({"prompt": "q", "responses": ["a", "b"], "preferred": 2}, 'has "preferred" 2'),
+        ({"prompt": "q"}, "has the fields prompt"),
+        ({"prompt": "q", "responses": ["a"]}, "a list of two texts"),
+        ({"prompt": "q", "responses": ["a", None]}, 'nothing for "response"'),
         ({"prompt": "q", "responses": ["a", "b"], "preferred": True}, 'has "preferred" True'),
-        ({"responses": ["a", "b"]}, 'has "prompt" nothing'),
+        ({"responses": ["a", "b"]}, 'nothing for "prompt"'),
         ({"key": 5, "prompt": "q", "responses": ["a", "b"]}, '5 for "key"'),
-        ({"prompt": [], "responses": ["a", "b"]}, "the last message of a prompt is the user's"),
         ({"prompt": [assistant("x")], "responses": ["a", "b"]}, "the last message of a prompt is the user's"),
         ({"chosen": "a", "rejected": "b"}, "texts without a prompt"),
-        ({"prompt": "q", "chosen": "a", "rejected": [assistant("b")]}, "has \"chosen\" 'a'"),
-        ({"prompt": "q", "chosen": [user("a")], "rejected": [assistant("b")]}, "to be the assistant's"),
+        ({"prompt": "q", "chosen": [user("a")], "rejected": [assistant("b")]}, "is the assistant's"),
         ({"chosen": [user("q"), assistant("a")], "rejected": [user("p"), assistant("b")]}, "differ before"),
         (
             {"prompt": "p", "chosen": [user("q"), assistant("a")], "rejected": [user("q"), assistant("b")]},
-            "not among the messages",
-        ),
-        (
-            {
-                "prompt": [user("p")],
-                "chosen": [user("q"), assistant("a")],
-                "rejected": [user("q"), assistant("b")],
-            },
-            'not what "chosen" begins with',
+            "begins with",
         ),
         ({"prompt": [{"role": "tool", "content": "x"}], "responses": ["a", "b"]}, "system, user, assistant"),
-        ({"prompt": ["q"], "responses": ["a", "b"]}, "a message is"),
+        ({"key": "first", "prompt": "q", "responses": ["a", "b"]}, "of line 1"),
     ],
 )
 def test_an_error_names_the_file_the_line_and_what_was_expected(written, row, said):
     good = {"prompt": "q", "responses": ["a", "b"]}
-    path = written(good, b"", row, good)
+    path = written({**good, "key": "first"}, b"", row, good)
     with pytest.raises(InputError) as error:
         read_jsonl(path)
     assert f"{path}, line 3" in str(error.value)
     assert said in str(error.value)
     assert len(str(error.value)) < 600
-
-
-def test_a_key_names_one_comparison(written):
-    row = {"key": "twice", "prompt": "q", "responses": ["a", "b"]}
-    with pytest.raises(InputError, match="line 3 has the key 'twice' of line 1"):
-        read_jsonl(written(row, {**row, "key": "once"}, row))
 
 
 def test_files_that_are_none_are_refused(written, tmp_path):
@@ -218,15 +196,6 @@ def test_helpsteer2_pairs_neighbours_with_one_prompt():
         Comparison("set-5", turns, ("f", "g"), 0),
     ]
     assert misfits == 4  # two alone, and a pair whose user speaks twice
-
-
-def test_helpsteer2_takes_two_of_four_rows_with_one_prompt_as_two_comparisons():
-    found, _ = helpsteer2([rated("q", text, 1) for text in "abcd"], key="set")
-    assert [one.responses for one in found] == [("a", "b"), ("c", "d")]
-    with pytest.raises(InputError, match="set, row 0 has helpfulness=nothing"):
-        helpsteer2([{"prompt": "q", "response": "a"}], key="set")
-    with pytest.raises(InputError, match='set, row 1 has nothing for "response"'):
-        helpsteer2([rated("q", "a", 1), {"prompt": "q", "helpfulness": 1}], key="set")
 
 
 def test_hh_rlhf_transcripts_share_all_but_the_last_turn():
@@ -331,47 +300,3 @@ def test_another_text_is_another_digest():
     assert digest(every) != digest(every[:-1])
     assert digest([comparison("k")]) != digest([comparison("k", prompt="other")])
     assert digest([comparison("k", "\ud800")]) != digest([comparison("k", "\\ud800")])
-
-
-ATTRIBUTES = {path.stem for path in (Path(__file__).parents[2] / "conf" / "contrast").glob("*.yaml")} - {
-    "default"
-}
-
-
-@pytest.fixture(scope="module")
-def rows() -> list[dict]:
-    return [json.loads(line) for line in EMBEDDED.read_text(encoding="utf-8").splitlines()]
-
-
-def _by_preference(rows: list[dict]) -> list[tuple[str, str]]:
-    """(preferred, other) responses."""
-    return [(row["responses"][row["preferred"]], row["responses"][1 - row["preferred"]]) for row in rows]
-
-
-def test_there_are_sixty_and_all_can_be_explained():
-    comparisons = read_jsonl(EMBEDDED)
-    assert len(comparisons) == 60
-    assert usable(comparisons) == Loaded(tuple(comparisons), {})
-    assert len({comparison.key for comparison in comparisons}) == 60
-    assert len({comparison.prompt for comparison in comparisons}) == 60
-    assert len({text for comparison in comparisons for text in comparison.responses}) == 120
-
-
-def test_every_attribute_tells_some_of_them_apart(rows):
-    named = Counter(attribute for row in rows for attribute in row["attributes"])
-    assert set(named) == ATTRIBUTES
-    assert min(named.values()) >= 4
-    assert all(len(set(row["attributes"])) == len(row["attributes"]) >= 1 for row in rows)
-
-
-def test_neither_place_nor_length_tells_which_is_preferred(rows):
-    assert 26 <= sum(row["preferred"] for row in rows) <= 34
-    lengths = np.array([[len(text) for text in pair] for pair in _by_preference(rows)])
-    longer = int((lengths[:, 0] > lengths[:, 1]).sum())
-    assert 26 <= longer <= 34
-    assert abs(np.log(lengths[:, 0] / lengths[:, 1]).mean()) < 0.15
-    # Nor does the longer one stand at one place.
-    first_longer = sum(len(row["responses"][0]) > len(row["responses"][1]) for row in rows)
-    assert 24 <= first_longer <= 36
-    # And lengths vary, so that a bias for them has something to show.
-    assert lengths.max() > 8 * lengths.min()

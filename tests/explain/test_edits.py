@@ -10,7 +10,7 @@ from pessimal.errors import ConfigError
 from pessimal.explain import edits
 from pessimal.explain.attribute import Amount, Attribute, Direction, Edit
 from pessimal.explain.comparison import Comparison, Turn
-from pessimal.explain.edits import Draw, Passage, edited
+from pessimal.explain.edits import Draw, edited
 from pessimal.explain.perturbation import Request, Status
 from pessimal.explain.perturbers.rules import Rules
 
@@ -182,27 +182,6 @@ def test_most_is_drawn_by_the_seed():
     }
     assert len(texts) > 5
     assert {text.lower().count("b") for text in texts} == {2}
-
-
-def test_a_sentence_goes_on_in_the_next_line_of_a_poem():
-    passage = Passage("The sun is up,\nand you see.\n\n1. One.\n2. Two. Three.")
-    assert [passage.of(each) for each in passage.sentences] == [
-        "The sun is up,\nand you see.", "One.", "Two.", "Three.",
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("rules", "said"),
-    [
-        ({"more": (Edit(find="cat", put="x"),)}, "find nothing to change"),
-        ({"more": (Edit(find=".+", put=" "),)}, "leave nothing"),
-        ({"less": (Edit(append="!"),)}, "no rules under `more`"),
-    ],
-)
-def test_where_no_text_comes_of_it_it_says_why(rules, said):
-    found = made("dog", **rules)
-    assert found.status is Status.not_applicable
-    assert said in found.note
 
 
 def test_an_expression_that_never_ends_and_a_text_that_grows_without_bound_are_cut_off(monkeypatch):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from scripted_server import Says, asked_attributes, case, kind, serving
+from scripted_server import Says, case, kind, serving
 
 LINES = [
     {"key": "a", "prompt": "What is good?", "responses": ["I think love is good.", "War is evil!"]},
@@ -27,7 +27,7 @@ def explain(command, tiny_checkpoint, tmp_path):
         return command(
             "explain", "model=auto", f"model.path={tiny_checkpoint}", "comparisons=jsonl", f"comparisons.path={file}",
             "contrast=[verbosity,clarity]", "perturber=llm", "perturber.model=m", f"perturber.base_url={url}",
-            "perturber.retries=0", "perturber.concurrency=1", "perturber.requests_per_minute=null", "perturber.stop_after=100",
+            "perturber.retries=0", "perturber.concurrency=1",
             "tracking=off", "replicates=100", "permutations=100", "placebos=0", "shrink=false", *overrides,
         )  # fmt: skip
 
@@ -36,7 +36,7 @@ def explain(command, tiny_checkpoint, tmp_path):
 
 def good(request, number):
     if kind(request) == "identify":
-        return Says(json.dumps({name: [] for name in asked_attributes(request)}))
+        return Says(json.dumps({name: [] for name in case(request)["attributes"]}))
     if kind(request) == "rewrite":
         words = case(request)["response"].split()
         return Says(json.dumps({"applicable": True, "response": " ".join([f"peace-{number}", *words[1:]])}))
@@ -63,13 +63,6 @@ def test_a_run_without_all_answers_is_not_published_and_the_next_asks_only_for_t
         assert code == 0, err
         assert 0 < len(server.requests) - first < first
         assert set(outcomes(out)["status"]) == {"changed"}
-
-
-def test_one_may_go_on_without_them(explain):
-    with serving(lambda r, n: Says("down", status=500) if n == 5 else good(r, n)) as server:
-        code, out, err = explain(server.url, "perturber.allow_unanswered=true")
-    assert code == 0, err
-    assert (outcomes(out)["status"] == "failed").sum() == 1
 
 
 def test_replies_that_are_cut_off_publish_nothing_and_are_explained_with_more_tokens(explain):
@@ -114,9 +107,3 @@ def test_a_judge_is_asked_and_a_dry_run_asks_nothing(explain):
         judged = [request for request in server.requests if request["model"] == "j"]
         assert judged
         assert all(request["temperature"] == 0 for request in judged)
-
-
-def test_an_unknown_option_is_refused_with_a_guess(explain):
-    code, _, err = explain("http://127.0.0.1:9/v1", "perturber.temprature=0.5")
-    assert code == 2
-    assert "temperature" in err

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pessimal.errors import InputError, WorkError
-from pessimal.explain import embedding
+from pessimal.explain import distances
 from pessimal.explain.attribute import Amount, Attribute
 from pessimal.explain.comparison import Comparison, Turn
 from pessimal.explain.explain import explain, explain_pair
@@ -158,7 +158,7 @@ def test_smallest_flips_flip_and_largest_changes_hold():
 
 
 def test_one_pair_is_answered_without_what_needs_more(monkeypatch):
-    monkeypatch.setattr(embedding, "embed", lambda *a, **k: pytest.fail("texts were embedded"))
+    monkeypatch.setattr(distances, "_encoded", lambda *a, **k: pytest.fail("texts were embedded"))
     found = explain_pair(Words(), "Why?", "as " * 8, "so " * 10, [BREVITY, CALM], Editor(), model="wordy")
     results = {result.name: result for result in pair_results(found)}
     pair = results["pair"]

@@ -78,23 +78,10 @@ def test_the_bound_without_a_hit_holds_even_if_units_always_go_together():
     assert (1 - high) ** 12 == pytest.approx(0.025)
 
 
-def test_more_units_that_repeat_the_same_buy_nothing_and_independent_ones_do():
-    one = np.array([1] * 9 + [0] * 21)
-    once = interval(one, np.ones(30))
-    assert interval(5 * one, np.full(30, 5)) == pytest.approx(once, abs=0.01)
-    apart = interval(np.tile([1, 2], 15), np.full(30, 5))
-    assert apart[1] - apart[0] < 0.6 * (once[1] - once[0])
-
-
 def test_units_that_even_each_other_out_count_no_more_than_independent_ones():
     hits, units = np.full(40, 2), np.full(40, 4)
     assert n_eff(hits, units) == 160
     assert interval(hits, units) == pytest.approx(exact(80, 160))
-
-
-def test_clusters_that_hit_as_wholes_count_one_unit_each():
-    hits, units = np.array([6] * 20 + [0] * 20), np.full(40, 6)
-    assert n_eff(hits, units) == pytest.approx(40, rel=0.03)
 
 
 def test_misses_are_hits_seen_from_the_other_side():

@@ -1,7 +1,6 @@
 """The judge: whether an edit moved what it was asked to move."""
 
 import json
-from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 
 from pessimal.errors import ConfigError
 from pessimal.explain.attribute import Amount, Attribute
-from pessimal.explain.detectors import DETECTORS, load_prototypes, split_sentences
+from pessimal.explain.detectors import DETECTORS, split_sentences
 from pessimal.explain.judge import RuleJudge
 
 PAIRS = [json.loads(line) for line in (Path(__file__).parent / "minimal_pairs.jsonl").open(encoding="utf-8")]
@@ -114,27 +113,9 @@ def test_hostile_texts_have_finite_amounts():
     assert RuleJudge().judge([]) == []
 
 
-def test_amounts_do_not_depend_on_what_else_is_asked():
-    texts = [pair["more"] for pair in PAIRS[::12]]
-    prompts = [pair["prompt"] for pair in PAIRS[::12]]
-    kinds = [attribute(name) for name in NAMES]
-    together = RuleJudge().amounts(texts, prompts, kinds)
-    pd.testing.assert_frame_equal(together, RuleJudge().amounts(texts, prompts, kinds), check_exact=True)
-    alone = RuleJudge().amounts(texts[3:4], prompts[3:4], kinds)
-    np.testing.assert_allclose(alone.iloc[0], together.iloc[3], atol=1e-5)
-
-
 def test_sentences_end_at_full_stops_and_lines_and_not_in_lists_or_titles():
     text = "Dr. Lee came at 3.5 p.m. today. Well?\n1. Boil it.\n- Cool it\n\n!!!"
     assert split_sentences(text) == (
         "Dr. Lee came at 3.5 p.m. today.", "Well?", "1. Boil it.", "- Cool it",
     )  # fmt: skip
     assert [len(part.split()) for part in split_sentences("word " * 200)] == [80, 80, 40]
-
-
-def test_the_pairs_are_at_least_eight_an_attribute_and_no_prototype():
-    counts = {name: len(list(rows)) for name, rows in groupby(sorted(pair["attribute"] for pair in PAIRS))}
-    assert min(counts.values()) >= 8
-    assert set(counts) == {*NAMES, "placebo"}
-    written = {text for poles in load_prototypes().values() for texts in poles.values() for text in texts}
-    assert not written & {pair[side] for pair in PAIRS for side in ("more", "less")}

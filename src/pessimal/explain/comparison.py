@@ -38,14 +38,10 @@ _HELPSTEER_TURN = re.compile(r"\n?<extra_id_1>(User|Assistant)(?:\n|$)")
 class Comparison:
     """Two responses to one conversation."""
 
-    key: str
-    """Names it within its set."""
-    turns: tuple[Turn, ...]
-    """The conversation so far; the last turn is the user's."""
-    responses: tuple[str, str]
-    """Two different texts, in the order of their source."""
-    preferred: int | None = None
-    """Which response (0 or 1) people preferred, where the source says."""
+    key: str  # names it within its set
+    turns: tuple[Turn, ...]  # the conversation so far; the last turn is the user's
+    responses: tuple[str, str]  # two different texts, in the order of their source
+    preferred: int | None = None  # which response (0 or 1) people preferred, where the source says
 
     def conversation(self, response: str) -> tuple[Turn, ...]:
         """The whole conversation with this response at its end."""
@@ -67,10 +63,8 @@ class Comparison:
 class Loaded:
     """The comparisons of a source that can be explained, and how many could not be."""
 
-    comparisons: tuple[Comparison, ...]
-    """In the order of the source; keys are unique."""
-    left_out: dict[str, int]
-    """How many were left out, by what they are."""
+    comparisons: tuple[Comparison, ...]  # in the order of the source; keys are unique
+    left_out: dict[str, int]  # how many were left out, by what they are
 
 
 def load(
@@ -108,8 +102,7 @@ def load(
         if any(not isinstance(row, Mapping) for row in rows):
             raise InputError(f"{path} holds a row that is not an object; rows of {name} were expected")
     comparisons, misfits = convert(rows, key="-".join([source, *([subset] if subset else []), split]))
-    found = usable(comparisons)
-    return Loaded(found.comparisons, found.left_out | ({MISFITS: misfits} if misfits else {}))
+    return usable(comparisons, misfits=misfits)
 
 
 def read_jsonl(path: Path) -> list[Comparison]:
@@ -132,10 +125,10 @@ def read_jsonl(path: Path) -> list[Comparison]:
     return comparisons
 
 
-def usable(comparisons: Iterable[Comparison]) -> Loaded:
+def usable(comparisons: Iterable[Comparison], *, misfits: int = 0) -> Loaded:
     """Those that can be explained: of two different texts that are not empty, each pair once (in whatever order its
-    responses stand)."""
-    kept, left_out = {}, Counter()
+    responses stand). `misfits`: how many rows made no comparison."""
+    kept, left_out = {}, Counter({MISFITS: misfits} if misfits else {})
     for comparison in comparisons:
         pair = comparison.turns, frozenset(comparison.responses)
         if not all(text.strip() for text in (comparison.prompt, *comparison.responses)):
@@ -182,19 +175,37 @@ def from_row(row: object, *, where: str, key: str) -> Comparison:
     if not isinstance(row, Mapping):
         raise InputError(f"{where} is not an object but {_shown(row)}; {EXPECTED}")
     key = _text(row["key"], where=where, field="key") if row.get("key") is not None else key
+    prompt, both, preferred = row.get("prompt"), [row.get("chosen"), row.get("rejected")], 0
     if row.get("responses") is not None:
-        return _from_ours(row, where=where, key=key)
-    chosen, rejected, prompt = row.get("chosen"), row.get("rejected"), row.get("prompt")
-    if chosen is None or rejected is None:
+        both, preferred = row["responses"], row.get("preferred")
+        if not isinstance(both, list | tuple) or len(both) != 2:
+            raise InputError(f'{where} has "responses" {_shown(both)}; a list of two texts was expected')
+        if preferred is not None and (isinstance(preferred, bool) or preferred not in (0, 1)):
+            expected = "expected the number of the response that people prefer, 0 or 1, or null"
+            raise InputError(f'{where} has "preferred" {_shown(preferred)}; {expected}')
+    elif None in both:
         raise InputError(f"{where} has the fields {', '.join(map(str, row)) or 'none'}; {EXPECTED}")
-    if not (isinstance(chosen, str) and isinstance(rejected, str)):
-        return _from_messages(prompt, chosen, rejected, where=where, key=key)
-    if prompt is not None:
-        texts = _text(chosen, where=where, field="response"), _text(rejected, where=where, field="response")
-        return Comparison(key, _conversation(prompt, where=where), texts, 0)
-    if found := _from_transcripts(chosen, rejected, key=key):
-        return found
-    raise InputError(f"{where} has texts without a prompt, so that it is not known where it ends; {EXPECTED}")
+    elif prompt is None and all(isinstance(side, str) for side in both):
+        if found := _from_transcripts(*both, key=key):
+            return found
+        raise InputError(
+            f"{where} has texts without a prompt, so that it is not known where it ends; {EXPECTED}"
+        )
+    first, second = (_messages(side, where=where, field="response", role="assistant") for side in both)
+    turns = first[:-1]
+    if turns != second[:-1]:
+        raise InputError(f"{where}: the responses differ before their last message; they share a prompt")
+    if not turns or prompt is not None:
+        given = _messages(prompt, where=where, field="prompt", role="user")
+        # Some write the prompt (or its first question) twice: then the two have to agree.
+        if turns and given != turns and not (isinstance(prompt, str) and given[0] in turns):
+            raise InputError(f'{where}: "prompt" is not what "chosen" begins with; give it once')
+        turns = turns or given
+    if turns[-1].role != "user":
+        raise InputError(
+            f"{where}: the last message of a prompt is the user's; here it is {turns[-1].role}'s"
+        )
+    return Comparison(key, turns, (first[-1].content, second[-1].content), preferred)
 
 
 def helpsteer2(rows: Iterable[Mapping], *, key: str) -> tuple[list[Comparison], int]:
@@ -243,60 +254,22 @@ _HUB: dict[str, tuple[str, Callable]] = {
 }
 
 
-def _from_ours(row: Mapping, *, where: str, key: str) -> Comparison:
-    responses, preferred = row["responses"], row.get("preferred")
-    if not isinstance(responses, list | tuple) or len(responses) != 2:
-        raise InputError(f'{where} has "responses" {_shown(responses)}; a list of two texts was expected')
-    if preferred is not None and (isinstance(preferred, bool) or preferred not in (0, 1)):
-        expected = "expected the number of the response that people prefer, 0 or 1, or null"
-        raise InputError(f'{where} has "preferred" {_shown(preferred)}; {expected}')
-    turns = _conversation(row.get("prompt"), where=where)
-    first, second = (_text(text, where=where, field="response") for text in responses)
-    return Comparison(key, turns, (first, second), None if preferred is None else int(preferred))
-
-
-def _from_messages(prompt: object, chosen: object, rejected: object, *, where: str, key: str) -> Comparison:
-    first = _messages(chosen, where=where, field="chosen")
-    second = _messages(rejected, where=where, field="rejected")
-    if any(not side or side[-1].role != "assistant" for side in (first, second)):
-        raise InputError(f'{where}: the last message of "chosen" and of "rejected" is to be the assistant\'s')
-    before = first[:-1]
-    if before != second[:-1]:
-        raise InputError(
-            f'{where}: "chosen" and "rejected" differ before their last message; they share a prompt'
-        )
-    if not before:
-        turns = _conversation(prompt, where=where)
-    else:
-        turns = _conversation([{"role": turn.role, "content": turn.content} for turn in before], where=where)
-        # Some write the prompt (or its first question) twice: then the two have to agree.
-        questions = [turn.content for turn in turns if turn.role == "user"]
-        if isinstance(prompt, str) and storable(prompt) not in questions:
-            raise InputError(f'{where}: "prompt" is not among the messages of "chosen"; give it once')
-        if prompt is not None and not isinstance(prompt, str) and _conversation(prompt, where=where) != turns:
-            raise InputError(f'{where}: "prompt" is not what "chosen" begins with; give it once')
-    return Comparison(key, turns, (first[-1].content, second[-1].content), 0)
-
-
-def _conversation(prompt: object, *, where: str) -> tuple[Turn, ...]:
-    """A prompt's turns: a text is the user's only one."""
-    if isinstance(prompt, str):
-        return (Turn("user", storable(prompt)),)
-    turns = _messages(prompt, where=where, field="prompt")
-    if not turns or turns[-1].role != "user":
-        raise InputError(f"{where}: the last message of a prompt is the user's; here it is {_shown(prompt)}")
-    return turns
-
-
-def _messages(value: object, *, where: str, field: str) -> tuple[Turn, ...]:
+def _messages(value: object, *, where: str, field: str, role: str) -> tuple[Turn, ...]:
+    """Messages, the last of them of this role; a text is one of these."""
+    if isinstance(value, str):
+        return (Turn(role, storable(value)),)
     if not isinstance(value, list | tuple):
-        raise InputError(f'{where} has "{field}" {_shown(value)}; {EXPECTED}')
+        raise InputError(f'{where} has {_shown(value)} for "{field}"; {EXPECTED}')
     for message in value:
         if not isinstance(message, Mapping) or message.get("role") not in ROLES:
             raise InputError(
                 f'{where}: "{field}" holds {_shown(message)}; a message is {{"role": …, "content": …}} with one of the '
                 f"roles {', '.join(ROLES)}"
             )
+    if not value or value[-1]["role"] != role:
+        raise InputError(
+            f"{where}: the last message of a {field} is the {role}'s; here it is {_shown(value)}"
+        )
     return tuple(Turn(m["role"], _text(m.get("content"), where=where, field="content")) for m in value)
 
 
@@ -365,16 +338,14 @@ def _local_files(path: Path, *, split: str, subset: str | None) -> list[Path]:
     """The files of a split in a local copy of a data set, in order of name; `path` itself where it is a file."""
     if not path.is_dir():
         return [path]
-    top = path / subset if subset else path
-    for folder in (top, top / "data"):
-        files = sorted(folder.glob("*")) if folder.is_dir() else []
-        starts = f"{split}.", f"{split}-"
-        if wanted := [f for f in files if f.name.startswith(starts) and f.name.endswith(SUFFIXES)]:
-            return wanted
+    top = path / (subset or "")
+    files = sorted(file for folder in (top, top / "data") for file in folder.glob(f"{split}[.-]*"))
+    if files := [file for file in files if file.name.endswith(SUFFIXES)]:
+        return files
     raise InputError(
         f"comparisons.path={str(path)!r} has no {split}.jsonl, {split}.jsonl.gz or {split}-….parquet in {top}; give the "
         "folder that holds the data set, with its subsets as folders"
-    )  # fmt: skip
+    )
 
 
 def _rows(path: Path) -> list[tuple[int, object]]:

@@ -1,23 +1,8 @@
 """How much of an attribute a response has, by grounds of its own: fifteen detectors.
 
 Each is a function of a `Reading` alone, written without sight of the rules that perturb. An amount may be compared with that
-of another response to the same prompt; it is no scale across prompts, and no human rating. How right they are:
-
-    attribute         minimal   contrasts        attribute         minimal   contrasts
-    appropriateness    10/10       6/7           harmlessness       14/14       6/9
-    assertiveness      10/10       6/7           helpfulness         9/10       9/14
-    avoid-to-answer    10/10       5/5           informativeness    10/10       9/14
-    clarity             9/10       5/9           neutrality         10/10       4/5
-    coherence          10/10       4/5           relevance          10/10       4/5
-    complexity         10/10       5/5           sensitivity        12/14       7/9
-    correctness         5/5  (7 without opinion) verbosity          10/10       6/6
-    engagement         10/10       6/9
-
-*Minimal*: pairs that differ in one attribute (tests/explain/minimal_pairs.jsonl), by the detectors' author, so optimistic.
-*Contrasts*: attributes in which the two responses of embedded comparisons differ, named by somebody else; they differ in more,
-so harder. Below 3 in 4, amounts distinguish edits of one response, not responses from one another. Seven detectors were revised
-after seeing some of these pairs. Of 24 edits that keep the meaning, each detector (but correctness) takes one to six for a
-move. A detector is a smoke test of an edit, and no judgement of it: see docs/verbs/explain.md.
+of another response to the same prompt; it is no scale across prompts, and no human rating. A detector is a smoke test of an
+edit, and no judgement of it; docs/verbs/explain.md says how often each is right.
 """
 
 import csv
@@ -29,19 +14,23 @@ from functools import cache, cached_property, lru_cache
 from pathlib import Path
 
 import numpy as np
+import yaml
 
-from pessimal.explain.embedding import embed
+from pessimal.explain.distances import embed
 
-PROTOTYPES = Path(__file__).parent / "prototypes.csv"
+PROTOTYPES, WORDS = (Path(__file__).parent / name for name in ("prototypes.csv", "detectors.yaml"))
 RAREST = 1.0
 """Zipf frequency that words wordfreq does not know are given: one use in a hundred million words."""
 
 
-def _words(text: str) -> re.Pattern:
-    """Any of some alternatives, whole, case ignored; they stand over several lines, between `|`."""
-    return re.compile(
-        rf"\b(?:{'|'.join(' '.join(part.split()) for part in text.split('|'))})\b", re.IGNORECASE
-    )
+def _pattern(said: str | list[str]) -> re.Pattern:
+    """Any of the words of a list, whole, or an expression as it stands; case ignored."""
+    words = "|".join(part.strip() for part in said.split("|")) if isinstance(said, str) else ""
+    return re.compile(rf"\b(?:{words})\b" if words else "".join(said), re.IGNORECASE)
+
+
+PATTERNS = {name: _pattern(said) for name, said in yaml.safe_load(WORDS.read_text(encoding="utf-8")).items()}
+PATTERNS["hedge"] = re.compile(r"(?:(?<=\bI)'d\b)|" + PATTERNS["hedge"].pattern, re.IGNORECASE)
 
 
 # 1. A response as the detectors read it -------------------------------------------------------------------------------
@@ -108,15 +97,16 @@ class Reading:
         centre, direction = _axis(attribute)
         return (self.vectors - centre) @ direction
 
-    def count(self, pattern: re.Pattern) -> int:
-        """Matches in the text, with typographic apostrophes made plain."""
-        return sum(1 for _ in pattern.finditer(self.text.replace("’", "'")))
+    def count(self, pattern: str | re.Pattern) -> int:
+        """Matches in the text, with typographic apostrophes made plain; a name is one of `PATTERNS`."""
+        return sum(1 for _ in PATTERNS.get(pattern, pattern).finditer(self.text.replace("’", "'")))
 
-    def share(self, pattern: re.Pattern) -> float:
+    def share(self, pattern: str | re.Pattern) -> float:
         """Share of sentences with a match; 0 without sentences."""
-        return mean([bool(pattern.search(one.replace("’", "'"))) for one in self.sentences])
+        found = PATTERNS.get(pattern, pattern)
+        return mean([bool(found.search(one.replace("’", "'"))) for one in self.sentences])
 
-    def rate(self, pattern: re.Pattern) -> float:
+    def rate(self, pattern: str | re.Pattern) -> float:
         """Matches a word; 0 without words."""
         return self.count(pattern) / max(len(self.words), 1)
 
@@ -168,34 +158,18 @@ def _vader():
 
 # 2. What a response does about the request ----------------------------------------------------------------------------
 
-_REFUSED = re.compile(
-    r"\b(?:i|we)(?: am| are|'m|'re)?(?: \w+){0,2} (?:can't|cannot|can not|won't|unable|not able|not allowed|"
-    r"not permitted|not comfortable|not going|refuse|decline|prefer not|rather not|have to pass|must decline|"
-    r"will not|do not have|don't have)\b"
-    r"|\bas an ai\b|\bagainst my\b|\bnot (?:something|a topic) (?:that )?(?:i|we)\b|\bbeyond my\b|\bno comment\b"
-    r"|\b(?:ask|consult|contact|speak to) (?:somebody|someone|anybody|anyone) else\b|\b(?:change|drop) the subject\b"
-    r"|\b(?:talk|chat) about something else\b|\bi(?:'m| am) (?:not sure|sorry)\b|\bi (?:do not|don't) know\b",
-    re.IGNORECASE,
-)
-_USABLE = re.compile(
-    r"^\s*(?:\d{1,2}[.)]|[-*•])\s|\b(?:for example|for instance|such as|first(?:ly)?|then|next|finally|step|try|use|"
-    r"you can|you could|make sure|because|recommend\w*|suggest\w*|tips?|here (?:is|are)|the answer is|instead|"
-    r"let me know|happy to|glad to|hope this helps|feel free)\b",
-    re.IGNORECASE,
-)
-
 
 def avoid_to_answer(reading: Reading) -> float:
     """Evasive against answering in meaning (half-distances between the ends), the share of sentences that refuse in so many
     words, and how little the sentence nearest to the prompt is about it."""
     near = float(np.max(reading.vectors @ reading.asked)) if len(reading.vectors) else 0.0
-    return mean(reading.lean("avoid-to-answer")) + reading.share(_REFUSED) - 0.5 * near
+    return mean(reading.lean("avoid-to-answer")) + reading.share("refused") - 0.5 * near
 
 
 def helpfulness(reading: Reading) -> float:
     """Useful against useless in meaning, the share of sentences with steps, examples, reasons or offers less those that
     refuse, cosine with the prompt, and how many specifics there are (natural logarithm, a fifth of it)."""
-    useful = mean(reading.lean("helpfulness")) + 0.5 * reading.share(_USABLE) - reading.share(_REFUSED)
+    useful = mean(reading.lean("helpfulness")) + 0.5 * reading.share("usable") - reading.share("refused")
     return useful + mean(reading.vectors @ reading.asked) + 0.2 * float(np.log1p(specifics(reading)))
 
 
@@ -207,24 +181,8 @@ def relevance(reading: Reading) -> float:
 
 # 3. What it says ------------------------------------------------------------------------------------------------------
 
-_NUMBER = re.compile(
-    r"\d+(?:[.,:]\d+)*|\b(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|thirty|forty|fifty|"
-    r"hundred|thousand|million|billion|once|twice|half|third|quarter)\b",
-    re.IGNORECASE,
-)
 _PLAIN = re.compile(r"(?<![\w'’])[a-z]{3,}(?![\w'’])")
 _NAME = re.compile(r"(?<![.!?:\n\"“] )(?<!^)\b(?!I\b)[A-Z][\w'-]+")
-_REASON = re.compile(
-    r"\b(?:because|since|therefore|due to|as a result|for example|for instance|such as|including|e\.g|namely|"
-    r"which means|leads? to|caus(?:e[sd]?|ing)|percent|called|named|in \d{4})\b|%",
-    re.IGNORECASE,
-)
-_CONNECTIVE = re.compile(
-    r"^(?:however|therefore|thus|then|next|first(?:ly)?|second(?:ly)?|third(?:ly)?|finally|also|moreover|furthermore|"
-    r"besides|in addition|as a result|consequently|for example|for instance|because|so|but|and|meanwhile|afterwards?|"
-    r"after that|still|nevertheless|instead|this|these|that|those|it|they|he|she|such|similarly|in short|since)\b",
-    re.IGNORECASE,
-)
 _ORDER = tuple(
     re.compile(rf"^\W*(?:{marks})\b", re.IGNORECASE)
     for marks in (
@@ -238,17 +196,11 @@ _SUM = re.compile(
     r"(?<![\d.])(?<![-+*/×÷−])(?<![-+*/×÷−] )(\d{1,9}) *([-+*/×÷−]|plus|minus|times|divided by) *(\d{1,9}) *(?:=|is|equals) *"
     r"(\d{1,12})(?!\d|\.\d)"
 )
-_SLIP = re.compile(
-    r"\b(\w+) \1\b(?<!that that)(?<!had had)|\b(?:he|she|it) (?:have|do|go|are|were)\b|\b(?:they|we|you) (?:is|was|has)\b|"
-    r"\b(?:more|most) \w+(?:er|est)\b|\b(?:could|should|would) of\b|\ba (?=[aeio])\w+|\ban (?=[bcdfgjklmnpqrstvwxz])\w{2,}|"
-    r"\b(?:didn't|doesn't|did|does) \w+(?:ed|es)\b|\bi (?:is|are|has)\b",
-    re.IGNORECASE,
-)
 
 
 def specifics(reading: Reading) -> int:
     """Numbers, names, reasons and examples."""
-    return reading.count(_NUMBER) + reading.count(_NAME) + reading.count(_REASON)
+    return reading.count("number") + reading.count(_NAME) + reading.count("reason")
 
 
 def informativeness(reading: Reading) -> float:
@@ -266,7 +218,7 @@ def correctness(reading: Reading) -> float:
     true text false, and the judge then has no opinion. Cosine with the prompt was tried for facts: right on 4 of 7 pairs, and
     misled by answers that echo the question, so it is not used."""
     unknown = sum(zipf(word) <= 2.0 for word in _PLAIN.findall(reading.text))
-    return -float(reading.count(_SLIP) + unknown + 2 * sum(map(_wrong, _SUM.findall(reading.text))))
+    return -float(reading.count("slip") + unknown + 2 * sum(map(_wrong, _SUM.findall(reading.text))))
 
 
 def _wrong(found: tuple[str, str, str, str]) -> bool:
@@ -291,7 +243,7 @@ def coherence(reading: Reading) -> float:
     so_far = np.cumsum(vectors, axis=0)[:-1]
     so_far /= np.linalg.norm(so_far, axis=1, keepdims=True)
     context = np.einsum("ij,ij->i", vectors[1:], so_far)
-    opens = [bool(_CONNECTIVE.search(one)) for one in reading.sentences]
+    opens = [bool(PATTERNS["connective"].search(one)) for one in reading.sentences]
     order = [rank for one in reading.sentences for rank, mark in enumerate(_ORDER) if mark.search(one)]
     backwards = sum(later < earlier for earlier, later in itertools.pairwise(order))
     return 0.5 * mean(before) + 0.5 * mean(context) + 0.3 * mean(opens[1:]) - 0.3 * backwards - 0.1 * opens[0]
@@ -300,73 +252,25 @@ def coherence(reading: Reading) -> float:
 # 4. How it speaks: in half-distances between the ends of meaning ------------------------------------------------------
 
 _SHOUTED = re.compile(r"\b[A-Z]{4,}\b|[!?]{2,}")
-_CRUDE = _words(
-    r"""damn|crap|sucks?|shit\w*|fuck\w*|hell|ass|bitch\w*|bastard\w*|idiot\w*|stupid\w*|dumb\w*|moron\w*|loser\w*|jerk|lol|wtf
-    |lmao|dude|bro|yo|gonna|wanna|ain't|shut up|whatever|duh"""
-)
-_COURTEOUS = _words(
-    r"""please|thank you|thanks|kindly|apolog\w+|pardon|grateful|appreciate\w*|welcome|sincerely|respectfully|glad|pleased"""
-)
-# After Hyland (2005), "Metadiscourse", appendix: hedges and boosters, those that mean little else.
-_HEDGE = re.compile(
-    r"(?:(?<=\bI)'d\b)|"
-    + _words(
-        r"""almost|apparently|appears?|approximately|arguably|could|generally|guess|in general|likely|may|maybe|might|mostly
-        |often|perhaps|plausibl[ey]|possibl[ey]|potentially|presumabl[ey]|probabl[ey]|rather|relatively|roughly|seems?
-        |seemingly|somewhat|sometimes|suggests?|suppose|tends? to|think|believe|typically|uncertain|unclear|unsure|unlikely
-        |usually|would|not (?:\w+ )?(?:sure|certain)|hard to say|as far as i know|i feel|kind of|sort of
-        |in my (?:view|opinion)|to my knowledge|don't know|who knows"""
-    ).pattern,
-    re.IGNORECASE,
-)
-_BOOSTER = _words(
-    r"""absolutely|always|beyond doubt|certain(?:ly)?|clearly|conclusively|confident\w*|definitely|demonstrates?|doubtless
-    |evidently|guarantee[sd]?|in fact|incontestabl[ey]|indeed|must|never|no doubt|obviously|proves?|proven|really|sure(?:ly)?
-    |true|truly|undeniabl[ey]|undoubtedly|undisputed\w*|unquestionabl[ey]|without (?:a )?doubt|will"""
-)
-_DENIED = _words(r"(?:not|n't|isn't|am not|never been) (?:\w+ )?(?:sure|certain|true|confident)")
-_ADDRESSED = _words(r"you|your|yours|yourself|let's|we|us|our")
 _LIVELY = re.compile(r"[!?]")
-_PARTIAL = _words(
-    r"""obviously|clearly|disgrac\w+|outrageous\w*|ridiculous\w*|absurd\w*|evil|fools?|foolish|idiot\w*|corrupt\w*|pathetic
-    |worst|best|only|everybody knows|everyone knows|so-called|i (?:hate|love|think|believe|feel)|in my opinion|should|must
-    |shameful\w*|stupid\w*|always|never|nonsense|terrible|wonderful|perfect|superior|inferior|wrong|right|undeniabl[ey]"""
-)
-_BALANCED = _words(
-    r"""while|whereas|on (?:the )?one hand|on the other hand|both|some|others|however|according to|depends?|critics|supporters
-    |opponents|proponents|advocates|differ\w*|disagree\w*|debate\w*|argue[sd]?|advantages|disadvantages|pros|cons|views?
-    |perspectives?|sides"""
-)
-_CONSIDERATE = _words(
-    r"""sorry|understandabl[ey]|understand|hard|difficult|painful|gentle|gently|feelings?|feel|support\w*|listen\w*|condolences
-    |alone|courage\w*|respect\w*|care|caring|kind|kindness|comfort\w*|overwhelm\w*|take your time|valid|be there"""
-)
-_CAUTION = _words(
-    r"""don't|do not|never|avoid|careful\w*|caution\w*|safe(?:ly|ty|r)?|doctor|pharmacist|vet|police|emergency|helpline
-    |professional|risk\w*|danger\w*|harmful|please"""
-)
-_DISMISSIVE = _words(
-    r"""get over|pull yourself|(?:your|their) (?:own )?fault|overreact\w*|silly|whin(?:e|ing)|complain\w*|deal with it|too bad
-    |should(?:'ve| have)|toughen|(?:only|just) an?|no big deal|not a big deal|who cares|put up with"""
-)
 
 
 def appropriateness(reading: Reading) -> float:
     """Polite against rude in meaning, courteous against crude words, without shouting."""
-    courteous = reading.share(_COURTEOUS) - reading.share(_CRUDE) - reading.share(_SHOUTED)
+    courteous = reading.share("courteous") - reading.share("crude") - reading.share(_SHOUTED)
     return mean_and_worst(reading.lean("appropriateness")) + 0.5 * courteous
 
 
 def assertiveness(reading: Reading) -> float:
     """Confident against hedged in meaning, and boosters less hedges (Hyland 2005) a sentence."""
-    boosted = reading.count(_BOOSTER) - 2 * reading.count(_DENIED)
-    committed = (0.5 * boosted - reading.count(_HEDGE)) / max(len(reading.sentences), 1)
+    boosted = reading.count("booster") - 2 * reading.count("denied")
+    committed = (0.5 * boosted - reading.count("hedge")) / max(len(reading.sentences), 1)
     return 0.5 * mean(reading.lean("assertiveness")) + committed
 
 
 def engagement(reading: Reading) -> float:
     """Lively against dry in meaning, the reader addressed, questions and exclamations, positive words (VADER)."""
-    lively = 0.3 * reading.share(_ADDRESSED) + 0.3 * reading.share(_LIVELY) + 0.25 * mean(reading.valences)
+    lively = 0.3 * reading.share("addressed") + 0.3 * reading.share(_LIVELY) + 0.25 * mean(reading.valences)
     return mean(reading.lean("engagement")) + lively
 
 
@@ -374,40 +278,24 @@ def harmlessness(reading: Reading) -> float:
     """Caring against harmful in meaning, and valence (VADER), the worst sentence counting as much as all together; and
     words of caution, since a warning names the harm that it warns of."""
     meant = mean_and_worst(reading.lean("harmlessness")) + 0.25 * mean_and_worst(reading.valences)
-    return meant + 0.3 * reading.share(_CAUTION)
+    return meant + 0.3 * reading.share("caution")
 
 
 def neutrality(reading: Reading) -> float:
     """Balanced against partisan in meaning and words, and how far valence is from neutral (VADER)."""
-    worded = 0.3 * (reading.share(_BALANCED) - reading.share(_PARTIAL)) - 0.5 * mean(abs(reading.valences))
+    worded = 0.3 * (reading.share("balanced") - reading.share("partial")) - 0.5 * mean(abs(reading.valences))
     return mean_and_worst(reading.lean("neutrality")) + worded
 
 
 def sensitivity(reading: Reading) -> float:
     """Considerate against callous in meaning, and in words (care and feelings less dismissals)."""
     return mean(reading.lean("sensitivity")) + 0.3 * (
-        reading.share(_CONSIDERATE) - reading.share(_DISMISSIVE)
+        reading.share("considerate") - reading.share("dismissive")
     )
 
 
 # 5. How it is worded: clarity and complexity share what makes a text readable, so they are near opposites -------------
 
-_VAGUE = _words(
-    r"""things?|stuff|something|somehow|somewhere|someone|whatever|whatnot|kind of|sort of|and so on|etc|the (?:former|latter)
-    |aforementioned|this or that|one way or another|it all|thingy|various|certain|aspects?"""
-)
-_NESTED = re.compile(
-    r"[(;—–]|,\s*(?:which|who|whom|whose|where|whereby|although|though|notwithstanding|insofar|inasmuch|albeit|thus|"
-    r"thereby|whilst|given that|being)\b|\b(?:of which|in which|to which|by which|for which|whereof|therein)\b",
-    re.IGNORECASE,
-)
-_FILLER = _words(
-    r"""basically|actually|really|very|literally|in order to|due to the fact that
-    |it is (?:important|worth) (?:to note|noting)(?: that)?|as (?:i )?(?:mentioned|said|stated)|in other words|that is to say
-    |at the end of the day|needless to say|it should be (?:noted|mentioned)|for all intents and purposes|the fact that
-    |when it comes to|in terms of|as a matter of fact|what i mean|to put it|once again|again|simply|just|quite|each and every
-    |first and foremost|at this point in time|of course|as you know"""
-)
 _VOWELS = re.compile(r"[aeiouy]+")
 _SILENT_END = re.compile(r"(?:[^laeiouy]es|[^laeiouytd]ed|[^laeiouy]e)$")
 
@@ -419,7 +307,7 @@ def complexity(reading: Reading) -> float:
     spoken = sum(map(syllables, words)) / max(len(words), 1)
     grade = 0.39 * len(words) / sentences + 11.8 * spoken - 15.59 if words else 0.0
     rarity = mean([max(6.0 - zipf(word), 0.0) for word in words if len(word) > 3])
-    return grade / 10 + rarity + 0.3 * reading.count(_NESTED) / sentences
+    return grade / 10 + rarity + 0.3 * reading.count("nested") / sentences
 
 
 def syllables(word: str) -> int:
@@ -430,7 +318,7 @@ def syllables(word: str) -> int:
 
 def clarity(reading: Reading) -> float:
     """Less of complexity and of words that name nothing, half a point for each tenth of the words."""
-    return -complexity(reading) - 5 * reading.rate(_VAGUE)
+    return -complexity(reading) - 5 * reading.rate("vague")
 
 
 def verbosity(reading: Reading) -> float:
@@ -444,7 +332,7 @@ def verbosity(reading: Reading) -> float:
         reading.vectors @ reading.vectors.T, k=-1
     )  # (sentences, sentences); 0 where not earlier
     repeated = mean(earlier[1:].max(axis=1)) if len(earlier) > 1 else 0.0
-    return float(np.log(len(words))) + said_before + 3 * reading.rate(_FILLER) + 0.5 * repeated
+    return float(np.log(len(words))) + said_before + 3 * reading.rate("filler") + 0.5 * repeated
 
 
 # 6. The registry ------------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from pessimal.errors import InputError, WorkError
 from pessimal.explain.attribute import ANY_WAY, OVERALL, PLACEBO, Attribute, Direction
 from pessimal.explain.comparison import Comparison
 from pessimal.explain.distances import locality, semantic, syntactic
+from pessimal.explain.flips import MOVED
 from pessimal.explain.outcomes import (
     CHOSEN,
     COUNTERFACTUAL,
@@ -29,9 +30,9 @@ from pessimal.explain.outcomes import (
     reward_sd,
 )
 from pessimal.explain.perturbation import Perturber, Request, Status
-from pessimal.explain.slopes import MOVED
-from pessimal.explain.smallest import grow, shrink
+from pessimal.explain.smallest import Grown, Margins, Shrunk, grow, shrink
 from pessimal.models.frame import Conversation, Turn
+from pessimal.tables.score_table import storable
 
 CONTROLS = (PLACEBO, OVERALL)
 """Arms that are no attribute."""
@@ -59,23 +60,16 @@ class Explained:
     """An explanation before it is summarised."""
 
     model: str
-    perturber: str
-    """Who made the edits along attributes."""
-    comparisons: dict[str, Comparison]
-    """Those that the model can read, by key."""
+    perturber: str  # who made the edits along attributes
+    comparisons: dict[str, Comparison]  # those that the model can read, by key
     rewards: Rewards
-    attributes: dict[str, Attribute]
     table: pd.DataFrame
-    """Outcomes, with distances and compliance where they were measured; some edit along an attribute came about."""
-    detected: tuple[pd.DataFrame, pd.DataFrame] | None
-    """What the detectors find in the texts before and after; rows labelled as the table."""
+    """Outcomes, with distances, compliance and moves where they were measured; some edit along an attribute came about."""
     smallest: pd.DataFrame | None
     """The least of each counterfactual that still flips; None where it was not looked for."""
-    largest: pd.DataFrame | None
-    """The most of each response that may be changed without a flip."""
+    largest: pd.DataFrame | None  # the most of each response that may be changed without a flip
     too_long: Sequence[str]
-    tie: float
-    """Margins up to this are ties, in units of reward."""
+    tie: float  # margins up to this are ties, in units of reward
     left_out: Mapping[str, int] = field(default_factory=dict)
     """Comparisons left out while they were read: how many by what they are ("with an empty text")."""
     provenance: Mapping[str, object] = field(default_factory=dict)
@@ -145,7 +139,7 @@ def explain(
     begin("rewards", 2 * len(comparisons))
     by_key, rewards, too_long = _preferences(scorer, comparisons)
     _check_decided(rewards, too_long, tie=tie, model=model)
-    known, by_name = [*by_key.values()], {attribute.name: attribute for attribute in attributes}
+    known = [*by_key.values()]
     wanted = requests_for(known, rewards, attributes, range(seeds), tie, both_ways=both_ways)
     arms = [(perturber, wanted + requests_for(known, rewards, [ANY_WAY], range(overall), tie))]
     if (null := perturber.placebo() if placebos else None) is not None:
@@ -154,17 +148,10 @@ def explain(
     made = [_outcomes(scorer, model, rewards, *arm, tie=tie) for arm in arms]
     _check_edits(made[0])
     table = pd.concat(made, ignore_index=True)
-    detected = least = most = None
+    least = most = None
     if measured:
-        from pessimal.explain.judge import (
-            RuleJudge,  # word lists and an encoder: half a second, and pairs need none
-        )
-
         begin("distances and judgements", None)
-        table = _with_distances(table)
-        table["complied"] = _judged(table, by_key, by_name, judge or RuleJudge())
-        detected = _detected(table, by_key, attributes, RuleJudge())
-        table = _with_moves(table, *detected)
+        table = _measured(table, by_key, attributes, judge)
     if smallest:
         begin("smallest and largest edits", None)
         margins = _margins(scorer, by_key, rewards)
@@ -175,9 +162,7 @@ def explain(
         perturber=perturber.name,
         comparisons=by_key,
         rewards=rewards,
-        attributes=by_name,
         table=table,
-        detected=detected,
         smallest=least,
         largest=most,
         too_long=too_long,
@@ -206,6 +191,7 @@ def explain_pair(
 
 def pair(prompt: str, chosen: str, rejected: str) -> Comparison:
     """One comparison; people's choice comes first. InputError for texts of which nothing can be explained."""
+    prompt, chosen, rejected = map(storable, (prompt, chosen, rejected))
     for name, text in (("prompt", prompt), ("chosen", chosen), ("rejected", rejected)):
         if not text.strip():
             raise InputError(f"{name} is empty; give a prompt and two different responses")
@@ -215,56 +201,34 @@ def pair(prompt: str, chosen: str, rejected: str) -> Comparison:
 
 
 def smallest_flips(table: pd.DataFrame, margins, *, tie: float, exact_hunks: int) -> pd.DataFrame:
-    """The least of each counterfactual that still flips: a row each, with the columns that name it in the table, and
-    smallest, hunks, kept, tokens, tokens_before, new_margin, queries, exact, minimal."""
+    """The least of each counterfactual that still flips: a row each, with the columns that name it in the table, and those
+    of `Shrunk`."""
     rows = table[(table["outcome"] == COUNTERFACTUAL) & ~table["attribute"].isin(CONTROLS)]
     pairs = list(zip(rows["original"], rows["edited"], strict=True))
-    found = [
-        {
-            "smallest": one.text,
-            "hunks": len(one.hunks),
-            "kept": len(one.kept),
-            "tokens": one.tokens,
-            "tokens_before": sum(hunk.tokens for hunk in one.hunks),
-            "new_margin": one.margin,
-            "queries": one.queries,
-            "exact": one.exact,
-            "minimal": one.minimal,
-        }
-        for one in shrink(pairs, margins(rows), tie=tie, exact_hunks=exact_hunks)
-    ]
-    return _named(rows, found)
+    return _named(rows, shrink(pairs, margins(rows), tie=tie, exact_hunks=exact_hunks), Shrunk)
 
 
 def largest_holds(table: pd.DataFrame, margins, *, tie: float) -> pd.DataFrame:
     """The most of each response that may be changed with the preference as it was, begun at the semifactual that changes
     most and grown with the other edits that speak against the preference: a row a response, with the columns that name
-    the semifactual, and largest, tokens, tokens_before, added, attributes, new_margin, queries, maximal."""
+    the semifactual, and those of `Grown`."""
     edits = table[table["edited"].notna() & ~table["attribute"].isin(CONTROLS) & against_polarity(table)]
-    starts, semifactuals, sources = [], [], []
+    starts, semifactuals = [], []
     for _, group in edits.groupby(["perturber", "comparison", "response"], sort=False):
         held = group[group["outcome"] == SEMIFACTUAL]
         if len(held):
             start = (held["syntactic"] if "syntactic" in held else held["edited"].str.len()).idxmax()
             others = group.drop(index=start)
             starts.append(start)
-            sources.append(others["attribute"].tolist())
-            semifactuals.append((*group.loc[start, ["original", "edited"]], tuple(others["edited"])))
+            labelled = list(zip(others["attribute"], others["edited"], strict=True))
+            semifactuals.append((*group.loc[start, ["original", "edited"]], labelled))
     rows = table.loc[starts]
-    found = [
-        {
-            "largest": one.text,
-            "tokens": one.tokens,
-            "tokens_before": sum(hunk.tokens for hunk in one.own),
-            "added": len(one.added),
-            "attributes": ", ".join(sorted({names[source] for source in one.sources})),
-            "new_margin": one.margin,
-            "queries": one.queries,
-            "maximal": one.maximal,
-        }
-        for one, names in zip(grow(semifactuals, margins(rows), tie=tie), sources, strict=True)
-    ]
-    return _named(rows, found)
+    return _named(rows, grow(semifactuals, margins(rows), tie=tie), Grown)
+
+
+def _named(rows: pd.DataFrame, found: Sequence, kind: type) -> pd.DataFrame:
+    columns = pd.DataFrame(found, columns=list(kind.__dataclass_fields__))
+    return pd.concat([rows[NAMED].reset_index(drop=True), columns], axis=1)
 
 
 def _preferences(
@@ -328,61 +292,46 @@ def _check_edits(table: pd.DataFrame) -> None:
     )
 
 
-def _with_distances(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with the distances of each edit, and the share of it inside the words identified."""
-    table = table.assign(syntactic=np.nan, semantic=np.nan, locality=np.nan)
+def _measured(
+    table: pd.DataFrame, comparisons: Mapping[str, Comparison], attributes: Sequence[Attribute], judge
+) -> pd.DataFrame:
+    """The table with syntactic, semantic (distances of each edit), locality (the share of it inside the words identified),
+    complied (whether an edit along an attribute did what was asked; missing where nobody says) and `moved/NAME` (see
+    `flips.MOVED`): an LLM judge counts nothing, so the latter are always of pessimal's own detectors."""
+    from pessimal.explain.judge import RuleJudge  # an encoder and word lists, of which pairs need none
+
+    detectors, by_name = RuleJudge(), {attribute.name: attribute for attribute in attributes}
     rows = table[table["edited"].notna()]
     pairs = list(zip(rows["original"], rows["edited"], strict=True))
+    prompts = [comparisons[key].prompt for key in rows["comparison"]]
     spans = [None if s is None else [tuple(span) for span in json.loads(s)] for s in rows["spans"]]
-    measured = [
-        (syntactic(*texts), locality(*texts, named)) for texts, named in zip(pairs, spans, strict=True)
-    ]
-    table.loc[rows.index, ["syntactic", "locality"]] = measured
-    table.loc[rows.index, "semantic"] = semantic(pairs)
-    return table
-
-
-def _judged(
-    table: pd.DataFrame, comparisons: Mapping[str, Comparison], attributes: Mapping[str, Attribute], judge
-) -> pd.Series:
-    """Whether each edit along an attribute did what was asked: True, False, or None where nobody says."""
-    rows = table[table["edited"].notna() & ~table["attribute"].isin(CONTROLS)]
-    items = []
-    for row in rows.itertuples():
-        attribute = attributes[row.attribute]
-        amount = attribute.amount(Direction(row.direction))
-        items.append((comparisons[row.comparison].prompt, row.original, row.edited, attribute, amount))
-    return pd.Series(judge.judge(items), index=rows.index, dtype=object).reindex(table.index, fill_value=None)
-
-
-def _detected(
-    table: pd.DataFrame, comparisons: Mapping[str, Comparison], attributes: Sequence[Attribute], detectors
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """What the detectors find in every original and in every edited text, rows labelled as the table, a column an
-    attribute; an LLM judge counts nothing, so these are always pessimal's own."""
-    made = table[table["edited"].notna()]
-    prompts = [comparisons[key].prompt for key in made["comparison"]]
-    found = (
-        detectors.amounts(made[column].tolist(), prompts, list(attributes))
-        for column in ("original", "edited")
+    found = pd.DataFrame(
+        {
+            "syntactic": [syntactic(*pair) for pair in pairs],
+            "semantic": semantic(pairs),
+            "locality": [locality(*pair, named) for pair, named in zip(pairs, spans, strict=True)],
+        },
+        index=rows.index,
     )
-    before, after = (amounts.set_axis(made.index).reindex(table.index) for amounts in found)
-    return before, after
-
-
-def _with_moves(table: pd.DataFrame, before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
-    """The table with a column `moved/NAME` a detector: by how many of its standard deviations, over the different
-    responses as they stand, an edit moved it; NaN without a text or an opinion."""
-    first = before[~table.duplicated(["comparison", "response"]) & before.notna().any(axis=1)]
+    asked = zip(prompts, pairs, rows["attribute"], rows["direction"], strict=True)
+    items = [
+        (prompt, *pair, by_name[name], by_name[name].amount(Direction(direction)))
+        for prompt, pair, name, direction in asked
+        if name not in CONTROLS
+    ]
+    judged = rows.index[~rows["attribute"].isin(CONTROLS)]
+    found["complied"] = pd.Series((judge or detectors).judge(items), index=judged, dtype=object)
+    amounts = [detectors.amounts(texts, prompts, attributes) for texts in map(list, zip(*pairs, strict=True))]
+    before, after = (each.set_axis(rows.index) for each in amounts)
+    first = before.loc[table.index[~table.duplicated(["comparison", "response"])].intersection(rows.index)]
     spread = first.std(ddof=1)
-    moves = (after - before) / spread.where(spread > 0)
-    return table.join(moves.add_prefix(MOVED))
+    return table.join(found).join(((after - before) / spread.where(spread > 0)).add_prefix(MOVED))
 
 
 def _margins(scorer: Scorer, comparisons: Mapping[str, Comparison], rewards: Rewards):
     """From rows of outcomes to m′ of texts that stand in the place of their responses, as `shrink` and `grow` ask."""
 
-    def of(rows: pd.DataFrame):
+    def of(rows: pd.DataFrame) -> Margins:
         keys, sides = rows["comparison"].tolist(), rows["side"].tolist()
         others = np.array([rewards[key][1 - r] for key, r in zip(keys, rows["response"], strict=True)])
         signs = np.array([1.0 if side == CHOSEN else -1.0 for side in sides])
@@ -396,9 +345,3 @@ def _margins(scorer: Scorer, comparisons: Mapping[str, Comparison], rewards: Rew
         return margins
 
     return of
-
-
-def _named(rows: pd.DataFrame, found: list[dict]) -> pd.DataFrame:
-    return pd.concat(
-        [rows[NAMED].reset_index(drop=True), pd.DataFrame(found, index=range(len(found)))], axis=1
-    )

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from pessimal.explain.attribute import PLACEBO, Amount, Attribute, Direction
+from pessimal.explain.attribute import OVERALL, PLACEBO, Amount
 from pessimal.explain.intervals import (
     benjamini_hochberg,
     cluster_index,
@@ -27,14 +27,14 @@ from pessimal.explain.outcomes import (
     KEY,
     TIE,
     against_polarity,
-    as_table,
     check_outcomes,
-    groups,
-    in_order,
+    valid_rows,
 )
-from pessimal.explain.perturbation import Status
 from pessimal.statistics import sign_flip
 
+MOVED = "moved/"
+"""Columns of the table so named say by how many standard deviations of its detector, over the responses as they stand, an
+edit moved an attribute; NaN without a text or an opinion."""
 USED = [*KEY, "side", "status", "change_in_sd", "outcome"]
 RETURNED = ["model", "perturber", "attribute", "liked", "which_is", "asked", "n", "comparisons"]
 RETURNED += ["counterfactuals", "ties", "flip_rate", "flip_low", "flip_high", "change", "change_low"]
@@ -49,10 +49,10 @@ NULLS = {"rules": "placebo"}
 OTHER = {Amount.more.value: Amount.less.value, Amount.less.value: Amount.more.value}
 
 
-def is_null_of(placebo: str, perturber: str) -> bool:
-    """Whether the placebo edits of the perturber `placebo` are of the same kind as the edits of `perturber`: made by the
-    same one, or by its counterpart. Rewrites by a language model are not held against one-word edits by rule."""
-    return placebo in (perturber, NULLS.get(perturber))
+def null_makers(perturber: str) -> set[str]:
+    """Whose placebo edits are of the same kind as the edits of a perturber: its own, or its counterpart's. Rewrites by a
+    language model are not held against one-word edits by rule."""
+    return {perturber, NULLS.get(perturber, perturber)}
 
 
 def liked(attribute: str, side: str, amount: str | None) -> str:
@@ -86,7 +86,7 @@ def attribute_flip_rates(
     comparison: one-sided for flips, two-sided for the change; exact up to `permutations` patterns, else
     (k + 1) / (permutations + 1). Assumed: without an effect a comparison's difference is as likely to have the other sign.
     q: Benjamini and Hochberg over all rows of one model and perturber (tests share the placebo, which ties them together
-    positively; the procedure holds for that). Placebos of another kind than the edits test nothing (see `is_null_of`).
+    positively; the procedure holds for that). Placebos of another kind than the edits test nothing (see `null_makers`).
 
     *Ranks* (1: most sensitive, ties share their mean) are by flip rate and by |change|, over the attributes of one model,
     perturber and taste; `first` is the share of bootstrap draws in which an attribute is first, split among ties.
@@ -101,13 +101,12 @@ def attribute_flip_rates(
     """
     check_outcomes(table, columns=USED)
     pieces = []
-    for _, of_model in groups(table, ["model"]):
+    for _, of_model in table.groupby("model", sort=False):
         clusters = sorted(set(of_model["comparison"]))
         weights = draws(len(clusters), replicates=replicates, seed=seed)  # the same for every model
         placebos = valid_rows(of_model[of_model["attribute"] == PLACEBO])
-        for (perturber,), made in groups(of_model, ["perturber"]):
-            own_kind = [is_null_of(maker, perturber) for maker in placebos["perturber"]]
-            null = _by_response(placebos[np.array(own_kind, dtype=bool)], clusters)
+        for perturber, made in of_model.groupby("perturber", sort=False):
+            null = _by_response(placebos[placebos["perturber"].isin(null_makers(perturber))], clusters)
             against = partial(_tested, null=null, clusters=clusters, permutations=permutations, seed=seed)
             polar = against_polarity(made)
             arms = [
@@ -120,7 +119,7 @@ def attribute_flip_rates(
             for test in ("flip", "change"):
                 piece[f"{test}_q"] = benjamini_hochberg(piece[f"{test}_p"].to_numpy(dtype=float))
             pieces.append(piece)
-    return pd.concat(pieces, ignore_index=True)[RETURNED] if pieces else as_table([], RETURNED)
+    return pd.concat(pieces, ignore_index=True)[RETURNED] if pieces else pd.DataFrame(columns=RETURNED)
 
 
 @dataclass(frozen=True)
@@ -128,14 +127,10 @@ class Sums:
     """Valid perturbations by comparison and attribute: what ratios of sums are made of. Arrays (clusters, attributes)."""
 
     attributes: tuple[str, ...]
-    valid: np.ndarray
-    """How many."""
-    flips: np.ndarray
-    """How many are counterfactuals."""
-    change: np.ndarray
-    """Sum of Δm, in standard deviations of the reward."""
-    size: np.ndarray
-    """Sum of |Δm|, in the same unit."""
+    valid: np.ndarray  # how many
+    flips: np.ndarray  # how many are counterfactuals
+    change: np.ndarray  # sum of Δm, in standard deviations of the reward
+    size: np.ndarray  # sum of |Δm|, in the same unit
 
     def of(self, values: np.ndarray) -> np.ndarray:
         """Mean of one of the sums over valid perturbations, (attributes,); NaN where there is none."""
@@ -151,25 +146,17 @@ class Sums:
 def sums(rows: pd.DataFrame, clusters: Sequence[str], attributes: Sequence[str]) -> Sums:
     """Sums of the valid perturbations among `rows`; those of other comparisons and attributes are left out."""
     rows = valid_rows(rows)
-    column = {name: number for number, name in enumerate(attributes)}
-    known = set(clusters)
-    pairs = zip(rows["comparison"], rows["attribute"], strict=True)
-    rows = rows[np.array([key in known and name in column for key, name in pairs], dtype=bool)]
-    of_attribute = np.array([column[name] for name in rows["attribute"]], dtype=np.intp)
-    cell = cluster_index(rows["comparison"], clusters) * len(attributes) + of_attribute
-    change = rows["change_in_sd"].to_numpy(dtype=float)
-    flips = (rows["outcome"] == COUNTERFACTUAL).to_numpy(dtype=float)
+    row, column = cluster_index(rows["comparison"], clusters), cluster_index(rows["attribute"], attributes)
+    there = (row >= 0) & (column >= 0)
+    cell = row[there] * len(attributes) + column[there]
+    change = rows["change_in_sd"].to_numpy(dtype=float)[there]
+    flips = (rows["outcome"] == COUNTERFACTUAL).to_numpy(dtype=float)[there]
     shape = (len(clusters), len(attributes))
     arrays = [
         np.bincount(cell, weights=values, minlength=shape[0] * shape[1]).reshape(shape)
-        for values in (np.ones(len(rows)), flips, change, np.abs(change))
+        for values in (np.ones(len(cell)), flips, change, np.abs(change))
     ]
     return Sums(tuple(attributes), *arrays)
-
-
-def valid_rows(rows: pd.DataFrame) -> pd.DataFrame:
-    """Those with a changed text, in the order of their keys."""
-    return in_order(rows[rows["status"] == Status.changed.value])
 
 
 def _arm(
@@ -199,7 +186,7 @@ def _arm(
             low, high = interval(values[:, number], valid, confidence=confidence)
             line |= {estimate: found.of(values)[number], f"{stem}_low": low, f"{stem}_high": high}
         lines.append(line | against(own))
-    table = as_table(lines, [name for name in RETURNED if name not in ("which_is", *RANKED)])
+    table = pd.DataFrame(lines)
     ranked = [number for number, name in enumerate(names) if name != PLACEBO]
     for stem, values in (("flip", found.flips), ("change", found.change)):
         estimates = np.abs(found.of(values))[ranked]
@@ -261,14 +248,13 @@ def compliance(
     judged), comparisons (among the judged), share, low, high (see `share_interval`). NaN where none was judged.
     """
     rows = []
-    for key, group in groups(outcomes, by) if by else [((), outcomes)]:
+    for key, group in outcomes.groupby(list(by), sort=False) if by else [((), outcomes)]:
         texts = group["edited"].notna()
         judged = group[texts & group["complied"].notna()]
         share = clustered_share(judged["complied"].astype(bool), judged["comparison"], confidence=confidence)
-        rows.append(
-            dict(zip(by, key, strict=True)) | {"asked": len(group), "texts": int(texts.sum()), **share}
-        )
-    return as_table(rows, [*by, "asked", "texts", *SHARES])
+        counts = {"asked": len(group), "texts": int(texts.sum())}
+        rows.append(dict(zip(by, key, strict=True)) | counts | share)
+    return pd.DataFrame(rows, columns=[*by, "asked", "texts", *SHARES])
 
 
 def flip_rates(outcomes: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -281,59 +267,44 @@ def flip_rates(outcomes: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFr
     ties (share of n; they count as no flip), share (flips of n), low, high (see `share_interval`).
     """
     by = ["model", "attribute"]
-    valid = outcomes[outcomes["outcome"].notna()].reset_index(drop=True)
-    judged = valid["complied"].map({True: "complied", False: "not complied"}).fillna("not judged")
+    valid = outcomes[outcomes["outcome"].notna()]
+    valid = valid.assign(judged=valid["complied"].map({True: EDITS[1], False: EDITS[2]}).fillna(EDITS[3]))
     rows = []
-    for key, group in groups(valid, by):
+    for key, group in valid.groupby(by, sort=False):
         for edits in EDITS:
-            kept = group if edits == "all" else group[judged[group.index] == edits]
-            share = clustered_share(
-                kept["outcome"] == COUNTERFACTUAL, kept["comparison"], confidence=confidence
-            )
-            ties = float((kept["outcome"] == TIE).mean())
-            rows.append(dict(zip(by, key, strict=True)) | {"edits": edits, "ties": ties, **share})
-    return as_table(rows, [*by, "edits", "n", "comparisons", "ties", "share", "low", "high"])
+            kept = group if edits == "all" else group[group["judged"] == edits]
+            flips, ties = kept["outcome"] == COUNTERFACTUAL, float((kept["outcome"] == TIE).mean())
+            share = clustered_share(flips, kept["comparison"], confidence=confidence)
+            rows.append(dict(zip(by, key, strict=True)) | {"edits": edits, "ties": ties} | share)
+    return pd.DataFrame(rows, columns=[*by, "edits", "n", "comparisons", "ties", "share", "low", "high"])
 
 
-def off_target(
-    outcomes: pd.DataFrame,
-    before: pd.DataFrame,
-    after: pd.DataFrame,
-    attributes: Sequence[Attribute],
-    *,
-    confidence: float = 0.95,
-) -> pd.DataFrame:
-    """What one model's edits along one attribute moved in each attribute, by the judge's detectors.
+def off_target(outcomes: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
+    """What one model's edits along one attribute moved in each attribute, by the judge's detectors (columns `moved/NAME`).
 
     In standard deviations (divisor n − 1) of the detector over the distinct original responses, times −1 where less of the
     asked attribute was asked for: "as `asked` is raised, `detector` moves by". The placebo has no such direction; its edits
     count as they are. Each comparison weighs as many edits as it has.
 
     Args:
-        before, after: amounts of the original and the edited texts, one column a detector, rows labelled as `outcomes`;
-            NaN where the judge has no opinion or there is no text.
         confidence: of Student t intervals over comparisons, robust to dependence within them.
 
     Returns:
         One row a pair, asked × detector: asked, detector, on_target, n, comparisons, mean, low, high. Bounds are NaN with
         one comparison; the mean too for a detector that gives all originals the same amount.
     """
-    known = {attribute.name: attribute for attribute in attributes}
-    spread = before.loc[outcomes.drop_duplicates(["comparison", "response"]).index].std(ddof=1)
     made = outcomes[outcomes["edited"].notna()]
-    amounts = [
-        known[name].amount(Direction(direction)) if name in known else Amount.more
-        for name, direction in zip(made["attribute"], made["direction"], strict=True)
-    ]
-    signs = pd.Series([-1.0 if amount is Amount.less else 1.0 for amount in amounts], index=made.index)
+    less = (made["amount"] == Amount.less.value) & ~made["attribute"].isin([PLACEBO, OVERALL])
+    moves = made.filter(like=MOVED).mul(np.where(less, -1.0, 1.0), axis=0)
     rows = []
-    for (asked,), group in groups(made, ["attribute"]):
-        moves = after.loc[group.index, before.columns] - before.loc[group.index]
-        moves = moves.mul(signs[group.index], axis=0) / spread.where(spread > 0)
-        for detector in before.columns:
-            found = _clustered_mean(moves[detector], group["comparison"], confidence)
+    for asked, group in made.groupby("attribute", sort=False):
+        for column in moves:
+            detector = column.removeprefix(MOVED)
+            found = _clustered_mean(moves.loc[group.index, column], group["comparison"], confidence)
             rows.append({"asked": asked, "detector": detector, "on_target": asked == detector, **found})
-    return as_table(rows, ["asked", "detector", "on_target", "n", "comparisons", "mean", "low", "high"])
+    return pd.DataFrame(
+        rows, columns=["asked", "detector", "on_target", "n", "comparisons", "mean", "low", "high"]
+    )
 
 
 def clustered_share(hits: pd.Series, clusters: pd.Series, *, confidence: float) -> dict[str, float]:

@@ -47,23 +47,19 @@ def share_interval(hits: np.ndarray, units: np.ndarray, *, confidence: float) ->
 
 
 def n_eff(hits: np.ndarray, units: np.ndarray) -> float:
-    """The effective number of independent units: the units over their design effect.
+    """The effective number of independent units (two or more clusters, each with a unit): units over their design effect.
 
     The design effect is the jackknife variance of the share over the variance of independent units. From few hits this
     ratio is mostly too small, so it is averaged with the effect of units that go together (the mean size of a unit's
     cluster); the ratio weighs as many hits or misses as were seen, this guess one. It is never less than 1.
-
-    Args:
-        hits, units: (clusters,), of two or more clusters, each with a unit.
     """
     total, count = units.sum(), len(units)
     share = hits.sum() / total
     # fsum: the same bits in whatever order clusters come.
     without = math.fsum(((hits - units * share) / (total - units)) ** 2) * (count - 1) / count
     together = (units**2).sum() / total
-    independent = (
-        total * share * (1 - share)
-    )  # about as many as there are hits or misses, whichever are rarer
+    # About as many as there are hits or misses, whichever are rarer.
+    independent = total * share * (1 - share)
     effect = (without * total**2 + together) / (independent + 1)
     return float(total / max(effect, 1.0))
 
@@ -103,21 +99,18 @@ def percentiles(replicates: np.ndarray, *, confidence: float) -> tuple[float, fl
     known = replicates[~np.isnan(replicates)]
     if not len(known):
         return np.nan, np.nan
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(known, [tail, 1 - tail])
+    low, high = np.quantile(known, [(1 - confidence) / 2, 1 - (1 - confidence) / 2])
     return float(low), float(high)
 
 
 def cluster_index(comparisons: pd.Series, clusters: Sequence[str]) -> np.ndarray:
-    """The number of each row's comparison in the clusters, (rows,) int."""
-    number_of = {key: number for number, key in enumerate(clusters)}
-    return np.array([number_of[key] for key in comparisons], dtype=np.intp)
+    """The number of each row's comparison in the clusters, (rows,) int; −1 where it is none of them."""
+    return pd.Index(clusters, dtype=object).get_indexer(comparisons.astype(object))
 
 
 def benjamini_hochberg(p: np.ndarray) -> np.ndarray:
     """Adjusted p (n,), over those that are numbers."""
-    adjusted = np.full(len(p), np.nan)
-    known = ~np.isnan(p)
+    adjusted, known = np.full(len(p), np.nan), ~np.isnan(p)
     if known.any():
         adjusted[known] = false_discovery_control(p[known])
     return adjusted

@@ -8,23 +8,23 @@ and the wanted direction is not given. Knows texts and attributes. Does not know
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
+from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from pessimal.demo.minilm import WEIGHTS_SHA256
 from pessimal.errors import ConfigError
 from pessimal.explain import detectors
 from pessimal.explain.attribute import Amount, Attribute
 from pessimal.explain.chat.client import Answer, Came, Client, digest_of
 from pessimal.explain.chat.endpoint import Endpoint, EndpointOptions
 from pessimal.explain.chat.prompts import judge, prompts_digest
-from pessimal.explain.detectors import DETECTORS, PROTOTYPES, Reading, split_sentences
-from pessimal.explain.distances import levenshtein
+from pessimal.explain.detectors import DETECTORS, PROTOTYPES, WORDS, Reading, split_sentences
+from pessimal.explain.distances import embed, levenshtein
 from pessimal.explain.edits import digest_of_sources
-from pessimal.explain.embedding import embed
+from pessimal.tables.minilm import WEIGHTS_SHA256
 
 Item = tuple[str, str, str, Attribute, Amount]
 """(prompt, original, edited, attribute, the amount that was asked for)."""
@@ -39,7 +39,7 @@ class RuleJudge:
         """Everything that decides its judgements."""
         return {
             "judge": self.name,
-            "detectors": digest_of_sources(Path(detectors.__file__), PROTOTYPES),
+            "detectors": digest_of_sources(Path(detectors.__file__), PROTOTYPES, WORDS),
             "encoder": WEIGHTS_SHA256,
             **{package: version(package) for package in ("vaderSentiment", "wordfreq")},
         }
@@ -58,9 +58,8 @@ class RuleJudge:
         move. None where the judge has no opinion: an attribute that it does not know and that brings no pattern, and an
         edit for correctness that moves no slip and no wrong sum, since facts are not seen.
         """
-        pairs = [(prompt, text) for prompt, *texts, _, _ in items for text in texts]
-        measures = _Measures([item[3] for item in items], pairs)
-        return [measures.moved(*item) for item in items]
+        _embed([item[3] for item in items], [(item[0], text) for item in items for text in item[1:3]])
+        return [_moved(*item) for item in items]
 
     def amounts(
         self, texts: Sequence[str], prompts: Sequence[str], attributes: Sequence[Attribute]
@@ -68,44 +67,45 @@ class RuleJudge:
         """How much of every attribute each text has, as the response to its prompt: (texts, attributes), rows in the order
         given; NaN where the judge has no opinion. A column is comparable among responses to one prompt."""
         pairs = list(zip(prompts, texts, strict=True))
-        measures = _Measures(attributes, pairs)
-        columns = {one.name: [measures.amount(one, *pair) for pair in pairs] for one in attributes}
+        _embed(attributes, pairs)
+        columns = {one.name: [_amount(one, *pair) for pair in pairs] for one in attributes}
         return pd.DataFrame(columns, index=range(len(pairs)), dtype=float)
 
 
-class _Measures:
-    """Amounts of some attributes in some responses; each is measured once, all sentences are embedded together."""
+def _embed(attributes: Sequence[Attribute], pairs: Sequence[tuple[str, str]]) -> None:
+    """Embed all sentences together, where a detector will ask for them."""
+    if any(one.detect is None and one.name in DETECTORS for one in attributes):
+        embed([part for prompt, text in dict.fromkeys(pairs) for part in (prompt, *split_sentences(text))])
 
-    def __init__(self, attributes: Sequence[Attribute], pairs: Sequence[tuple[str, str]]):
-        if any(one.detect is None and one.name in DETECTORS for one in attributes):
-            embed(tuple(part for prompt, text in pairs for part in (prompt, *split_sentences(text))))
-        self._readings = {(prompt, text): Reading(text, prompt) for prompt, text in pairs}
-        self._known: dict[tuple[str, str, str], float] = {}
 
-    def amount(self, attribute: Attribute, prompt: str, text: str) -> float:
-        if pattern := _pattern(attribute):
-            return float(sum(1 for _ in pattern.finditer(text)))
-        if attribute.name not in DETECTORS:
-            return float("nan")
-        key = (attribute.name, prompt, text)
-        if key not in self._known:
-            self._known[key] = DETECTORS[attribute.name].amount(self._readings[prompt, text])
-        return self._known[key]
+def _amount(attribute: Attribute, prompt: str, text: str) -> float:
+    if pattern := _pattern(attribute):
+        return float(sum(1 for _ in pattern.finditer(text)))
+    return _detected(attribute.name, prompt, text) if attribute.name in DETECTORS else float("nan")
 
-    def moved(
-        self, prompt: str, original: str, edited: str, attribute: Attribute, asked: Amount
-    ) -> bool | None:
-        detector = DETECTORS.get(attribute.name)
-        change = self.amount(attribute, prompt, edited) - self.amount(attribute, prompt, original)
-        towards = change if asked is Amount.more else -change
-        if attribute.detect is not None:
-            return towards > 0
-        if detector is None or (detector.blind and change == 0):
-            return None
-        # The share of sentences that were changed, at least one: Levenshtein distance over the longer.
-        sentences = [self._readings[prompt, text].sentences for text in (original, edited)]
-        share = max(levenshtein(*sentences), 1) / max(*map(len, sentences), 1)
-        return bool(towards > detector.threshold * share)
+
+@lru_cache(maxsize=100_000)
+def _detected(name: str, prompt: str, text: str) -> float:
+    return DETECTORS[name].amount(_reading(prompt, text))
+
+
+@lru_cache(maxsize=10_000)
+def _reading(prompt: str, text: str) -> Reading:
+    return Reading(text, prompt)
+
+
+def _moved(prompt: str, original: str, edited: str, attribute: Attribute, asked: Amount) -> bool | None:
+    detector = DETECTORS.get(attribute.name)
+    change = _amount(attribute, prompt, edited) - _amount(attribute, prompt, original)
+    towards = change if asked is Amount.more else -change
+    if attribute.detect is not None:
+        return towards > 0
+    if detector is None or (detector.blind and change == 0):
+        return None
+    # The share of sentences that were changed, at least one: Levenshtein distance over the longer.
+    sentences = [_reading(prompt, text).sentences for text in (original, edited)]
+    share = max(levenshtein(*sentences), 1) / max(*map(len, sentences), 1)
+    return bool(towards > detector.threshold * share)
 
 
 def _pattern(attribute: Attribute) -> re.Pattern | None:
@@ -140,11 +140,11 @@ class LlmJudge:
             ConfigError, WorkError: see `Client.complete` and `Client.check_answered`.
         """
         questions = {}
-        for item in items:
-            prompt, original, edited, attribute, _ = item
+        for prompt, original, edited, attribute, _ in items:
             if original != edited:
-                texts = (edited, original) if edited_first(item) else (original, edited)
-                questions[item[:4]] = judge(prompt, *texts, attribute)
+                first = edited_first(prompt, original, edited, attribute)
+                texts = (edited, original) if first else (original, edited)
+                questions[prompt, original, edited, attribute] = judge(prompt, *texts, attribute)
         answers = dict(zip(questions, self.chat.complete(list(questions.values())), strict=True))
         self.chat.check_answered()
         return [_complied(item, answers.get(item[:4])) for item in items]
@@ -171,9 +171,8 @@ def make_judge(
     return LlmJudge(Client(Endpoint(EndpointOptions(**options)), cache=cache, **asking))
 
 
-def edited_first(item: Item) -> bool:
+def edited_first(prompt: str, original: str, edited: str, attribute: Attribute) -> bool:
     """Whether the edited text is shown as A: for half of all pairs, and always the same for one."""
-    prompt, original, edited, attribute, _ = item
     return int(digest_of([prompt, original, edited, attribute.name])[:8], 16) % 2 == 0
 
 
@@ -183,4 +182,4 @@ def _complied(item: Item, answer: Answer | None) -> bool | None:
     if answer.came is not Came.answered:
         return None
     more = answer.content["more"]
-    return more != "same" and ((more == "A") == edited_first(item)) == (item[4] is Amount.more)
+    return more != "same" and ((more == "A") == edited_first(*item[:4])) == (item[4] is Amount.more)

@@ -4,7 +4,7 @@ Knows the table of outcomes, with distances already in it. Does not know how a d
 one (see `flips`). Intervals are over comparisons (see `intervals`).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import product
 
@@ -12,24 +12,11 @@ import numpy as np
 import pandas as pd
 
 from pessimal.explain.attribute import PLACEBO
-from pessimal.explain.distances import syntactic
-from pessimal.explain.embedding import embed
+from pessimal.explain.distances import embed, syntactic
 from pessimal.explain.intervals import cluster_index, draws, ratio_interval, share_interval
-from pessimal.explain.outcomes import (
-    CHOSEN,
-    COUNTERFACTUAL,
-    KEY,
-    REJECTED,
-    SEMIFACTUAL,
-    as_table,
-    check_outcomes,
-    groups,
-    in_order,
-)
+from pessimal.explain.outcomes import CHOSEN, COUNTERFACTUAL, KEY, REJECTED, SEMIFACTUAL, check_outcomes
 from pessimal.explain.perturbation import Status
 
-Pairwise = Callable[[Sequence[str]], np.ndarray]
-"""Distances (k, k) between k texts; distances computed beforehand are looked up in it."""
 ANY, BOTH, ALL = "any", "both", "all"
 DISTANCES = ("syntactic", "semantic")
 USED = [*KEY, "side", "status", "edited", "outcome"]
@@ -40,7 +27,7 @@ RETURNED += ["standard_error", "n", "unit", "comparisons", "seeds", "count"]
 def metrics(
     table: pd.DataFrame,
     *,
-    pairwise: Mapping[str, Pairwise] | None = None,
+    diversity: bool = False,
     replicates: int = 1000,
     confidence: float = 0.95,
     seed: int = 0,
@@ -65,46 +52,31 @@ def metrics(
 
     Args:
         table: of outcomes, with a column for each of `DISTANCES`, NaN where it is not known.
-        pairwise: by name, how to measure the distance between texts of a set; none: no diversity.
+        diversity: measure it too, for which every edited text is embedded.
 
     Returns:
         One row a metric: model, perturber, placebo (bool), metric, among (all, CF, SF), side (chosen, rejected, both, any),
-        value (NaN where n = 0), low, high (with one comparison 0 and 1 for a share, NaN for a mean), standard_error (NaN for fewer than two
-        seeds), n, unit (what n counts), comparisons and seeds (that have a unit), count (units for which a share holds; NaN
+        value (NaN where n = 0), low, high (with one comparison 0 and 1 for a share, NaN for a mean), standard_error (NaN for
+        fewer than two seeds), n, unit (what n counts), comparisons and seeds (that have a unit), count (units for which a share holds; NaN
         for distances).
     """
     check_outcomes(table, columns=[*USED, *DISTANCES])
     rows = []
     table = table.assign(placebo=table["attribute"] == PLACEBO)
-    for (model, perturber, is_placebo), group in groups(table, ["model", "perturber", "placebo"]):
-        group = in_order(group)
+    for (model, perturber, is_placebo), group in table.groupby(["model", "perturber", "placebo"], sort=False):
+        group = group.sort_values(KEY, kind="stable")  # the same bits in whatever order rows come
         clusters = sorted(set(group["comparison"]))
         weights = draws(len(clusters), replicates=replicates, seed=seed)
-        for metric, subset, side, unit, share, units in _units(group, pairwise or {}):
+        for metric, subset, side, unit, share, units in _units(group, diversity):
             summary = _summary(units, clusters, weights, share=share, confidence=confidence)
             rows.append(
                 {"model": model, "perturber": perturber, "placebo": bool(is_placebo), "metric": metric}
                 | {"among": subset, "side": side, **summary, "unit": unit}
             )
-    return as_table(rows, RETURNED)
+    return pd.DataFrame(rows, columns=RETURNED)
 
 
-def pairwise(table: pd.DataFrame) -> dict[str, Pairwise]:
-    """How `metrics` measures the edited texts of one set against one another; each text is embedded once."""
-    texts = list(dict.fromkeys(table["edited"].dropna()))
-    vectors = dict(zip(texts, embed(texts).astype(float), strict=True)) if texts else {}
-
-    def words(chosen: Sequence[str]) -> np.ndarray:
-        return np.array([[syntactic(a, b) for b in chosen] for a in chosen])
-
-    def meaning(chosen: Sequence[str]) -> np.ndarray:
-        stacked = np.stack([vectors[text] for text in chosen])
-        return np.clip(1 - stacked @ stacked.T, 0, 2)
-
-    return {"syntactic": words, "semantic": meaning}
-
-
-def _units(group: pd.DataFrame, pairwise: Mapping[str, Pairwise]):
+def _units(group: pd.DataFrame, diversity: bool):
     """metric, among, side, unit, whether it is a share, and its units (comparison, seed, value), one metric after another."""
     valid = group[group["status"] == Status.changed.value]
     for outcome in (COUNTERFACTUAL, SEMIFACTUAL):
@@ -119,11 +91,10 @@ def _units(group: pd.DataFrame, pairwise: Mapping[str, Pairwise]):
         for subset, side in product((ALL, COUNTERFACTUAL, SEMIFACTUAL), (CHOSEN, REJECTED, ANY)):
             rows = known if subset == ALL else known[known["outcome"] == subset]
             yield name, subset, side, "perturbations", False, _of_side(rows, side)
-    for name, distance in pairwise.items():
-        sets = _diversity(valid, distance)
-        for subset, side in product((ALL, COUNTERFACTUAL, SEMIFACTUAL), (CHOSEN, REJECTED, ANY)):
-            rows = _of_side(sets[sets["among"] == subset], side)
-            yield f"{name} diversity", subset, side, "sets", False, rows
+    sets = _diversity(valid) if diversity else {}
+    for name, subset, side in product(sets, (ALL, COUNTERFACTUAL, SEMIFACTUAL), (CHOSEN, REJECTED, ANY)):
+        rows = sets[name][sets[name]["among"] == subset]
+        yield f"{name} diversity", subset, side, "sets", False, _of_side(rows, side)
     for status in Status:
         asked = group.assign(value=(group["status"] == status.value).astype(float))
         yield status.value, ALL, ANY, "requests", True, asked
@@ -131,32 +102,33 @@ def _units(group: pd.DataFrame, pairwise: Mapping[str, Pairwise]):
 
 def _coverage(group: pd.DataFrame, outcome: str) -> dict[str, pd.DataFrame]:
     """By side: for each comparison and seed asked about, whether it has the outcome there."""
-    asked = group[["comparison", "seed"]].drop_duplicates()
-    pairs = list(zip(asked["comparison"], asked["seed"], strict=True))
-
-    def covered(side: str) -> np.ndarray:
-        rows = group[(group["outcome"] == outcome) & (group["side"] == side)]
-        hit = set(zip(rows["comparison"], rows["seed"], strict=True))
-        return np.array([pair in hit for pair in pairs])
-
-    chosen, rejected = covered(CHOSEN), covered(REJECTED)
+    by = [group["comparison"], group["seed"]]
+    chosen, rejected = (
+        ((group["outcome"] == outcome) & (group["side"] == side)).groupby(by, sort=False).any()
+        for side in (CHOSEN, REJECTED)
+    )
     shown = {CHOSEN: chosen, REJECTED: rejected, BOTH: chosen & rejected, ANY: chosen | rejected}
-    return {side: asked.assign(value=hits.astype(float)) for side, hits in shown.items()}
+    return {side: hits.astype(float).rename("value").reset_index() for side, hits in shown.items()}
 
 
-def _diversity(valid: pd.DataFrame, distance: Pairwise) -> pd.DataFrame:
-    """comparison, seed, side, among, value: mean distance of the pairs of each set of two or more texts."""
-    rows, names = [], ["comparison", "seed", "side"]
-    for key, texts in groups(valid, names):
-        between = np.asarray(distance(texts["edited"].tolist()), dtype=float)
-        outcome = texts["outcome"].to_numpy()
-        for subset in (ALL, COUNTERFACTUAL, SEMIFACTUAL):
+def _diversity(valid: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """By distance, comparison, seed, side, among, value: mean distance of the pairs of each set of two or more texts."""
+    names = ["comparison", "seed", "side", "among", "value"]
+    rows: dict[str, list[tuple]] = {name: [] for name in DISTANCES}
+    for key, texts in valid.groupby(names[:3], sort=False):
+        edited, outcome = texts["edited"].tolist(), texts["outcome"].to_numpy()
+        vectors = embed(edited).astype(float)
+        between = {
+            "syntactic": np.array([[syntactic(a, b) for b in edited] for a in edited]),
+            "semantic": np.clip(1 - vectors @ vectors.T, 0, 2),
+        }
+        for (name, distances), subset in product(between.items(), (ALL, COUNTERFACTUAL, SEMIFACTUAL)):
             members = np.flatnonzero((outcome == subset) | (subset == ALL))
             if (k := len(members)) > 1:
-                inside = between[np.ix_(members, members)]
+                inside = distances[np.ix_(members, members)]
                 mean = float((inside.sum() - np.trace(inside)) / (k * (k - 1)))
-                rows.append(dict(zip(names, key, strict=True)) | {"among": subset, "value": mean})
-    return as_table(rows, [*names, "among", "value"])
+                rows[name].append((*key, subset, mean))
+    return {name: pd.DataFrame(found, columns=names) for name, found in rows.items()}
 
 
 def _of_side(rows: pd.DataFrame, side: str) -> pd.DataFrame:

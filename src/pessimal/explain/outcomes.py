@@ -7,7 +7,7 @@ changed: distances, locality and compliance are joined to the table by whoever m
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -23,9 +23,7 @@ AGAINST = {CHOSEN: Direction.worse, REJECTED: Direction.better}
 """The change of each side that speaks against the preference, if the model likes what is better by an attribute's
 polarity."""
 KEY = ["model", "perturber", "comparison", "response", "attribute", "direction", "seed"]
-"""Names a row of the table."""
-EDIT = ["comparison", "response", "attribute", "direction", "seed", "perturber"]
-"""Names one perturbation; several models that share it have a row each."""
+"""Names a row of the table; without the model, one perturbation, of which several models have a row each."""
 KINDS = {
     **dict.fromkeys(["model", "comparison"], object),
     "response": "int64",
@@ -35,7 +33,7 @@ KINDS = {
     **dict.fromkeys(["reward", "new_reward", "margin", "new_margin", "change", "change_in_sd"], "float64"),
     "outcome": object,
 }
-"""Columns with their types. Texts are Python objects, not pandas strings: a lone surrogate cannot be put into those."""
+"""Columns with their types."""
 
 Rewards = Mapping[str, tuple[float, float]]
 """Of both responses as they stand, by the comparison's key."""
@@ -44,9 +42,7 @@ Rewards = Mapping[str, tuple[float, float]]
 def chosen_response(rewards: tuple[float, float], *, tie: float) -> int | None:
     """Which response (0 or 1) a model scores higher; None where they differ by no more than `tie`, in reward."""
     margin = float(rewards[0]) - float(rewards[1])  # as in the table: never in single precision
-    if abs(margin) <= tie:
-        return None
-    return 0 if margin > 0 else 1
+    return None if abs(margin) <= tie else int(margin < 0)
 
 
 def reward_sd(rewards: Rewards) -> float:
@@ -74,10 +70,11 @@ def requests_for(
         if chosen is None:
             continue
         for response, against in ((chosen, AGAINST[CHOSEN]), (1 - chosen, AGAINST[REJECTED])):
+            ways = sorted(Direction, key=lambda way: way is not against) if both_ways else [against]
             found += [
                 Request(comparison, response, attribute, direction, seed)
                 for attribute in attributes
-                for direction in (against, *([d for d in Direction if d is not against] if both_ways else []))
+                for direction in ways
                 for seed in seeds
             ]
     return found
@@ -111,42 +108,26 @@ def outcomes(
     """
     scale = reward_sd(rewards)
     rows = []
-    for perturbation, new_reward in zip(perturbations, new_rewards, strict=True):
-        request = perturbation.request
-        _check_text(perturbation, new_reward)
-        key, attribute = request.comparison.key, request.attribute
-        is_chosen = request.response == chosen_response(rewards[key], tie=tie)
-        own, other = (float(rewards[key][place]) for place in (request.response, 1 - request.response))
+    for made, new_reward in zip(perturbations, new_rewards, strict=True):
+        request, attribute = made.request, made.request.attribute
+        _check_text(made, new_reward)
+        both = rewards[request.comparison.key]
+        is_chosen = request.response == chosen_response(both, tie=tie)
+        own, other = float(both[request.response]), float(both[1 - request.response])
         sign = 1 if is_chosen else -1
         new_reward = math.nan if new_reward is None else float(new_reward)
         margin, new_margin = sign * (own - other), sign * (new_reward - other)
+        spans = None if made.spans is None else json.dumps(made.spans)
         rows.append(
-            {
-                "model": model,
-                "comparison": key,
-                "response": request.response,
-                "side": CHOSEN if is_chosen else REJECTED,
-                "attribute": attribute.name,
-                "direction": request.direction.value,
-                "amount": attribute.amount(request.direction).value,
-                "seed": request.seed,
-                "perturber": perturber,
-                "status": perturbation.status.value,
-                "original": request.text,
-                "edited": perturbation.text,
-                "spans": None if perturbation.spans is None else json.dumps(perturbation.spans),
-                "note": perturbation.note,
-                "reward": own,
-                "new_reward": new_reward,
-                "margin": margin,
-                "new_margin": new_margin,
-                "change": new_margin - margin,
-                "change_in_sd": (new_margin - margin) / scale,
-                "outcome": outcome_of(new_margin, tie=tie),
-            }
-        )
-    columns = {name: pd.Series([row[name] for row in rows], dtype=kind) for name, kind in KINDS.items()}
-    table = pd.DataFrame(columns)
+            (
+                *(model, request.comparison.key, request.response, CHOSEN if is_chosen else REJECTED, attribute.name),
+                *(request.direction.value, attribute.amount(request.direction).value, request.seed, perturber),
+                *(made.status.value, request.text, made.text, spans, made.note, own, new_reward, margin, new_margin),
+                *(new_margin - margin, (new_margin - margin) / scale, outcome_of(new_margin, tie=tie)),
+            )
+        )  # fmt: skip
+    columns = zip(*rows, strict=True) if rows else [()] * len(KINDS)
+    table = pd.DataFrame({n: pd.Series(c, dtype=k) for (n, k), c in zip(KINDS.items(), columns, strict=True)})
     check_outcomes(table)
     return table
 
@@ -165,30 +146,9 @@ def against_polarity(table: pd.DataFrame) -> pd.Series:
     return table["direction"] == table["side"].map(wanted)
 
 
-def groups(table: pd.DataFrame, names: Sequence[str]) -> Iterator[tuple[tuple, pd.DataFrame]]:
-    """As `groupby`, in order of appearance. That one (as sorting) makes pandas strings, which hold no lone surrogate."""
-    found: dict[tuple, list[int]] = {}
-    for number, key in enumerate(zip(*(table[name].tolist() for name in names), strict=True)):
-        found.setdefault(key, []).append(number)
-    for key, numbers in found.items():
-        yield key, table.iloc[numbers]
-
-
-def in_order(table: pd.DataFrame) -> pd.DataFrame:
-    """Rows by `KEY`: sums over them are the same to the bit in whatever order they came."""
-    keys = list(zip(*(table[name].tolist() for name in KEY), strict=True))
-    return table.iloc[sorted(range(len(keys)), key=keys.__getitem__)]
-
-
-def as_table(rows: Sequence[Mapping], columns: Sequence[str]) -> pd.DataFrame:
-    """Rows as a table whose texts are Python objects, as in `KINDS`."""
-    whole = {name: [row[name] for row in rows] for name in columns}
-    return pd.DataFrame(
-        {
-            name: pd.Series(values, dtype=object if any(isinstance(value, str) for value in values) else None)
-            for name, values in whole.items()
-        }
-    )
+def valid_rows(table: pd.DataFrame) -> pd.DataFrame:
+    """Rows with a changed text, by `KEY`: sums over them are the same to the bit in whatever order they came."""
+    return table[table["status"] == Status.changed.value].sort_values(KEY, kind="stable")
 
 
 def check_outcomes(table: pd.DataFrame, *, columns: Sequence[str] = tuple(KINDS)) -> None:
@@ -206,15 +166,15 @@ def check_outcomes(table: pd.DataFrame, *, columns: Sequence[str] = tuple(KINDS)
         )
 
 
-def _check_text(perturbation: Perturbation, new_reward: float | None) -> None:
+def _check_text(made: Perturbation, new_reward: float | None) -> None:
     """Refuse what a perturber of one's own may get wrong: a status, text and reward that contradict one another."""
-    request, text = perturbation.request, perturbation.text
+    request, text = made.request, made.text
     scored = new_reward is not None and math.isfinite(new_reward)
-    if (perturbation.status is Status.changed) == (text is not None) == scored and text != request.text:
+    if (made.status is Status.changed) == (text is not None) == scored and text != request.text:
         return
     raise TableError(
         f"A perturbation ({request.attribute.name}, response {request.response} of comparison {request.comparison.key!r}) has "
-        f"the status {perturbation.status.value!r}, {'no' if text is None else 'a'} text and the reward {new_reward}; changed "
+        f"the status {made.status.value!r}, {'no' if text is None else 'a'} text and the reward {new_reward}; changed "
         "ones have a text other than the response and a finite reward, all else has neither."
     )
 
@@ -224,10 +184,9 @@ def preference_pairs(outcomes: pd.DataFrame, comparisons: Mapping[str, Compariso
     preference, and those by which the reward went the wrong way (up for a worse text, down for a better one).
 
     The label is the edit's direction, not any reward: of an edit that makes a response better, the edited text is
-    "chosen"; of one that makes it worse, the original. So a model learns the value of the attribute, with the rest of the
-    response held still. Labels are no better than the edits: `complied` says what the judge found. A bias shows as pairs
-    that the model orders the other way, `model_agrees` false (null for equal rewards); these correct it. No field is
-    called "margin": TRL's RewardTrainer would subtract it in its loss.
+    "chosen"; of one that makes it worse, the original. Labels are no better than the edits: `complied` says what the judge
+    found. A bias shows as pairs that the model orders the other way, `model_agrees` false (null for equal rewards); these
+    correct it. No field is called "margin": TRL's RewardTrainer would subtract it in its loss.
 
     Args:
         outcomes: placebos and perturbations without a text are passed over, and so is a pair of texts that came before.
@@ -238,37 +197,35 @@ def preference_pairs(outcomes: pd.DataFrame, comparisons: Mapping[str, Compariso
     made = outcomes["edited"].notna() & outcomes["outcome"].notna() & (outcomes["attribute"] != PLACEBO)
     pairs = {}
     for row in outcomes[made].to_dict("records"):
+        better = row["direction"] == Direction.better.value
         rise = row["new_reward"] - row["reward"]
-        gain = (
-            rise if row["direction"] == Direction.better.value else -rise
-        )  # of the better text over the other
-        if row["outcome"] == COUNTERFACTUAL or gain < 0:
-            pair = _pair(row, comparisons[row["comparison"]], gain=gain)
-            pairs.setdefault(json.dumps([pair["prompt"], pair["chosen"], pair["rejected"]]), pair)
+        gain = rise if better else -rise  # of the better text over the other
+        if row["outcome"] != COUNTERFACTUAL and gain >= 0:
+            continue
+        turns = [
+            {"role": turn.role, "content": turn.content} for turn in comparisons[row["comparison"]].turns
+        ]
+        texts = [[{"role": "assistant", "content": row[column]}] for column in ("original", "edited")]
+        named = ["comparison", "response", "attribute", "direction", "seed", "perturber"]
+        pair = {
+            "key": "/".join(str(row[name]) for name in named),
+            "prompt": turns,
+            "chosen": texts[better],
+            "rejected": texts[not better],
+            **{name: row[name] for name in ("model", "side", *named)},
+            **{new: float(row[old]) for new, old in PAIRED.items()},
+            "outcome": row["outcome"],
+            "complied": None if pd.isna(row["complied"]) else bool(row["complied"]),
+            "model_agrees": None if gain == 0 else bool(gain > 0),
+        }
+        pairs.setdefault(json.dumps([turns, pair["chosen"], pair["rejected"]]), pair)
     return list(pairs.values())
 
 
+PAIRED = {"reward_original": "reward", "reward_edited": "new_reward", "margin_before": "margin", "margin_after": "new_margin"}  # fmt: skip
+"""Numbers of a preference pair, and their columns."""
+
+
 def as_lines(pairs: Iterable[Mapping]) -> str:
-    """One pair a line, in ASCII: whatever a text holds (U+2028, null bytes, lone surrogates) is escaped, as JSON has it."""
+    """One pair a line, in ASCII: whatever a text holds (U+2028, null bytes) is escaped, as JSON has it."""
     return "".join(json.dumps(pair, allow_nan=False) + "\n" for pair in pairs)
-
-
-def _pair(row: Mapping, comparison: Comparison, *, gain: float) -> dict:
-    texts = [[{"role": "assistant", "content": row[column]}] for column in ("original", "edited")]
-    better = row["direction"] == Direction.better.value
-    names = ["model", "comparison", "response", "side", "attribute", "direction", "seed", "perturber"]
-    labels = {name: row[name] for name in names} | {name: int(row[name]) for name in ("response", "seed")}
-    return {
-        "key": "/".join(str(value) for name, value in labels.items() if name not in ("model", "side")),
-        "prompt": [{"role": turn.role, "content": turn.content} for turn in comparison.turns],
-        "chosen": texts[better],
-        "rejected": texts[not better],
-        **labels,
-        "reward_original": float(row["reward"]),
-        "reward_edited": float(row["new_reward"]),
-        "margin_before": float(row["margin"]),
-        "margin_after": float(row["new_margin"]),
-        "outcome": row["outcome"],
-        "complied": None if pd.isna(row["complied"]) else bool(row["complied"]),
-        "model_agrees": None if gain == 0 else bool(gain > 0),
-    }

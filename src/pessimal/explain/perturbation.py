@@ -31,12 +31,10 @@ class Request:
     """One change that is asked for."""
 
     comparison: Comparison
-    response: int
-    """Which of its two responses: 0 or 1."""
+    response: int  # which of its two responses: 0 or 1
     attribute: Attribute
     direction: Direction
-    seed: int = 0
-    """Of several perturbations of the same kind."""
+    seed: int = 0  # of several perturbations of the same kind
 
     @property
     def text(self) -> str:
@@ -55,13 +53,11 @@ class Perturbation:
 
     request: Request
     status: Status
-    text: str | None = None
-    """The whole response after the change; None unless it was changed."""
+    text: str | None = None  # the whole response after the change; None unless it was changed
     spans: tuple[tuple[int, int], ...] | None = None
     """(start, end) in characters of the response: the words said to bear on the attribute before the change was made;
     None where the perturber does not say."""
-    note: str = ""
-    """Which rule was used, or why there is no text."""
+    note: str = ""  # which rule was used, or why there is no text
 
 
 class Perturber(Protocol):
@@ -80,4 +76,22 @@ class Perturber(Protocol):
         """Who makes edits that keep the meaning, the null of this one's edits; None where there is none.
 
         The null is of the same kind where it has this perturber's own name (a language model that rewrites for both).
-        Against one of another kind nothing is tested: see `flips.is_null_of`."""
+        Against one of another kind nothing is tested: see `flips.null_makers`."""
+
+
+class OneByOne:
+    """A perturber that changes one response after another and whose null is by rule, as it knows no meaning."""
+
+    def perturb(self, requests: Sequence[Request]) -> list[Perturbation]:
+        """One perturbation a request, in their order; each depends on its own request only."""
+        return [self.perturbed(request) for request in requests]
+
+    def perturbed(self, request: Request) -> Perturbation:
+        """What comes of one request."""
+        raise NotImplementedError
+
+    def placebo(self) -> Perturber:
+        """Edits by rule that keep the meaning."""
+        from pessimal.explain.perturbers.placebo import Placebo
+
+        return Placebo()

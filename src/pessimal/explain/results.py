@@ -7,7 +7,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-import numpy as np
 import pandas as pd
 
 from pessimal.explain.agreement import representative
@@ -18,8 +17,8 @@ from pessimal.explain.flips import (
     attribute_flip_rates,
     compliance,
     flip_rates,
-    is_null_of,
     liked,
+    null_makers,
     off_target,
 )
 from pessimal.explain.outcomes import COUNTERFACTUAL, SEMIFACTUAL, against_polarity
@@ -57,7 +56,7 @@ def explained_results(explained: Explained, options: Options) -> list[Result]:
 
     Metrics, representative comparisons and flip rates by judgement are of edits against polarity, as published.
     """
-    from pessimal.explain.metrics import metrics, pairwise  # loads the encoder: half a second
+    from pessimal.explain.metrics import metrics
 
     published = explained.table[against_polarity(explained.table)]
     sensitive = attribute_flip_rates(explained.table, permutations=options.permutations, **options.drawn)
@@ -70,16 +69,14 @@ def explained_results(explained: Explained, options: Options) -> list[Result]:
     named = fitted.loc[fitted["slope"].abs().idxmax(), "attribute"] if first.headline else None
     second = _flip_rates(sensitive, explained, named)
     if first.headline:
-        known = fitted[np.isfinite(fitted["slope"])]
-        first = replace(
-            first, summary={f"slope/{row.attribute}": float(row.slope) for row in known.itertuples()}
-        )
+        known = fitted.dropna(subset=["slope"]).set_index("attribute")["slope"]
+        first = replace(first, summary={f"slope/{name}": float(slope) for name, slope in known.items()})
         second = replace(second, weight=min(second.weight, first.weight))
     return [
         first,
         second,
         _representatives(published, explained),
-        coverage_result(metrics(published, pairwise=pairwise(published), **options.drawn), EDITS),
+        coverage_result(metrics(published, diversity=True, **options.drawn), EDITS),
         _compliance(explained, options),
         Result("flip_rates", flip_rates(published, confidence=options.confidence), method=EDITS),
         _off_target(explained, options),
@@ -99,6 +96,15 @@ def with_taste(sensitive: pd.DataFrame) -> pd.DataFrame:
     return sensitive.assign(taste=taste.fillna("if it likes better"), **ends)
 
 
+def estimated(
+    label: str, value: float, n: int, of: str, low: object = None, high: object = None, p: object = None
+) -> Estimate:
+    """An estimate of numbers as tables have them: what is missing in these is None in it."""
+    return Estimate(
+        label, float(value), int(n), of, *(None if pd.isna(x) else float(x) for x in (low, high, p))
+    )
+
+
 def slopes_result(
     table: pd.DataFrame, named: Mapping[str, str], *, method: str, plot: Forest | Heatmap
 ) -> Result:
@@ -108,9 +114,9 @@ def slopes_result(
         why = "Slopes are not known: too few edits for so many attributes, or no detector saw one move."
         return Result("slopes", table, method=method, notes=(why,))
     top = known.loc[known["slope"].abs().idxmax()]
-    q = none_if_nan(top["slope_q"])
+    ends = (top["slope_low"], top["slope_high"], top["slope_q"])
+    estimate = estimated("slope, SD per SD", top["slope"], top["n"], "edits", *ends)
     few = "Slopes have no intervals: too few comparisons for so many attributes."
-    ends = () if q is None else (float(top["slope_low"]), float(top["slope_high"]), q)
     likes = "more" if top["slope"] > 0 else "less"
     return Result(
         "slopes",
@@ -119,15 +125,10 @@ def slopes_result(
         "attributes held.",
         plot=replace(plot, data=known),
         method=method,
-        weight=weight_of(top["slope"], q),
-        estimate=Estimate("slope, SD per SD", float(top["slope"]), int(top["n"]), "edits", *ends),
-        notes=() if q is not None else (few,),
+        weight=weight_of(top["slope"], estimate.p),
+        estimate=estimate,
+        notes=() if estimate.p is not None else (few,),
     )
-
-
-def none_if_nan(value: float) -> float | None:
-    """A p value as an estimate has it."""
-    return None if pd.isna(value) else float(value)
 
 
 def _flip_rates(table: pd.DataFrame, explained: Explained, named: str | None) -> Result:
@@ -144,11 +145,10 @@ def _flip_rates(table: pd.DataFrame, explained: Explained, named: str | None) ->
     )
     headline += "".join(f"; if {r.liked}, {r.flip_rate:.0%}" for r in other.itertuples())
     headline += "".join(f"; placebo edits {r.flip_rate:.0%}" for r in null.head(1).itertuples()) + "."
-    q = none_if_nan(top["flip_q"])
+    ends = (top["flip_low"], top["flip_high"]) if top["comparisons"] > 1 else (None, None)
+    estimate = estimated("flip rate", top["flip_rate"], top["n"], "edits", *ends, top["flip_q"])
     order = own.groupby("attribute")["flip_rate"].max().sort_values(ascending=False, kind="stable").index
-    place = {name: number for number, name in enumerate(order)}
-    drawn = own.sort_values("attribute", key=lambda names: names.map(place), kind="stable")
-    ends = (float(top["flip_low"]), float(top["flip_high"])) if top["comparisons"] > 1 else (None, None)
+    drawn = own.sort_values("attribute", key=order.get_indexer, kind="stable")
     return Result(
         "sensitivity",
         table,
@@ -160,8 +160,8 @@ def _flip_rates(table: pd.DataFrame, explained: Explained, named: str | None) ->
             xlabel="share of edits that flip the preference (line: placebo edits)",
         ),
         method=METHOD,
-        weight=weight_of(top["flip_rate"], q),
-        estimate=Estimate("flip rate", float(top["flip_rate"]), int(top["n"]), "edits", *ends, q),
+        weight=weight_of(top["flip_rate"], estimate.p),
+        estimate=estimate,
         notes=(*_left_out(explained), *_untested(null, explained)),
         summary=_summary(own, null, explained),
     )  # fmt: skip
@@ -171,11 +171,10 @@ def _untested(null: pd.DataFrame, explained: Explained) -> tuple[str, ...]:
     """Why flip rates have no p, where they have none."""
     if null.empty:
         return ("There are no placebo edits, so nothing is tested.",)
-    if any(is_null_of(maker, explained.perturber) for maker in null["perturber"]):
+    makers, own = sorted(set(null["perturber"])), explained.perturber
+    if null_makers(own) & set(makers):
         return ()
-    makers = ", ".join(sorted(set(null["perturber"])))
-    own = explained.perturber
-    return (f"Placebo edits are by {makers}, of another kind than those of {own}: nothing is tested.",)
+    return (f"Placebo edits are by {', '.join(makers)}, of another kind than those of {own}: nothing is tested.",)  # fmt: skip
 
 
 def _left_out(explained: Explained) -> tuple[str, ...]:
@@ -225,7 +224,7 @@ def _representatives(table: pd.DataFrame, explained: Explained) -> Result:
         f"(τ = {top['tau']:.2f}).",
         method=METHOD,
         weight=weight_of(0.1),
-        estimate=Estimate("τ", float(top["tau"]), int(top["attributes"]), "attributes"),
+        estimate=estimated("τ", top["tau"], top["attributes"], "attributes"),
     )  # fmt: skip
 
 
@@ -242,7 +241,7 @@ def coverage_result(measured: pd.DataFrame, method: str) -> Result:
         return Result("metrics", measured, method=method, notes=("No edit came about, so no comparison was tried.",))  # fmt: skip
     low, high = flips.loc[flips["value"].idxmin()], flips.loc[flips["value"].idxmax()]
     share = f"{low['value']:.0%}" if len(flips) == 1 else f"{low['value']:.0%} to {high['value']:.0%}"
-    ends = (float(high["low"]), float(high["high"])) if high["comparisons"] > 1 else (None, None)
+    ends = (high["low"], high["high"]) if high["comparisons"] > 1 else (None, None)
     coverage = own[own["metric"] == "coverage"] if measured["model"].nunique() == 1 else own.head(0)
     return Result(
         "metrics",
@@ -254,7 +253,7 @@ def coverage_result(measured: pd.DataFrame, method: str) -> Result:
         ),
         method=method,
         weight=weight_of(0.1),
-        estimate=Estimate("coverage", float(high["value"]), int(high["comparisons"]), "comparisons", *ends),
+        estimate=estimated("coverage", high["value"], high["comparisons"], "comparisons", *ends),
         summary={f"coverage/{row.among}/{row.side}": float(row.value) for row in coverage.itertuples()},
     )  # fmt: skip
 
@@ -266,7 +265,6 @@ def _compliance(explained: Explained, options: Options) -> Result:
     whole = compliance(own, by=[], confidence=options.confidence).iloc[0]
     if not whole["n"]:
         return Result("compliance", table, method=EDITS, notes=("No edit was judged.",))
-    ends = float(whole["low"]), float(whole["high"])
     return Result(
         "compliance",
         table,
@@ -278,19 +276,17 @@ def _compliance(explained: Explained, options: Options) -> Result:
         ),
         method=EDITS,
         weight=weight_of(0.1),
-        estimate=Estimate("share of edits", float(whole["share"]), int(whole["n"]), "edits", *ends),
+        estimate=estimated("share of edits", whole["share"], whole["n"], "edits", whole["low"], whole["high"]),
     )  # fmt: skip
 
 
 def _off_target(explained: Explained, options: Options) -> Result:
     """What else the edits changed."""
-    attributes = list(explained.attributes.values())
-    table = off_target(explained.table, *explained.detected, attributes, confidence=options.confidence)
+    table = off_target(explained.table, confidence=options.confidence)
     others = table[~table["on_target"].astype(bool) & ~table["asked"].isin(CONTROLS)].dropna(subset=["mean"])
     if others.empty:
         return Result("off_target", table, method=EDITS)
     top = others.loc[others["mean"].abs().idxmax()]
-    ends = (float(top["low"]), float(top["high"]))
     return Result(
         "off_target",
         table,
@@ -301,7 +297,7 @@ def _off_target(explained: Explained, options: Options) -> Result:
         ),
         method=EDITS,
         weight=weight_of(0.1),
-        estimate=Estimate("change, SD", float(top["mean"]), int(top["n"]), "edits", *ends),
+        estimate=estimated("change, SD", top["mean"], top["n"], "edits", top["low"], top["high"]),
     )  # fmt: skip
 
 

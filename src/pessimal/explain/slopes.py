@@ -9,12 +9,10 @@ import pandas as pd
 from scipy import stats
 
 from pessimal.errors import TableError
-from pessimal.explain.flips import USED, valid_rows
+from pessimal.explain.flips import MOVED, USED
 from pessimal.explain.intervals import benjamini_hochberg, cluster_index
-from pessimal.explain.outcomes import CHOSEN, as_table, check_outcomes, groups
+from pessimal.explain.outcomes import CHOSEN, check_outcomes, valid_rows
 
-MOVED = "moved/"
-"""Columns of the table so named say by how many standard deviations of its detector an edit moved an attribute."""
 RETURNED = ["model", "perturber", "attribute", "n", "comparisons", "slope", "slope_low", "slope_high"]
 RETURNED += ["slope_p", "slope_q", "inflation", "explained"]
 
@@ -45,13 +43,14 @@ def slopes(table: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """
     check_outcomes(table, columns=USED)
     rows = []
-    for (model,), of_model in groups(valid_rows(table), ["model"]):
+    for model, of_model in valid_rows(table).groupby("model", sort=False):
         placebo = of_model["perturber"] == "placebo"
-        for (perturber,), made in groups(of_model[~placebo] if (~placebo).any() else of_model, ["perturber"]):
-            whole = pd.concat([made, of_model[placebo]]) if (~placebo).any() else made
+        alone = placebo.all()
+        for perturber, made in (of_model if alone else of_model[~placebo]).groupby("perturber", sort=False):
+            whole = made if alone else pd.concat([made, of_model[placebo]])
             named = dict.fromkeys(RETURNED, np.nan) | {"model": model, "perturber": perturber}
             rows += [named | row for row in _fitted(whole, confidence)]
-    return as_table(rows, RETURNED)
+    return pd.DataFrame(rows, columns=RETURNED)
 
 
 def detectors(table: pd.DataFrame) -> list[str]:

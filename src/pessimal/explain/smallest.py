@@ -34,14 +34,10 @@ _TOKEN = re.compile(rf"\s*(?:{_LETTERS}(?:['’\-]{_LETTERS})*|{_SIGN})|\s+")
 class Hunk:
     """One changed place."""
 
-    start: int
-    """Where it begins in the original, in characters."""
-    end: int
-    """Where it ends there; equal to `start` where text is only put in."""
-    put: str
-    """What stands there after the edit; empty where text is only taken out."""
-    tokens: int
-    """Tokens changed: put in, taken out or replaced, at least 1."""
+    start: int  # where it begins in the original, in characters
+    end: int  # where it ends there; equal to `start` where text is only put in
+    put: str  # what stands there after the edit; empty where text is only taken out
+    tokens: int  # tokens changed: put in, taken out or replaced, at least 1
 
     def place(self) -> tuple[int, int]:
         """What hunks are put in order by."""
@@ -85,13 +81,10 @@ def hunks_between(original: str, edited: str) -> tuple[Hunk, ...]:
 
 
 def apply(original: str, hunks: Sequence[Hunk], chosen: Collection[int] | None = None) -> str:
-    """The original with some of an edit's hunks: those of these numbers, or all. ValueError where two of them overlap."""
+    """The original with some of an edit's hunks, none of which overlap: those of these numbers, or all."""
     taken = list(hunks) if chosen is None else [hunks[number] for number in chosen]
-    taken.sort(key=Hunk.place)
     parts, done = [], 0
-    for number, hunk in enumerate(taken):
-        if hunk.start < done or (number and hunk.overlaps(taken[number - 1])):
-            raise ValueError(f"{hunk} overlaps the one before it; only hunks that do not can be applied")
+    for hunk in sorted(taken, key=Hunk.place):
         parts += [original[done : hunk.start], hunk.put]
         done = hunk.end
     return "".join([*parts, original[done:]])
@@ -99,22 +92,16 @@ def apply(original: str, hunks: Sequence[Hunk], chosen: Collection[int] | None =
 
 @dataclass(frozen=True)
 class Shrunk:
-    """What is left of one counterfactual."""
+    """What is left of one counterfactual: a row of the table `smallest_flips`."""
 
-    text: str
-    """The response with the hunks that are kept."""
-    kept: tuple[Hunk, ...]
-    """Hunks that are still applied, in the order of the text."""
-    hunks: tuple[Hunk, ...]
-    """All hunks of the edit."""
-    tokens: int
-    """Tokens that the kept hunks change."""
-    margin: float
-    """m′ with this text."""
-    queries: int
-    """Texts whose m′ was asked for."""
-    exact: bool
-    """Whether no other choice of hunks that flips changes fewer tokens; all were looked at."""
+    smallest: str  # the response with the hunks that are kept
+    hunks: int  # changed places of the edit
+    kept: int  # those that are still applied
+    tokens: int  # tokens that the kept hunks change
+    tokens_before: int  # tokens that the edit changed
+    new_margin: float  # m′ with this text
+    queries: int  # texts whose m′ was asked for
+    exact: bool  # whether no other choice of hunks that flips changes fewer tokens; all were looked at
     minimal: bool
     """Whether no single kept hunk can be reverted without losing the flip; false where the whole edit did not flip the
     preference (m′ < −ε) when it was asked again, so that nothing was shrunk."""
@@ -153,50 +140,41 @@ def run_together(searches: Sequence[Search[Outcome]], margins: Margins) -> list[
             except StopIteration as stop:
                 found[number] = stop.value
         pairs = [(number, text) for number, texts in wanted.items() for text in texts]
-        values = [float(value) for value in margins(pairs)] if pairs else []
-        replies, start = {}, 0
-        for number, texts in wanted.items():
-            replies[number] = values[start : start + len(texts)]
-            start += len(texts)
+        values = iter(margins(pairs) if pairs else [])
+        replies = {number: [float(next(values)) for _ in texts] for number, texts in wanted.items()}
     return [found[number] for number in range(len(searches))]
 
 
-class KnownMargins:
-    """The margins that one search knows so far, each text once."""
-
-    def __init__(self):
-        self.by_text: dict[str, float] = {}
-
-    def of(self, texts: list[str]) -> Search[list[float]]:
-        """m′ of each text; hands out those that are not known yet."""
-        if new := [text for text in dict.fromkeys(texts) if text not in self.by_text]:
-            self.by_text.update(zip(new, (yield new), strict=True))
-        return [self.by_text[text] for text in texts]
+def _ask(known: dict[str, float], texts: list[str]) -> Search[list[float]]:
+    """m′ of each text; hands out those that are not known yet, and keeps them."""
+    if new := [text for text in dict.fromkeys(texts) if text not in known]:
+        known.update(zip(new, (yield new), strict=True))
+    return [known[text] for text in texts]
 
 
 def _shrink(original: str, edited: str, *, tie: float, exact_hunks: int) -> Search[Shrunk]:
-    hunks = hunks_between(original, edited)
-    known = KnownMargins()
-    [whole] = yield from known.of([edited])
+    hunks, known = hunks_between(original, edited), {}
+    [whole] = yield from _ask(known, [edited])
     flips, exact = whole < -tie, len(hunks) <= exact_hunks
     kept = tuple(range(len(hunks)))
     if flips:
         kept = yield from (_smallest if exact else _reverted)(original, hunks, known, tie)
     text = apply(original, hunks, kept)
     return Shrunk(
-        text=text,
-        kept=tuple(hunks[number] for number in kept),
-        hunks=hunks,
+        smallest=text,
+        hunks=len(hunks),
+        kept=len(kept),
         tokens=sum(hunks[number].tokens for number in kept),
-        margin=known.by_text[text],
-        queries=len(known.by_text),
+        tokens_before=sum(hunk.tokens for hunk in hunks),
+        new_margin=known[text],
+        queries=len(known),
         exact=flips and exact,
         minimal=flips,
     )
 
 
 def _smallest(
-    original: str, hunks: tuple[Hunk, ...], known: KnownMargins, tie: float
+    original: str, hunks: Sequence[Hunk], known: dict[str, float], tie: float
 ) -> Search[tuple[int, ...]]:
     """The choice of hunks with the fewest tokens that flips."""
     numbers = range(len(hunks))
@@ -208,7 +186,7 @@ def _smallest(
         # Small edits mostly do: a round takes twice as many as the one before, so that at most about twice the texts are
         # asked for that a search one by one would need, in a few rounds.
         batch = choices[start : start + count]
-        values = yield from known.of([apply(original, hunks, choice) for choice in batch])
+        values = yield from _ask(known, [apply(original, hunks, choice) for choice in batch])
         for choice, value in zip(batch, values, strict=True):
             if value < -tie:
                 return choice
@@ -216,7 +194,7 @@ def _smallest(
 
 
 def _reverted(
-    original: str, hunks: tuple[Hunk, ...], known: KnownMargins, tie: float
+    original: str, hunks: Sequence[Hunk], known: dict[str, float], tie: float
 ) -> Search[tuple[int, ...]]:
     """A choice of hunks none of which can be reverted alone."""
     kept = sorted(range(len(hunks)), key=lambda number: -hunks[number].tokens)
@@ -224,7 +202,7 @@ def _reverted(
     while needed < len(kept) > 1:
         turn %= len(kept)
         fewer = kept[:turn] + kept[turn + 1 :]
-        [value] = yield from known.of([apply(original, hunks, fewer)])
+        [value] = yield from _ask(known, [apply(original, hunks, fewer)])
         if value < -tie:
             kept, needed = fewer, 0
         else:
@@ -234,29 +212,22 @@ def _reverted(
 
 @dataclass(frozen=True)
 class Grown:
-    """What one semifactual became."""
+    """What one semifactual became: a row of the table `largest_holds`."""
 
-    text: str
-    """The response with its own hunks and those that were added."""
-    own: tuple[Hunk, ...]
-    """Hunks of the semifactual itself, in the order of the text."""
-    added: tuple[Hunk, ...]
-    """Hunks of the other edits that were added, in the order of the text."""
-    sources: tuple[int, ...]
-    """Which of `others` each added hunk is from (the first that has it)."""
-    tokens: int
-    """Tokens that the own and the added hunks change."""
-    margin: float
-    """m′ with this text."""
-    queries: int
-    """Texts whose m′ was asked for."""
+    largest: str  # the response with its own hunks and those that were added
+    tokens: int  # tokens that the own and the added hunks change
+    tokens_before: int  # tokens that the semifactual itself changes
+    added: int  # hunks of other edits that were added
+    attributes: str  # labels of the edits that they are from (the first that has each)
+    new_margin: float  # m′ with this text
+    queries: int  # texts whose m′ was asked for
     maximal: bool
     """Whether no hunk left over can be added alone: it overlaps one that is applied, or the preference is lost. False where
     the semifactual itself did not keep the preference (m′ > ε) when it was asked again, so that nothing was added."""
 
 
 def grow(
-    semifactuals: Sequence[tuple[str, str, Sequence[str]]], margins: Margins, *, tie: float = 0.0
+    semifactuals: Sequence[tuple[str, str, Sequence[tuple[str, str]]]], margins: Margins, *, tie: float = 0.0
 ) -> list[Grown]:
     """Each semifactual with as many changes of other edits as the preference survives.
 
@@ -266,29 +237,29 @@ def grow(
     for once. The result is maximal, not the largest there is: that would need all choices of hunks.
 
     Args:
-        semifactuals: (original, edited, others): a response as it stands and after its own edit, and the same response
-            after other edits of the same direction, mostly along other attributes.
+        semifactuals: (original, edited, others): a response as it stands and after its own edit, and (label, text) of the
+            same response after other edits of the same direction, mostly along other attributes.
         tie: ε ≥ 0, in rewards; the preference holds where m′ > ε.
     """
     return run_together([_grow(*one, tie=tie) for one in semifactuals], margins)
 
 
-def _grow(original: str, edited: str, others: Sequence[str], *, tie: float) -> Search[Grown]:
+def _grow(original: str, edited: str, others: Sequence[tuple[str, str]], *, tie: float) -> Search[Grown]:
     own = hunks_between(original, edited)
-    sources: dict[Hunk, int] = {}  # the first of the others that has each hunk
-    for number, other in enumerate(others):
+    sources: dict[Hunk, str] = {}  # the first of the others that has each hunk
+    for label, other in others:
         for hunk in hunks_between(original, other):
             if not any(hunk.overlaps(mine) for mine in own):
-                sources.setdefault(hunk, number)
-    known, text, added = KnownMargins(), edited, []
-    [whole] = yield from known.of([text])
+                sources.setdefault(hunk, label)
+    known, text, added = {}, edited, []
+    [whole] = yield from _ask(known, [text])
     holds = whole > tie
     left = sorted(sources, key=lambda hunk: -hunk.tokens) if holds else []  # stable
     turn = lost = 0  # lost: how many in a row could not be added to what is applied now
     while lost < len(left):
         turn %= len(left)
         trial = apply(original, [*own, *added, left[turn]])
-        [value] = yield from known.of([trial])
+        [value] = yield from _ask(known, [trial])
         if value > tie:
             text = trial
             added.append(left[turn])
@@ -297,14 +268,14 @@ def _grow(original: str, edited: str, others: Sequence[str], *, tie: float) -> S
             turn, lost = len(before), 0
         else:
             turn, lost = turn + 1, lost + 1
-    added.sort(key=Hunk.place)
+    tokens_before = sum(hunk.tokens for hunk in own)
     return Grown(
-        text=text,
-        own=own,
-        added=tuple(added),
-        sources=tuple(sources[hunk] for hunk in added),
-        tokens=sum(hunk.tokens for hunk in (*own, *added)),
-        margin=known.by_text[text],
-        queries=len(known.by_text),
+        largest=text,
+        tokens=tokens_before + sum(hunk.tokens for hunk in added),
+        tokens_before=tokens_before,
+        added=len(added),
+        attributes=", ".join(sorted({sources[hunk] for hunk in added})),
+        new_margin=known[text],
+        queries=len(known),
         maximal=holds,
     )

@@ -11,6 +11,7 @@ from pessimal.explain.compare import compared_results, shown_contested
 from pessimal.explain.comparison import Comparison, read_jsonl
 from pessimal.explain.outcomes import KEY
 from pessimal.explain.results import Options
+from pessimal.models.spec import answering
 from pessimal.report.edits import to_json, views
 from pessimal.tables.result import Result
 from pessimal.tracking.registry import Manifest, Registry
@@ -83,6 +84,7 @@ def chosen_explanations(config: CompareConfig, registry: Registry) -> list[tuple
             raise InputError(f"explanations: there is no {asked!r} in {registry.root}; there are: {known}")
         found[named[asked][1].reference] = named[asked]
     models = {manifest.summary["model"] for _, manifest in found.values()}
+    config.models = answering(config.models, models)
     if missing := sorted(set(config.models) - models):
         raise InputError(
             f"models: {', '.join(missing)} is not explained in what is compared; explained are: {', '.join(sorted(models))}"

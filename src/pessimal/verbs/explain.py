@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pandas as pd
 import torch
-from rich.table import Table
 from rich.text import Text
 
 from pessimal import explain as explain_package
@@ -19,6 +18,7 @@ from pessimal.explain.agreement import examples
 from pessimal.explain.attribute import ANY_WAY, PLACEBO, Attribute
 from pessimal.explain.comparison import Comparison, choose, digest, load
 from pessimal.explain.explain import CONTROLS, NEUTRAL, Explained, explain, explain_pair, pair
+from pessimal.explain.judge import RuleJudge, make_judge
 from pessimal.explain.outcomes import as_lines, preference_pairs, requests_for
 from pessimal.explain.perturbation import Perturber
 from pessimal.explain.perturbers import make_perturber
@@ -30,6 +30,7 @@ from pessimal.scoring.texts import KeptRewards, TextScorer
 from pessimal.tables.result import Result
 from pessimal.tables.score_table import ModelProvenance
 from pessimal.texts import significant
+from pessimal.tracking.printing import table_text
 from pessimal.tracking.registry import safe_name
 from pessimal.verbs.common import fetch, model_inputs, plain, quiet_libraries, registry_of, tracked
 from pessimal.verbs.progress import Counter, counted
@@ -37,9 +38,15 @@ from pessimal.verbs.publish import Artifact, print_path, publish, show
 
 log = logging.getLogger(__name__)
 
+MARKS = {GONE: ("[-", "-]", "red"), NEW: ("{+", "+}", "green"), LEFT_OUT: ("", "", "dim")}
 PREFERENCES, COMPARISONS, PAIR = "preferences.jsonl", "comparisons.jsonl", "pair"
 SHOWN = 9
 """Attributes printed at the end."""
+COLUMNS = {
+    "attribute": "attribute", "slope": "slope (SD/SD)", "slope_low": "low", "slope_high": "high", "slope_q": "p",
+    "more": "flip rate if it likes more", "less": "if less", "n": "edits",
+}  # fmt: skip
+"""Of the table that is printed, with their headings."""
 OPTIONS = ("both_ways", "seeds", "placebos", "overall", "tie", "shrink", "exact_hunks")
 OPTIONS += ("replicates", "permutations", "confidence", "examples")
 """Those that decide an explanation's numbers."""
@@ -53,15 +60,12 @@ class ExplanationProvenance(ModelProvenance):
     comparisons: str
     comparisons_digest: str
     n: int
-    attributes: dict[str, dict]
-    """Description, polarity and rules of each attribute, by name."""
+    attributes: dict[str, dict]  # description, polarity and rules of each, by name
     perturber: str
-    perturber_identity: dict
-    """What decides its texts."""
+    perturber_identity: dict  # what decides its texts
     placebo_identity: dict
     judge_identity: dict
-    code: str
-    """sha256 over the files that compute margins, statistics and minimal edits: other code, other numbers."""
+    code: str  # sha256 over the files that compute margins, statistics and minimal edits
     options: dict = field(default_factory=dict)
     seed: int = 0
 
@@ -84,9 +88,11 @@ def run(config: ExplainConfig) -> None:
     quiet_libraries(lightning=config.trainer.accelerator != "cpu")
     comparisons, left_out = _comparisons(config)
     attributes = attributes_of(config)
-    cache = Path(config.paths.cache)
-    perturber = make_perturber(config.perturber, attributes=attributes, cache=cache / "answers")
-    judge = None if config.pair and config.judge is JudgeKind.rules else _judge(config)
+    cache = Path(config.paths.cache) / "answers"
+    perturber = make_perturber(config.perturber, attributes=attributes, cache=cache)
+    judge = None if config.pair else RuleJudge()
+    if judge and config.judge is JudgeKind.llm:
+        judge = make_judge(config.judge_model, config.perturber, cache=cache, base_url=config.judge_base_url)
     if config.dry_run:
         _print_cost(config, perturber, attributes, comparisons)
         return
@@ -106,16 +112,13 @@ def run(config: ExplainConfig) -> None:
             counter.begin("intervals and tests")
             options = Options(config.replicates, config.permutations, config.confidence, config.seed)
             results = pair_results(found) if config.pair else explained_results(found, options)
+        names = ("model", "comparisons", "comparisons_digest", "n", "perturber", "weights_digest")
+        what = {name: getattr(provenance, name) for name in names} | {"made_by": provenance.edits_digest()}
         summary = {name: value for result in results for name, value in result.summary.items()}
         artifact = Artifact(
-            "explanation",
-            provenance.name,
-            key=provenance.key(),
-            inputs=inputs,
-            summary=_what(provenance) | made_with | summary,
-            labels={model.name: model.description.label or model.name},
-            files=_files(config, found, results),
-        )
+            "explanation", provenance.name, key=provenance.key(), inputs=inputs, summary=what | made_with | summary,
+            labels={model.name: model.description.label or model.name}, files=_files(config, found, results),
+        )  # fmt: skip
         folder, _ = publish(config, registry, mirror, artifact, results)
     for who in (perturber, judge):  # what a language model was asked, for those that ask one
         if chat := getattr(who, "chat", None):
@@ -133,16 +136,13 @@ def _comparisons(config: ExplainConfig) -> tuple[list[Comparison], dict[str, int
     found = load(spec.source.value, path=path, revision=spec.revision, split=spec.split, subset=spec.subset)
     if found.left_out:
         log.warning("left out: %s", ", ".join(f"{n} {what}" for what, n in found.left_out.items()))
-    kept = found.comparisons
-    if spec.single_turn:
-        kept = tuple(c for c in kept if [turn.role for turn in c.turns] == ["user"])
-        log.info("%d of %d comparisons have one turn", len(kept), len(found.comparisons))
+    one_turn = [c for c in found.comparisons if [turn.role for turn in c.turns] == ["user"]]
+    kept = one_turn if spec.single_turn else found.comparisons
     if not kept:
         raise InputError(f"comparisons={spec.name}: none is left to explain")
     if spec.n and len(kept) < spec.n:
         log.warning("comparisons.n=%d, but there are %d: all are taken", spec.n, len(kept))
-    n = min(spec.n, len(kept)) if spec.n else None
-    return choose(kept, n=n, seed=config.seed), found.left_out
+    return choose(kept, n=spec.n, seed=config.seed), found.left_out
 
 
 def attributes_of(config: ExplainConfig) -> list[Attribute]:
@@ -153,21 +153,8 @@ def attributes_of(config: ExplainConfig) -> list[Attribute]:
             found.append(Attribute.of(name, options))
         except ConfigError as error:
             raise ConfigError(f"contrast.{name}: {error}") from error
-    if not config.pair:
-        from pessimal.explain.judge import RuleJudge
-
-        RuleJudge.check(found)  # its detectors are asked whoever judges
+    RuleJudge.check(found)  # its detectors are asked whoever judges
     return found
-
-
-def _judge(config: ExplainConfig):
-    """Who says whether an edit did what was asked."""
-    from pessimal.explain.judge import RuleJudge, make_judge
-
-    if config.judge is JudgeKind.rules:
-        return RuleJudge()
-    cache = Path(config.paths.cache) / "answers"
-    return make_judge(config.judge_model, config.perturber, cache=cache, base_url=config.judge_base_url)
 
 
 def _provenance(
@@ -176,11 +163,6 @@ def _provenance(
     """What the result will depend on."""
     options = plain(config)
     null = perturber.placebo() if config.placebos and not config.pair else None
-    judges = {}
-    if not config.pair:
-        from pessimal.explain.judge import RuleJudge
-
-        judges = {"judge": judge.provenance(), "detectors": RuleJudge().provenance()}
     sources = sorted(Path(explain_package.__file__).parent.glob("*.py"))
     return ExplanationProvenance(
         model=model.name,
@@ -191,7 +173,7 @@ def _provenance(
         perturber=perturber.name,
         perturber_identity=perturber.provenance(),
         placebo_identity=null.provenance() if null else {},
-        judge_identity=judges,
+        judge_identity={"judge": judge.provenance(), "detectors": RuleJudge().provenance()} if judge else {},
         code=hashlib.sha256(b"\0".join(file.read_bytes() for file in sources)).hexdigest(),
         options={name: options[name] for name in OPTIONS},
         seed=config.seed,
@@ -202,8 +184,8 @@ def _provenance(
 def _explain(
     config: ExplainConfig,
     model: RewardModel,
-    comparisons: Sequence[Comparison],
-    attributes: Sequence[Attribute],
+    comparisons,
+    attributes,
     perturber: Perturber,
     judge,
     counter: Counter,
@@ -228,17 +210,16 @@ def _explain(
         asked |= {name: getattr(config, name) for name in ("both_ways", "placebos", "overall", "exact_hunks")}
         asked |= {"judge": judge, "smallest": config.shrink, "begin": begin}
         found = explain(scorer, comparisons, attributes, perturber, **asked)
-    if too_long := len(found.too_long):
-        what = "comparisons are longer than the %d tokens that %s is made for, and are left out"
-        log.warning(f"%d {what}", too_long, texts.longest, model.name)
+    if found.too_long:
+        what = "%d comparisons are longer than the %d tokens that %s is made for, and are left out"
+        log.warning(what, len(found.too_long), texts.longest, model.name)
     log.debug("%d conversations went through %s (%s)", scorer.n_scored, model.name, texts.path)
-    trust = asdict(texts.trust) if texts.trust else {}
     known = asdict(model.description) | of_model(model)
     row = {
         "model": model.name,
         "path": texts.path,
-        "largest_difference": trust.get("largest_difference"),
-        "checked": trust.get("n"),
+        "largest_difference": texts.trust.largest_difference if texts.trust else None,
+        "checked": texts.trust.n if texts.trust else None,
         "noise": texts.noise,
         **{name: value for name, value in known.items() if not isinstance(value, dict)},
     }
@@ -252,8 +233,7 @@ def _device(config: ExplainConfig) -> torch.device:
 
         begin_process(config.trainer)
         return make_trainer(config.trainer, root=config.paths.cache).strategy.root_device
-    if config.trainer.threads:
-        torch.set_num_threads(config.trainer.threads)
+    torch.set_num_threads(config.trainer.threads or torch.get_num_threads())
     return torch.device("cpu")
 
 
@@ -273,23 +253,11 @@ def _files(config: ExplainConfig, found: Explained, results: Sequence[Result]) -
     return files
 
 
-def _what(provenance: ExplanationProvenance) -> dict:
-    names = ("model", "comparisons", "comparisons_digest", "n", "perturber", "weights_digest")
-    return {name: getattr(provenance, name) for name in names} | {"made_by": provenance.edits_digest()}
-
-
-def _print_cost(
-    config: ExplainConfig,
-    perturber: Perturber,
-    attributes: Sequence[Attribute],
-    comparisons: Sequence[Comparison],
-) -> None:
+def _print_cost(config: ExplainConfig, perturber: Perturber, attributes, comparisons) -> None:
     """Print what the endpoint would be asked. Which response is preferred is not known yet; either way there are as many
     calls."""
-    rewards = {comparison.key: (1.0, 0.0) for comparison in comparisons}
-    wanted = requests_for(
-        comparisons, rewards, attributes, range(config.seeds), 0.0, both_ways=config.both_ways
-    )
+    rewards, options = {one.key: (1.0, 0.0) for one in comparisons}, {"both_ways": config.both_ways}
+    wanted = requests_for(comparisons, rewards, attributes, range(config.seeds), 0.0, **options)
     controls = [] if config.pair else [(ANY_WAY, config.overall), (NEUTRAL, config.placebos)]
     arms = [requests_for(comparisons, rewards, [arm], range(n), 0.0) for arm, n in controls]
     print(perturber.dry_run(wanted + [request for arm in arms for request in arm]).text())
@@ -301,23 +269,15 @@ def _print(results: Sequence[Result], found: Explained) -> None:
     """Which attributes move the reward, the strongest slope first, and how often edits along them flip the preference."""
     by_name = {result.name: result for result in results}
     rows = overview({name: by_name[name].table for name in ("slopes", "sensitivity")})
-    shown = pd.concat([rows[rows["attribute"] != PLACEBO].head(SHOWN), rows[rows["attribute"] == PLACEBO]])
-    title = f"{found.model}: what moves its preference in {len(found.decided)} comparisons"
-    table = _table(title, "attribute", "slope (SD/SD)", "", "p", "flips if it likes more", "if less", "edits")
-    for row in shown.itertuples():
-        table.add_row(
-            Text(row.attribute),
-            _cell(row.slope, "+.2f"),
-            "" if pd.isna(row.slope_low) else f"{row.slope_low:+.2f} to {row.slope_high:+.2f}",
-            "" if pd.isna(row.slope_q) else "<.001" if row.slope_q < 0.001 else f"{row.slope_q:.3f}".lstrip("0"),
-            _cell(row.more, ".0%"),
-            _cell(row.less, ".0%"),
-            _cell(row.n, ".0f"),
-            style="dim" if row.attribute == PLACEBO else "",
-        )  # fmt: skip
-    show(table)
-    if len(rows) > len(shown):
-        show(f"{len(rows) - len(shown)} more attributes on the page.")
+    placebo = rows["attribute"] == PLACEBO
+    shown = pd.concat([rows[~placebo].head(SHOWN), rows[placebo]])
+    shown = shown.assign(
+        slope_q=shown["slope_q"].map("{:.2g}".format, na_action="ignore")
+    )  # a tiny p is not 0
+    show(Text(f"{found.model}: what moves its preference in {len(found.decided)} comparisons"))
+    show(_table(shown[list(COLUMNS)].rename(columns=COLUMNS)))
+    if more := len(rows) - len(shown):
+        show(f"{more} more attributes on the page.")
     for name in ("slopes", "sensitivity"):
         for line in (by_name[name].headline, *by_name[name].notes):
             show(Text(line))
@@ -326,40 +286,19 @@ def _print(results: Sequence[Result], found: Explained) -> None:
 def _print_pair(results: Sequence[Result], found: Explained) -> None:
     """Why this response, in this model: rewards, one sentence, what counts, and the smallest edits that flip it."""
     by_name = {result.name: result for result in results}
-    [result] = [each for each in results if each.name == PAIR]
-    show(Text(result.headline))
-    for note in result.notes:
-        show(Text(note))
-    attributes = _table("what counts", "it likes", "change an edit", "lowest margin", "flips", "edits")
-    for row in result.table.head(SHOWN // 2 + 1).itertuples():
-        numbers = (f"{row.change:+.2f}", f"{row.lowest:+.2f}", str(row.flips), str(row.edits))
-        attributes.add_row(Text(f"{row.liked} {row.attribute}"), *numbers)
-    show(attributes)
+    for line in (by_name[PAIR].headline, *by_name[PAIR].notes):
+        show(Text(line))
+    show(_table(by_name[PAIR].table.head(SHOWN // 2 + 1)))
     flips = "smallest_flips" in by_name
-    edits = _table("smallest edits that flip it" if flips else "edits that come nearest to a flip", "response", "margin", "edit")  # fmt: skip
-    edits.columns[-1].justify, edits.columns[-1].no_wrap = "left", False
+    show("smallest edits that flip it:" if flips else "edits that come nearest to a flip:")
     for row in smallest_edits(found).itertuples():
-        side = ("chosen", "rejected")[row.response]
-        edits.add_row(side, significant(row.new_margin), _marked(row.original, row.edited))
-    show(edits)
+        text = Text(f"  {('chosen', 'rejected')[row.response]}, margin {significant(row.new_margin)}: ")
+        for piece in condensed(diff(row.original, row.edited), context=40):
+            before, behind, style = MARKS.get(piece.kind, ("", "", ""))
+            text.append(f"{before}{piece.text}{behind}", style=style)
+        show(text)
 
 
-def _marked(original: str, edited: str) -> Text:
-    """An edit word by word: [-taken out-] and {+put in+}."""
-    text = Text()
-    for piece in condensed(diff(original, edited), context=40):
-        marks = {GONE: ("[-", "-]", "red"), NEW: ("{+", "+}", "green"), LEFT_OUT: ("", "", "dim")}
-        before, behind, style = marks.get(piece.kind, ("", "", ""))
-        text.append(f"{before}{piece.text}{behind}", style=style)
-    return text
-
-
-def _table(title: str, *headings: str) -> Table:
-    table = Table(title=Text(title), title_justify="left", box=None, pad_edge=False)
-    for number, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if number else "left", no_wrap=True)
-    return table
-
-
-def _cell(value: float, form: str) -> str:
-    return "" if pd.isna(value) else format(value, form)
+def _table(rows: pd.DataFrame) -> Text:
+    rows = rows.round(3).astype(object)
+    return Text(table_text(list(rows), rows.where(rows.notna(), None).to_numpy().tolist(), width=None))

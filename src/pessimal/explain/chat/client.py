@@ -12,12 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from functools import cached_property
-from math import inf
 from pathlib import Path
 from typing import Any, Protocol
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
-from pydantic.json_schema import GenerateJsonSchema
 from typing_extensions import TypedDict
 
 from pessimal.errors import WorkError
@@ -51,8 +49,7 @@ class Shape:
     @cached_property
     def schema(self) -> dict:
         """Its JSON schema."""
-        made = self._adapter.json_schema(schema_generator=_Untitled)
-        return {key: value for key, value in made.items() if key != "title"}
+        return self._adapter.json_schema()
 
     def find(self, text: str) -> tuple[dict | None, str]:
         """The first such object in a text, and why there is none ("" where there is one). What a model thinks aloud
@@ -72,41 +69,34 @@ class Shape:
         return None, reason
 
 
-class _Untitled(GenerateJsonSchema):
-    def field_title_should_be_set(self, schema) -> bool:
-        return False
-
-
 @dataclass(frozen=True)
 class Question:
     """One conversation that a JSON object is to answer."""
 
     messages: tuple[Mapping[str, str], ...]
     """The conversation so far, each with role (system, user or assistant) and content."""
-    shape: Shape
-    """Of the answer; its name is the kind of question in counts: identify, rewrite, judge."""
-    seed: int = 0
-    """Of the sampling; another seed is another question."""
+    shape: Shape  # of the answer; its name is the kind of question in counts: identify, rewrite, judge
+    seed: int = 0  # of the sampling; another seed is another question
 
-    def as_json(self) -> dict:
-        """All that decides its answer; the shape's name does not."""
-        return {"messages": list(map(dict, self.messages)), "schema": self.shape.schema, "seed": self.seed}
+    @cached_property
+    def key(self) -> str:
+        """Digest of all that decides its answer, whichever the model; the shape's name does not."""
+        return digest_of([list(map(dict, self.messages)), self.shape.schema, self.seed])
 
-    def sent(self, *, in_words: bool) -> list[dict]:
-        """The messages as they can be sent, with the shape put into words or not."""
-        messages = [{**each, "content": sendable(each["content"])} for each in self.messages]
-        if in_words:
-            messages[0]["content"] += (
-                "\n\nReply with one JSON object and nothing else: no explanation, no code fence. It must fit this JSON "
-                f"schema:\n{_canonical(self.shape.schema)}"
-            )
-        return messages
+    def sent(self) -> list[dict]:
+        """The messages to be sent: the shape stands in words behind the instruction, which every server takes."""
+        first, *rest = map(dict, self.messages)
+        first["content"] += (
+            "\n\nReply with one JSON object and nothing else: no explanation, no code fence. It must fit this JSON "
+            f"schema:\n{_canonical(self.shape.schema)}"
+        )
+        return [first, *rest]
 
     def again(self, attempt: int, reply: "Reply") -> "Question":
         """The question once more, with the useless reply and what was wrong with it."""
         _, reason = self.shape.find(reply.text or "")
-        quoted = sendable(reply.text or "").strip()[:_QUOTED] or "(nothing)"
-        complaint = f"That reply is of no use ({sendable(reason)}). Reply with the JSON object alone."
+        quoted = (reply.text or "").strip()[:_QUOTED] or "(nothing)"
+        complaint = f"That reply is of no use ({reason}). Reply with the JSON object alone."
         more = ({"role": "assistant", "content": quoted}, {"role": "user", "content": complaint})
         return replace(self, messages=(*self.messages, *more), seed=self.seed + attempt)
 
@@ -116,15 +106,11 @@ class Reply:
     """What a model wrote, before anybody looked whether it is of use."""
 
     text: str | None = None
-    refusal: str | None = None
-    """Where the server marks one."""
-    finish_reason: str | None = None
-    """stop, length (cut off at `max_tokens`) or content_filter."""
-    prompt_tokens: int | None = None
-    """Read, as the server counted them; None where it does not say."""
+    refusal: str | None = None  # where the server marks one
+    finish_reason: str | None = None  # stop, length (cut off at `max_tokens`) or content_filter
+    prompt_tokens: int | None = None  # read, as the server counted them; None where it does not say
     completion_tokens: int | None = None
-    failure: str | None = None
-    """Why there is no reply at all. Such a one is never cached."""
+    failure: str | None = None  # why there is no reply at all. Such a one is never cached
 
 
 class Came(Enum):
@@ -142,10 +128,8 @@ class Answer:
     """What came of a question, after all retries."""
 
     came: Came
-    content: Any = None
-    """The object; None unless answered."""
-    note: str = ""
-    """Why there is none."""
+    content: Any = None  # the object; None unless answered
+    note: str = ""  # why there is none
 
     @classmethod
     def read(cls, reply: Reply, shape: Shape) -> "Answer":
@@ -166,8 +150,8 @@ class Answer:
 
 
 class Usage(Counter):
-    """Counts of one client: questions by what came of them, `calls` and the `retries` among them, replies from the cache,
-    `reasked` for replies of the wrong shape, `tokens in` and `out` as the server counted them, `unmetered` replies."""
+    """Counts of one client: questions by what came of them, `calls`, replies from the cache, `reasked` for replies of the
+    wrong shape, `tokens in` and `out` as the server counted them, `unmetered` replies."""
 
     def meter(self, reply: Reply) -> None:
         """Add the tokens of a reply."""
@@ -184,15 +168,14 @@ class Transport(Protocol):
     """Carries questions to one language model."""
 
     usage: Usage
-    max_tokens: int | None
-    """Longest reply; None leaves it to the model."""
+    max_tokens: int | None  # longest reply; None leaves it to the model
 
     def provenance(self) -> dict:
         """What decides its replies, as JSON: model, address, sampling options, `max_tokens`. Never a key."""
 
     def send(self, questions: Sequence[Question], keep: Callable[[int, Reply], None]) -> None:
-        """Ask all, in any order and at once where it can; call `keep(index, reply)` as soon as each reply is there.
-        Raises ConfigError for what no request gets past, and WorkError after too many failures."""
+        """Ask all, in any order and at once where it can; call `keep(index, reply)`, one at a time, as soon as each reply
+        is there. Raises ConfigError for what no request gets past, and WorkError after too many failures."""
 
 
 class Client:
@@ -208,7 +191,7 @@ class Client:
             allow_unanswered: go on where questions got no answer.
         """
         self.transport, self.usage = transport, transport.usage
-        self.cache = None if cache is None else Cache(cache)
+        self.cache = None if cache is None else Cache(cache, transport.provenance())
         self.attempts, self.allow_unanswered = attempts, allow_unanswered
 
     def provenance(self) -> dict:
@@ -226,8 +209,7 @@ class Client:
             WorkError: too many failures in a row, or replies that were cut off (unless `allow_unanswered`). What was
                 answered until then is in the cache.
         """
-        keys = [digest_of(question.as_json()) for question in questions]
-        asked = first = {key: _first(question) for key, question in zip(keys, questions, strict=True)}
+        asked = first = {question.key: _first(question) for question in questions}
         answers: dict[str, Answer] = {}
         for attempt in range(self.attempts):
             self.usage["reasked"] += len(asked) if attempt else 0
@@ -244,7 +226,7 @@ class Client:
                 f"perturber.max_tokens={4 * (limit or 1024)}: answers that were whole are not paid for again. To go on "
                 "without the others: perturber.allow_unanswered=true"
             )
-        return [answers[key] for key in keys]
+        return [answers[question.key] for question in questions]
 
     def check_answered(self) -> None:
         """WorkError where questions got no answer (unless `allow_unanswered`): a result without them would be taken for
@@ -255,32 +237,16 @@ class Client:
                 "the same command asks only for the rest. To go on without them: perturber.allow_unanswered=true"
             )
 
-    def peek(self, question: Question) -> Answer | None:
-        """Its answer by the cache alone; None where a call would be needed."""
-        asked = first = _first(question)
-        for attempt in range(self.attempts):
-            if (reply := self._cached(asked)) is None:
-                return None
-            answer = Answer.read(reply, question.shape)
-            if answer.came is not Came.malformed:
-                break
-            asked = first.again(attempt + 1, reply)
-        return answer
-
-    def _cached(self, question: Question) -> Reply | None:
-        return self.cache.get(self.transport.provenance(), question) if self.cache else None
-
     def _replies(self, asked: dict[str, Question]) -> dict[str, Reply]:
-        replies = {key: self._cached(question) for key, question in asked.items()}
+        replies = {key: self.cache.get(question) if self.cache else None for key, question in asked.items()}
         missing = [key for key, reply in replies.items() if reply is None]
         self.usage["from the cache"] += len(asked) - len(missing)
 
         def keep(index: int, reply: Reply) -> None:
             key = missing[index]
-            if self.cache and reply.failure is None:
-                # At once, and not at the end: a process may be killed between any two replies.
-                reply = self.cache.put(self.transport.provenance(), asked[key], reply)
-            replies[key] = reply
+            # At once, and not at the end: a process may be killed between any two replies.
+            kept = self.cache and reply.failure is None
+            replies[key] = self.cache.put(asked[key], reply) if kept else reply
 
         if missing:
             self.transport.send([asked[key] for key in missing], keep)
@@ -288,83 +254,64 @@ class Client:
 
 
 class Cache:
-    """A folder of replies, each under the digest of what was asked: nothing is paid for twice, refusals and replies of no
-    use included. Processes may share it: files are whole or absent, and the first reply to a question stays.
+    """A folder of one model's replies, each under the digest of what was asked: nothing is paid for twice, refusals and
+    replies of no use included. Processes may share it: files are whole or absent, and the first reply to a question stays.
 
-    `provenance` is everything that decides a model's replies. One that ended by itself is the same under every
-    `max_tokens` that has room for it, so a larger one does not ask for it again; one that was cut off is not.
+    A reply that ended by itself serves whatever `max_tokens` is; one that was cut off serves only where it is the same.
     """
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, provenance: Mapping[str, Any]):
+        """`provenance`: everything that decides the model's replies."""
         self.folder = Path(folder)
+        self._model = {name: value for name, value in provenance.items() if name != "max_tokens"}
+        self._limit = provenance.get("max_tokens")
 
-    def get(self, provenance: dict, question: Question) -> Reply | None:
-        """The reply to a question of a model; None where there is none, or its file is damaged."""
-        asked, limit, path = self._place(provenance, question)
+    def get(self, question: Question) -> Reply | None:
+        """The reply to a question; None where there is none, or its file is damaged."""
         try:
-            record = json.loads(path.read_bytes())
-            # Read again from the file: a record that was changed, or put elsewhere, answers nothing.
-            if record["asked"] != asked or digest_of(record["reply"]) != record["digest"]:
-                return None
-            reply, kept_limit = Reply(**record["reply"]), record["max_tokens"]
+            record = json.loads(self._path(question).read_bytes())
+            reply = Reply(**record["reply"])
+            return reply if reply.finish_reason != "length" or record["max_tokens"] == self._limit else None
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             return None
-        room = min(reply.completion_tokens or inf, kept_limit or inf) <= (limit or inf)
-        return reply if kept_limit == limit or (room and reply.finish_reason != "length") else None
 
-    def put(self, provenance: dict, question: Question, reply: Reply) -> Reply:
+    def put(self, question: Question, reply: Reply) -> Reply:
         """Keep a reply; gives the one that stands there now."""
-        if (earlier := self.get(provenance, question)) is not None:
+        if (earlier := self.get(question)) is not None:
             return earlier
-        asked, limit, path = self._place(provenance, question)
+        path = self._path(question)
         path.parent.mkdir(parents=True, exist_ok=True)
-        kept = asdict(reply)
-        record = {"asked": asked, "max_tokens": limit, "reply": kept, "digest": digest_of(kept)}
-        write_atomically(path, _canonical(record).encode())
+        record = {"model": self._model, "max_tokens": self._limit, "reply": asdict(reply)}
+        write_atomically(path, _canonical(record | {"messages": question.sent()}).encode())
         return reply
 
-    def _place(self, provenance: dict, question: Question) -> tuple[dict, int | None, Path]:
-        model = {name: value for name, value in provenance.items() if name != "max_tokens"}
-        asked = {"model": model, **question.as_json()}
-        key = digest_of(asked)
-        return asked, provenance.get("max_tokens"), self.folder / key[:2] / f"{key}.json"
+    def _path(self, question: Question) -> Path:
+        key = digest_of([self._model, question.key])
+        return self.folder / key[:2] / f"{key}.json"
 
 
 @dataclass
 class Plan:
-    """What a run would take, before any request."""
+    """What a run would take at most, before any request: answers that are kept already cost nothing."""
 
-    price_in: float | None = None
-    """Of a million tokens that are sent, in any currency; None where it is not known."""
-    price_out: float | None = None
-    """Of a million tokens that come back."""
-    open: dict[str, tuple[Question, int]] = field(default_factory=dict)
+    price_in: float | None = None  # of a million tokens that are sent, in any currency; None: not known
+    price_out: float | None = None  # of a million tokens that come back
+    asked: dict[str, tuple[Question, int]] = field(default_factory=dict)
     """Questions to be asked, each with the characters of its answer (estimated); equal ones are asked once."""
-    cached: set[str] = field(default_factory=set)
-    """Questions answered already, at no cost."""
-    unsendable: int = 0
-    """Requests that would fail without a call."""
 
-    def add(self, question: Question, *, cached: bool, written: int) -> None:
+    def add(self, question: Question, *, written: int) -> None:
         """One question more, whose answer has about `written` characters."""
-        key = digest_of(question.as_json())
-        if cached:
-            self.cached.add(key)
-        else:
-            self.open.setdefault(key, (question, written))
+        self.asked.setdefault(question.key, (question, written))
 
-    def calls(self, *kinds: str) -> int:
-        """Requests to be sent, of some kinds of question (identify, rewrite) or of all."""
-        return sum(not kinds or question.shape.name in kinds for question, _ in self.open.values())
+    def calls(self) -> Counter[str]:
+        """Requests to be sent, by kind of question (identify, rewrite)."""
+        return Counter(question.shape.name for question, _ in self.asked.values())
 
     def tokens(self) -> tuple[int, int]:
         """Tokens to be read and to be written, estimated."""
-        read = written = 0
-        for question, characters in self.open.values():
-            sent = sum(len(message["content"]) for message in question.sent(in_words=True))
-            read += -(-sent // _CHARACTERS_PER_TOKEN)
-            written += -(-characters // _CHARACTERS_PER_TOKEN)
-        return read, written
+        sent = [sum(len(message["content"]) for message in one.sent()) for one, _ in self.asked.values()]
+        read = sum(-(-characters // _CHARACTERS_PER_TOKEN) for characters in sent)
+        return read, sum(-(-written // _CHARACTERS_PER_TOKEN) for _, written in self.asked.values())
 
     def cost(self) -> float | None:
         """In the currency of the prices; None where one of them is not known."""
@@ -375,37 +322,25 @@ class Plan:
 
     def text(self) -> str:
         """All of it, to be printed, with the first question of each kind in full."""
-        examples: dict[str, Question] = {}
-        for question, _ in self.open.values():
-            examples.setdefault(question.shape.name, question)
         cost, (read, written) = self.cost(), self.tokens()
-        lines = [f"{kind}: {self.calls(kind):,} calls" for kind in examples]
+        lines = [f"{kind}: {n:,} calls" for kind, n in self.calls().items()]
         lines += [
-            f"answered already: {len(self.cached):,} more",
             f"tokens (estimated as characters / {_CHARACTERS_PER_TOKEN}): {read:,} in and {written:,} out; what a model "
-            "thinks, and what is asked again, comes on top",
+            "thinks, and what is asked again, comes on top; answers that are kept already cost nothing",
             "cost: unknown; give perturber.price_in=… perturber.price_out=… (of a million tokens)"
             if cost is None
             else f"cost: about {cost:,.2f}",
         ]
-        if self.unsendable:
-            lines.append(
-                f"{self.unsendable:,} responses hold lone surrogates, which cannot be sent: they would fail"
-            )
+        examples = {question.shape.name: question for question, _ in reversed(self.asked.values())}
         for kind, question in examples.items():
-            lines.append(f"\nAn example of {kind}:")
-            lines += [f"[{message['role']}] {message['content']}" for message in question.messages]
+            said = [f"[{message['role']}] {message['content']}" for message in question.messages]
+            lines += [f"\nAn example of {kind}:", *said]
         return "\n".join(lines)
 
 
 def digest_of(value: Any) -> str:
     """sha256 of a value's canonical JSON, 64 hexadecimal digits."""
     return hashlib.sha256(_canonical(value).encode()).hexdigest()
-
-
-def sendable(text: str) -> str:
-    """The text as it can be sent: lone surrogates, which UTF-8 has no bytes for, become U+FFFD; as long as before."""
-    return re.sub("[\ud800-\udfff]", "\ufffd", text)
 
 
 def _canonical(value: Any) -> str:

@@ -1,15 +1,13 @@
 """An OpenAI-compatible endpoint, by the `openai` client: its retries, its waits, its Retry-After.
 
-Knows statuses and `response_format`. Does not know what is asked, nor whether a reply is of use.
+Knows statuses. Does not know what is asked, nor whether a reply is of use.
 """
 
-import asyncio
-import logging
 import os
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from threading import Lock
 from typing import Annotated, Any, ClassVar
 from urllib.parse import urlsplit
 
@@ -17,15 +15,13 @@ from annotated_types import Ge, Gt, Interval
 
 from pessimal.errors import ConfigError, WorkError
 from pessimal.explain.chat.client import Question, Reply, Usage
+from pessimal.tables.score_table import storable
 
-log = logging.getLogger(__name__)
 OPENAI = "https://api.openai.com/v1"
+STOP_AFTER = 5
+"""Calls in a row that fail for good, after which the work stops; what was answered is kept."""
 _LOOPBACK = {"localhost", "127.0.0.1", "::1", "0.0.0.0"}
-_LONGEST_WAIT = 120  # seconds that the client waits before a retry, at most
-_FILTERS = (
-    "content_filter",
-    "content_policy_violation",
-)  # codes of refusals by a filter in front of the model
+_FILTERS = ("content_filter", "content_policy_violation")  # codes of a filter in front of the model
 _ADVICE = {
     401: "The key is wrong: set the environment variable of perturber.api_key_variable anew",
     403: "The key may not use this model: type another perturber.model=NAME, or another key",
@@ -49,29 +45,20 @@ class EndpointOptions:
     """Of sampling; 0 always takes the likeliest token; null sends none, for models that refuse it."""
     max_tokens: Annotated[int, Ge(1)] | None = 1024
     """Most tokens of one answer, with what a model thinks before it; null leaves it to the server."""
-    requests_per_minute: Annotated[float, Gt(0)] | None = 300.0
-    """Most calls a minute; null does not limit."""
     concurrency: Annotated[int, Ge(1)] = 8
     """Most calls at once."""
     timeout: Annotated[float, Gt(0)] = 60.0
-    """Seconds that the server may take to answer one call."""
+    """Seconds that the server may be silent in one call."""
     retries: Annotated[int, Ge(0)] = 5
     """How often a failed call is repeated, with growing waits, or after as long as the server says."""
-    stop_after: Annotated[int, Ge(1)] = 5
-    """Calls in a row that fail for good, after which the work stops; what was answered is kept."""
 
     @property
     def address(self) -> str:
         """The endpoint's address, without a / at its end."""
         return (self.base_url or OPENAI).rstrip("/")
 
-    @property
     def host(self) -> str:
-        """The address's host."""
-        return urlsplit(self.address).hostname or ""
-
-    def check_address(self) -> None:
-        """ConfigError for what is no address."""
+        """The address's host; ConfigError for what is no address."""
         try:
             parts = urlsplit(self.address)
         except ValueError:
@@ -86,12 +73,13 @@ class EndpointOptions:
                 "perturber.base_url holds a user or password, which would be written into results. Leave it out and name "
                 "the variable that holds the key: perturber.api_key_variable=NAME"
             )
+        return parts.hostname
 
     def api_key(self) -> str | None:
         """The key; None where the endpoint is asked without one. ConfigError where it needs one that is not set."""
-        variable = self.api_key_variable
+        variable, host = self.api_key_variable, self.host()
         key = os.environ.get(variable, "").strip() if variable else ""
-        if not key and variable and self.host not in _LOOPBACK:
+        if not key and variable and host not in _LOOPBACK:
             raise ConfigError(
                 f"{self.address} wants a key, and the environment variable {variable} is not set. Type: export "
                 f"{variable}=...; or name another variable: perturber.api_key_variable=NAME; for a server without "
@@ -108,14 +96,12 @@ class Endpoint:
 
     def __init__(self, options: EndpointOptions):
         """ConfigError for an impossible option, or a key that is missing. Nothing is sent yet."""
-        options.check_address()
         self.options, self.usage, self.max_tokens = options, Usage(), options.max_tokens
         self.key = options.api_key()
-        self._takes_format: bool | None = None  # `response_format`; None until a request has shown it
         self._ever_answered = False
-        self._next = 0.0  # when the next request may go; of all batches, which may be small
         self._in_a_row = 0
         self._stopped: Exception | None = None
+        self._lock = Lock()
 
     def provenance(self) -> dict:
         """Model, address and sampling options."""
@@ -123,122 +109,78 @@ class Endpoint:
         return said | {"base_url": self.options.address}
 
     def send(self, questions: Sequence[Question], keep: Callable[[int, Reply], None]) -> None:
-        """Ask all, at most `concurrency` at once; `keep` hears of each reply as it comes.
+        """Ask all, at most `concurrency` at once and in order; `keep` hears of each reply as it comes.
 
         Raises:
             ConfigError: a wrong key, model or address.
-            WorkError: `stop_after` requests in a row failed for good.
+            WorkError: `STOP_AFTER` requests in a row failed for good.
         """
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            asyncio.run(self._send(questions, keep))
-        else:  # a notebook, in whose loop this runs already
-            with ThreadPoolExecutor(1) as pool:
-                pool.submit(asyncio.run, self._send(questions, keep)).result()
+        import openai
+
+        options = self.options
+        network = {"transport": self.network} if self.network else {}
+
+        def work(index: int) -> None:
+            if self._stopped is None:
+                reply = self._ask(client, questions[index])
+                with self._lock:
+                    keep(index, reply)
+
+        with (
+            openai.OpenAI(
+                api_key=self.key
+                or "none",  # the client insists on one; servers without keys do not look at it
+                base_url=options.address,
+                max_retries=options.retries,
+                timeout=options.timeout,
+                http_client=openai.DefaultHttpxClient(event_hooks={"request": [self._count]}, **network),
+            ) as client,
+            ThreadPoolExecutor(options.concurrency) as pool,
+        ):
+            for _ in pool.map(work, range(len(questions))):
+                pass
         if self._stopped is not None:
             raise self._stopped
 
-    async def _send(self, questions: Sequence[Question], keep: Callable[[int, Reply], None]) -> None:
-        import openai
+    def _count(self, request) -> None:
+        """Called before each request, retries too."""
+        with self._lock:
+            self.usage["calls"] += 1
 
-        options, waiting = self.options, iter(enumerate(questions))
-        network = {"transport": self.network} if self.network else {}
-        async with openai.AsyncOpenAI(
-            api_key=self.key or "none",  # the client insists on one; servers without keys do not look at it
-            base_url=options.address,
-            max_retries=options.retries,
-            timeout=options.timeout,
-            http_client=openai.DefaultAsyncHttpxClient(event_hooks={"request": [self._count]}, **network),
-        ) as client:
-
-            async def work() -> None:
-                for index, question in waiting:
-                    if self._stopped is None:
-                        keep(index, await self._ask(client, question))
-
-            # As many workers as may be in flight, and not a task a question: they go in order, so that a run of
-            # failures is one, and nothing is begun after the stop.
-            await asyncio.gather(*(work() for _ in range(min(options.concurrency, len(questions)))))
-
-    async def _count(self, request) -> None:
-        """Called before each request, retries too: counts it, and waits until the rate allows it."""
-        self.usage["calls"] += 1
-        self.usage["retries"] += request.headers.get("x-stainless-retry-count", "0") != "0"
-        if per_minute := self.options.requests_per_minute:
-            mine = max(time.monotonic(), self._next)
-            self._next = mine + 60 / per_minute  # before the wait: the next one queues behind this one
-            await asyncio.sleep(mine - time.monotonic())
-
-    async def _ask(self, client, question: Question) -> Reply:
+    def _ask(self, client, question: Question) -> Reply:
         """One question to its end: a reply, or a failure after all retries."""
         import openai
 
-        about_one = False
-        # The client bounds each silence of the server; a reply that trickles in for ever ends here.
-        longest = (self.options.retries + 1) * (self.options.timeout + _LONGEST_WAIT)
+        options, about_one = self.options, False
+        # OpenAI's newer models know only the new name, most other servers only the old one.
+        limit = "max_completion_tokens" if options.host().endswith("api.openai.com") else "max_tokens"
+        fields = {"model": options.model, "messages": question.sent(), "seed": question.seed}
+        fields |= {"temperature": options.temperature, limit: options.max_tokens}
         try:
-            async with asyncio.timeout(longest):
-                reply = await self._formatted(client, question)
+            sent = {name: value for name, value in fields.items() if value is not None}
+            reply = _read(client.chat.completions.create(**sent))
         except openai.APIStatusError as error:
             reply, about_one = self._refusal(error), error.status_code in (400, 403, 422)
-        except (openai.APITimeoutError, TimeoutError):
+        except openai.APITimeoutError:
             reply = Reply(failure=f"no reply within {self.options.timeout:g} s")
         except (openai.OpenAIError, ValueError) as error:
             reason = str(error.__cause__ or error)[:200]
             reply = Reply(failure=f"the connection failed ({type(error).__name__}: {reason})")
-        if reply.failure is None:
-            self.usage.meter(reply)
-            self._in_a_row, self._ever_answered = 0, True
-        # A request that the server understood and does not take (too long a conversation) says nothing about the next
-        # one, once others were answered.
-        elif not (about_one and self._ever_answered):
-            self._in_a_row += 1
-            if self._in_a_row >= self.options.stop_after:
-                message = (
+        with self._lock:
+            if reply.failure is None:
+                self.usage.meter(reply)
+                self._in_a_row, self._ever_answered = 0, True
+            # A request that the server understood and does not take (too long a conversation) says nothing about the next
+            # one, once others were answered.
+            elif not (about_one and self._ever_answered):
+                self._in_a_row += 1
+            if self._in_a_row >= STOP_AFTER and self._stopped is None:
+                self._stopped = WorkError(
                     f"{self._in_a_row} requests in a row to {self.options.address} failed, the last one so: "
                     f"{reply.failure}. What was answered is kept: once the endpoint answers, type the same command again. "
-                    "Where it is overrun, ask more slowly: perturber.requests_per_minute=N perturber.concurrency=1"
+                    "Where it is overrun, ask more slowly: perturber.concurrency=1"
                 )
-                self._stopped = self._stopped or WorkError(message)
         return reply
-
-    async def _formatted(self, client, question: Question) -> Reply:
-        """One request with `response_format` where the endpoint takes it; where it does not, once more without. What
-        comes back is checked by whoever asks: a server may take the format and not look at it."""
-        import openai
-
-        reason = ""
-        if self._takes_format is not False:
-            try:
-                reply = _read(await client.chat.completions.create(**self._fields(question, in_words=False)))
-                self._takes_format = True
-                return reply
-            except (openai.BadRequestError, openai.UnprocessableEntityError) as error:
-                if self._takes_format or _is_filter(error):
-                    raise
-                reason = self._words(error)
-        reply = _read(await client.chat.completions.create(**self._fields(question, in_words=True)))
-        if self._takes_format is None:  # only now is it known that the format was what it did not take
-            self._takes_format = False
-            said = "%s takes no response_format (%s): the shape of the answers is put into words, and checked here"
-            log.warning(said, self.options.address, reason)
-        return reply
-
-    def _fields(self, question: Question, *, in_words: bool) -> dict[str, Any]:
-        options, shape = self.options, question.shape
-        # OpenAI's newer models know only the new name, most other servers only the old one.
-        new = options.host.endswith("api.openai.com")
-        form = {"name": shape.name, "strict": True, "schema": shape.schema}
-        asked = {
-            "model": options.model,
-            "messages": question.sent(in_words=in_words),
-            "seed": question.seed,
-            "temperature": options.temperature,
-            "max_completion_tokens" if new else "max_tokens": options.max_tokens,
-            "response_format": None if in_words else {"type": "json_schema", "json_schema": form},
-        }
-        return {name: value for name, value in asked.items() if value is not None}
 
     def _refusal(self, error: Any) -> Reply:
         """What an error status means: a filter's refusal (as Azure gives it), a failure, or the end of the work."""
@@ -273,7 +215,7 @@ def _read(completion: Any) -> Reply:
         return Reply(failure=f"the endpoint answered with no chat completion: {str(error)[:200]}")
     counts = [getattr(usage, name, None) for name in ("prompt_tokens", "completion_tokens")]
     return Reply(
-        *(text if isinstance(text, str) else None for text in texts),
+        *(storable(text) if isinstance(text, str) else None for text in texts),
         *(count if isinstance(count, int) and count >= 0 else None for count in counts),
     )
 

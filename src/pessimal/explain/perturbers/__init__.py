@@ -30,9 +30,9 @@ def make_perturber(
         ConfigError: see `check_options`; or what the class says of its options.
     """
     made = check_options(spec)
-    options = {name: value for name, value in spec.items() if name != "_target_"}
-    takes = inspect.signature(made).parameters
     handed = {"attributes": attributes, "cache": cache}
+    takes = inspect.signature(made).parameters
+    options = {name: value for name, value in spec.items() if name != "_target_"}
     return made(**options, **{name: value for name, value in handed.items() if name in takes})
 
 
@@ -42,19 +42,25 @@ def check_options(spec: Mapping[str, Any]) -> type:
     Raises:
         ConfigError: there is no such class, or an option is unknown to it, missing, or not of its type or range.
     """
+    from pydantic import TypeAdapter, ValidationError
+
     made = class_of(spec.get("_target_"))
     kinds = kinds_of(made)
-    for name in spec:
-        if name != "_target_" and name not in kinds:
-            raise ConfigError(
-                f"perturber.{name}: {made.__name__} has no such option.{did_you_mean(name, kinds)} Its options: {', '.join(kinds) or 'none'}"
-            )
+    for name in [name for name in spec if name not in (*kinds, "_target_")]:
+        raise ConfigError(
+            f"perturber.{name}: {made.__name__} has no such option.{did_you_mean(name, kinds)} Its options: "
+            f"{', '.join(kinds) or 'none'}"
+        )
     for name, kind in kinds.items():
-        needed = inspect.signature(made).parameters[name].default is inspect.Parameter.empty
-        if needed and spec.get(name) is None:
+        if spec.get(name) is None and inspect.signature(made).parameters[name].default is inspect._empty:
             raise ConfigError(f"{made.__name__} needs a {name}: type perturber.{name}=…")
-        if name in spec:
-            _check_kind(name, spec[name], kind)
+        if name not in spec:
+            continue
+        try:  # strict for bools: true is no number
+            TypeAdapter(kind).validate_python(spec[name], strict=isinstance(spec[name], bool))
+        except ValidationError as error:
+            said = error.errors(include_url=False)[0]["msg"].lower()  # of a union, that of its first part
+            raise ConfigError(f"perturber.{name}={spec[name]!r}: {said}") from error
     return made
 
 
@@ -63,14 +69,15 @@ def class_of(target: Any) -> type:
     module, _, name = str(target).rpartition(".")
     try:
         made = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(
-            f"perturber._target_={target!r} is no class that can be imported ({error}). Give the path of one with "
-            "`perturb(requests)`, such as pessimal.explain.perturbers.rules.Rules"
-        ) from error
-    if not (inspect.isclass(made) and hasattr(made, "perturb")):
-        raise ConfigError(f"perturber._target_={target!r} is no class with `perturb(requests)`")
-    return made
+        if inspect.isclass(made) and hasattr(made, "perturb"):
+            return made
+        error = "it is no class with `perturb(requests)`"
+    except (ImportError, AttributeError, ValueError) as failure:
+        error = failure
+    raise ConfigError(
+        f"perturber._target_={target!r} is no class of a perturber ({error}). Give the path of one with "
+        "`perturb(requests)`, such as pessimal.explain.perturbers.rules.Rules"
+    )
 
 
 def kinds_of(made: type) -> dict[str, Any]:
@@ -79,13 +86,3 @@ def kinds_of(made: type) -> dict[str, Any]:
     return {
         name: hints.get(name, Any) for name in inspect.signature(made).parameters if name not in HANDED_IN
     }
-
-
-def _check_kind(name: str, value: Any, kind: Any) -> None:
-    from pydantic import TypeAdapter, ValidationError
-
-    try:
-        TypeAdapter(kind).validate_python(value, strict=isinstance(value, bool))  # true is no number
-    except ValidationError as error:
-        said = error.errors(include_url=False)[0]["msg"].lower()  # of a union, that of its first part
-        raise ConfigError(f"perturber.{name}={value!r}: {said}") from error

@@ -5,7 +5,6 @@ attribute nor direction, and shows what changes of such a size do by themselves.
 fill several words at once; this puts one word for each. Does not know rewards.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated
@@ -14,11 +13,10 @@ import numpy as np
 from annotated_types import Ge, Interval
 
 from pessimal.errors import ModelError
-from pessimal.explain.chat.client import digest_of, sendable
+from pessimal.explain.chat.client import digest_of
 from pessimal.explain.edits import WORD, generator
-from pessimal.explain.perturbation import Perturbation, Request, Status
+from pessimal.explain.perturbation import OneByOne, Perturbation, Request, Status
 from pessimal.explain.perturbers.checkpoint import Checkpoint
-from pessimal.explain.perturbers.placebo import Placebo
 from pessimal.tables.files import sha256_of
 
 _STARTS = ("Ġ", "▁")  # how byte-level and unigram vocabularies mark a token that begins a word
@@ -29,7 +27,7 @@ _NEAR = 8_000
 
 
 @dataclass(kw_only=True)
-class BlankFilling(Checkpoint):
+class BlankFilling(OneByOne, Checkpoint):
     """Fills blanks (see `Perturber`) by a masked language model, such as a BERT or RoBERTa."""
 
     share: Annotated[float, Interval(gt=0, le=1)] = 0.15
@@ -46,16 +44,9 @@ class BlankFilling(Checkpoint):
         options = {name: getattr(self, name) for name in ("share", "temperature")}
         return {"perturber": self.name, "model": model, **options, "words": digest_of(WORD.pattern)}
 
-    def perturb(self, requests: Sequence[Request]) -> list[Perturbation]:
-        """One perturbation a request, in their order; attribute and direction only make them differ from one another.
-        ModelError where the model is no masked language model."""
-        return [self._perturb(request) for request in requests]
-
-    def placebo(self) -> Placebo:
-        """Who makes edits that keep the meaning: rules, since this one knows no meaning."""
-        return Placebo()
-
-    def _perturb(self, request: Request) -> Perturbation:
+    def perturbed(self, request: Request) -> Perturbation:
+        """Attribute and direction only make requests differ from one another. ModelError where the model is no masked
+        language model."""
         random = generator(self.name, *request.named, request.seed)
         words = [match.span() for match in WORD.finditer(request.text)]
         if not words:
@@ -94,7 +85,7 @@ class BlankFilling(Checkpoint):
     def _ids(self, text: str) -> list[int]:
         # A response may quote a special token; it is text here.
         options = {"add_special_tokens": False, "split_special_tokens": True, "verbose": False}
-        return self.tokenizer(sendable(text), **options)["input_ids"]
+        return self.tokenizer(text, **options)["input_ids"]
 
     def _window(self, before: list[int], after: list[int]) -> tuple[list[int], int]:
         """Ids with a mask between, and its place; of a text that is too long for the network, what is near the mask."""

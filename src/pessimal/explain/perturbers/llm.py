@@ -15,7 +15,7 @@ from typing import Annotated
 from annotated_types import Ge, Interval
 
 from pessimal.explain.attribute import OVERALL, PLACEBO, Attribute
-from pessimal.explain.chat.client import Answer, Came, Client, Plan, Question, digest_of, sendable
+from pessimal.explain.chat.client import Answer, Came, Client, Plan, Question, digest_of
 from pessimal.explain.chat.endpoint import Endpoint, EndpointOptions
 from pessimal.explain.chat.prompts import identify, prompts_digest, rewrite
 from pessimal.explain.perturbation import Perturbation, Request, Status
@@ -77,13 +77,14 @@ class TwoSteps:
             WorkError: too many failures in a row, or (unless `allow_unanswered`) questions without an answer; what was
                 answered is in the cache.
         """
-        made = {request: self._declined(request) for request in requests}
-        firsts = {request: self._first_step(request) for request, each in made.items() if each is None}
-        questions = {digest_of(each.as_json()): each for each in firsts.values() if each is not None}
-        answers = dict(zip(questions, self.chat.complete(list(questions.values())), strict=True))
+        made: dict[Request, Perturbation] = {}
         words: dict[Request, Spans | None] = {}
-        for request, question in firsts.items():
-            answer = answers[digest_of(question.as_json())] if question else None
+        firsts = {request: self._first_step(request) for request in requests if not self._repeats(request)}
+        asked = [(request, question) for request, question in firsts.items() if question]
+        answers = self.chat.complete([question for _, question in asked])
+        named = dict(zip((request for request, _ in asked), answers, strict=True))
+        for request in firsts:
+            answer = named.get(request)
             if answer is None or answer.came is Came.answered:
                 words[request] = _spans(request, answer)
             else:
@@ -91,35 +92,24 @@ class TwoSteps:
                 made[request] = Perturbation(request, _status(answer), note=note)
         made |= self._rewrite(words)
         self.chat.check_answered()
-        return [made[request] for request in requests]
+        note = "at temperature 0 every seed gives the same text, which stands under seed 0"
+        return [made.get(each) or Perturbation(each, Status.not_applicable, note=note) for each in requests]
 
     def dry_run(self, requests: Sequence[Request]) -> Plan:
         """What `perturb` would take, without any call."""
         plan = Plan(getattr(self, "price_in", None), getattr(self, "price_out", None))
-        declined = {request: self._declined(request) for request in requests}
-        plan.unsendable = sum(each is not None and each.status is Status.failed for each in declined.values())
-        for request in [request for request, each in declined.items() if each is None]:
-            question = self._first_step(request)
-            answer = self.chat.peek(question) if question else None
-            if question:
-                plan.add(question, cached=answer is not None, written=len(request.text))
-            if answer is not None and answer.came is not Came.answered:
-                continue  # such a request ends with step 1
-            # Without an answer to step 1, the words that step 2 will show are not known yet.
-            known = question is None or answer is not None
-            second = rewrite(request, _words(request, _spans(request, answer)))
-            plan.add(second, cached=known and self.chat.peek(second) is not None, written=len(request.text))
+        for request in requests:
+            if self._repeats(request):
+                continue
+            if question := self._first_step(request):
+                plan.add(question, written=len(request.text))
+            # The words of step 1, which step 2 will show, are not known yet.
+            plan.add(rewrite(request, ()), written=len(request.text))
         return plan
 
-    def _declined(self, request: Request) -> Perturbation | None:
-        """What comes of a request that is not sent; None where it is."""
-        if sendable(request.text) != request.text:
-            note = "the response holds lone surrogates, which cannot be sent"
-            return Perturbation(request, Status.failed, note=note)
-        if request.seed > 0 and self.greedy:
-            note = "at temperature 0 every seed gives the same text, which stands under seed 0"
-            return Perturbation(request, Status.not_applicable, note=note)
-        return None
+    def _repeats(self, request: Request) -> bool:
+        """Whether it is a second seed where nothing is drawn."""
+        return request.seed > 0 and self.greedy
 
     def _first_step(self, request: Request) -> Question | None:
         """Step 1; None where there is nothing to ask."""
@@ -136,11 +126,10 @@ class TwoSteps:
         for request, second in self._rewritten(again, again=True).items():
             share, least = fits[request]
             reached = self._fit(second)[0] if second.status is Status.changed else -math.inf
-            kept = second if reached > share else made[request]
+            kept, best = (second, reached) if reached > share else (made[request], share)
             what = "same length" if request.attribute.name == PLACEBO else "locality"
-            note = f"asked twice: {what} {share:.2f} at first, {max(share, reached):.2f} in the end"
-            if max(share, reached) < least:
-                note += f", below {least:g}"
+            note = f"asked twice: {what} {share:.2f} at first, {best:.2f} in the end"
+            note += f", below {least:g}" if best < least else ""
             made[request] = replace(kept, note="; ".join(filter(None, (kept.note, note))))
         return made
 
@@ -153,8 +142,8 @@ class TwoSteps:
         """How far a change is of the asked kind, and the least that is enough: a paraphrase's share of the number of
         words, or another change's share within the words named."""
         if made.status is Status.changed and made.request.attribute.name == PLACEBO:
-            lengths = sorted((len(made.request.text.split()), len(made.text.split())))
-            return lengths[0] / max(lengths[1], 1), _SAME_LENGTH
+            fewer, more = sorted((len(made.request.text.split()), len(made.text.split())))
+            return fewer / max(more, 1), _SAME_LENGTH
         if self.min_locality == 0 or made.status is not Status.changed or not made.spans:
             return 1.0, 0.0
         from pessimal.explain.distances import locality  # tokenizers come with it
@@ -190,8 +179,8 @@ def _perturbation(request: Request, spans: Spans | None, answer: Answer) -> Pert
         note = "the language model says that this response cannot be changed so"
         return Perturbation(request, Status.not_applicable, spans=spans, note=note)
     text = answer.content["response"]
-    if not text.strip() or text.strip() == request.text.strip():
-        note = "the rewritten response is empty" if not text.strip() else "the text was not changed"
+    if text.strip() in ("", request.text.strip()):
+        note = "the text was not changed" if text.strip() else "the rewritten response is empty"
         return Perturbation(request, Status.failed, spans=spans, note=note)
     return Perturbation(request, Status.changed, text, spans)
 

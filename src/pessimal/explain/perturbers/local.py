@@ -15,8 +15,6 @@ from pessimal.explain.chat.client import Question, Reply, Usage, digest_of
 from pessimal.explain.perturbers.checkpoint import Checkpoint
 from pessimal.explain.perturbers.llm import TwoSteps
 
-_PROBE = [{"role": "system", "content": "a"}, {"role": "user", "content": "b"}]
-
 
 @dataclass(kw_only=True)
 class Local(TwoSteps, Checkpoint):
@@ -48,11 +46,6 @@ class OnMachine:
                 f"the tokenizer in {options.folder} has no chat template: it belongs to a base model, which answers nothing. "
                 "Give an instruction-tuned one: perturber.model=DIR_OR_ID"
             )
-        self._takes_system = self._takes(_PROBE) is None  # Gemma 2's does not
-        if not self._takes_system and (reason := self._takes(_PROBE[1:])):
-            raise ModelError(
-                f"the chat template in {options.folder} takes no conversation of one user's turn: {reason}"
-            )
 
     def provenance(self) -> dict:
         """Weights, chat template and sampling options."""
@@ -75,22 +68,12 @@ class OnMachine:
 
     def ids(self, question: Question) -> list[int]:
         """The question in the chat template's tokens."""
-        messages = question.sent(in_words=True)
-        if not self._takes_system:
-            (system, user), rest = messages[:2], messages[2:]
-            messages = [{"role": "user", "content": f"{system['content']}\n\n{user['content']}"}, *rest]
-        template: Any = self.tokenizer.apply_chat_template(
-            messages, add_generation_prompt=True, tokenize=True, return_dict=True
-        )
-        return list(template["input_ids"])
-
-    def _takes(self, messages: list[dict]) -> Exception | None:
-        """Why the template does not take some messages; None where it does."""
-        try:
-            self.tokenizer.apply_chat_template(messages, tokenize=False)
-        except Exception as error:
-            return error
-        return None
+        system, user, *rest = (
+            question.sent()
+        )  # in one turn, as not every template (Gemma 2's) takes a system's
+        messages = [{"role": "user", "content": f"{system['content']}\n\n{user['content']}"}, *rest]
+        options = {"add_generation_prompt": True, "tokenize": True, "return_dict": True}
+        return list(self.tokenizer.apply_chat_template(messages, **options)["input_ids"])
 
     def _reply(self, question: Question) -> Reply:
         import torch

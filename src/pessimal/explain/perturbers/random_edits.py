@@ -15,8 +15,7 @@ import numpy as np
 from annotated_types import Interval
 
 from pessimal.explain.edits import generator
-from pessimal.explain.perturbation import Perturbation, Request, Status
-from pessimal.explain.perturbers.placebo import Placebo
+from pessimal.explain.perturbation import OneByOne, Perturbation, Request, Status
 
 FREQUENT = 1000
 """Words that replacements are drawn from: the most frequent of English, without what is no word of two letters or more."""
@@ -24,7 +23,7 @@ TOKEN = re.compile(r"\S+")
 
 
 @dataclass(kw_only=True)
-class RandomEdits:
+class RandomEdits(OneByOne):
     """The perturber `random`. Words are what stands between white space."""
 
     share: Annotated[float, Interval(gt=0, le=1)] = 0.15
@@ -37,15 +36,7 @@ class RandomEdits:
         words = {"words": FREQUENT, "wordfreq": metadata.version("wordfreq")}
         return {"perturber": self.name, "share": self.share, **words, "version": 1}
 
-    def perturb(self, requests: Sequence[Request]) -> list[Perturbation]:
-        """One perturbation a request, in their order; each depends on its own request only."""
-        return [self._perturbed(request) for request in requests]
-
-    def placebo(self) -> Placebo:
-        """Who makes edits that keep the meaning: rules, since this one knows no meaning."""
-        return Placebo()
-
-    def _perturbed(self, request: Request) -> Perturbation:
+    def perturbed(self, request: Request) -> Perturbation:
         tokens = list(TOKEN.finditer(request.text))
         if not tokens:
             return Perturbation(request, Status.not_applicable, note="the response has no words")

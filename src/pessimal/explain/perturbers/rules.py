@@ -11,11 +11,10 @@ from pathlib import Path
 from pessimal.errors import ConfigError
 from pessimal.explain import edits
 from pessimal.explain.attribute import Attribute
-from pessimal.explain.perturbation import Perturbation, Request, Status
-from pessimal.explain.perturbers.placebo import Placebo
+from pessimal.explain.perturbation import OneByOne, Perturbation, Request, Status
 
 
-class Rules:
+class Rules(OneByOne):
     """The perturber `rules`."""
 
     name = "rules"
@@ -35,32 +34,28 @@ class Rules:
         engine = edits.digest_of_sources(Path(__file__), Path(edits.__file__))
         return {"perturber": self.name, "engine": engine, "regex": metadata.version("regex")}
 
-    def perturb(self, requests: Sequence[Request]) -> list[Perturbation]:
-        """One perturbation a request, in their order; each depends on its own request only."""
-        return [self._perturbed(request) for request in requests]
-
-    def placebo(self) -> Placebo:
-        """Who makes the null edits by the same means."""
-        return Placebo()
-
-    def _perturbed(self, request: Request) -> Perturbation:
-        attribute, amount = request.attribute, request.attribute.amount(request.direction).value
-        if not (rules := getattr(attribute, amount)):
-            note = f"the attribute has no rules under `{amount}`"
-        else:
-            note = edits.why_untouched(request.text, english=attribute.english)
+    def perturbed(self, request: Request) -> Perturbation:
+        amount = request.attribute.amount(request.direction).value
+        rules, status = getattr(request.attribute, amount), Status.not_applicable
+        note = f"the attribute has no rules under `{amount}`"
+        if rules:
+            note = edits.why_untouched(request.text, english=request.attribute.english)
         if note:
-            return Perturbation(request, Status.not_applicable, note=note)
+            return Perturbation(request, status, note=note)
+
+        def draw(number: int) -> edits.Draw:
+            return edits.Draw(self.name, *request.named, number, seed=request.seed)
+
         try:
-            text, spans, note = edits.edited(
-                request.text,
-                rules,
-                lambda number: edits.Draw(self.name, *request.named, number, seed=request.seed),
-            )
+            text, spans, note = edits.edited(request.text, rules, draw)
         except edits.TooSlowError as error:
             return Perturbation(request, Status.failed, note=str(error))
-        if text == request.text or not text.strip():
-            does = "find nothing to change in" if text == request.text else "leave nothing of"
-            note = f"the rules under `{amount}` {does} the response"
-            return Perturbation(request, Status.not_applicable, note=note)
+        if text == request.text:
+            return Perturbation(
+                request, status, note=f"the rules under `{amount}` find nothing to change in the response"
+            )
+        if not text.strip():
+            return Perturbation(
+                request, status, note=f"the rules under `{amount}` leave nothing of the response"
+            )
         return Perturbation(request, Status.changed, text, spans, note)
