@@ -64,16 +64,10 @@ def test_filters_hold_together(rows, filters, expected):
     assert ids(mask) == expected
 
 
-@pytest.mark.parametrize("text", ["love", " Love", "▁love", "Größe", " 愛", "любовь", "किताब", "حب"])
-def test_words_are_letters_of_any_script(text):
-    assert is_word(text)
-
-
-@pytest.mark.parametrize(
-    "text", ["", " ", "  love", "love ", "##ing", "don't", "a1", "\u0301a", "-", "love\n", "²"]
-)
-def test_what_is_no_word(text):
-    assert not is_word(text)
+def test_words_are_letters_of_any_script():
+    assert all(map(is_word, ["love", " Love", "▁love", "Größe", " 愛", "любовь", "किताब", "حب"]))
+    no_words = ["", " ", "  love", "love ", "##ing", "don't", "a1", "\u0301a", "-", "love\n", "²"]
+    assert not any(map(is_word, no_words))
 
 
 @pytest.mark.parametrize(

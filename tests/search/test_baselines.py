@@ -29,30 +29,19 @@ def test_no_response_is_evaluated_twice_and_all_of_a_small_space_are(quadratic):
     rows = evaluated(objective)
     assert len(rows) == len(set(rows)) == 6**3
     assert counter.best.value == pytest.approx(objective.brute_force()[1])
+    assert ascend(objective, 6000).best.value == counter.best.value
+    walk(
+        objective := quadratic(0, 3, 40),
+        600,
+        allowed=(even := torch.arange(40) % 2 == 0),
+        retokenizes=fourths,
+    )
+    assert even[rows := torch.tensor(evaluated(objective))].all()
+    assert fourths(rows).all()
 
 
-def test_random_changes_are_of_allowed_and_retokenizing_responses(additive):
-    objective, allowed = additive(0, 3, 40), torch.arange(40) % 2 == 0
-    walk(objective, 600, allowed=allowed, retokenizes=lambda rows: rows.sum(dim=1) % 4 == 0)
-    rows = torch.tensor(evaluated(objective))
-    assert len(rows) == 600
-    assert allowed[rows].all()
-    assert (rows.sum(dim=1) % 4 == 0).all()
-
-
-def test_it_goes_on_from_its_best_response(additive):
-    objective = additive(0, 4, 200)
-    walk(objective, 2000)
-    best, best_value = None, -torch.inf
-    for rows, anchor in zip(objective.seen, objective.anchors, strict=True):
-        if anchor is None:  # a start: the first, or another when all changes have been tried
-            best, best_value = None, -torch.inf
-        else:
-            assert torch.equal(anchor, best)
-            assert ((rows != best).sum(dim=1) == 1).all()
-        values = objective._values(rows)
-        if float(values.max()) > best_value:
-            best, best_value = rows[int(values.argmax())], float(values.max())
+def fourths(rows):
+    return rows.sum(dim=1) % 4 == 0
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -81,43 +70,25 @@ class AnyLength:
         return self.alone[responses].sum(dim=1) + self.after[responses[:, :-1], responses[:, 1:]].sum(dim=1)
 
 
-def by_hand(objective, length, width, tokens, counts=lambda response: True):
-    """Winners of each level, without sharing, batches or laziness."""
-    beginnings, levels = [()], []
-    for _ in range(length):
-        grown = [(*beginning, token) for beginning in beginnings for token in tokens]
-        values = objective.values(torch.tensor(grown)).tolist()
-        order = sorted(range(len(grown)), key=lambda row: -values[row])
-        beginnings = [grown[row] for row in order if counts(grown[row])][:width]
-        levels.append(beginnings)
-    return levels
-
-
 @pytest.mark.parametrize("divisor", [1, 3])
 @pytest.mark.parametrize("width", [1, 3, 20])
 def test_levels_are_what_extending_by_hand_gives(width, divisor):
-    allowed = every(15)
+    allowed, objective = every(15), AnyLength(width, 15)
     allowed[[0, 9]] = False
-    levels = beam(
-        EvaluationCounter(AnyLength(width, 15)), length=4, width=width, allowed=allowed,
-        retokenizes=lambda responses: responses.sum(dim=1) % divisor == 0,
-    )  # fmt: skip
-    tokens = allowed.nonzero()[:, 0].tolist()
-    expected = by_hand(AnyLength(width, 15), 4, width, tokens, lambda ids: sum(ids) % divisor == 0)
-    assert [[tuple(row) for row in level.responses.tolist()] for level in levels] == expected
-    assert [level.length for level in levels] == [1, 2, 3, 4]
-    for level in levels:
-        torch.testing.assert_close(level.values, AnyLength(width, 15).values(level.responses))
-
-
-def test_continuations_of_a_winner_share_their_beginning_with_the_anchor():
-    objective = AnyLength(0, 10)
-    beam(EvaluationCounter(objective), length=3, width=2, allowed=every(10))
-    assert len(objective.seen) == 1 + 2 + 2
-    for responses, anchor in zip(objective.seen, objective.anchors, strict=True):
-        assert anchor.shape == responses[0].shape
-        assert (responses[:, :-1] == anchor[:-1]).all()
-        assert responses[:, -1].tolist() == list(range(10))
+    options = {"allowed": allowed, "retokenizes": lambda responses: responses.sum(dim=1) % divisor == 0}
+    levels = beam(EvaluationCounter(objective), length=4, width=width, **options)
+    beginnings, expected = [()], []
+    for _ in range(4):
+        grown = [
+            (*beginning, token) for beginning in beginnings for token in allowed.nonzero()[:, 0].tolist()
+        ]
+        values = objective.values(torch.tensor(grown)).tolist()
+        order = sorted(range(len(grown)), key=lambda row, values=values: -values[row])
+        beginnings = [grown[row] for row in order if sum(grown[row]) % divisor == 0][:width]
+        expected.append(beginnings)
+    assert [[tuple(row) for row in responses.tolist()] for responses, _ in levels] == expected
+    for responses, values in levels:
+        torch.testing.assert_close(values, objective.values(responses))
 
 
 def test_values_that_a_scan_has_given_cost_nothing():
@@ -128,7 +99,7 @@ def test_values_that_a_scan_has_given_cost_nothing():
     allowed[3] = False
     given = beam(counter, length=3, width=2, allowed=allowed, first_values=alone)
     taken = beam(EvaluationCounter(objective), length=3, width=2, allowed=allowed)
-    assert [level.responses.tolist() for level in given] == [level.responses.tolist() for level in taken]
+    assert [level[0].tolist() for level in given] == [level[0].tolist() for level in taken]
     assert counter.used == beam_cost(3, 2, 9, first_given=True)
 
 
@@ -151,14 +122,14 @@ def test_affordable_width_is_the_widest_that_is_paid_for(length, budget):
 def test_a_level_that_cannot_be_paid_for_is_not_begun_and_that_is_said(caplog):
     counter = EvaluationCounter(AnyLength(0, 10), budget=49)
     levels = beam(counter, length=4, width=2, allowed=every(10))
-    assert [level.length for level in levels] == [1, 2]
+    assert len(levels) == 2
     assert counter.used == 30
     assert "ends at 2 of 4 tokens: the next level takes 20 evaluations, 19 are left" in caplog.text
     one = beam(
         EvaluationCounter(AnyLength(0, 10)), length=3, width=2, allowed=every(10),
         retokenizes=lambda responses: torch.full((len(responses),), responses.shape[1] < 2),
     )  # fmt: skip
-    assert [level.length for level in one] == [1]
+    assert len(one) == 1
     assert "ends at 1 of 3 tokens: no longer response counts" in caplog.text
 
 
@@ -179,30 +150,12 @@ def test_the_budget_is_used_to_the_last_evaluation(look, budget, quadratic):
     assert counter.objective.gradients == 0
 
 
-@pytest.mark.parametrize("look", [walk, ascend])
-def test_one_seed_is_one_look(look, quadratic):
-    one, same, other = (look(quadratic(0, 4, 12), 500, seed=seed).curve for seed in (5, 5, 6))
-    assert one == same
-    assert one != other
-
-
 def test_nothing_is_walked_and_no_ascent_begins_where_nothing_retokenizes(additive, quadratic):
     assert walk(additive(0, 3, 40), 600, retokenizes=lambda rows: rows[:, 0] < 0).used == 0
     objective = quadratic(0, 3, 15)
     for seed in range(20):
         ascend(objective, 1, seed=seed, retokenizes=lambda responses: responses[:, 0] == 7)
         assert int(objective.seen[-1][0, 0]) == 7, "where there are some, it begins at one"
-
-
-def test_without_a_budget_it_would_never_end(additive):
-    with pytest.raises(ValueError, match="budget"):
-        ascend(additive(0, 2, 5), None)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_restarts_find_the_optimum_of_a_small_objective(quadratic, seed):
-    objective = quadratic(seed, 3, 15)
-    assert ascend(objective, 6000, seed=seed).best.value == pytest.approx(objective.brute_force()[1])
 
 
 def test_what_is_left_at_the_end_is_used(additive):

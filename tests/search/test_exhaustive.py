@@ -1,34 +1,21 @@
 """Every pair of a tiny model, against full forwards; killed and resumed to the bit."""
 
-import contextlib
 import copy
 import os
 import signal
 import subprocess
 import sys
-import threading
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
 
-from pessimal.errors import ConfigError, ModelError
+from pessimal.errors import ModelError
 from pessimal.models.load import open_model
 from pessimal.models.spec import Dtype, ModelSpec
 from pessimal.scoring.engine import own_rewards
-from pessimal.search import exhaustive
-from pessimal.search.exhaustive import (
-    BINS,
-    Bins,
-    Blocks,
-    BlockStore,
-    check_folder_is_shared,
-    exhaustive_pairs,
-    merge,
-    summarise,
-)
+from pessimal.search.exhaustive import BINS, Bins, Blocks, BlockStore, exhaustive_pairs, merge, summarise
 
 PROMPT = "What, in one word, is the greatest thing ever?"
 ALLOWED = np.arange(10, 330, 8)  # 40 ids
@@ -148,8 +135,6 @@ def test_ranks_are_exact_at_both_ends_and_bounded_between(alone, truth):
         least, most = alone.above(middles[i])
         assert least <= i + 1 <= most < least + 30, "a bin holds few of them"
         assert least == most or 24 <= i <= 1600 - 25
-    with pytest.raises(ValueError, match="not a number"):
-        alone.above(np.nan)
 
 
 def test_killed_search_goes_on_where_it_stopped_to_the_same_bits(opened, alone, tmp_path):
@@ -175,35 +160,6 @@ def test_damaged_block_is_scored_again(opened, alone, tmp_path, caplog):
     assert "block 4" in caplog.text
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("other", [{"keep": 24}, {"prompt": "Why?"}])
-def test_blocks_of_another_question_are_neither_taken_nor_lost(opened, alone, tmp_path, other):
-    search(opened, tmp_path)
-    count, again = Count(), Count()
-    search(opened, tmp_path, count, **other)
-    assert len(count.scored) == BLOCKS, "all of its blocks"
-    assert contents(search(opened, tmp_path, again)) == contents(alone)
-    assert again.scored == []
-
-
-def test_batch_size_of_the_first_start_holds_for_those_that_give_none(opened, tmp_path, monkeypatch):
-    from pessimal.scoring import common_prefix
-
-    sizes, run = set(), common_prefix.rewards_in_memory
-
-    def noted(engine, ids, *, shared):
-        sizes.add(len(ids))
-        return run(engine, ids, shared=shared)
-
-    with pytest.raises(KilledError):
-        search(opened, tmp_path, KillAfter(2))
-    monkeypatch.setattr(common_prefix, "rewards_in_memory", noted)
-    monkeypatch.setattr("pessimal.scoring.common_prefix.SAMPLE", 4)
-    search(opened, tmp_path, batch_size=None)
-    assert {8, 32} <= sizes, "40 second tokens in batches of 32"
-    assert max(sizes) == 32
-
-
 def test_reward_that_is_no_number_ends_the_search_and_names_the_pair(opened, alone, tmp_path):
     broken = copy.deepcopy(opened.network())
     with torch.no_grad():
@@ -219,25 +175,6 @@ def all_can_be_claimed(claims) -> bool:
     """Whether another process may take every block."""
     lines = f"import fcntl; fcntl.lockf(open({str(claims)!r}, 'r+'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
     return subprocess.run([sys.executable, "-c", lines], check=False).returncode == 0
-
-
-def test_network_in_parts_is_refused(opened, tmp_path):
-    from pytorch_lightning.strategies import ModelParallelStrategy
-
-    trainer = Trainer(strategy=ModelParallelStrategy())
-    with pytest.raises(ConfigError, match="trainer=gpu"):
-        search(opened, tmp_path, trainer=trainer)
-
-
-@pytest.mark.parametrize(("seen", "error"), [(True, None), (False, ConfigError)])
-def test_processes_that_do_not_see_one_folder_are_refused(tmp_path, seen, error):
-    """As a second process, which finds the first one's mark, or does not."""
-    if seen:
-        (tmp_path / ".start-mark").touch()
-    strategy = SimpleNamespace(broadcast=lambda _: "mark", barrier=lambda: None)
-    second = SimpleNamespace(world_size=2, is_global_zero=False, strategy=strategy)
-    with pytest.raises(error, match=r"paths\.cache") if error else contextlib.nullcontext():
-        check_folder_is_shared(tmp_path, second)
 
 
 # --- Blocks of pairs and what they give together, against one table of all pairs taken apart by plain means.
@@ -257,7 +194,7 @@ def rewards(request):
 
 
 def tables(rewards, *, keep, firsts_per_block, bins=None):
-    plan = Blocks.of(TOKENS, keep=keep, firsts_per_block=firsts_per_block)
+    plan = Blocks(TOKENS, keep, firsts_per_block)
     bins = bins or Bins.around(rewards.ravel())
     blocks = []
     for number in range(plan.count):
@@ -312,41 +249,27 @@ def test_every_reward_is_counted_in_the_bin_whose_edges_hold_it(rewards):
     assert histogram["n"].iloc[[0, -1]].sum() == 0, "bins reach further than their sample"
 
 
-def test_rewards_at_an_edge_lie_above_it_and_those_outside_are_counted_outside():
-    bins = Bins(exponent=-3, lowest=-4)
-    edges = bins.edges
-    assert edges[0] == -0.5
-    counts = bins.count(np.array([-9, -0.50000006, -0.5, -0.375, edges[-1], 1e30], dtype=np.float32))
-    assert counts[[0, 1, 2, -1]].tolist() == [2, 1, 1, 2]
-    assert counts.sum() == 6
-
-
-@pytest.mark.parametrize("sample", [[3.5], [0.0, 0.0], [-1e30, 1e30], [1e6, 1e6 + 0.0625], [-2.0, 1.0]])
-def test_bins_are_laid_around_any_sample(sample):
+@pytest.mark.parametrize("sample", [[3.5], [-1e30, 1e30], [1e6, 1e6 + 0.0625], [-2.0, 1.0]])
+def test_bins_are_laid_around_any_sample_and_are_closed_below(sample):
     sample = np.array(sample, dtype=np.float32)
-    bins = Bins.around(sample)
-    spread = float(sample.max()) - float(sample.min())
+    bins, spread = Bins.around(sample), float(sample.max()) - float(sample.min())
     assert (np.diff(bins.edges) == 2.0**bins.exponent).all()
     assert bins.edges[0] <= sample.min() - 0.99 * spread
     assert bins.edges[-1] >= sample.max() + 0.99 * spread
     assert bins.count(sample)[1:-1].sum() == len(sample)
     assert spread == 0 or 2.0**bins.exponent < spread / 600, "fine enough to be of use"
+    counts = Bins(exponent=-3, lowest=-4).count(
+        np.array([-9, -0.50000006, -0.5, -0.375, 1e30], dtype=np.float32)
+    )
+    assert counts[[0, 1, 2, -1]].tolist() == [2, 1, 1, 1]
 
 
 def test_a_plan_covers_every_pair_once_and_is_named_by_all_it_depends_on():
-    plan = Blocks.of(np.array([9, 3, 3, 7, 1, 5, 2]), keep=2, firsts_per_block=4)
+    tokens = np.array([1, 2, 3, 5, 7, 9])
+    plan = Blocks(tokens, keep=2, firsts_per_block=4)
     assert [plan.firsts(number).tolist() for number in range(plan.count)] == [[1, 2, 3, 5], [7, 9]]
-    assert plan.pairs == 36
-    same = Blocks.of(np.array([1, 2, 3, 5, 7, 9]), keep=2, firsts_per_block=4)
-    assert same.digest() == plan.digest()
-    others = [
-        Blocks.of(np.array([1, 2]), keep=2, firsts_per_block=4),
-        Blocks.of(plan.tokens, keep=3, firsts_per_block=4),
-    ]
-    others.append(Blocks.of(plan.tokens, keep=2, firsts_per_block=5))
+    others = [Blocks(tokens[:2], 2, 4), Blocks(tokens, 3, 4), Blocks(tokens, 2, 5)]
     assert len({plan.digest(), plan.digest("bfloat16"), *(other.digest() for other in others)}) == 5
-    with pytest.raises(ConfigError, match=r"search\.allowed"):
-        Blocks.of(np.array([], dtype=int), keep=1)
 
 
 # --- Blocks on disk, and who is at work on which of the others.
@@ -359,7 +282,7 @@ BLOCK = summarise(
 
 @pytest.fixture
 def store(tmp_path):
-    made = BlockStore(tmp_path / "pairs", of="these pairs")
+    made = BlockStore(tmp_path / "pairs")
     made.write(7, BLOCK)
     return made
 
@@ -373,7 +296,7 @@ def other(store):
         ready, tell = os.pipe()
         child = os.fork()
         if not child:
-            held = BlockStore(store.folder, of="these pairs")
+            held = BlockStore(store.folder)
             os.write(tell, b"1" if all(held.take(number) for number in numbers) else b"0")
             signal.pause()
             os._exit(0)
@@ -389,30 +312,15 @@ def other(store):
         os.waitpid(child, 0)
 
 
-def test_stored_block_is_read_bit_by_bit_and_not_as_one_of_other_pairs(store):
-    read = store.read(7)
-    assert read.keys() == BLOCK.keys()
-    for name, array in BLOCK.items():
-        assert read[name].dtype == array.dtype
-        assert np.array_equal(read[name], array)
-    assert store.read(6) is None
-    assert store.finished() == {7}
-    assert BlockStore(store.folder, of="other pairs").read(7) is None
-
-
 def test_block_torn_or_changed_anywhere_is_not_taken(store):
     (file,) = store.folder.glob("*.npz")
     whole = file.read_bytes()
     for place in range(0, len(whole), 97):
         file.write_bytes(whole[:place])
         assert store.read(7) is None, place
-        changed = bytearray(whole)
-        changed[place] ^= 0x40
-        file.write_bytes(changed)
+        file.write_bytes(whole[:place] + bytes([whole[place] ^ 0x40]) + whole[place + 1 :])
         read = store.read(7)  # a byte of the container that says nothing of an array may change
         assert read is None or all(np.array_equal(read[name], BLOCK[name]) for name in BLOCK), place
-    file.write_bytes(whole)
-    assert store.read(7) is not None
 
 
 def test_block_that_another_process_has_is_left_to_it_until_it_dies(store, other):
@@ -424,26 +332,6 @@ def test_block_that_another_process_has_is_left_to_it_until_it_dies(store, other
     while not store.take(1):
         pass
     assert store.take_next([1, 7, 0, 3]) == 1
-
-
-def test_process_with_nothing_left_to_take_waits_for_the_others(store, other, monkeypatch):
-    monkeypatch.setattr(exhaustive, "_LOOK_AGAIN_SECONDS", 0.01)
-    other([0])
-    timer = threading.Timer(0.2, store.write, (0, BLOCK))
-    timer.start()
-    assert store.take_next([0, 7]) is None
-    assert store.finished() == {0, 7}
-
-
-def test_block_that_was_finished_between_the_look_and_the_claim_is_not_scored_again(store, monkeypatch):
-    take = BlockStore.take
-
-    def finish_first(self, number):
-        store.write(number, BLOCK)
-        return take(self, number)
-
-    monkeypatch.setattr(BlockStore, "take", finish_first)
-    assert store.take_next([0, 1]) is None
 
 
 def test_without_locks_every_block_can_be_taken(store, other, monkeypatch):

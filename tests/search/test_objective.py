@@ -40,12 +40,6 @@ def test_several_prompts_are_averaged():
     assert torch.equal(both.gradient(RESPONSES[0]), (torch.tensor(A) + torch.tensor(B)) / 2)
 
 
-def test_the_anchor_is_handed_on_to_every_prompt():
-    prompts = [Prompt(A), Prompt(B)]
-    RewardObjective(prompts, Goal.optimal).values(RESPONSES, anchor=RESPONSES[0])
-    assert all(torch.equal(prompt.anchors[0], RESPONSES[0]) for prompt in prompts)
-
-
 @pytest.mark.parametrize("broken", [float("nan"), float("inf")])
 def test_a_reward_that_is_no_number_ends_the_search_and_names_the_response(broken):
     objective = RewardObjective([Prompt([[1.0, 2.0, broken], [0.0, 5.0, 1.0]])], Goal.pessimal)

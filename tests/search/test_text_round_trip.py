@@ -65,16 +65,6 @@ def test_with_several_prompts_it_has_to_retokenize_in_each(tokenizer, frame):
         assert RoundTrip(glued, frames)(word).tolist() == [False]
 
 
-def test_answers_stay_right_when_the_memory_is_emptied(tokenizer, frame, monkeypatch):
-    monkeypatch.setattr("pessimal.search.round_trip._KEPT", 3)
-    responses = torch.randint(0, len(tokenizer), (40, 2), generator=torch.Generator().manual_seed(1))
-    expected = RoundTrip(tokenizer, frame)(responses).tolist()
-    round_trip = RoundTrip(tokenizer, frame)
-    assert [bool(round_trip(row[None])[0]) for row in responses] == expected
-    assert round_trip(torch.cat([responses, responses])).tolist() == expected * 2
-    assert round_trip(responses[:0]).tolist() == []
-
-
 def single(rows: torch.Tensor) -> torch.Tensor:
     return rows[:, None]
 
@@ -105,12 +95,3 @@ def test_round_trips_are_checked_from_the_best_downward_and_no_further_than_need
     assert best_retokenizing(values, single, count=1, retokenizes=retokenizes).tolist() == [9_979]
     assert asked == list(range(9_999, 9_999 - len(asked), -1))
     assert len(asked) < 60
-
-
-def test_nothing_over_the_bound_is_asked_for():
-    def refuse(_responses):
-        raise AssertionError("asked")
-
-    values = torch.tensor([1.0, float("nan"), -torch.inf])
-    assert best_retokenizing(values, single, count=2, retokenizes=refuse, above=1.0).tolist() == []
-    assert best_retokenizing(values, single, count=2, retokenizes=None).tolist() == [0]

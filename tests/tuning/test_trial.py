@@ -29,13 +29,6 @@ class Recorded(Mirror):
         self.finals |= values
 
 
-def test_seeds_of_trials_and_of_held_out_prompts_never_meet():
-    tuning = {s for seed in range(50) for s in starts(seed, 20, held_out=False)}
-    held_out = {s for seed in range(50) for s in starts(seed, 20, held_out=True)}
-    assert len(tuning | held_out) == 2 * 50 * 20
-    assert starts(3, 5, held_out=False) == starts(3, 8, held_out=False)[:5]
-
-
 def test_the_value_is_the_median_over_all_searches_and_the_study_knows_it(config, space):
     trials, contexts, recorded = Trials(config, space), [], Recorded()
     value = run(config, trials, prepare=preparing(contexts=contexts), mirror=recorded)
@@ -57,7 +50,7 @@ def test_a_trial_that_falls_behind_is_pruned_and_what_is_not_complete_has_no_val
     trials, contexts = Trials(config, space), []
     for _ in range(7):
         run(config, trials, prepare=preparing(contexts=contexts))
-    pruned, interrupted = Recorded(), Recorded()
+    pruned = Recorded()
     worse = preparing(lambda *what: by_momentum(*what) - 5, contexts)
     value = run(config, trials, prepare=worse, mirror=pruned)
     last = trials.all()[-1]
@@ -65,23 +58,8 @@ def test_a_trial_that_falls_behind_is_pruned_and_what_is_not_complete_has_no_val
     assert len(contexts[-1].calls) == 2, "each prompt once"
     assert value == last.value == median(row[2] for row in last.user_attrs[SEARCHES])
     assert trials.finished() == 8
-    with pytest.raises(KeyboardInterrupt):
-        run(config, trials, mirror=interrupted, prepare=preparing(interrupting()))
     assert pruned.finals["pruned_at"] == value
-    for recorded in (pruned, interrupted):
-        assert "value" not in recorded.finals, "a complete trial's median has that name to itself"
-
-
-def interrupting():
-    calls = []
-
-    def value(*what):
-        calls.append(what)
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        return 1.0
-
-    return value
+    assert "value" not in pruned.finals, "a complete trial's median has that name to itself"
 
 
 def test_the_defaults_are_never_pruned_however_late_and_bad(config, space):
@@ -131,35 +109,6 @@ def test_a_search_that_finds_no_number_fails_the_trial(config, space):
         run(config, Trials(config, space), prepare=nan)
 
 
-def test_a_job_with_other_options_than_its_trials_is_not_booked(config, space):
-    trials = Trials(config, space)
-    with trials.taken(1, total=1) as [trial]:
-        wrong = job(config, trial)
-        wrong = replace(wrong, search=replace(wrong.search, momentum=0.5))
-        with pytest.raises(WorkError, match="this job has"):
-            run_trial(wrong, preparing())
-    assert trials.finished() == 0
-
-
-def test_another_model_under_the_same_name_is_noticed(config, space, monkeypatch):
-    trials = Trials(config, space)
-    run(config, trials)
-    monkeypatch.setattr(Context, "provenance", {"weights_digest": "b"})
-    with pytest.raises(WorkError, match=r"begun with \(weights_digest\)"):
-        run(config, trials)
-
-
-def test_only_a_trial_that_runs_can_be_run(config, space):
-    trials = Trials(config, space)
-    with trials.taken(1, total=1) as [trial]:
-        mine = job(config, trial)
-        run_trial(mine, preparing())
-    with pytest.raises(WorkError, match=r"tuning\.trial=0 of 'toy' is complete"):
-        run_trial(mine, preparing())
-    with pytest.raises(WorkError, match=r"tuning\.trial=7 of 'toy' is not there"):
-        run_trial(replace(mine, tuning=replace(mine.tuning, trial=7)), preparing())
-
-
 def test_a_trial_given_up_meanwhile_is_not_counted(config, space):
     """A laptop that slept: another worker saw no sign of life."""
     trials, calls = Trials(config, space), []
@@ -174,3 +123,21 @@ def test_a_trial_given_up_meanwhile_is_not_counted(config, space):
         run(config, trials, prepare=preparing(value))
     assert trials.all()[0].state is TrialState.FAIL
     assert len(calls) == 2
+
+
+def test_only_a_trial_that_runs_with_its_own_options_and_the_studys_model_can_be_run(
+    config, space, monkeypatch
+):
+    trials = Trials(config, space)
+    with trials.taken(2, total=2) as [first, second]:
+        mine, other = job(config, first), job(config, second)
+        with pytest.raises(WorkError, match="this job has"):
+            run_trial(replace(mine, search=replace(mine.search, momentum=0.5)), preparing())
+        run_trial(mine, preparing())
+        monkeypatch.setattr(Context, "provenance", {"weights_digest": "b"})
+        with pytest.raises(WorkError, match=r"begun with \(weights_digest\)"):
+            run_trial(other, preparing())
+    with pytest.raises(WorkError, match=r"tuning\.trial=0 of 'toy' is complete"):
+        run_trial(mine, preparing())
+    with pytest.raises(WorkError, match=r"tuning\.trial=7 of 'toy' is not there"):
+        run_trial(replace(mine, tuning=replace(mine.tuning, trial=7)), preparing())

@@ -5,9 +5,7 @@ Knows a vocabulary's rows (id, spelling, text, kind). Does not know tokenizers, 
 
 import hashlib
 import logging
-import re
 import unicodedata
-from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,7 +17,6 @@ from pessimal.search import Filter
 
 log = logging.getLogger(__name__)
 
-_ID = re.compile(r"id:(\d{1,18})")  # Python refuses to read one of thousands of digits
 _HOW_TO_WRITE = (
     "Write one token a line: as it is decoded (love stands for 'love' and for ' love', a line that begins with a space "
     "for that alone), as the vocabulary writes it (Ġlove, ##ing), or as its id (id:1234)"
@@ -33,9 +30,8 @@ def allowed_tokens(
     """bool (size,): the tokens that pass every filter and, where a file of tokens is given, are `listed` in it.
 
     Args:
-        rows: candidate_id, token, text, kind, as `scoring.candidates.vocabulary` gives them. Ids without a row (padding
-            of the embedding) are never allowed.
-        size: rows of the embedding.
+        rows: candidate_id, token, text, kind, as `scoring.candidates.vocabulary` gives them.
+        size: rows of the embedding; ids without a row in `rows` (padding) are never allowed.
         listed: one token a line. A line `id:1234` is an id. Any other is taken as decoded text, with or without a space
             before it, and only where no token has that text as the vocabulary's own spelling: '7' is the token whose
             text is 7, never the seventh. Token texts with line breaks can be given by id alone.
@@ -43,24 +39,17 @@ def allowed_tokens(
     Raises InputError for a file that cannot be read, is empty or names what is no token, ConfigError where nothing is
     left.
     """
-    passing = np.ones(len(rows), dtype=bool)
+    passing, names = np.ones(len(rows), dtype=bool), ",".join(filter_.name for filter_ in filters)
     for filter_ in filters:
-        passing &= np.fromiter(_CHECKS[filter_](rows), dtype=bool, count=len(rows))
-    chosen = passing
-    if listed is not None:
-        named = _listed(rows, listed)
-        chosen = passing & named
-        if left_out := int((named & ~passing).sum()):
-            log.warning(
-                "%s lists %d tokens; %d of them are left out by search.allowed=[%s]. To allow all of them: "
-                "search.allowed=[]",
-                listed,
-                named.sum(),
-                left_out,
-                ",".join(filter_.name for filter_ in filters),
-            )
+        passing &= np.array([_CHECKS[filter_](row) for row in rows.itertuples()], dtype=bool)
+    named = np.ones(len(rows), dtype=bool) if listed is None else _listed(rows, listed)
+    if listed is not None and (left_out := int((named & ~passing).sum())):
+        log.warning(
+            "%s lists %d tokens; %d of them are left out by search.allowed=[%s]. To allow all of them: search.allowed=[]",
+            listed, named.sum(), left_out, names,
+        )  # fmt: skip
+    chosen = passing & named
     if not chosen.any():
-        names = ",".join(filter_.name for filter_ in filters)
         among = f"none of the tokens in {listed}" if listed is not None else f"none of {len(rows)} tokens"
         raise ConfigError(
             f"search.allowed=[{names}] leaves no token that a response could be made of: {among} passes. Type fewer "
@@ -87,11 +76,9 @@ def is_word(text: str) -> bool:
 
 
 _CHECKS = {
-    Filter.no_special: lambda rows: (kind not in ("special", "unused") for kind in rows["kind"]),
-    Filter.ascii: lambda rows: (
-        text != "" and text.isascii() and text.isprintable() for text in rows["text"]
-    ),
-    Filter.words: lambda rows: (is_word(text) for text in rows["text"]),
+    Filter.no_special: lambda row: row.kind not in ("special", "unused"),
+    Filter.ascii: lambda row: row.text != "" and row.text.isascii() and row.text.isprintable(),
+    Filter.words: lambda row: is_word(row.text),
 }
 
 
@@ -106,31 +93,23 @@ def _listed(rows: pd.DataFrame, path: Path) -> np.ndarray:
         ) from error
     if not lines:
         raise InputError(f"search.allowed_path={str(path)!r} holds no tokens. {_HOW_TO_WRITE}")
-    found = _places(rows)
-    matched = [found(line) for line in lines]
-    if unknown := [repr(line) for line, places in zip(lines, matched, strict=True) if not places]:
+    by_text, by_token = rows.groupby("text").indices, rows.groupby("token").indices
+    by_id = {f"id:{number}": [place] for place, number in enumerate(rows["candidate_id"])}
+
+    def places(line: str) -> list[int]:
+        """The rows that a line stands for."""
+        if line in by_id:
+            return by_id[line]
+        spaced = [] if line.startswith(" ") else by_text.get(" " + line, [])
+        return [*by_text.get(line, []), *spaced] or [*by_token.get(line, [])]
+
+    matched = [places(line) for line in lines]
+    if unknown := [repr(line) for line, found in zip(lines, matched, strict=True) if not found]:
         shown = ", ".join(unknown[:_SHOWN]) + (" …" if len(unknown) > _SHOWN else "")
         raise InputError(
             f"search.allowed_path={str(path)!r}: {len(unknown)} of {len(lines)} lines are no tokens of this model: "
             f"{shown}. {_HOW_TO_WRITE}"
         )
     named = np.zeros(len(rows), dtype=bool)
-    named[[place for places in matched for place in places]] = True
+    named[[place for found in matched for place in found]] = True
     return named
-
-
-def _places(rows: pd.DataFrame):
-    """A function from a line to the rows it stands for."""
-    by_id = {number: [place] for place, number in enumerate(rows["candidate_id"].tolist())}
-    by_text, by_token = defaultdict(list), defaultdict(list)
-    for place, (text, token) in enumerate(zip(rows["text"].tolist(), rows["token"].tolist(), strict=True)):
-        by_text[text].append(place)
-        by_token[token].append(place)
-
-    def places(line: str) -> list[int]:
-        if number := _ID.fullmatch(line):
-            return by_id.get(int(number[1]), [])
-        spaced = [] if line.startswith(" ") else by_text.get(" " + line, [])
-        return by_text.get(line, []) + spaced or by_token.get(line, [])
-
-    return places

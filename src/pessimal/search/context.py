@@ -5,7 +5,6 @@ Knows models and scorers. Does not know what is searched for, configurations or 
 """
 
 import functools
-import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -28,10 +27,7 @@ from pessimal.search.round_trip import RoundTrip
 if TYPE_CHECKING:
     from pessimal.config.schema import SearchSpec
 
-log = logging.getLogger(__name__)
-
-NEIGHBOURS, TIMED = 64, 512
-"""Single changes on which noise and rate are measured."""
+NEIGHBOURS, TIMED = 64, 512  # single changes on which noise and rate are measured
 
 
 class SearchContext:
@@ -39,30 +35,20 @@ class SearchContext:
     gives. The network is loaded at first use."""
 
     def __init__(
-        self,
-        model: RewardModel,
-        prompts: Mapping[str, str],
-        spec: "SearchSpec",
-        *,
-        mode: Mode = Mode.ids,
-        seed: int = 0,
-        device: torch.device | str = "cpu",
-        batch_size: int | None = None,
-    ):
+        self, model: RewardModel, prompts: Mapping[str, str], spec: "SearchSpec", *, mode: Mode = Mode.ids,
+        seed: int = 0, device: torch.device | str = "cpu", batch_size: int | None = None,
+    ):  # fmt: skip
         self.model, self.prompts, self.spec, self.mode, self.seed = model, dict(prompts), spec, mode, seed
         self.device, self.batch_size = torch.device(device), batch_size
         self.frames = {key: model.frame(text) for key, text in prompts.items()}
         self.vocabulary = vocabulary(model.tokenizer, size=model.embedding_rows)
         listed = Path(spec.allowed_path).expanduser() if spec.allowed_path else None
-        self.mask = allowed_tokens(
-            self.vocabulary.rows, spec.allowed, size=model.embedding_rows, listed=listed
-        )
-        """bool (V,): tokens that a response may be made of."""
+        rows, size = self.vocabulary.rows, model.embedding_rows
+        # bool (V,): tokens that a response may be made of.
+        self.mask = allowed_tokens(rows, spec.allowed, size=size, listed=listed)
         self.round_trip = RoundTrip(model.tokenizer, list(self.frames.values()), closing=model.closing)
-        self.scorer = functools.cache(self._scorer)
-        """The scorer of one prompt in one precision, kept."""
-        self.advance: Callable[[int], None] = lambda evaluations: None
-        """Called with the evaluations that were made, for a bar."""
+        self.scorer = functools.cache(self._scorer)  # The scorer of one prompt in one precision, kept
+        self.advance: Callable[[int], None] = lambda evaluations: None  # called with those that were made
         self.scanned: Callable[[str], tuple[np.ndarray, str] | None] = lambda key: None
         """Rewards float64 (V,) of single tokens on a prompt and where they are from, where a scan has them."""
 
@@ -81,7 +67,7 @@ class SearchContext:
         return self.model.spec.dtype
 
     def network(self) -> torch.nn.Module:
-        """The network in the model's own precision."""
+        """In the model's own precision."""
         return _network(self.model, self.dtype)
 
     def objective(self, prompts: Sequence[str] = (), dtype: Dtype | None = None) -> RewardObjective:
@@ -91,22 +77,20 @@ class SearchContext:
 
     def own_rewards(self, responses: Tensor) -> np.ndarray:
         """Mean rewards float64 (n,) of `responses` (n, L) by the model's own forward in float32, one by one, no cache."""
-        return np.mean(
-            [self.scorer(key, Dtype.float32).own_rewards(responses) for key in self.prompts], axis=0
-        )
+        scorers = [self.scorer(key, Dtype.float32) for key in self.prompts]
+        return np.mean([scorer.own_rewards(responses) for scorer in scorers], axis=0)
 
     def single_rewards(
         self, prompts: Sequence[str] = (), *, most: float = np.inf
     ) -> tuple[np.ndarray, list[str], int] | None:
         """Mean rewards float64 (V,) of single tokens, NaN where not allowed; references of the tables they are from; and
         the evaluations where there was no table. None where these would be more than `most`."""
-        keys = list(prompts or self.prompts)
-        scanned = {key: found for key in keys if (found := self.scanned(key)) is not None}
-        evaluations = int(self.mask.sum()) if len(scanned) < len(keys) else 0
+        scanned = {key: self.scanned(key) for key in prompts or self.prompts}
+        evaluations = 0 if all(scanned.values()) else int(self.mask.sum())
         if evaluations > most:
             return None
-        rewards = [scanned[key][0] if key in scanned else self._scored(key) for key in keys]
-        references = [reference for _, reference in scanned.values()]
+        rewards = [found[0] if found else self._scored(key) for key, found in scanned.items()]
+        references = [found[1] for found in scanned.values() if found]
         return np.where(self.mask, np.mean(rewards, axis=0), np.nan), references, evaluations
 
     def noise(self, dtype: Dtype, *, at: Tensor | None = None) -> float:
@@ -127,21 +111,19 @@ class SearchContext:
 
     def rate(self) -> float:
         """Evaluations a second, measured on some that count to no budget."""
-        objective = RewardObjective([self.scorer(key, self.dtype) for key in self.prompts], self.spec.goal)
         anchor, changed = self._changes(TIMED)
         begun = time.perf_counter()
-        objective.values(changed, anchor=anchor)
+        for key in self.prompts:
+            self.scorer(key, self.dtype).rewards(changed, anchor=anchor).sum().item()  # to the last one
         return TIMED / (time.perf_counter() - begun)
 
     def _changes(self, n: int, *, at: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """A response (L,), and n random single changes of it (n, L)."""
-        draw = functools.partial(
-            random_responses, allowed=self.allowed, generator=torch.Generator().manual_seed(0)
-        )
-        length = self.spec.length
-        anchor = draw(1, length=length)[0] if at is None else at
-        changed = anchor.repeat(n, 1)
-        changed[torch.arange(n), torch.arange(n) % length] = draw(n, length=1)[:, 0]
+        length, generator = self.spec.length, torch.Generator().manual_seed(0)
+        options = {"allowed": self.allowed, "generator": generator}
+        anchor = random_responses(1, length=length, **options)[0] if at is None else at
+        changed, rows = anchor.repeat(n, 1), torch.arange(n)
+        changed[rows, rows % length] = random_responses(n, length=1, **options)[:, 0]
         return anchor, changed
 
     def _scored(self, key: str) -> np.ndarray:
@@ -155,12 +137,10 @@ class SearchContext:
         return _SCORED[what]
 
     def _scorer(self, key: str, dtype: Dtype) -> ResponseScorer:
-        scorer = ResponseScorer(
+        return ResponseScorer(
             _network(self.model, dtype), self.frames[key], dtype=dtype, device=self.device, length=self.spec.length,
             allowed=np.flatnonzero(self.mask), batch_size=self.batch_size,
         )  # fmt: skip
-        log.debug("%s on %s: %s, %s; %s", self.model.name, key, scorer.path, dtype.value, scorer.trust)
-        return scorer
 
 
 class TrialContext:
@@ -168,13 +148,10 @@ class TrialContext:
 
     def __init__(self, context: SearchContext, prompts: list[str]):
         self.context = context
-        self.provenance = context.model.digests
-        """Digests of the model: values of other weights are not to be compared with these."""
+        self.provenance = context.model.digests  # values of other weights are not to be compared with these
         self.objectives = {key: context.objective([key]) for key in prompts}
         singles = {key: context.single_rewards([key])[0] for key in prompts}
-        self.scale = {
-            key: (float(np.nanmean(single)), float(np.nanstd(single))) for key, single in singles.items()
-        }
+        self.scale = {key: (float(np.nanmean(one)), float(np.nanstd(one))) for key, one in singles.items()}
 
     def search(self, prompt: str, *, seed: int, budget: int) -> float:
         """What greedy coordinate gradient reaches from one random start within `budget` candidate evaluations: the best

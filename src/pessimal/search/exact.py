@@ -8,6 +8,7 @@ elsewhere can be polished and certified.
 import itertools
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -22,32 +23,24 @@ from pessimal.search.round_trip import Retokenizes, best_retokenizing
 ONE_OPT, TIE, NOT_ONE_OPT = "1-opt", "tie", "not 1-opt"
 # Responses of one call in which all are tried: enough for batches to be full.
 _AT_ONCE = 2048
-# Tokens at each place of a pair that every other token is tried with, at most, and how often. Begun at both places, and
-# gone on with the best partner of each; begun at one place alone, the same evaluations missed the best pair in one of four
-# cases (`experiments/LOG.md`).
-WIDTH, ROUNDS = 8, 2
+# Tokens at each place of a pair that every other token is tried with, at most, in each of two rounds. Begun at both places,
+# and gone on with the best partner of each; begun at one place alone, the same evaluations missed the best pair in one of
+# four cases (`experiments/LOG.md`).
+WIDTH = 8
 
 
 # --- All responses, and pairs.
 
 
-@dataclass(frozen=True)
-class Ranked:
-    """The best responses of a look at many."""
-
-    responses: Tensor
-    """int64 (k, L), best first."""
-    values: Tensor
-    """float64 (k,)."""
-    tried: int
-    """Distinct responses that were looked at; all of them where the look was exact."""
+Ranked = tuple[Tensor, Tensor]
+"""The best responses of a look at many, int64 (k, L), best first, and their values float64 (k,)."""
 
 
 def every_response(
     counter: EvaluationCounter,
     *,
     length: int,
-    allowed: Tensor,  # bool (V,)
+    allowed: Tensor,
     retokenizes: Retokenizes | None = None,
     keep: int = 1000,
 ) -> Ranked:
@@ -69,7 +62,7 @@ def every_response(
         found, values = torch.cat([found, responses[best]]), torch.cat([values, fresh[best]])
         order = values.argsort(descending=True, stable=True)[:keep]
         found, values = found[order], values[order]
-    return Ranked(found, values, len(tokens) ** length)
+    return found, values
 
 
 def pair_sizes(budget: int, allowed: int, *, most: int) -> tuple[int, int] | None:
@@ -77,20 +70,14 @@ def pair_sizes(budget: int, allowed: int, *, most: int) -> tuple[int, int] | Non
     and m, the best first and second tokens of which all are tried with one another, at most `most`; None where it is not
     affordable."""
     m = min(most, math.isqrt(budget // 4), allowed)
-    width = min(WIDTH, (budget - m**2) // (2 * ROUNDS * allowed))
+    width = min(WIDTH, (budget - m**2) // (4 * allowed))
     return (width, m) if width >= 1 and m >= 1 else None
 
 
 def pairs(
-    counter: EvaluationCounter,
-    *,
-    m: int,
-    allowed: Tensor,  # bool (V,)
-    first_values: Tensor,  # (V,)
-    retokenizes: Retokenizes | None = None,
-    keep: int = 1000,
-    width: int = WIDTH,
-) -> Ranked:
+    counter: EvaluationCounter, *, m: int, allowed: Tensor, first_values: Tensor, retokenizes: Retokenizes | None = None,
+    keep: int = 1000, width: int = WIDTH,
+) -> Ranked:  # fmt: skip
     """A pruned look at responses of two tokens: the m best first tokens with the m best second ones, and what was tried to
     rank these. A pair of two tokens that do badly with all others is not found.
 
@@ -100,9 +87,7 @@ def pairs(
     4. The m best of both are tried with one another. A pair counts from wherever it was tried.
 
     In text mode partners and ranks are of retokenizing pairs alone. Costs at most m² + 4 · width · A evaluations.
-
-    Args:
-        first_values: values of single tokens, as a scan gives them.
+    `allowed`: bool (V,); `first_values`: float64 (V,) of single tokens, as a scan gives them.
     """
     tokens = allowed.nonzero()[:, 0]  # (A,)
     alone = best_retokenizing(
@@ -110,49 +95,41 @@ def pairs(
     )
     if not len(alone):  # none retokenizes alone; the best may with another
         alone = first_values[tokens].topk(min(width, len(tokens))).indices
-    grid = _Grid(counter, tokens, retokenizes)
-    beginnings = endings = tokens[alone]
-    seen_first, seen_second = beginnings, endings
-    for turn in range(ROUNDS):
-        grid.try_pairs(beginnings, tokens)
-        grid.try_pairs(tokens, endings)
-        if turn < ROUNDS - 1:
-            beginnings, endings = (
-                grid.partners(0, of=endings, but=seen_first, count=width),
-                grid.partners(1, of=beginnings, but=seen_second, count=width),
-            )
-    grid.try_pairs(grid.best_tokens(0, m), grid.best_tokens(1, m))
-    found, values = grid.best(keep)
-    return Ranked(found, values, len(grid.values))
+    best = tokens[alone]
+    tried = _Pairs(counter, retokenizes)
+    tried.add(best, tokens)
+    tried.add(tokens, best)
+    beginnings, endings = (tried.partners(place, of=best, count=width) for place in (0, 1))
+    tried.add(beginnings, tokens)
+    tried.add(tokens, endings)
+    tried.add(tried.best_tokens(0, m), tried.best_tokens(1, m))
+    counter.details["tried"] = len(tried.values)
+    return tried.best(keep)
 
 
-class _Grid:
+class _Pairs:
     """The pairs (n, 2) that were tried, and their values (n,)."""
 
-    def __init__(self, counter: EvaluationCounter, tokens: Tensor, retokenizes: Retokenizes | None):
-        self.counter, self.tokens, self.retokenizes = counter, tokens, retokenizes
-        self.visited = Visited()
+    def __init__(self, counter: EvaluationCounter, retokenizes: Retokenizes | None):
+        self.counter, self.retokenizes, self.visited = counter, retokenizes, Visited()
         self.pairs = torch.empty(0, 2, dtype=torch.long)
         self.values = torch.empty(0, dtype=torch.float64)
 
-    def try_pairs(self, firsts: Tensor, seconds: Tensor) -> None:
+    def add(self, firsts: Tensor, seconds: Tensor) -> None:
         """Evaluate every pair that has not been tried."""
         by_first = len(firsts) <= len(seconds)
         for fixed in firsts if by_first else seconds:
-            others = seconds if by_first else firsts
-            alike = fixed.expand(len(others))
-            fresh = unseen(torch.stack([alike, others] if by_first else [others, alike], dim=1), self.visited)
-            if len(fresh):
+            places = (fixed[None], seconds) if by_first else (firsts, fixed[None])
+            drawn = torch.cartesian_prod(*places)
+            if len(fresh := unseen(drawn, self.visited)):
                 # Those that begin alike are given an anchor, so that their beginning is run once.
                 values = self.counter.values(fresh, anchor=fresh[0] if by_first else None)
                 self.pairs, self.values = torch.cat([self.pairs, fresh]), torch.cat([self.values, values])
 
-    def best(self, count: int, among: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def best(self, count: int, among: Tensor | None = None) -> Ranked:
         """The best retokenizing pairs (k, 2) and their values (k,), among some of them (bool (n,))."""
         values = self.values if among is None else self.values.masked_fill(~among, -torch.inf)
-        rows = best_retokenizing(
-            values, lambda rows: self.pairs[rows], count=count, retokenizes=self.retokenizes
-        )
+        rows = best_retokenizing(values, self.pairs.__getitem__, count=count, retokenizes=self.retokenizes)
         return self.pairs[rows], values[rows]
 
     def best_tokens(self, place: int, count: int) -> Tensor:
@@ -165,13 +142,12 @@ class _Grid:
                 return torch.tensor(tokens[:count], dtype=torch.long)
             asked *= 4
 
-    def partners(self, place: int, *, of: Tensor, but: Tensor, count: int) -> Tensor:
-        """Tokens (w,) of one place to go on with: the best beside each of the fixed ones at the other place, then the best
-        of all; none of `but`."""
+    def partners(self, place: int, *, of: Tensor, count: int) -> Tensor:
+        """Other tokens (w,) of one place to go on with: the best beside each of the given ones, then the best of all."""
         beside = self.pairs[:, 1 - place]
         wanted = [int(token) for fixed in of for token in self.best(1, among=beside == fixed)[0][:, place]]
-        wanted += self.best_tokens(place, len(but) + len(wanted) + count).tolist()
-        known = set(but.tolist())
+        wanted += self.best_tokens(place, len(of) + len(wanted) + count).tolist()
+        known = set(of.tolist())
         return torch.tensor([t for t in dict.fromkeys(wanted) if t not in known][:count], dtype=torch.long)
 
 
@@ -183,34 +159,25 @@ class Polished:
     """Where coordinate sweeps ended."""
 
     response: tuple[int, ...]
-    value: float
-    """Its value; -inf where the start does not retokenize and nothing better that does was found."""
-    positions: int
-    """Positions at which every allowed token was tried, repeats counted."""
+    value: float  # Its value; -inf where the start does not retokenize and nothing better that does was found
+    positions: int  # Positions at which every allowed token was tried, repeats counted
     converged: bool
     """Whether every position was tried at this very response, and no allowed token improved it by more than the
     tolerance. False where the budget or the sweeps ended before."""
 
 
 def polish(
-    counter: EvaluationCounter,
-    start: Tensor,  # (L,)
-    *,
-    allowed: Tensor,  # bool (V,)
-    retokenizes: Retokenizes | None = None,
-    tolerance: float = 0.0,
-    first_position: int = 0,
-) -> Polished:
+    counter: EvaluationCounter, start: Tensor, *, allowed: Tensor, retokenizes: Retokenizes | None = None,
+    tolerance: float = 0.0, first_position: int = 0,
+) -> Polished:  # fmt: skip
     """Go round the positions; at each, evaluate every allowed token and take the best retokenizing one if it is better.
 
-    Each improvement is taken at once. It ends when L positions in a row brought nothing, so that each was tried at the
-    final response, none twice. The first sweep replaces most of a random start, so give restarts different first
-    positions. Only improvements by more than `tolerance` (units of value) are taken: at twice the numerical error of a
+    It ends when L positions in a row brought nothing, so that each was tried at the final response, none twice. The first
+    sweep replaces most of a random start, so give restarts different first positions. Only improvements by more than `tolerance` (units of value) are taken: at twice the numerical error of a
     value none of them is an artefact. A start that does not retokenize counts for less than any response that is. Where
     less is left than the next position costs, it ends there, and evaluates no part of the position.
 
-    Raises:
-        ValueError: the start holds tokens that are not allowed.
+    `start`: (L,); `allowed`: bool (V,). Raises ValueError where the start holds tokens that are not allowed.
     """
     if not bool(allowed[start].all()):
         raise ValueError(f"the start {start.tolist()} holds tokens that are not allowed")
@@ -238,31 +205,26 @@ def polish(
 
 def improve(
     objective: Objective,
-    response: Tensor,  # (L,)
+    response: Tensor,
     position: int,
-    tokens: Tensor,  # (A,)
+    tokens: Tensor,
     *,
     above: float,
     retokenizes: Retokenizes | None,
 ) -> tuple[Tensor, float] | None:
-    """The best retokenizing response (L,) with one of `tokens` at `position`, and its value, if that is over `above`."""
+    """The best retokenizing response (L,) with one of `tokens` (A,) at `position`, and its value, if over `above`."""
     if not len(tokens):
         return None
     responses = changed(response, position, tokens)
     values = objective.values(responses, anchor=response)
-    best = best_retokenizing(
-        values, lambda rows: responses[rows], count=1, retokenizes=retokenizes, above=above
-    )
+    best = best_retokenizing(values, responses.__getitem__, count=1, retokenizes=retokenizes, above=above)
     return (responses[best[0]], float(values[best[0]])) if len(best) else None
 
 
 def neighbour_values(objective: Objective, response: Tensor, allowed: Tensor) -> Tensor:
-    """Values (L, V) float64 of the response with every allowed token at every position; -inf elsewhere.
-
-    The token that stands at a position has the response's own value there, allowed or not. Costs 1 + Σ over positions
-    of the allowed tokens other than that. One position is evaluated at a time: 256,000 responses of 16 tokens are
-    33 MB, sixteen times as many would be half a GiB.
-    """
+    """Values (L, V) float64 of the response with every allowed token at every position; -inf elsewhere. The token that
+    stands at a position has the response's own value there, allowed or not. One position is evaluated at a time: 256,000
+    responses of 16 tokens are 33 MB."""
     own = objective.values(response[None])
     values = torch.full((len(response), len(allowed)), -torch.inf, dtype=torch.float64)
     tokens = allowed.nonzero()[:, 0]
@@ -285,38 +247,22 @@ def changed(response: Tensor, position: int, tokens: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Neighbour:
-    """The response with another token at one position."""
-
-    position: int
-    """From 0."""
-    token: int
-    """Id that stands there instead."""
-    value: float
-    margin: float
-    """Value of the response − this value: positive where the neighbour is worse."""
-
-
-@dataclass(frozen=True)
 class Certificate:
     """What a complete pass over all single changes of one response showed. Above one token it is a local statement."""
 
     response: tuple[int, ...]
-    value: float
-    """Its value: sign × reward."""
-    allowed: int
-    """How many tokens were allowed, and tried, at each position."""
-    evaluations: int
-    """Candidate evaluations of this pass."""
-    noise: float
-    """Bound on the numerical error of one value, in units of value."""
-    neighbours: tuple[Neighbour, ...]
-    """The best retokenizing neighbour of each position; positions that have none are left out."""
+    value: float  # Its value: sign × reward
+    allowed: int  # How many tokens were allowed, and tried, at each position
+    evaluations: int  # Candidate evaluations of this pass
+    noise: float  # Bound on the numerical error of one value, in units of value
+    neighbours: pd.DataFrame
+    """position (from 0), token (the id that stands there instead), value, margin (the response's value − this one): the
+    best retokenizing neighbour of each position that has one."""
 
     @property
     def smallest_margin(self) -> float:
         """Value of the response − value of its best neighbour; infinite where it has none."""
-        return min((neighbour.margin for neighbour in self.neighbours), default=float("inf"))
+        return float(self.neighbours["margin"].min()) if len(self.neighbours) else float("inf")
 
     @property
     def verdict(self) -> str:
@@ -330,72 +276,53 @@ class Certificate:
 
 
 def certify(
-    values: Tensor,  # (L, V)
-    response: Tensor,  # (L,)
-    *,
-    allowed: Tensor,  # bool (V,)
-    retokenizes: Retokenizes | None = None,
-    noise: float,
+    values: Tensor, response: Tensor, *, allowed: Tensor, retokenizes: Retokenizes | None = None, noise: float
 ) -> Certificate:
-    """The certificate of one response, from the `values` that `neighbour_values` gave of it and of these allowed tokens.
+    """The certificate of one response (L,), from the `values` (L, V) that `neighbour_values` gave of it and of these tokens.
 
     `noise` bounds the error of one value in units of value (`scoring.trust.numerical_noise` of float32 rewards).
     """
-    positions = torch.arange(len(response))
     own = float(values[0, response[0]])
-    others = values.clone()
-    others[positions, response] = -torch.inf
-
-    neighbours = []
+    others = values.scatter(1, response[:, None], -torch.inf)
+    rows = []
     for position, row in enumerate(others):
-        best = best_retokenizing(
-            row, lambda tokens, at=position: changed(response, at, tokens), count=1, retokenizes=retokenizes
-        )
-        for token in best.tolist():
-            value = float(row[token])
-            neighbours.append(Neighbour(position, token, value, own - value))
+        made = partial(changed, response, position)
+        for token in best_retokenizing(row, made, count=1, retokenizes=retokenizes).tolist():
+            rows.append((position, token, float(row[token]), own - float(row[token])))
     return Certificate(
         response=tuple(response.tolist()),
         value=own,
         allowed=int(allowed.sum()),
         evaluations=1 + int(others.isfinite().sum()),
         noise=noise,
-        neighbours=tuple(neighbours),
+        neighbours=pd.DataFrame(rows, columns=["position", "token", "value", "margin"]),
     )
 
 
 # --- How good the gradient is: where the truly best single change stands in its order.
 
 
-def gradient_quality(
-    values: Tensor,  # (L, V)
-    gradient: Tensor,  # (L, V)
-    response: Tensor,  # (L,)
-    *,
-    top_k: int,
-) -> pd.DataFrame:
+QUALITY = (
+    "position", "best_id", "gain", "gradient_rank", "within_top_k", "regret", "spearman", "n", "top_k",
+)  # fmt: skip
+
+
+def gradient_quality(values: Tensor, gradient: Tensor, response: Tensor, *, top_k: int) -> pd.DataFrame:
     """One row a position: how the gradient orders the single changes there, against what they truly bring.
 
     Args:
-        values: as `neighbour_values` gives them.
-        gradient: d value / d one-hot at the response.
+        values: (L, V), as `neighbour_values` gives them.
+        gradient: (L, V), d value / d one-hot at the response.
+        response: (L,).
         top_k: candidates that a search keeps for each position.
 
     Returns:
-        position: from 0.
-        best_id: the token whose change truly brings most; the lowest id of equal ones. Never the one that stands there.
-        gain: its value − the response's own, in units of value; negative where no change is better.
-        gradient_rank: its place in the gradient's order, 1 = first. Tokens with an equal gradient stand before it: no
-            rank is better than it is certain to be.
-        within_top_k: whether it is among the first `top_k`.
-        regret: its value − that of the best of the gradient's first `top_k`, in units of value; equal gradients in the
-            order of ids.
-        spearman: rank correlation of gradient and true change over the n changes (ties: mean ranks); NaN where either
-            is constant, or n is below 3. The changes share the response, so it describes this position: no test.
-        n: changes compared: allowed tokens other than the one that stands there.
-        top_k: as given.
-
-    Positions without any allowed change are left out. All allowed tokens are compared, whether or not a text gives them.
+        position (from 0); best_id (the token, other than the one that stands there, whose change truly brings most; the
+        lowest id of equal ones); gain (its value − the response's, in units of value); gradient_rank (its place in the
+        gradient's order, behind all of an equal gradient) and within_top_k; regret (its value − that of the best of the
+        gradient's first `top_k`; equal gradients in the order of ids); spearman (of gradient and true change, ties by
+        mean ranks; NaN where either is constant, or n is below 3; the changes share the response: no test); n (changes
+        compared: allowed tokens, whether or not a text gives them); top_k. Positions without a change are left out.
     """
     exact, slopes = values.double().cpu().numpy(), gradient.detach().double().cpu().numpy()
     rows = []
@@ -408,22 +335,10 @@ def gradient_quality(
         slope = slopes[position][others] - slopes[position][token]
         best = int(gains.argmax())
         rank = int((slope >= slope[best]).sum())
-        kept = np.argsort(-slope, kind="stable")[:top_k]
+        regret = gains[best] - gains[np.argsort(-slope, kind="stable")[:top_k]].max()
         constant = len(others) < 3 or np.ptp(gains) == 0 or np.ptp(slope) == 0
+        spearman = np.nan if constant else spearmanr(slope, gains).statistic
         rows.append(
-            {
-                "position": position,
-                "best_id": int(others[best]),
-                "gain": float(gains[best]),
-                "gradient_rank": rank,
-                "within_top_k": rank <= top_k,
-                "regret": float(gains[best] - gains[kept].max()),
-                "spearman": float("nan") if constant else float(spearmanr(slope, gains).statistic),
-                "n": len(others),
-                "top_k": top_k,
-            }
+            (position, others[best], gains[best], rank, rank <= top_k, regret, spearman, len(others), top_k)
         )
-    columns = [
-        "position", "best_id", "gain", "gradient_rank", "within_top_k", "regret", "spearman", "n", "top_k",
-    ]  # fmt: skip
-    return pd.DataFrame(rows, columns=columns)
+    return pd.DataFrame(rows, columns=QUALITY)

@@ -11,7 +11,6 @@ step); Panfilov, Romov et al. 2026 (the schedule).
 
 import logging
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -29,39 +28,27 @@ log = logging.getLogger(__name__)
 
 # Random responses that are drawn for one start, in parts, before there is taken to be none.
 _DRAWS, _PART = 20_000, 64
-# Where a draw of one width brought nothing new, one of so many widths says whether anything is left. Draws are free: of
-# 1,024 changes, 8 widths of 512 miss each by a chance of 2 %.
-_LOOK_CLOSER = 8
-# By how much more tokens a position are taken where nothing new is left.
-_WIDEN = 4
+# Where a draw of one width brought nothing new, one of so many widths (draws are free) says whether anything is left; if
+# not, so many times as many tokens a position are taken.
+_LOOK_CLOSER, _WIDEN = 8, 4
 
 
 def gcg(
-    counter: EvaluationCounter,
-    start: Tensor,
-    options: "SearchSpec",
-    *,
-    allowed: Tensor,
-    budget: int,
-    generator: torch.Generator,
-    retokenizes: Retokenizes | None = None,
-) -> Point:
+    counter: EvaluationCounter, start: Tensor, options: "SearchSpec", *, allowed: Tensor, budget: int,
+    generator: torch.Generator, retokenizes: Retokenizes | None = None,
+) -> Point:  # fmt: skip
     """The best response of one run, which goes on until its budget is used up or it finds nothing new.
 
     No response is evaluated twice. Where nothing new is left near the best, the run goes on from the next one in the
     buffer; where there is none, it draws from more tokens a position, then changes more positions or fewer.
 
     Args:
-        counter: what is maximised, counted.
         start: (L,) int64, evaluated first, whatever it is made of.
         options: how a step is made: search_width, top_k, step_size, step_size_until, momentum, buffer_size.
         allowed: bool (V,), tokens that may be put in.
-        budget: evaluations at most, a gradient for GRADIENT_COST; no more than are left.
+        budget: evaluations at most, a gradient for GRADIENT_COST. ConfigError where it is less than one.
         generator: of every random choice, on the CPU.
         retokenizes: bool (n,) of responses (n, L), whether they may be evaluated; None where all may.
-
-    Raises:
-        ConfigError: a budget of less than one evaluation.
     """
     budget = min(budget, counter.left)
     if budget < 1:
@@ -79,16 +66,16 @@ def gcg(
     slope_at, slope, scheduled = None, None, options.step_size
     while (left := end - counter.used) > 0:
         # 1. How many positions, and how far to look: near by, unless that has brought nothing new.
-        due = step_size(
-            (counter.used - begun) / budget, first=options.step_size, until=options.step_size_until
-        )
+        share = (counter.used - begun) / budget
+        due = step_size(share, first=options.step_size, until=options.step_size_until)
         if due != scheduled:
             scheduled = due
             buffer.renew()
         reaches = _reaches(options.top_k, others=others, step_size=scheduled, length=length)
-        if buffer.level == len(reaches):
+        kept = buffer.next
+        if kept.level == len(reaches):
             break
-        point, (top_k, replaced) = buffer.point, reaches[buffer.level]
+        point, (top_k, replaced) = kept.response, reaches[kept.level]
         # 2. The gradient where the run goes on. A point it stays at keeps its gradient, which counts in the running mean
         #    again, as if it had been computed again: the published update, for three evaluations less.
         if point is not slope_at:
@@ -99,12 +86,14 @@ def gcg(
         mean = momentum.update(slope)
         # 3. New changes of that point.
         tokens = top_tokens(mean, current=point, allowed=allowed, k=top_k)
-        draws = _draws(point, tokens, width=options.search_width, positions=replaced, generator=generator)
-        most = min(options.search_width, left)
-        found = (unseen(drawn, visited, retokenizes=retokenizes, most=most) for drawn in draws)
-        candidates = next((some for some in found if len(some)), None)
-        if candidates is None:
-            buffer.exhaust()
+        candidates, width = start[:0], options.search_width
+        for draws in (width, _LOOK_CLOSER * width) if tokens.shape[1] else ():
+            drawn = sample(point, tokens, width=draws, step_size=replaced, generator=generator)
+            candidates = unseen(drawn, visited, retokenizes=retokenizes, most=min(width, left))
+            if len(candidates):
+                break
+        if not len(candidates):
+            kept.level += 1  # nothing new is left there: it goes behind those that are lower
             continue
         # 4. The best of them.
         values = counter.values(candidates, anchor=point)
@@ -127,14 +116,6 @@ def _reaches(top_k: int, *, others: int, step_size: int, length: int) -> list[tu
     return [(width, step_size) for width in widths] + [(others, size) for size in elsewhere]
 
 
-def _draws(
-    point: Tensor, tokens: Tensor, *, width: int, positions: int, generator: torch.Generator
-) -> Iterator[Tensor]:
-    """Random changes of one response, (width, L); then, if these brought nothing new, many more; then no more."""
-    for draws in (width, _LOOK_CLOSER * width) if tokens.shape[1] else ():
-        yield sample(point, tokens, width=draws, step_size=positions, generator=generator)
-
-
 def _point(counter: EvaluationCounter, response: Tensor, value: float) -> Point:
     return Point(counter.used, value, tuple(response.tolist()))
 
@@ -143,34 +124,15 @@ def _point(counter: EvaluationCounter, response: Tensor, value: float) -> Point:
 
 
 def starts(
-    n: int,
-    *,
-    length: int,
-    allowed: Tensor,
-    generator: torch.Generator,
-    winners: Tensor | None = None,
-    best_token: int | None = None,
-    retokenizes: Retokenizes | None = None,
-) -> list[tuple[str, Tensor]]:
+    n: int, *, length: int, allowed: Tensor, generator: torch.Generator, winners: Tensor | None = None,
+    best_token: int | None = None, retokenizes: Retokenizes | None = None,
+) -> list[tuple[str, Tensor]]:  # fmt: skip
     """Up to `n` distinct starts with labels: the first winners ("beam", half of them at most, but one of a single
     start), the best token repeated ("repeat"), and random responses ("random"). Fewer, logged, where no more are found.
 
-    Args:
-        n: starts, at least 1.
-        length: L, tokens of each.
-        allowed: bool (V,), tokens that random starts are made of.
-        generator: of the random ones, on the CPU.
-        winners: (b, L) int64, best first; None for no beam.
-        best_token: an id; None for no such start.
-        retokenizes: bool (n,) of responses (n, L), whether they may be a start; None where all may.
-
-    Raises:
-        ConfigError: no token is allowed, or not one start could be found.
+    `length`: L, tokens of each; `allowed`: bool (V,); `winners`: (b, L) int64, best first; `best_token`: an id. Raises
+    ConfigError where not one start could be found.
     """
-    if not allowed.any():
-        raise ConfigError(
-            "No token is allowed, so there is no response to begin with; search.allowed=[] allows every token"
-        )
     visited = Visited()
     begun: list[tuple[str, Tensor]] = []
     if winners is not None:
@@ -205,16 +167,10 @@ def random_responses(n: int, *, length: int, allowed: Tensor, generator: torch.G
 
 
 def top_tokens(gradient: Tensor, *, current: Tensor, allowed: Tensor, k: int) -> Tensor:
-    """For each position the allowed tokens of largest gradient, other than the one that stands there, best first.
+    """For each position the allowed (bool (V,)) tokens of largest gradient, other than the one that stands there, best first.
 
-    Args:
-        gradient: (L, V), d value / d one-hot, on any device; what is no number comes last.
-        current: (L,) int64, the response that it was taken at.
-        allowed: bool (V,).
-        k: tokens per position.
-
-    Returns:
-        int64 (L, k') on the CPU; k' is less than k where fewer other tokens are allowed, 0 where there is none.
+    `gradient`: (L, V), d value / d one-hot at `current` (L,), on any device; what is no number comes last. Returns int64
+    (L, k') on the CPU; k' is less than k where fewer other tokens are allowed, 0 where there is none.
     """
     # It is done where the gradient lies: of the 8 MB of L = 16 and V = 128,256, only L · k ids are moved.
     device = gradient.device
@@ -232,9 +188,8 @@ def sample(
     """Random changes (width, L) of one response (L,): each replaces `step_size` positions, no more than L.
 
     A replaced position gets one of its own `tokens` (L, k), k at least 1, uniformly and independently: rows may repeat.
-    The positions of a row are distinct. Among the first r rows, for every r, the numbers of times that any two
-    positions are replaced differ by one at most: a step that is cut short is still even. (nanoGCG draws positions
-    independently; at L = 4 and width 512 their counts then have a standard deviation of 10.)
+    The positions of a row are distinct. Among the first r rows, for every r, the numbers of times that any two positions
+    are replaced differ by one at most. (nanoGCG draws positions independently, so that some get more tries.)
     """
     length, k = tokens.shape
     positions = _even_positions(width, length, min(step_size, length), generator)  # (width, s)
@@ -267,8 +222,7 @@ class Momentum:
     """
 
     def __init__(self, share: float):
-        self.share = share
-        """µ, 0 (the last gradient alone) to below 1."""
+        self.share = share  # µ, 0 (the last gradient alone) to below 1
         self._weight = 0.0
         self._mean: Tensor | None = None
 
@@ -290,14 +244,13 @@ class Momentum:
 class _Kept:
     value: float
     response: Tensor  # (L,)
-    level: int = 0
+    level: int = 0  # how far from it is looked for new ones; 0 for near by
 
 
 class Buffer:
     """The best few responses of a run, from which it goes on. Size 0 keeps the last alone, better or worse.
 
-    As in nanoGCG, the best candidate of each step enters where it is better than the worst that is kept. Each has a
-    level: how far from it is looked for new ones, 0 for near by. The lowest level goes first.
+    As in nanoGCG, the best candidate of each step enters where it is better than the worst that is kept.
     """
 
     def __init__(self, size: int):
@@ -310,27 +263,14 @@ class Buffer:
         self._kept = sorted([*kept, _Kept(value, response)], key=lambda one: -one.value)[: max(1, self.size)]
 
     @property
-    def point(self) -> Tensor:
-        """The best response (L,) of the lowest level."""
-        return self._next.response
-
-    @property
-    def level(self) -> int:
-        """Its level."""
-        return self._next.level
-
-    def exhaust(self) -> None:
-        """Nothing new is left at the level of `point`: it goes one up, behind those that are lower."""
-        self._next.level += 1
+    def next(self) -> _Kept:
+        """The best of the lowest level."""
+        return min(self._kept, key=lambda one: one.level)
 
     def renew(self) -> None:
         """Level 0 for all."""
         for one in self._kept:
             one.level = 0
-
-    @property
-    def _next(self) -> _Kept:
-        return min(self._kept, key=lambda one: one.level)
 
 
 class Visited:
@@ -352,10 +292,8 @@ class Visited:
 def unseen(
     responses: Tensor, visited: Visited, *, retokenizes: Retokenizes | None = None, most: int | None = None
 ) -> Tensor:
-    """Those of `responses` (n, L) that are new and retokenize, each once, in their order, `most` of them.
-
-    They are visited from now on, and so are the new ones that do not retokenize: these are not tried again.
-    """
+    """Those of `responses` (n, L) that are new and retokenize, each once, in their order, `most` of them. They are visited
+    from now on, and so are the new ones that do not retokenize."""
     new = visited.new(responses)
     if retokenizes is not None and len(new):
         good = retokenizes(new)

@@ -26,11 +26,8 @@ class Objective(Protocol):
     """A value for every response, and its gradient."""
 
     def values(self, responses: Tensor, *, anchor: Tensor | None = None) -> Tensor:
-        """Values (n,) float64 of `responses` (n, L) int64, L at least 1.
-
-        `anchor` (L,) is a response that most of them differ from in a few places: what they share with it before the
-        first change is computed once. It changes the speed, never the values beyond the last bits.
-        """
+        """Values (n,) float64 of `responses` (n, L) int64. `anchor` (L,) is a response that most of them differ from in a
+        few places: what they share with it before the first change is computed once, which changes the speed alone."""
 
     def gradient(self, response: Tensor) -> Tensor:
         """d value / d one-hot (L, V) float32 at one `response` (L,), on whatever device."""
@@ -43,8 +40,7 @@ class RewardObjective:
         self, prompts: Sequence["ResponseScorer"], goal: Goal, advance: Callable[[int], None] | None = None
     ):
         self.prompts, self.sign = list(prompts), goal.sign
-        self.advance = advance or (lambda evaluations: None)
-        """Called with the evaluations that were made, for a bar."""
+        self.advance = advance or (lambda evaluations: None)  # called with the evaluations that were made
 
     def values(self, responses: Tensor, *, anchor: Tensor | None = None) -> Tensor:
         """Raises ModelError where a reward is not a number."""
@@ -69,8 +65,7 @@ class RewardObjective:
 class Point:
     """One improvement on the curve of the best value against evaluations."""
 
-    evaluations: int
-    """Candidate evaluations made when it was known."""
+    evaluations: int  # Candidate evaluations made when it was known
     value: float
     response: tuple[int, ...]
 
@@ -89,20 +84,14 @@ class EvaluationCounter:
     """
 
     def __init__(
-        self,
-        objective: Objective,
-        *,
-        budget: int | None = None,
-        length: int | None = None,
-        retokenizes: Retokenizes | None = None,
-        on_best: Callable[[Point], None] | None = None,
-    ):
+        self, objective: Objective, *, budget: int | None = None, length: int | None = None,
+        retokenizes: Retokenizes | None = None, on_best: Callable[[Point], None] | None = None,
+    ):  # fmt: skip
         self.objective, self.budget, self.length, self.retokenizes = objective, budget, length, retokenizes
-        self.on_best = on_best
-        self.used = 0
-        """Candidate evaluations so far; a gradient counts as GRADIENT_COST."""
-        self.curve: list[Point] = []
-        """Improvements of the best value, in order."""
+        self.on_best = on_best or (lambda point: None)
+        self.details: dict = {}  # further figures of whoever evaluates, as JSON has them
+        self.used = 0  # Candidate evaluations so far; a gradient counts as GRADIENT_COST
+        self.curve: list[Point] = []  # Improvements of the best value, in order
 
     @property
     def left(self) -> int:
@@ -129,13 +118,10 @@ class EvaluationCounter:
 
     def _record(self, responses: Tensor, values: Tensor) -> None:
         above = self.best.value if self.curve else float("-inf")
-        top = best_retokenizing(
-            values, lambda rows: responses[rows], count=1, retokenizes=self.retokenizes, above=above
-        )
-        for row in top.tolist():
+        options = {"count": 1, "retokenizes": self.retokenizes, "above": above}
+        for row in best_retokenizing(values, responses.__getitem__, **options).tolist():
             self.curve.append(Point(self.used, float(values[row]), tuple(responses[row].tolist())))
-            if self.on_best is not None:
-                self.on_best(self.best)
+            self.on_best(self.best)
 
     def _count(self, evaluations: int) -> None:
         if evaluations > self.left:

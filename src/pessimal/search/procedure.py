@@ -8,11 +8,12 @@ result. Knows objectives. Does not know models or texts.
 
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -41,20 +42,18 @@ _PAIRS_SHARE, _BEAM_SHARE = 1 / 3, 1 / 10
 class Problem:
     """What is searched, as ids."""
 
-    length: int
-    """Tokens of a response."""
-    allowed: Tensor
-    """bool (V,): tokens that a response may be made of."""
-    single: Tensor | None = None
-    """float64 (V,): values of the single tokens, -inf where not allowed; None where they are not known."""
-    single_evaluations: int = 0
-    """What these cost, which counts to the budget."""
+    length: int  # tokens of a response
+    allowed: Tensor  # bool (V,): tokens that a response may be made of
+    single: Tensor | None = (
+        None  # float64 (V,): values of single tokens, -inf where not allowed; None: unknown
+    )
+    single_evaluations: int = 0  # What these cost, which counts to the budget
     retokenizes: Retokenizes | None = None
     """bool (n,) of responses (n, L): whether they count; None where all do."""
-    tolerance: float = 0.0
-    """By how much two values may differ and be tied: twice the numerical error of one. Smaller improvements are none."""
-    known: Mapping[tuple[int, ...], str] = field(default_factory=dict)
-    """Good responses that are known before, and where from."""
+    tolerance: float = 0.0  # twice the numerical error of a value: smaller improvements are none
+    known: Mapping[tuple[int, ...], str] = field(
+        default_factory=dict
+    )  # responses known before, and where from
 
     @property
     def tokens(self) -> int:
@@ -72,17 +71,13 @@ class Problem:
         return {"allowed": self.allowed, "retokenizes": self.retokenizes}
 
 
-@dataclass(frozen=True)
-class Budget:
+class Budget(NamedTuple):
     """How a budget of candidate evaluations is divided; a stage that is not affordable has 0."""
 
     total: int
-    every: int = 0
-    """All responses, where these are tried."""
-    start: int = 0
-    """Single tokens, known responses, pairs and beam."""
-    pairs: tuple[int, int] | None = None
-    """Width and m of the pruned look at pairs."""
+    every: int = 0  # all responses, where these are tried
+    start: int = 0  # single tokens, known responses, pairs and beam
+    pairs: tuple[int, int] | None = None  # width and m of the pruned look at pairs
     beam_width: int = 0
     gradient: int = 0
     random: int = 0
@@ -128,45 +123,37 @@ def divide(problem: Problem, spec: "SearchSpec") -> Budget:
 class Stage:
     """The result of one stage."""
 
-    name: str
-    """`beam`, `restart 0`, `polish 0` …"""
+    name: str  # `beam`, `restart 0`, `polish 0` …
     phase: str
-    evaluations: int
-    """Candidate evaluations made."""
-    seconds: float
-    """Wall-clock time."""
-    curve: list[Point]
-    """Improvements of the stage's own best value; the last is the best response that it ever evaluated."""
-    finals: list[Point]
-    """The responses it hands on, best first."""
-    details: dict = field(default_factory=dict)
-    """Further figures, as JSON has them."""
+    evaluations: int  # Candidate evaluations made
+    seconds: float  # Wall-clock time
+    curve: list[
+        Point
+    ]  # improvements of the stage's own best; the last is the best response that it ever evaluated
+    finals: list[Point]  # The responses it hands on, best first
+    details: dict = field(default_factory=dict)  # Further figures, as JSON has them
 
 
-Run = Callable[[EvaluationCounter], tuple[list[Point], dict]]
-"""Does a stage's work on its evaluation counter; gives the responses it hands on, best first, and details."""
+Work = Callable[[EvaluationCounter], list[Point]]
+"""Does a stage's work on its evaluation counter; gives the responses it hands on, best first."""
 
 
 class Stages:
-    """Runs stages over one objective, each once: what is finished in `folder` is read from there."""
+    """Runs stages over one objective, each once: what is finished in `folder` is read from there. Calls `on_stage` with each
+    finished one, and `on_best` with evaluations and best value of the search so far, at improvements."""
 
     def __init__(
-        self,
-        objective: Objective,
-        folder: Path | None = None,
-        *,
-        on_stage: Callable[[Stage], None] | None = None,
+        self, objective: Objective, folder: Path | None = None, *, on_stage: Callable[[Stage], None] | None = None,
         on_best: Callable[[int, float], None] | None = None,
-    ):
+    ):  # fmt: skip
         self.objective, self.folder = objective, folder
         self.on_stage, self.on_best = on_stage or (lambda stage: None), on_best or (lambda used, best: None)
-        """Called with each finished stage; and with evaluations and best value of the search so far, at improvements."""
-        self.done: list[Stage] = []
-        """In the order of the calls."""
+        self.done: list[Stage] = []  # In the order of the calls
 
-    def run(self, name: str, phase: str, problem: Problem, work: Run, *, budget: int | None = None) -> Stage:
+    def run(self, name: str, phase: str, problem: Problem, work: Work, *, budget: int | None = None) -> Stage:
         """The stage of this name: as it was kept, or by doing its `work` on a fresh counter."""
-        stage = self._kept(name)
+        file = self.folder and self.folder / f"{name.replace(' ', '-')}.json"
+        stage = _kept(file)
         if stage is None:
             started, before, best = time.perf_counter(), self.evaluations(), self.best
 
@@ -177,10 +164,11 @@ class Stages:
             counter = EvaluationCounter(
                 self.objective, budget=budget, length=problem.length, retokenizes=problem.retokenizes, on_best=improved
             )  # fmt: skip
-            finals, details = work(counter)
-            seconds = time.perf_counter() - started
-            stage = Stage(name, phase, counter.used, seconds, counter.curve, finals, details)
-            self._keep(stage)
+            finals, seconds = work(counter), time.perf_counter() - started
+            stage = Stage(name, phase, counter.used, seconds, counter.curve, finals, counter.details)
+            if file is not None:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                write_atomically(file, json.dumps(asdict(stage)).encode())
         self.done.append(stage)
         self.on_stage(stage)
         return stage
@@ -192,122 +180,102 @@ class Stages:
     @property
     def best(self) -> float:
         """The best value of the search so far."""
-        return max((s.curve[-1].value for s in self.done if s.phase in SEARCH and s.curve), default=-np.inf)
+        return max((point.value for point in self.curve()), default=-np.inf)
 
     def curve(self) -> list[Point]:
         """The search's best value so far against all its evaluations so far."""
         curve: list[Point] = []
         before = 0
-        for stage in self.done:
-            if stage.phase in SEARCH:
-                for point in stage.curve:
-                    if not curve or point.value > curve[-1].value:
-                        curve.append(replace(point, evaluations=before + point.evaluations))
-                before += stage.evaluations
+        for stage in (stage for stage in self.done if stage.phase in SEARCH):
+            for point in stage.curve:
+                if not curve or point.value > curve[-1].value:
+                    curve.append(replace(point, evaluations=before + point.evaluations))
+            before += stage.evaluations
         return curve
 
-    def _file(self, name: str) -> Path:
-        return self.folder / f"{name.replace(' ', '-')}.json"
 
-    def _kept(self, name: str) -> Stage | None:
-        if self.folder is None or not self._file(name).exists():
-            return None
-        try:
-            kept = json.loads(self._file(name).read_text())
-            for key in ("curve", "finals"):
-                kept[key] = [Point(**{**point, "response": tuple(point["response"])}) for point in kept[key]]
-            return Stage(**kept)
-        except (ValueError, KeyError, TypeError):  # torn by a crash, or of an earlier version: done again
-            return None
-
-    def _keep(self, stage: Stage) -> None:
-        if self.folder is not None:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            write_atomically(self._file(stage.name), json.dumps(asdict(stage)).encode())
+def _kept(file: Path | None) -> Stage | None:
+    """The stage of a file; None where there is none, or it was torn by a crash, or is of an earlier version."""
+    if file is None or not file.exists():
+        return None
+    try:
+        kept = json.loads(file.read_text())
+        for key in ("curve", "finals"):
+            kept[key] = [Point(**{**point, "response": tuple(point["response"])}) for point in kept[key]]
+        return Stage(**kept)
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 # --- The search.
 
 
-@dataclass(frozen=True)
-class Final:
+class Final(NamedTuple):
     """A response that a stage ended with, or the best that it evaluated."""
 
     point: Point
-    found_by: str
-    """The method, in words."""
-    start: str = ""
-    """What that began with: beam, repeat, random, pairs, registry."""
-    restart: int = 0
-    """Number of the start."""
-    one_opt: bool | None = None
-    """Whether a whole pass of single changes brought nothing; None where it was not polished."""
+    found_by: str  # the method, in words
+    start: str = ""  # what that began with: beam, repeat, random, pairs, registry
+    restart: int = 0  # number of the start
+    one_opt: bool | None = None  # whether a pass of single changes brought nothing; None: not polished
 
 
 def search(stages: Stages, problem: Problem, spec: "SearchSpec", *, seed: int) -> list[Final]:
-    """Distinct final responses, best first, within `spec.evaluations` evaluations in all.
+    """Distinct final responses, best first, within `spec.evaluations` evaluations in all; what every stage ever evaluated
+    best is among them."""
+    budget, among, found = divide(problem, spec), problem.among, []
 
-    What every stage ever evaluated best is among them.
-    """
-    budget = divide(problem, spec)
+    def begin(name: str, look: Callable[[EvaluationCounter], tuple[Tensor, Tensor]]) -> list[Point]:
+        return stages.run(name, START, problem, lambda counter: _points(counter, *look(counter))).finals
+
     if budget.every:
-        stage = stages.run("every response", START, problem, lambda counter: _every(counter, problem, spec))
-        return [
-            Final(point, "every response", "every response", number)
-            for number, point in enumerate(stage.finals)
-        ]
-    found: list[Final] = []
-    if problem.known:
-        stage = stages.run("known", START, problem, lambda counter: _known(counter, problem))
-        found += [Final(point, problem.known[point.response], "registry") for point in stage.finals]
-    if budget.pairs:
-        stage = stages.run(
-            "pairs", START, problem, lambda counter: _pairs(counter, problem, budget, spec.restarts)
+        every = begin(
+            "every response", partial(every_response, length=problem.length, keep=spec.restarts, **among)
         )
-        found += [Final(point, "pruned pairs", "pairs") for point in stage.finals[:1]]
+        return [
+            Final(point, "every response", "every response", number) for number, point in enumerate(every)
+        ]
+    if problem.known:
+        known = torch.tensor(list(problem.known))
+        points = begin("known", lambda counter: (known, counter.values(known)))
+        found += [Final(point, problem.known[point.response], "registry") for point in points]
+    if budget.pairs:
+        width, m = budget.pairs
+        points = begin(
+            "pairs", partial(pairs, m=m, width=width, first_values=problem.single, keep=1, **among)
+        )
+        found += [Final(point, "pruned pairs", "pairs") for point in points]
     if budget.beam_width:
-        stage = stages.run("beam", START, problem, lambda counter: _beam(counter, problem, budget.beam_width))
+        stage = stages.run("beam", START, problem, partial(_beam, problem, budget.beam_width))
         found += [Final(point, "beam", "beam") for point in stage.finals]
     if budget.gradient:
         found += _gradients(stages, problem, spec, budget.gradient, winners=found, seed=seed)
+    # One long walk, which begins anew where it is exhausted: several short ones end worse (`experiments/LOG.md`).
     if budget.random:
-        found += _walk(stages, problem, spec, budget.random, seed=seed)
+        walk = partial(_from_random, random_changes, problem, generator(seed, "walk"))
+        points = stages.run("random changes", RANDOM, problem, walk, budget=budget.random).finals
+        found += [Final(point, "random changes", "random", spec.restarts) for point in points]
     found += _best_evers(stages, problem, found)
     return _polished(stages, problem, spec, found, total=budget.total)
 
 
 def baselines(stages: Stages, problem: Problem, *, budget: int, seed: int) -> list[Final]:
     """The best of random search (random single changes), coordinate ascent and beam search, `budget` evaluations each."""
-
-    def by_beam(counter: EvaluationCounter) -> tuple[list[Point], dict]:
-        given = problem.single is not None
-        width = affordable_width(problem.length, budget, problem.tokens, first_given=given)
-        return _beam(counter, problem, width) if width else ([], {})
-
+    given = problem.single is not None
+    width = affordable_width(problem.length, budget, problem.tokens, first_given=given)
     ascent = partial(coordinate_ascent, tolerance=problem.tolerance)
     works = (
-        _from_random(random_changes, problem, seed, "random search"),
-        _from_random(ascent, problem, seed, "coordinate ascent"),
-        by_beam,
+        partial(_from_random, random_changes, problem, generator(seed, BASELINES[0])),
+        partial(_from_random, ascent, problem, generator(seed, BASELINES[1])),
+        partial(_beam, problem, width),
     )
     finals = []
     for name, work in zip(BASELINES, works, strict=True):
         stage = stages.run(f"baseline {name}", BASELINE, problem, work, budget=budget)
-        ends = [*stage.finals, *stage.curve[-1:]]
-        if ends:
+        if ends := [*stage.finals, *stage.curve[-1:]]:
             best = max(ends, key=lambda point: point.value)
             finals.append(Final(best, f"baseline: {name}", "baseline"))
     return finals
-
-
-def _from_random(look: Callable, problem: Problem, seed: int, name: str) -> Run:
-    """The best that a look from random starts evaluates."""
-
-    def work(counter: EvaluationCounter) -> tuple[list[Point], dict]:
-        look(counter, length=problem.length, generator=generator(seed, name), **problem.among)
-        return counter.curve[-1:], {}
-
-    return work
 
 
 def one_token(
@@ -320,38 +288,34 @@ def one_token(
     each = max(int(spec.gradient_share * spec.evaluations) // spec.restarts, 4)
     found = []
     for number, (_, start) in enumerate(begun):
-        work = _gcg(alone, spec, seed, number, start)
+        work = partial(_gcg, alone, spec, generator(seed, f"restart {number}"), start)
         found += stages.run(f"one token {number}", ONE_TOKEN, alone, work, budget=each).finals
     hits = sum(point.value >= best - problem.tolerance for point in found)
     return hits, float(np.median([point.evaluations for point in found]))
 
 
-def _every(counter: EvaluationCounter, problem: Problem, spec: "SearchSpec") -> tuple[list[Point], dict]:
-    found = every_response(counter, length=problem.length, keep=spec.restarts, **problem.among)
-    return _points(counter, found.responses, found.values), {"tried": found.tried}
+def _from_random(
+    look: Callable, problem: Problem, random: torch.Generator, counter: EvaluationCounter
+) -> list[Point]:
+    """The best that a look from random starts evaluates."""
+    look(counter, length=problem.length, generator=random, **problem.among)
+    return counter.curve[-1:]
 
 
-def _known(counter: EvaluationCounter, problem: Problem) -> tuple[list[Point], dict]:
-    responses = torch.tensor(list(problem.known))
-    values = counter.values(responses)
-    order = values.argsort(descending=True, stable=True)
-    return _points(counter, responses[order], values[order]), {}
-
-
-def _pairs(
-    counter: EvaluationCounter, problem: Problem, budget: Budget, keep: int
-) -> tuple[list[Point], dict]:
-    width, m = budget.pairs
-    found = pairs(counter, m=m, width=width, first_values=problem.single, keep=keep, **problem.among)
-    return _points(counter, found.responses, found.values), {"m": m, "tried": found.tried}
-
-
-def _beam(counter: EvaluationCounter, problem: Problem, width: int) -> tuple[list[Point], dict]:
+def _beam(problem: Problem, width: int, counter: EvaluationCounter) -> list[Point]:
+    """The beam's last level; the best value of each is noted."""
+    if not width:
+        return []
     levels = beam(counter, length=problem.length, width=width, first_values=problem.single, **problem.among)
-    rows = [{"length": level.length, "value": float(level.values[0])} for level in levels]
-    whole = [level for level in levels if level.length == problem.length]
-    finals = [point for level in whole for point in _points(counter, level.responses, level.values)]
-    return finals, {"levels": rows, "width": width}
+    points = [_points(counter, *level) for level in levels]
+    counter.details["best"] = [level[0].value for level in points]
+    return points[-1] if len(levels) == problem.length else []
+
+
+def _gcg(
+    problem: Problem, spec: "SearchSpec", random: torch.Generator, start: Tensor, counter: EvaluationCounter
+) -> list[Point]:
+    return [gcg(counter, start, spec, budget=counter.left, generator=random, **problem.among)]
 
 
 def _gradients(
@@ -368,26 +332,11 @@ def _gradients(
     )
     finals = []
     for number, (label, start) in enumerate(begun):
-        work = _gcg(problem, spec, seed, number, start)
+        work = partial(_gcg, problem, spec, generator(seed, f"restart {number}"), start)
         stage = stages.run(f"restart {number}", GRADIENT, problem, work, budget=budget // len(begun))
         if stage.finals[0].response != tuple(start.tolist()):  # else it is whose start it is
             finals.append(Final(stage.finals[0], "gradient", label, number))
     return finals
-
-
-def _gcg(problem: Problem, spec: "SearchSpec", seed: int, number: int, start: Tensor) -> Run:
-    def work(counter: EvaluationCounter) -> tuple[list[Point], dict]:
-        random = generator(seed, f"restart {number}")
-        return [gcg(counter, start, spec, budget=counter.left, generator=random, **problem.among)], {}
-
-    return work
-
-
-def _walk(stages: Stages, problem: Problem, spec: "SearchSpec", budget: int, *, seed: int) -> list[Final]:
-    """One long walk, which begins anew where it is exhausted: several short ones end worse (`experiments/LOG.md`)."""
-    work = _from_random(random_changes, problem, seed, "walk")
-    stage = stages.run("random changes", RANDOM, problem, work, budget=budget)
-    return [Final(point, "random changes", "random", spec.restarts) for point in stage.finals]
 
 
 def _best_evers(stages: Stages, problem: Problem, found: list[Final]) -> list[Final]:
@@ -403,17 +352,15 @@ def _polished(
 ) -> list[Final]:
     """Some distinct responses go through exhaustive coordinate sweeps, as far as the budget goes; others stay as they are."""
     unique = best_of_each(found)
-    chosen, finals = [], list(unique)
+    polished = []
     for turn, final in enumerate(_by_turns(unique)[: spec.polish]):
         left = total - problem.single_evaluations - stages.evaluations()
         if left < problem.tokens:
             break
         # The first sweep overwrites most of a response: begun at one position, all would end alike.
-        first = turn % problem.length
-        chosen.append(
-            polish_final(stages, problem, final, name=f"polish {turn}", first_position=first, budget=left)
-        )
-    return best_of_each([*chosen, *finals])
+        first, name = turn % problem.length, f"polish {turn}"
+        polished.append(polish_final(stages, problem, final, name=name, first_position=first, budget=left))
+    return best_of_each([*polished, *unique])
 
 
 def polish_final(
@@ -422,19 +369,17 @@ def polish_final(
 ) -> Final:  # fmt: skip
     """The final response after exhaustive coordinate sweeps, a stage of its own."""
 
-    def work(counter: EvaluationCounter) -> tuple[list[Point], dict]:
-        start, options = (
-            torch.tensor(final.point.response),
-            {"first_position": first_position, **problem.among},
-        )
-        polished = polish(counter, start, tolerance=problem.tolerance, **options)
-        return [Point(counter.used, polished.value, polished.response)], {"one_opt": polished.converged}
+    def work(counter: EvaluationCounter) -> list[Point]:
+        options = {"tolerance": problem.tolerance, "first_position": first_position, **problem.among}
+        polished = polish(counter, torch.tensor(final.point.response), **options)
+        counter.details["one_opt"] = polished.converged
+        return [Point(counter.used, polished.value, polished.response)]
 
     stage = stages.run(name, phase, problem, work, budget=budget)
     [point] = stage.finals
     same = point.response == final.point.response
     found_by = final.found_by if same or final.found_by.endswith(", polish") else f"{final.found_by}, polish"
-    return replace(final, point=point, found_by=found_by, one_opt=stage.details["one_opt"])
+    return final._replace(point=point, found_by=found_by, one_opt=stage.details["one_opt"])
 
 
 def best_of_each(finals: list[Final]) -> list[Final]:
@@ -449,13 +394,12 @@ def best_of_each(finals: list[Final]) -> list[Final]:
 def _by_turns(finals: list[Final]) -> list[Final]:
     """The best of each kind of start, then the second best of each …: responses from one kind lie close together, and
     polish would take most of them to one end (`experiments/LOG.md`)."""
-    turns: dict[tuple[str, str], int] = {}
-    ordered = []
-    for number, final in enumerate(finals):
-        kind = (final.found_by, final.start)
-        ordered.append((turns.get(kind, 0), number, final))
-        turns[kind] = turns.get(kind, 0) + 1
-    return [final for _, _, final in sorted(ordered, key=lambda row: row[:2])]
+    seen: Counter = Counter()
+    turns = []
+    for final in finals:
+        turns.append(seen[final.found_by, final.start])
+        seen[final.found_by, final.start] += 1
+    return [finals[number] for number in np.argsort(turns, kind="stable")]
 
 
 def _points(counter: EvaluationCounter, responses: Tensor, values: Tensor) -> list[Point]:

@@ -18,8 +18,7 @@ Retokenizes = Callable[[Tensor], Tensor]
 _AT_ONCE = 4096
 # Results kept, of some 200 bytes each; a search repeats few but its latest.
 _KEPT = 1_000_000
-# Best-first checks begin with few, since templating a response (0.05–0.1 ms) costs more than scoring one on a demo
-# model (0.03 ms), and double while nothing retokenizes, since a call of its own costs as much as several.
+# Best-first checks begin with few, since templating a response costs more than scoring one on a demo model, and double.
 _FIRST_CHECKED = 8
 
 
@@ -64,13 +63,9 @@ class RoundTrip:
 
 
 def best_retokenizing(
-    values: Tensor,
-    responses: Callable[[Tensor], Tensor],
-    *,
-    count: int,
-    retokenizes: Retokenizes | None,
+    values: Tensor, responses: Callable[[Tensor], Tensor], *, count: int, retokenizes: Retokenizes | None,
     above: float = -torch.inf,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """Rows (k,) of the `count` best `values` (n,) whose response retokenizes, best first; earlier rows win ties.
 
     Only values over `above` count (values that are no numbers never do). `responses` makes the responses (m, L) of some

@@ -24,24 +24,20 @@ def compare(config: SearchConfig, tuned: Options, prepare: Prepare) -> pd.DataFr
     Both search from the same start, so their difference is paired. Tuned options that are the defaults are not run twice.
     """
     tuning = config.tuning
-    table = pd.DataFrame(
-        searches(tuning.held_out, starts(config.seed, tuning.held_out_seeds, held_out=True)),
-        columns=["prompt", "seed"],
-    )
+    todo = searches(tuning.held_out, starts(config.seed, tuning.held_out_seeds, held_out=True))
 
     def values(own: SearchConfig) -> list[tuple[float, float]]:
         context = prepare(own, tuning.held_out)
-        return [
-            timed_search(context, row.prompt, seed=row.seed, budget=tuning.evaluations)
-            for row in table.itertuples()
-        ]
+        return [timed_search(context, prompt, seed=seed, budget=tuning.evaluations) for prompt, seed in todo]
 
     defaults, ours = values(config), with_options(config, tuned)
     best = defaults if ours.search == config.search else values(ours)
-    table["tuned"], table["defaults"] = [v for v, _ in best], [v for v, _ in defaults]
-    table["difference"] = table["tuned"] - table["defaults"]
-    table["tuned_seconds"], table["defaults_seconds"] = [s for _, s in best], [s for _, s in defaults]
-    return table
+    both = zip(todo, best, defaults, strict=True)
+    rows = [
+        (*which, own, usual, own - usual, own_s, usual_s) for which, (own, own_s), (usual, usual_s) in both
+    ]
+    columns = ["prompt", "seed", "tuned", "defaults", "difference", "tuned_seconds", "defaults_seconds"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def differences(table: pd.DataFrame) -> pd.DataFrame:
@@ -55,9 +51,8 @@ def differences(table: pd.DataFrame) -> pd.DataFrame:
     rows = [_row(key, own, units=own["difference"]) for key, own in table.groupby("prompt", sort=False)]
     means = pd.Series([row["difference"] for row in rows])
     units = means if len(means) > 1 else table["difference"]
-    p = np.nan
-    if len(units) > 1:
-        p = sign_flip(units.to_numpy(), two_sided=True, permutations=PERMUTATIONS, seed=0)
+    options = {"two_sided": True, "permutations": PERMUTATIONS, "seed": 0}
+    p = sign_flip(units.to_numpy(), **options) if len(units) > 1 else np.nan
     return pd.DataFrame([*rows, _row(ALL, table, units=units) | {"p": p}])
 
 

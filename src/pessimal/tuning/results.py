@@ -6,8 +6,8 @@ Knows a study and a trial context. Does not know files or models.
 import hashlib
 import json
 import logging
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Collection, Sequence
+from functools import partial
 
 import numpy as np
 import optuna
@@ -28,7 +28,7 @@ from pessimal.tuning.trial import PROVENANCE, SEARCHES, Prepare, same_model
 
 log = logging.getLogger(__name__)
 
-METHOD = "tuning"
+_result = partial(Result, method="tuning")
 # Trials with a value below which no importance is given: a forest over fewer says nothing.
 LEAST_TRIALS = 8
 DRAWS, TREES = 24, 16
@@ -52,13 +52,9 @@ def key_of(config: SearchConfig, study: optuna.Study) -> str:
 
 
 def conclude(config: SearchConfig, study: optuna.Study, prepare: Prepare) -> list[Result]:
-    """Compare the best options with the defaults on held-out prompts, and report all trials.
-
-    Raises:
-        WorkError: no trial of the study is complete.
-    """
-    best = best_of(study)
-    if best is None:
+    """Compare the best options with the defaults on held-out prompts, and report all trials. Raises WorkError where no trial
+    of the study is complete."""
+    if (best := best_of(study)) is None:
         raise WorkError(
             f"no trial of the study {study.study_name!r} in {config.tuning.storage} is complete yet"
         )
@@ -68,19 +64,15 @@ def conclude(config: SearchConfig, study: optuna.Study, prepare: Prepare) -> lis
         compared = held_out.compare(
             config, options_tried(best), lambda options, prompts: same_model(study, prepare(options, prompts))
         )
-        results = [
-            held_out_result(held_out.differences(compared)),
-            Result("held_out", compared, method=METHOD),
-        ]
-    importance = importances(study, seed=config.seed)
+        results = [held_out_result(held_out.differences(compared)), _result("held_out", compared)]
+    ranked = importances(study, seed=config.seed)
     results += [
         options_result(
             options_table(study, config), trials_table(study), flattered=not config.tuning.held_out
         ),
-        trials_result(study, ranked=importance is not None),
-        *([] if importance is None else [importances_result(importance)]),
-        Result("searches", searches_table(study), method=METHOD),
-        Result("provenance", provenance_table(study, config), method=METHOD),
+        trials_result(study, ranked=ranked is not None),
+        *([] if ranked is None else [importances_result(ranked)]),
+        _result("searches", searches_table(study)),
     ]
     return results
 
@@ -88,114 +80,89 @@ def conclude(config: SearchConfig, study: optuna.Study, prepare: Prepare) -> lis
 def held_out_result(table: pd.DataFrame) -> Result:
     """Tuned against defaults; `table` is that of `held_out.differences`."""
     overall, prompts = table.iloc[-1], len(table) - 1
-    sure = overall["n"] > 1
+    known = {name: float(overall[name]) for name in ("low", "high", "p") if pd.notna(overall[name])}
     verb = "more" if overall["low"] > 0 else "LESS" if overall["high"] < 0 else "no more"
     alone = "One held-out prompt, or one start, says nothing of others: tuning.held_out=[KEY,KEY]"
-    estimate = Estimate("tuned − defaults, SD", float(overall["difference"]), int(overall["n"]),
-                        "prompts" if prompts > 1 else "starts")  # fmt: skip
-    if sure:
-        estimate = replace(estimate, **{name: float(overall[name]) for name in ("low", "high", "p")})
-    return Result(
+    difference, n = float(overall["difference"]), int(overall["n"])
+    return _result(
         "held_out_differences",
         table,
         headline=f"On {prompts} held-out prompts the tuned options find {verb} than the defaults: "
-        f"{overall['difference']:+.3f} SD.".replace("-0.", "−0."),
+        f"{difference:+.3f} SD.".replace("-0.", "−0."),
         plot=Forest(
             row="prompt", estimate="difference", tabs=(),
             xlabel="best reward, tuned − defaults (SD of single tokens' rewards)",
         ),
-        method=METHOD,
-        weight=weight_of(overall["difference"], estimate.p),
-        estimate=estimate,
-        notes=() if prompts > 1 and sure else (alone,),
-        summary={"held_out_prompts": prompts}
-        | {
-            f"held_out_{name}": float(overall[name])
-            for name in ("difference", "low", "high", "p")
-            if pd.notna(overall[name])
-        },
+        weight=weight_of(difference, known.get("p")),
+        estimate=Estimate("tuned − defaults, SD", difference, n, "prompts" if prompts > 1 else "starts", **known),
+        notes=() if prompts > 1 and n > 1 else (alone,),
+        summary={"held_out_prompts": prompts, "held_out_difference": difference}
+        | {f"held_out_{name}": value for name, value in known.items()},
     )  # fmt: skip
 
 
 def options_result(table: pd.DataFrame, trials: pd.DataFrame, *, flattered: bool) -> Result:
     """The best trial against the defaults' own; its value flatters it where nothing was held out."""
     complete = trials[trials["state"] == "complete"]
-    best, defaults = complete[complete["best"]].iloc[0], complete[complete["defaults"]]["value"].tolist()
+    best = complete[complete["best"]].iloc[0]
+    defaults = complete.loc[complete["defaults"], "value"].head(1).tolist()
     who = "the defaults themselves" if best["defaults"] else f"trial {best['trial']}"
     own = f"{defaults[0]:.3f}" if defaults else "not known"
     note = (
         "No prompts were held out, and values of trials flatter the best: tuning.held_out=[KEY,…] compares."
     )
-    return Result(
+    return _result(
         "options",
         table,
         headline=f"Of {len(complete)} complete trials {who} did best: {best['value']:.3f} SD; defaults: {own}.",
-        method=METHOD,
         weight=weight_of(0.2),
         estimate=Estimate("best trial, SD", float(best["value"]), len(complete), "trials"),
         notes=(note,) if flattered else (),
-        summary={
-            "trials": int(trials["state"].isin(["complete", "pruned"]).sum()),
-            "best_value": float(best["value"]),
-            **({"defaults_value": float(defaults[0])} if defaults else {}),
-            **{f"tuned/{row.option}": row.tuned for row in table.itertuples()},
-        },
-    )
+        summary={"trials": int(trials["state"].isin(["complete", "pruned"]).sum()), "best_value": float(best["value"])}
+        | ({"defaults_value": defaults[0]} if defaults else {})
+        | {f"tuned/{row.option}": row.tuned for row in table.itertuples()},
+    )  # fmt: skip
 
 
 def trials_result(study: optuna.Study, *, ranked: bool) -> Result:
     """Every trial, along one option at a time."""
     table = trials_table(study)
     valued = table[table["value"].notna()]
-    pieces = []
-    for name, text in study.user_attrs[STUDY_SPEC]["params"].items():
-        option, log_scale = short(name), bool(json.loads(text)["attributes"].get("log"))
-        place = _places(valued[option], log=log_scale)
-        pieces.append(valued[["trial", "state", "value"]].assign(option=option, place=place))
+    options = [short(name) for name in study.user_attrs[STUDY_SPEC]["params"]]
+    drawn = valued.assign(**valued[options].rank(pct=True)).melt(
+        ["trial", "state", "value"], options, var_name="option", value_name="place"
+    )
     counts = ", ".join(f"{n} {state}" for state, n in table["state"].value_counts().items())
-    note = "How much each option matters is not given: too few trials, or all values alike."
-    return Result(
+    return _result(
         "trials",
         table,
         headline=f"{len(table)} trials: {counts}.",
         plot=Scatter(
-            data=pd.concat(pieces), x="place", y="value", group="state", panel="option",
-            xlabel="from the lowest to the highest value tried", ylabel="value (SD)",
+            data=drawn, x="place", y="value", group="state", panel="option",
+            xlabel="rank among the values tried (share)", ylabel="value (SD)",
         ) if len(valued) else None,
-        method=METHOD,
         weight=weight_of(0.1),
-        notes=() if ranked else (note,),
+        notes=() if ranked else ("How much each option matters is not given: too few trials, or all values alike.",),
     )  # fmt: skip
 
 
 def importances_result(table: pd.DataFrame) -> Result:
     """How much each option matters, with bootstrap errors."""
-    error, top = table["standard_error"], table.iloc[0]
+    error = table["standard_error"]
     drawn = table.assign(low=table["importance"] - error, high=table["importance"] + error)
-    return Result(
+    top = drawn.iloc[0]
+    share, low, high = (float(top[name]) for name in ("importance", "low", "high"))
+    return _result(
         "importances",
         table,
-        headline=f"{top['option']} matters most: it explains {top['importance']:.0%} of the variance of trials' values.",
+        headline=f"{top['option']} matters most: it explains {share:.0%} of the variance of trials' values.",
         plot=Forest(
             data=drawn, row="option", estimate="importance", tabs=(),
             xlabel="share of variance explained (fANOVA; ± one standard error)",
         ),
-        method=METHOD,
         weight=weight_of(0.2),
-        estimate=Estimate(
-            "share of variance", float(top["importance"]), int(top["n"]), "trials",
-            float(drawn["low"].iloc[0]), float(drawn["high"].iloc[0]),
-        ),
+        estimate=Estimate("share of variance", share, int(top["n"]), "trials", low, high),
     )  # fmt: skip
-
-
-def _places(values: pd.Series, *, log: bool) -> np.ndarray:
-    """Where each value stands between the lowest and the highest, 0 to 1; words in order of appearance."""
-    numeric = pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values)
-    numbers = values.to_numpy(dtype=float) if numeric else pd.factorize(values)[0].astype(float)
-    numbers = np.log(numbers) if log and numeric else numbers
-    span = np.ptp(numbers)
-    return (numbers - numbers.min()) / span if span > 0 else np.full(len(numbers), 0.5)
 
 
 def best_of(study: optuna.Study) -> FrozenTrial | None:
@@ -258,9 +225,7 @@ def importances(study: optuna.Study, *, seed: int) -> pd.DataFrame | None:
     standard_error (over bootstrap draws of the trials), n; None where there are too few trials or all are alike.
 
     Pruned trials take part with the value they had: without them only good options would be looked at. Importances are about
-    the region that the study sampled, which is denser where values are high.
-
-    Source: Hutter, Hoos, Leyton-Brown 2014.
+    the region that the study sampled, which is denser where values are high. Source: Hutter, Hoos, Leyton-Brown 2014.
     """
     texts = study.user_attrs[STUDY_SPEC]["params"]
     space = {name: json_to_distribution(text) for name, text in texts.items()}
@@ -272,48 +237,21 @@ def importances(study: optuna.Study, *, seed: int) -> pd.DataFrame | None:
     if len(trials) < LEAST_TRIALS or len({trial.value for trial in trials}) == 1:
         return None
     random, n = np.random.default_rng(seed), len(trials)
-    draws = [
-        _fanova([trials[i] for i in random.integers(n, size=n)], list(space), seed=seed) for _ in range(DRAWS)
-    ]
-    table = pd.DataFrame(
-        {
-            "option": [short(name) for name in space],
-            "importance": _fanova(trials, list(space), seed=seed),
-            "standard_error": np.nanstd(draws, axis=0, ddof=1),
-            "n": n,
-        }
-    )
+    draws = [_fanova([trials[i] for i in random.integers(n, size=n)], space, seed=seed) for _ in range(DRAWS)]
+    own = {"option": map(short, space), "importance": _fanova(trials, space, seed=seed)}
+    table = pd.DataFrame({**own, "standard_error": np.nanstd(draws, axis=0, ddof=1), "n": n})
     return table.sort_values("importance", ascending=False, ignore_index=True)
 
 
-def provenance_table(study: optuna.Study, config: SearchConfig) -> pd.DataFrame:
-    """A row a prompt: what was searched on it, and with what."""
-    tuning, search = config.tuning, config.search
-    rows = [(key, "tuned on", config.prompts[key], tuning.seeds) for key in tuning.prompts]
-    rows += [(key, "held out", config.prompts[key], tuning.held_out_seeds) for key in tuning.held_out]
-    return pd.DataFrame(rows, columns=["prompt", "used", "text", "starts"]).assign(
-        model=config.model.name,
-        study=study.study_name,
-        evaluations=tuning.evaluations,
-        goal=search.goal.value,
-        length=search.length,
-        mode=config.mode.value,
-        seed=config.seed,
-        **{name: str(digest)[:12] for name, digest in study.user_attrs[PROVENANCE].items()},
-        pessimal=__version__,
-        optuna=optuna.__version__,
-    )
-
-
-def _fanova(trials: Sequence[FrozenTrial], options: list[str], *, seed: int) -> np.ndarray:
+def _fanova(trials: Sequence[FrozenTrial], space: Collection[str], *, seed: int) -> np.ndarray:
     """Importances (options,); NaN where a draw's values are all alike."""
     if len({trial.value for trial in trials}) == 1:
-        return np.full(len(options), np.nan)
+        return np.full(len(space), np.nan)
     study = optuna.create_study(direction="maximize")
     study.add_trials(trials)
     evaluator = FanovaImportanceEvaluator(n_trees=TREES, seed=seed)
-    importance = get_param_importances(study, evaluator=evaluator, params=options, normalize=False)
-    return np.array([importance[name] for name in options])
+    importance = get_param_importances(study, evaluator=evaluator, params=list(space), normalize=False)
+    return np.array([importance[name] for name in space])
 
 
 def _in_words(text: str) -> str:

@@ -16,12 +16,7 @@ from hydra.core.override_parser.types import (
     QuotedString,
     RangeSweep,
 )
-from optuna.distributions import (
-    BaseDistribution,
-    CategoricalDistribution,
-    FloatDistribution,
-    IntDistribution,
-)
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
 from pessimal.config.schema import SearchConfig, SearchSpec
 from pessimal.errors import ConfigError, did_you_mean
@@ -38,10 +33,8 @@ Options = dict[str, Any]
 class Space:
     """What a study varies, and what it does not."""
 
-    distributions: dict[str, BaseDistribution]
-    """The values of each varied option, by its full name."""
-    fixed: list[str]
-    """Overrides that every trial gets as they were typed."""
+    distributions: dict[str, BaseDistribution]  # The values of each varied option, by its full name
+    fixed: list[str]  # Overrides that every trial gets as they were typed
 
 
 def parse_space(overrides: Sequence[Override]) -> Space:
@@ -49,10 +42,8 @@ def parse_space(overrides: Sequence[Override]) -> Space:
     for the same option the later one counts.
 
     range(a,b[,step]) is Python's, without b; choice(x,y) and x,y are unordered; interval(a,b) is everything from a to b,
-    whole numbers for an option that takes these; tag(log,interval(a,b)) is that by its logarithm.
-
-    Raises:
-        ConfigError: an option that cannot be tuned, values of a wrong type, or nothing to tune.
+    whole numbers for an option that takes these; tag(log,interval(a,b)) is that by its logarithm. Raises ConfigError for an
+    option that cannot be tuned, values of a wrong type, or nothing to tune.
     """
     by_name: dict[str, BaseDistribution | str] = {}
     for override in overrides:
@@ -112,32 +103,22 @@ def _distribution(override: Override) -> BaseDistribution:
     name, sweep = override.key_or_group, override.value()
     given, kind = override.input_line or name, _type_of(name)
     numeric = IntDistribution if kind is int else FloatDistribution
-    match sweep:
-        case ChoiceSweep():
+    try:
+        if isinstance(sweep, ChoiceSweep):
             choices = [choice.text if isinstance(choice, QuotedString) else choice for choice in sweep.list]
-            _check_type(given, kind, choices)
-            return CategoricalDistribution([kind(choice) for choice in choices])
-        case RangeSweep():
-            start, stop, step = sweep.start, sweep.stop, sweep.step
-            _check_type(given, kind, [start, stop, step])
+            return CategoricalDistribution(_typed(kind, choices))
+        if isinstance(sweep, RangeSweep):
+            start, stop, step = _typed(kind, [sweep.start, sweep.stop, sweep.step])
             # Counted here: Hydra's own float range, summed up in binary fractions, may reach its end.
-            members = math.ceil((stop - start) / step - 1e-9) if step > 0 else 0
-            if members < 1:
-                raise ConfigError(f"{given}: this range is empty, or runs downwards; range(1,4) is 1, 2, 3")
-            last = kind(round(start + (members - 1) * step, 12))
-            return numeric(kind(start), last, step=kind(step))
-        case IntervalSweep():
-            low, high = sweep.start, sweep.end
-            if kind is int and low == int(low) and high == int(high):
-                low, high = int(low), int(high)
-            _check_type(given, kind, [low, high])
-            logarithmic = "log" in sweep.tags
-            if not low <= high or (logarithmic and low <= 0):
-                raise ConfigError(
-                    f"{given}: an interval goes from a lower number to a higher one, for a log above 0"
-                )
-            return numeric(low, high, log=logarithmic)
-    raise ConfigError(f"{given}: give range(a,b), choice(x,y), interval(a,b) or tag(log,interval(a,b))")
+            members = math.ceil((stop - start) / step - 1e-9)
+            return numeric(start, kind(round(start + (members - 1) * step, 12)), step=step)
+        if isinstance(sweep, IntervalSweep):
+            ends = [int(end) if kind is int and end == int(end) else end for end in (sweep.start, sweep.end)]
+            return numeric(*_typed(kind, ends), log="log" in sweep.tags)
+        why = "give range(a,b), choice(x,y), interval(a,b) or tag(log,interval(a,b))"
+    except (ValueError, ZeroDivisionError) as error:
+        why = str(error)
+    raise ConfigError(f"{given}: {why}")
 
 
 def _type_of(name: str) -> type:
@@ -150,8 +131,8 @@ def _type_of(name: str) -> type:
     return get_type_hints(SearchSpec)[short(name)]
 
 
-def _check_type(given: str, kind: type, values: Sequence[Any]) -> None:
+def _typed(kind: type, values: Sequence[Any]) -> list[Any]:
     fitting = (int,) if kind is int else (int, float)
     if wrong := [value for value in values if isinstance(value, bool) or not isinstance(value, fitting)]:
-        wanted = "whole numbers" if kind is int else "numbers"
-        raise ConfigError(f"{given}: this option takes {wanted}, not {wrong[0]!r}")
+        raise ValueError(f"this option takes {'whole ' if kind is int else ''}numbers, not {wrong[0]!r}")
+    return [kind(value) for value in values]

@@ -87,8 +87,8 @@ def lock(storage: str, name: str = "lock") -> FileLock:
 
 
 def open_storage(storage: str) -> RDBStorage:
-    """Optuna's storage, made where it is not there yet. Only with the lock held: two that make its tables at once get in
-    each other's way."""
+    """Optuna's storage, made where it is not there yet. Only with the lock held: making its tables is not safe twice at
+    once."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     file = database(storage)
     try:
@@ -116,13 +116,12 @@ def load(config: SearchConfig) -> optuna.Study:
         raise InputError(f"tuning.storage={tuning.storage!r}: there is no such file")
     with lock(tuning.storage):
         storage = open_storage(tuning.storage)
-    try:
-        return optuna.load_study(study_name=tuning.study, storage=storage)
-    except KeyError as error:
-        known = ", ".join(optuna.get_all_study_names(storage)) or "none"
+    known = optuna.get_all_study_names(storage)
+    if tuning.study not in known:
         raise InputError(
-            f"there is no study {tuning.study!r} in {tuning.storage}; there are: {known}"
-        ) from error
+            f"there is no study {tuning.study!r} in {tuning.storage}; there are: {', '.join(known) or 'none'}"
+        )
+    return optuna.load_study(study_name=tuning.study, storage=storage)
 
 
 def options_tried(trial: FrozenTrial | Trial) -> Options:
@@ -154,16 +153,13 @@ class Trials:
             if STUDY_SPEC not in self.study.user_attrs:
                 self.study.set_user_attr(STUDY_SPEC, spec)
         before, now = figures(self.study.user_attrs[STUDY_SPEC]), figures(spec)
-        differences = [
-            f"{key} was {before.get(key)!r} and is now {now.get(key)!r}"
-            for key in dict.fromkeys([*before, *now])
-            if before.get(key) != now.get(key)
-        ]
-        if differences:
+        changed = [key for key in dict.fromkeys([*before, *now]) if before.get(key) != now.get(key)]
+        if changed:
+            how = "; ".join(f"{key} was {before.get(key)!r} and is now {now.get(key)!r}" for key in changed)
             raise ConfigError(
-                f"the study {tuning.study!r} in {self.storage} was begun for something else: {'; '.join(differences)}. Its "
-                f"trials' values could not be compared with new ones. Begin another: tuning.study={tuning.study}-2; or give "
-                "the options it was begun with"
+                f"the study {tuning.study!r} in {self.storage} was begun for something else: {how}. Its trials' values could "
+                f"not be compared with new ones. Begin another: tuning.study={tuning.study}-2; or give the options it was "
+                "begun with"
             )
 
     def all(self) -> list[FrozenTrial]:
@@ -173,10 +169,6 @@ class Trials:
     def finished(self) -> int:
         """Trials that have a value: complete or pruned. Failed ones count for nothing."""
         return sum(trial.state in FINISHED for trial in self.all())
-
-    def running(self) -> list[int]:
-        """Numbers of the trials that somebody works on."""
-        return [trial.number for trial in self.all() if trial.state is TrialState.RUNNING]
 
     @contextlib.contextmanager
     def taken(self, most: int, *, total: int) -> Iterator[list[Trial]]:
@@ -226,23 +218,14 @@ def _study_spec(config: SearchConfig, space: Space) -> dict[str, Any]:
     """What the values of trials depend on, so that one study never mixes values that cannot be compared: what is searched,
     on what, from how many starts, at what budget, and the defaults and the values of options."""
     search, tuning = config.search, config.tuning
+    listed = search.allowed_path and sha256_of(Path(search.allowed_path).expanduser())
+    prompts = {key: config.prompts[key] for key in tuning.prompts}
+    fixed = ("length", "goal", "allowed", *TUNABLE)
     spec = {
         "model": {key: value for key, value in asdict(config.model).items() if key not in _DESCRIPTIONS},
         "mode": config.mode,
-        "search": {
-            "length": search.length,
-            "goal": search.goal,
-            "allowed": search.allowed,
-            "allowed_path": sha256_of(Path(search.allowed_path).expanduser())
-            if search.allowed_path
-            else None,
-            **{option: getattr(search, option) for option in TUNABLE},
-        },
-        "tuning": {
-            "prompts": {key: config.prompts[key] for key in tuning.prompts},
-            "seeds": tuning.seeds,
-            "evaluations": tuning.evaluations,
-        },
+        "search": {"allowed_path": listed, **{option: getattr(search, option) for option in fixed}},
+        "tuning": {"prompts": prompts, "seeds": tuning.seeds, "evaluations": tuning.evaluations},
         "seed": config.seed,
         "params": {name: distribution_to_json(values) for name, values in space.distributions.items()},
         "pessimal": __version__,

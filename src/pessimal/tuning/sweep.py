@@ -7,11 +7,11 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
-from optuna.trial import Trial, TrialState
+from optuna.trial import FrozenTrial, Trial, TrialState
 
 from pessimal.errors import UserError, WorkError
 from pessimal.tuning.space import short
-from pessimal.tuning.study import DEFAULTS, FINISHED, GRACE, Trials, one_line, options_tried
+from pessimal.tuning.study import FINISHED, GRACE, Trials, one_line, options_tried
 
 log = logging.getLogger(__name__)
 
@@ -29,14 +29,11 @@ def work(trials: Trials, launch: Launch, *, total: int, at_once: int) -> None:
     """Run trials, `at_once` in a batch, until the study has `total` finished ones, whoever runs them.
 
     A trial that fails counts for nothing; its options are not tried again. One whose worker dies is noticed and tried again,
-    here if need be: a worker that finds nothing to take waits for the others.
-
-    Raises:
-        UserError: what a trial said that the person at the keyboard can mend; no other one would fare better.
-        WorkError: several trials in a row failed.
+    here if need be: a worker that finds nothing to take waits for the others. Raises UserError where a trial does (no other
+    one would fare better), and WorkError where several in a row failed.
     """
     failures: list[str] = []
-    waiting_for: list[int] = []
+    waited = False
     while trials.finished() < total:
         with trials.taken(at_once, total=total) as batch:
             if batch:
@@ -47,16 +44,15 @@ def work(trials: Trials, launch: Launch, *, total: int, at_once: int) -> None:
                 f"{trials.storage}, and the same command goes on from there"
             )
         for trial in batch:
-            _report(trials, trial.number, total=total)
+            _report(trials, trials.all()[trial.number], total=total)
         if not batch:
-            running = trials.running()
-            if running != waiting_for:
+            if not waited:
                 log.info(
-                    "waiting for the trials of other workers: %s (where one died, its trial is tried again after %d s)",
-                    ", ".join(map(str, running)) or "none", GRACE,
-                )  # fmt: skip
-            waiting_for = running
+                    "waiting for other workers' trials (where one died, its trial is tried again after %d s)",
+                    GRACE,
+                )
             time.sleep(WAIT)
+        waited = not batch
 
 
 def _run(trials: Trials, batch: list[Trial], launch: Launch, failures: list[str]) -> list[str]:
@@ -66,10 +62,10 @@ def _run(trials: Trials, batch: list[Trial], launch: Launch, failures: list[str]
     except UserError:
         raise
     except Exception as error:  # say a killed process of a pool
-        log.warning("the trials %s were lost: %s", ", ".join(str(t.number) for t in batch), one_line(error))
+        log.warning("the trials %s were lost: %s", [trial.number for trial in batch], one_line(error))
         return [*failures, one_line(error)]
     for trial, error in zip(batch, errors, strict=True):
-        if error is None and trial.number in trials.running():
+        if error is None and trials.all()[trial.number].state is TrialState.RUNNING:
             error = WorkError("the job ended without a value")
         if error is None:
             failures = []
@@ -83,16 +79,12 @@ def _run(trials: Trials, batch: list[Trial], launch: Launch, failures: list[str]
     return failures
 
 
-def _report(trials: Trials, number: int, *, total: int) -> None:
+def _report(trials: Trials, trial: FrozenTrial, *, total: int) -> None:
     """A line on a trial: where it stands among the others."""
-    trial, complete = trials.all()[number], [t for t in trials.all() if t.state is TrialState.COMPLETE]
-    if trial.state not in FINISHED:
-        return
-    best = max(complete, key=lambda t: t.value, default=trial)
-    log.info(
-        "%d of %d: trial %d %s at %.4f with %s; best %.4f (trial %d)%s",
-        trials.finished(), total, number, trial.state.name.lower(), trial.value,
-        " ".join(f"{short(name)}={value:.4g}" for name, value in options_tried(trial).items()),
-        best.value, best.number,
-        "".join(f", defaults {t.value:.4f}" for t in complete if DEFAULTS in t.user_attrs),
-    )  # fmt: skip
+    if trial.state in FINISHED:
+        tried = " ".join(f"{short(name)}={value:.4g}" for name, value in options_tried(trial).items())
+        best = max((t.value for t in trials.all() if t.state is TrialState.COMPLETE), default=trial.value)
+        log.info(
+            "%d of %d: trial %d %s at %.4f with %s; best %.4f",
+            trials.finished(), total, trial.number, trial.state.name.lower(), trial.value, tried, best,
+        )  # fmt: skip

@@ -28,8 +28,7 @@ SEARCHES, PROVENANCE = "searches", "provenance"
 class TrialContext(Protocol):
     """One model, ready to be searched on some prompts with some options."""
 
-    provenance: dict[str, str]
-    """Digests of the model: values of another are not to be compared with these."""
+    provenance: dict[str, str]  # digests of the model: values of another are not to be compared with these
 
     def search(self, prompt: str, *, seed: int, budget: int) -> float:
         """The best value that the search reaches on the prompt of this key, from this seed, within `budget` candidate
@@ -45,25 +44,20 @@ class FallenBehind(BasePruner):
 
     Optuna's MedianPruner compares a trial's best running median so far, and the first, from one prompt where rewards are
     high, stays the best for ever. Here all trials go through the same searches in the same order, from the same starts.
+    `searches`: what every trial may make (each prompt once, or one would decide); `trials`: others that must be as far.
     """
 
     def __init__(self, *, searches: int, trials: int = 5):
-        self.searches = searches
-        """Searches that every trial may make: each prompt once, or one prompt would decide."""
-        self.trials = trials
-        """Other trials that must have come as far."""
+        self.searches, self.trials = searches, trials
 
     def prune(self, study: optuna.Study, trial: FrozenTrial) -> bool:
         step = trial.last_step
         if step is None or step + 1 < self.searches:
             return False
         others = [
-            other.intermediate_values[step]
-            for other in study.get_trials(deepcopy=False)
-            if other.number != trial.number
-            and other.state is not TrialState.FAIL
-            and step in other.intermediate_values
-        ]
+            other.intermediate_values[step] for other in study.get_trials(deepcopy=False)
+            if other.number != trial.number and other.state is not TrialState.FAIL and step in other.intermediate_values
+        ]  # fmt: skip
         return len(others) >= self.trials and trial.intermediate_values[step] < median(others)
 
 
@@ -79,11 +73,8 @@ def searches(prompts: Sequence[str], seeds: Sequence[int]) -> list[tuple[str, in
 
 
 def run_trial(config: SearchConfig, prepare: Prepare, *, mirror: Mirror | None = None) -> float:
-    """Run the trial that `config.tuning` names, report to its study, and return its value; of a pruned trial, the median so far.
-
-    Raises:
-        WorkError: the trial is not there to be run, another worker has given it up, or a search gave no number.
-    """
+    """Run the trial that `config.tuning` names, report to its study, and return its value; of a pruned trial, the median so
+    far. Raises WorkError where it is not there to be run, another worker has given it up, or a search gave no number."""
     tuning, mirror = config.tuning, mirror or Mirror()
     study = load(config)
     study.pruner = FallenBehind(searches=len(tuning.prompts))
@@ -119,8 +110,7 @@ def same_model(study: optuna.Study, context: TrialContext) -> TrialContext:
     if PROVENANCE not in study.user_attrs:
         study.set_user_attr(PROVENANCE, context.provenance)
     before, now = study.user_attrs[PROVENANCE], context.provenance
-    if before != now:
-        changed = ", ".join(name for name in now if before.get(name) != now[name])
+    if changed := ", ".join(name for name in now if before.get(name) != now[name]):
         raise WorkError(
             f"the model is not the one that the study {study.study_name!r} was begun with ({changed}), so trials cannot be "
             "compared. Begin another study: tuning.study=NAME"
@@ -153,12 +143,11 @@ def _trial(study: optuna.Study, config: SearchConfig) -> Trial:
     """The trial that a job is; WorkError where it does not run, or has other options than the job, whose value would be
     booked under these."""
     number, trials = config.tuning.trial, study.get_trials(deepcopy=False)
-    if number >= len(trials) or trials[number].state is not TrialState.RUNNING:
-        state = trials[number].state.name.lower() if number < len(trials) else "not there"
-        raise WorkError(
-            f"tuning.trial={number} of {study.study_name!r} is {state}; trials are handed out by the sweep: pessimal search "
-            "-m hparams_search=gcg"
-        )
+    state = trials[number].state if number < len(trials) else None
+    if state is not TrialState.RUNNING:
+        how = state.name.lower() if state else "not there"
+        raise WorkError(f"tuning.trial={number} of {study.study_name!r} is {how}; the sweep hands them out: pessimal search "
+                        "-m hparams_search=gcg")  # fmt: skip
     trial = Trial(study, trials[number]._trial_id)
     options = options_tried(trial)
     if (given := options_of(config, list(options))) != options:

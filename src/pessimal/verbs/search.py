@@ -1,10 +1,12 @@
 """`pessimal search`: the best or the worst response of a given length, what is certain of it, and what it cost."""
 
+import json
 import logging
 import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -23,14 +25,13 @@ from pessimal.search.context import SearchContext, TrialContext
 from pessimal.search.exhaustive import ExhaustivePairs, exhaustive_pairs
 from pessimal.search.objective import Point
 from pessimal.search.procedure import Final, Stage
-from pessimal.search.results import pair_tables, responses_of
-from pessimal.search.run import Cost, Found
+from pessimal.search.results import Found, pair_tables, responses_of
 from pessimal.search.run import run as search
 from pessimal.tables import read_score_table
 from pessimal.tables.result import Result
 from pessimal.tables.score_table import ModelProvenance
 from pessimal.tracking.mirror import Mirror
-from pessimal.tracking.registry import Registry
+from pessimal.tracking.registry import Manifest, Registry
 from pessimal.verbs.common import fetch, model_inputs, quiet_libraries, registry_of, tracked
 from pessimal.verbs.progress import Counter, counted
 from pessimal.verbs.publish import Artifact, print_path, publish, show
@@ -42,8 +43,6 @@ log = logging.getLogger(__name__)
 SEARCH_RESULT = "search-result"
 _SAME = ("model", "goal", "mode", "weights_digest", "allowed_digest")
 """What two searches must share, besides prompts, to be compared."""
-# `certain` is part of a low-precision table's provenance: the scan's default, and without certified tails.
-_CERTAIN = (100, 0)
 # So many of the best pairs are scored again by the model's own forward, one by one; the best of them is the result.
 _RESCORED = 16
 MARKS = {HOLDS: "[green]✓[/]", TIE: "[yellow]≈[/]", FAILS: "[red]✗[/]", NOT_TRIED: "[dim]–[/]"}
@@ -63,8 +62,8 @@ def run(config: SearchConfig) -> float | None:
     registry = registry_of(config)
     context = open_context(config, config.prompt_keys)
     provenance = identify(config, context)
-    finished = _finished(config, registry, provenance, "this search is finished already", speak=first)
-    if finished is not None:
+    done = "this search is finished already"
+    if (finished := _finished(config, registry, provenance, done, speak=first)) is not None:
         return finished
     work = Path(config.paths.cache) / "searches" / provenance.key()
     if config.force and first:
@@ -73,28 +72,20 @@ def run(config: SearchConfig) -> float | None:
     with tracked(config, name=f"search {provenance.name}", inputs=inputs, first=first) as mirror:
         # 2. The search: every pair, by all processes together, or stage by stage.
         bar = config.progress and config.search.method is not Method.exhaustive  # which has its own
-        with counted(
-            provenance.name, unit="evaluations", total=config.search.evaluations, bar=bar
-        ) as counter:
+        total = config.search.evaluations
+        with counted(provenance.name, unit="evaluations", total=total, bar=bar) as counter:
             live = _Live(counter, mirror, sign=config.search.goal.sign)
             context.advance = counter.advance
             pairs = every_pair(config, context) if config.search.method is Method.exhaustive else None
             if not is_first_process():
                 return None
             known = best_known(registry, provenance) if config.search.from_registry else {}
-            found = search(
-                context,
-                folder=work,
-                known=known,
-                exact=best_pairs(config, context, pairs) if pairs else (),
-                scored=pairs.pairs if pairs else 0,
-                on_cost=live.cost,
-                on_stage=live.stage,
-                on_best=live.best,
-            )
+            exact = best_pairs(config, context, pairs) if pairs else ()
+            told = {"on_cost": live.cost, "on_stage": live.stage, "on_best": live.best}
+            found = search(context, folder=work, known=known, exact=exact, **told)
         # 3. What goes beside it: where cheaper ways stand among all pairs, and other lengths.
         if pairs:
-            found.tables.update(pair_tables(context, pairs, found))
+            found.tables.update(pair_tables(found, pairs))
         found.tables["growth"] = growth(registry, provenance, found)
         # Commands that share an exhaustive search end together; the first to be here publishes.
         finished = _finished(config, registry, provenance, "another command has published this search")
@@ -129,14 +120,15 @@ def open_context(config: SearchConfig, prompts: list[str]) -> SearchContext:
         device=make_trainer(config.trainer, root=config.paths.cache).strategy.root_device,
         batch_size=config.batch_size,
     )
-    context.scanned = lambda key: scanned(registry_of(config), context, key)
+    context.scanned = partial(scanned, registry_of(config), context)
     return context
 
 
 def scanned(registry: Registry, context: SearchContext, key: str) -> tuple[np.ndarray, str] | None:
     """Rewards float64 (V,) of the finished scan of the vocabulary by token ids on this prompt, by exactly this model; and
     its reference."""
-    for certain in _CERTAIN:
+    # `certain` is part of a low-precision table's provenance: the scan's default, and without certified tails.
+    for certain in (100, 0):
         provenance = scan.identify(
             context.model, prompt=key, prompt_text=context.prompts[key], candidates=context.vocabulary,
             mode=Mode.ids, certain=certain,
@@ -158,19 +150,14 @@ class SearchProvenance(ModelProvenance):
     """Two results with one key are the same search, but for the last bits that another device or batch size may change,
     and for what the registry held when it began."""
 
-    prompts: dict[str, str]
-    """The user turns whose mean reward is searched, verbatim, by key."""
+    prompts: dict[str, str]  # the user turns whose mean reward is searched, verbatim, by key
     goal: str
     length: int
     mode: str
-    """`ids`, or `text`: only responses that a text gives."""
     method: str
-    allowed: int
-    """How many tokens a response may be made of."""
+    allowed: int  # how many tokens a response may be made of, and which
     allowed_digest: str
-    """Digest of which."""
-    options: dict = field(default_factory=dict)
-    """The other options of the search."""
+    options: dict = field(default_factory=dict)  # the other options of the search
     seed: int = 0
 
     @property
@@ -213,40 +200,39 @@ def _finished(
     return manifest.summary["best_value"]
 
 
-def _alike(registry: Registry, provenance: SearchProvenance) -> dict[int, list[tuple[Path, Mapping, str]]]:
-    """Results of the same model, prompts, goal, mode and allowed tokens by length: folder, summary and reference."""
-    by_length: dict[int, list] = {}
-    for folder, manifest in registry.manifests(SEARCH_RESULT):
-        summary = manifest.summary
-        fits = all(summary.get(name) == getattr(provenance, name) for name in _SAME)
-        if fits and set(summary.get("prompts", ())) == set(provenance.prompts):
-            by_length.setdefault(summary["length"], []).append((folder, summary, manifest.reference))
-    return by_length
+def _alike(registry: Registry, provenance: SearchProvenance) -> list[tuple[Path, Manifest]]:
+    """Results of the same model, prompts, goal, mode and allowed tokens, of any length, oldest first."""
+
+    def fits(summary: Mapping) -> bool:
+        same = all(summary.get(name) == getattr(provenance, name) for name in _SAME)
+        return same and set(summary.get("prompts", ())) == set(provenance.prompts)
+
+    return [found for found in registry.manifests(SEARCH_RESULT) if fits(found[1].summary)]
 
 
 def best_known(registry: Registry, provenance: SearchProvenance) -> dict[tuple[int, ...], str]:
     """The best response of this length that the registry holds, and its reference: a repeat begins from it, and so never
     publishes a worse one."""
-    results = _alike(registry, provenance).get(provenance.length, [])
-    if not results:
+    alike = _alike(registry, provenance)
+    alike = [one for one in alike if one[1].summary["length"] == provenance.length]
+    if not alike:
         return {}
-    folder, _, reference = max(results, key=lambda result: result[1]["best_value"])
+    folder, held = max(alike, key=lambda one: one[1].summary["best_value"])
     best = pd.read_parquet(folder / "tables" / "sequences.parquet").iloc[0]
-    log.info(
-        "%s holds %r, reward %.4f; the search begins from it too", reference, best["text"], best["reward"]
-    )
-    return {tuple(int(i) for i in best["token_ids"].strip("[]").split(",")): reference}
+    log.info("%s holds %r, reward %.4f: a start too", held.reference, best["text"], best["reward"])
+    return {tuple(json.loads(best["token_ids"])): held.reference}
 
 
 def growth(registry: Registry, provenance: SearchProvenance, found: Found) -> pd.DataFrame:
     """One row a length and way: length, reward, what (scan, beam, search), reference, verdict; rows of other lengths
     are the newest searches of the same model, prompts, goal, mode and allowed tokens."""
+    newest = {held.summary["length"]: held for _, held in _alike(registry, provenance)}
     others = [
-        {"length": length, "reward": results[-1][1]["best_reward"], "what": "search",
-         "reference": results[-1][2], "verdict": results[-1][1]["verdict"]}
-        for length, results in _alike(registry, provenance).items() if length != provenance.length
+        (length, held.summary["best_reward"], "search", held.reference, held.summary["verdict"])
+        for length, held in newest.items() if length != provenance.length
     ]  # fmt: skip
-    rows = pd.concat([found.tables["growth"], pd.DataFrame(others)], ignore_index=True)
+    table = found.tables["growth"]
+    rows = pd.concat([table, pd.DataFrame(others, columns=table.columns)] if others else [table])
     return rows.sort_values(["length", "what"], ignore_index=True)
 
 
@@ -260,17 +246,11 @@ def every_pair(config: SearchConfig, context: SearchContext) -> ExhaustivePairs:
     output = "" if model.spec.output is None else f"-{model.spec.output}"
     folder = f"{model.weights_digest[:16]}-{model.config_digest[:8]}-{dtype.value}{output}"
     pairs = exhaustive_pairs(
-        network,
-        context.frames[prompt],
-        allowed=np.flatnonzero(context.mask),
-        dtype=dtype,
+        network, context.frames[prompt], allowed=np.flatnonzero(context.mask), dtype=dtype,
         trainer=make_trainer(config.trainer, root=config.paths.cache),
-        folder=Path(config.paths.cache) / "pairs" / folder,
-        batch_size=config.batch_size,
-        keep=config.search.keep,
-        label=f"{model.name} · {prompt}",
-        progress=config.progress,
-    )
+        folder=Path(config.paths.cache) / "pairs" / folder, batch_size=config.batch_size, keep=config.search.keep,
+        label=f"{model.name} · {prompt}", progress=config.progress,
+    )  # fmt: skip
     network.to(context.device)  # the trainer took it back to the CPU
     return pairs
 
@@ -279,18 +259,15 @@ def best_pairs(config: SearchConfig, context: SearchContext, pairs: ExhaustivePa
     """The best pairs by the goal that count, of which the result is taken."""
     goal = config.search.goal
     ends = pairs.top if goal.sign > 0 else pairs.bottom
-    responses = responses_of(ends)
-    counted = (
-        context.retokenizes(responses).numpy() if context.retokenizes else np.ones(len(ends), dtype=bool)
-    )
-    if not counted.any():
+    kept = ends[context.retokenizes(responses_of(ends)).numpy()] if context.retokenizes else ends
+    if kept.empty:
         raise WorkError(
             f"none of the {len(ends):,} {goal.value} pairs is given by a text. Keep more of them: "
             f"search.keep={10 * len(ends)}; or type mode=ids"
         )
     return [
         Final(Point(pairs.pairs, goal.sign * row.reward, (row.first, row.second)), "every pair", "exhaustive")
-        for row in ends[counted].head(_RESCORED).itertuples()
+        for row in kept.head(_RESCORED).itertuples()
     ]
 
 
@@ -304,23 +281,22 @@ class _Live:
         self.counter, self.mirror, self.sign = counter, mirror, sign
         self.sent, self.waiting = 0.0, None
 
-    def cost(self, cost: Cost) -> None:
-        log.info("%s", cost)
-        self.counter.begin("start", total=cost.total)
+    def cost(self, said: str, total: int) -> None:
+        log.info("%s", said)
+        self.counter.begin("start", total=total)
 
     def best(self, evaluations: int, value: float) -> None:
         self.waiting = {"search/evaluations": evaluations, "search/best": self.sign * value}
-        if time.monotonic() - self.sent >= 1:
-            self._send()
+        self._send(1.0)
 
     def stage(self, stage: Stage) -> None:
-        self._send()
+        self._send(0)
         value = f" {self.sign * stage.curve[-1].value:.3f}" if stage.curve else ""
         self.counter.begin(stage.name + value)
         log.debug("%s:%s after %d evaluations, %.1f s", stage.name, value, stage.evaluations, stage.seconds)
 
-    def _send(self) -> None:
-        if self.waiting is not None:
+    def _send(self, least: float) -> None:
+        if self.waiting is not None and time.monotonic() - self.sent >= least:
             self.mirror.metrics(self.waiting)
             self.sent, self.waiting = time.monotonic(), None
 
@@ -333,8 +309,8 @@ def print_checklist(results: list[Result], found: Found, known: Mapping[tuple[in
     for check in checks.itertuples():
         table.add_row(MARKS[check.verdict], check.check, Text(check.measured, style="dim"))
     show(table)
-    if not found.about.exact:
-        show(Text(checks.set_index("rung")["meaning"][2], style="dim"))
+    if not found.exact:
+        show(Text(checks["meaning"][1], style="dim"))
     for response, reference in known.items():
         same = response == found.response
         show(

@@ -21,7 +21,7 @@ from pessimal.tuning.results import best_of, conclude, key_of
 from pessimal.tuning.space import as_overrides, check_space, parse_space
 from pessimal.tuning.study import Trials, check_prompts, load, located, lock, options_tried
 from pessimal.tuning.sweep import work
-from pessimal.tuning.trial import Prepare, run_trial
+from pessimal.tuning.trial import PROVENANCE, Prepare, run_trial
 from pessimal.verbs.common import registry_of, tracked
 from pessimal.verbs.progress import console
 from pessimal.verbs.publish import Artifact, print_path, publish
@@ -38,11 +38,7 @@ Run = Callable[[Sequence[Sequence[str]]], Sequence[Exception | None]]
 
 def tune(overrides: Sequence[Override], *, compose: Compose, run: Run, total: int, at_once: int) -> None:
     """Tune what the overrides sweep until the study has `total` trials, conclude it, and print the folder of the artifact.
-
-    Raises:
-        UserError: before any trial, where the space, the prompts or the study's own past do not fit.
-        WorkError: where trials keep failing.
-    """
+    Raises UserError before any trial, where the space, the prompts or the study's own past do not fit."""
     at_least(1, **{"hydra.sweeper.n_trials": total, "hydra.sweeper.n_jobs": at_once})
     space = parse_space(overrides)
     config = compose(space.fixed)
@@ -52,37 +48,24 @@ def tune(overrides: Sequence[Override], *, compose: Compose, run: Run, total: in
     check_prompts(config)
     config = located(config)
     tuning = config.tuning
-    common = [
-        *space.fixed,
-        *as_overrides({"tuning.study": tuning.study, "tuning.storage": tuning.storage}),
-    ]
+    names = {"tuning.study": tuning.study, "tuning.storage": tuning.storage}
+    common = [*space.fixed, *as_overrides(names)]
     trials = Trials(config, space)
-    log.info(
-        "study %s in %s: %d of %d trials are finished", tuning.study, tuning.storage, trials.finished(), total
-    )
+    log.info("study %s in %s: %d of %d trials are finished", *names.values(), trials.finished(), total)
 
     def launch(batch: Sequence[Trial]) -> Sequence[Exception | None]:
-        return run(
-            [
-                [*common, *as_overrides(options_tried(trial)), f"tuning.trial={trial.number}"]
-                for trial in batch
-            ]
-        )
+        own = [as_overrides({**options_tried(trial), "tuning.trial": trial.number}) for trial in batch]
+        return run([[*common, *overrides] for overrides in own])
 
     work(trials, launch, total=total, at_once=at_once)
-    log.info(
-        "all %d trials are finished; one worker concludes the study, others wait for it", trials.finished()
-    )
+    log.info("all trials are finished; one worker concludes the study, others wait for it")
     with lock(tuning.storage, "conclusion"):
         published = _published(config, trials)
-        if published is None or config.force:
-            [error] = run([common])
-            if error is not None:
-                raise error
-            published = _published(config, trials)
-        else:
+        if published is not None and not config.force:
             log.info("the study is concluded already (force=true does it again)")
-    print_path(published)
+        elif error := run([common])[0]:
+            raise error
+        print_path(_published(config, trials))
 
 
 def run_study_job(config: SearchConfig, prepare: Prepare) -> float | None:
@@ -100,13 +83,9 @@ def _conclude(config: SearchConfig, prepare: Prepare, mirror: Mirror) -> None:
     """Publish the study, and say what it found; its path is the sweeper's to print."""
     study = load(config)
     results = conclude(config, study, prepare)
-    summary = {name: value for result in results for name, value in result.summary.items()}
-    artifact = Artifact(
-        STUDY,
-        study.study_name,
-        key=key_of(config, study),
-        summary={"model": config.model.name, **summary},
-    )
+    summary = {"model": config.model.name, **study.user_attrs[PROVENANCE]}
+    summary |= {name: value for result in results for name, value in result.summary.items()}
+    artifact = Artifact(STUDY, study.study_name, key=key_of(config, study), summary=summary)
     publish(config, registry_of(config), mirror, artifact, results)
     # Not `show`, which keeps still in a sweep: this job speaks for all of them.
     for result in sorted((r for r in results if r.headline), key=lambda r: -r.weight):
@@ -117,5 +96,4 @@ def _conclude(config: SearchConfig, prepare: Prepare, mirror: Mirror) -> None:
 
 def _published(config: SearchConfig, trials: Trials) -> Path | None:
     """The folder of the published study with exactly these trials and held-out prompts."""
-    found = registry_of(config).find(STUDY, key_of(config, trials.study))
-    return None if found is None else found[0]
+    return (registry_of(config).find(STUDY, key_of(config, trials.study)) or [None])[0]
