@@ -12,20 +12,14 @@ import pytest
 
 from artifacts import score_table, write_artifact
 from pessimal.config.schema import ReportConfig
-from pessimal.errors import InputError, WorkError
-from pessimal.report.explorer import chosen_prompts, explorer
-from pessimal.report.packing import packed
+from pessimal.errors import InputError
+from pessimal.report.explorer import chosen_prompts, explorer, packed
 from pessimal.report.page import page
 from pessimal.report.scripts import library, own_script, policy
 from pessimal.tables import ScoreTable, write_score_table
 from pessimal.tables.result import Result
 from pessimal.tracking.registry import Registry
 from pessimal.verbs import report as report_verb
-
-HOSTILE = [
-    "</script><script>alert(1)</script>", "<!--", '"><img src=x onerror=alert(1)>', "&lt;", "\x00", "\\ud83d", "\u202e",
-    "", "=cmd()", "{{ 7*7 }}", "😀", "null",
-]  # fmt: skip
 
 
 def table(texts, rewards, *, model="lab/reward", prompt="best", **changed) -> ScoreTable:
@@ -37,12 +31,12 @@ def table(texts, rewards, *, model="lab/reward", prompt="best", **changed) -> Sc
     return score_table(texts, rewards, model=model, prompt=prompt, rows=rows, **changed)
 
 
-def unpacked(data, n: int) -> dict:
+def unpacked(text: str, decimals: int, bits_each: int, n: int) -> dict:
     """What `packed` says it writes, read by its description alone, a bit at a time."""
-    raw = zlib.decompress(base64.b64decode(data.text))
-    bits = "".join(f"{byte:08b}"[::-1] for byte in raw[: -(-n * data.bits // 8)])
-    order = [int(bits[i * data.bits : (i + 1) * data.bits][::-1], 2) for i in range(n)]
-    at, steps = -(-n * data.bits // 8), []
+    raw = zlib.decompress(base64.b64decode(text))
+    bits = "".join(f"{byte:08b}"[::-1] for byte in raw[: -(-n * bits_each // 8)])
+    order = [int(bits[i * bits_each : (i + 1) * bits_each][::-1], 2) for i in range(n)]
+    at, steps = -(-n * bits_each // 8), []
     while len(steps) < n:
         number, shift = 0, 0
         while True:
@@ -57,7 +51,7 @@ def unpacked(data, n: int) -> dict:
     sets = [raw[at + i * size : at + (i + 1) * size] for i in range(4)]
     assert at + 4 * size == len(raw)
     flags = [[bool(own[i >> 3] >> (i & 7) & 1) for i in range(n)] for own in sets]
-    return {"order": order, "rewards": rounded / 10.0**data.decimals, "flags": flags}
+    return {"order": order, "rewards": rounded / 10.0**decimals, "flags": flags}
 
 
 @pytest.mark.parametrize("n", [1, 2, 7, 300, 3000])
@@ -68,20 +62,19 @@ def test_packed_rewards_have_the_order_and_the_values_of_the_table(n, scale):
     rewards[n // 2 :] = np.round(rewards[n // 2 :], 1)  # many ties
     flags = drawn.random((3, n)) < 0.5
     data = packed(rewards, certified=flags[0], survives=flags[1], survival_known=flags[2])
-    read = unpacked(data, n)
+    read = unpacked(*data, n)
     assert sorted(read["order"]) == list(range(n))
     falling = rewards[read["order"]]
     assert (np.diff(falling) <= 0).all()
     assert read["flags"][0] == [False, *(falling[1:] == falling[:-1])]
-    assert np.abs(read["rewards"] - falling).max() <= 0.5000001 * 10.0**-data.decimals
+    assert np.abs(read["rewards"] - falling).max() <= 0.5000001 * 10.0 ** -data[1]
     assert [np.array(own).tolist() for own in read["flags"][1:]] == flags.tolist()
 
 
 def test_rewards_closer_than_the_rounding_are_told_apart_by_rank_and_are_no_tie():
     rewards = np.array([1.0, 1.0 + 1e-12, -5.0, 1.0])
-    read = unpacked(
-        packed(rewards, **dict.fromkeys(("certified", "survives", "survival_known"), rewards > 0)), 4
-    )
+    flags = dict.fromkeys(("certified", "survives", "survival_known"), rewards > 0)
+    read = unpacked(*packed(rewards, **flags), 4)
     assert read["order"] == [1, 0, 3, 2]
     assert read["flags"][0] == [False, False, True, False]
     assert read["rewards"][0] == read["rewards"][1]
@@ -89,24 +82,16 @@ def test_rewards_closer_than_the_rounding_are_told_apart_by_rank_and_are_no_tie(
 
 def test_vocabularies_are_apart_and_the_one_with_most_tables_is_first():
     small, large = ["a", "b", "c"], ["a", "b", "c", "d"]
-    made = explorer(
-        [
-            table(small, [1, 2, 3], model="x/one"),
-            table(large, [1, 2, 3, 4], model="x/two"),
-            table(large, [1, 2, 3, 5], model="x/three"),
-        ]
-    )
+    tables = [table(small, [1, 2, 3], model="x/one"), table(large, [1, 2, 3, 4], model="x/two")]
+    made = explorer([*tables, table(large, [1, 2, 3, 5], model="x/three")])
     first, second = made.index["vocabularies"]
     assert [column["model"] for column in first["columns"]] == ["x/two", "x/three"]
     assert (first["rows"], second["rows"]) == (4, 3)
     texts = json.loads(zlib.decompress(base64.b64decode(made.chunks[first["chunk"]])))["texts"]
     assert texts == large
+    other = [*large[:3], "x"]  # though its digest is the same
+    assert len(explorer([tables[1], table(other, [1, 2, 3, 4])]).index["vocabularies"]) == 2
     assert made.index["models"] == {"x/one": "one", "x/two": "two", "x/three": "three"}
-
-
-def test_tables_whose_tokens_differ_are_not_put_side_by_side_though_their_digest_is_the_same():
-    made = explorer([table(["a", "b", "c"], [1, 2, 3]), table(["a", "b", "x"], [1, 2, 3], prompt="worst")])
-    assert len(made.index["vocabularies"]) == 2
 
 
 def test_scans_of_one_model_in_other_ways_are_told_apart():
@@ -146,19 +131,6 @@ def artifact(tmp_path):
 
 def block(html: str, id: str) -> dict:
     return json.loads(re.search(rf'<script type="application/json" id="{id}">(.*?)</script>', html)[1])
-
-
-def test_hostile_tokens_prompts_and_models_are_no_markup(artifact):
-    tables = [
-        table(HOSTILE, range(12), model=name, prompt=name, prompt_text=name) for name in HOSTILE if name
-    ]
-    html = page([artifact], title="t", explorer=explorer(tables))
-    assert len(re.findall(r"<script>", html)) == 1
-    assert "alert(1)" not in html.replace(own_script().text, "").replace(
-        "\\u003c/script\\u003e\\u003cscript\\u003ealert(1)", ""
-    ).replace("onerror=alert(1)\\u003e", "")
-    assert "<!--" not in html
-    assert set(block(html, "explorer-index")["prompts"]) == {name for name in HOSTILE if name}
 
 
 def test_only_our_scripts_may_run_and_nothing_may_be_fetched(artifact):
@@ -211,15 +183,10 @@ def test_report_finds_the_score_tables_and_says_what_it_left_out(registry, capsy
     assert [(c["model"], c["prompt"]) for c in vocabulary["columns"]] == [("x", "best"), ("y", "best")]
     assert "Not here: 1 of the 4 score tables" in html
     assert "score-table/gone:v0" in html
-    assert "Not in it: 1 prompt that fewer models were asked: rare" in html
+    assert "Prompts not in it (1): rare." in html
     chosen = block(report(registry, capsys, explorer_prompts=["rare"]), "explorer-index")
     assert [c["prompt"] for c in chosen["vocabularies"][0]["columns"]] == ["rare"]
-
-
-def test_report_without_the_explorer_has_none(registry, capsys):
-    html = report(registry, capsys, explorer=False)
-    assert 'id="explorer-index"' not in html
-    assert 'id="explorer"' not in html
+    assert 'id="explorer' not in report(registry, capsys, explorer=False)
 
 
 def test_a_changed_score_table_is_refused(registry, capsys):
@@ -228,18 +195,3 @@ def test_a_changed_score_table_is_refused(registry, capsys):
     write_score_table(made, file)
     with pytest.raises(InputError, match=r"scores\.parquet is missing or differs"):
         report(registry, capsys)
-
-
-def test_a_script_that_would_end_its_own_element_is_refused(monkeypatch):
-    from pessimal.report import scripts
-
-    with pytest.raises(WorkError, match="</script"):
-        scripts._script("'</SCRIPT >'")
-
-
-def test_ten_models_of_128000_tokens_on_three_prompts_take_less_than_25_mb():
-    drawn, n = np.random.default_rng(1), 128_256
-    texts = [bytes(word).decode() for word in drawn.integers(97, 123, size=(n, 7), dtype=np.uint8)]
-    rewards = drawn.normal(size=n).astype(np.float32)
-    vocabulary, column = map(len, explorer([table(texts, rewards)]).chunks)
-    assert vocabulary + 30 * column + sum(len(script.deflated) for script in library()) < 25e6

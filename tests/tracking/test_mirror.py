@@ -13,9 +13,8 @@ import pytest
 from pessimal.errors import InputError, WorkError
 from pessimal.tracking import mirror as mirror_module
 from pessimal.tracking import remote, upload
-from pessimal.tracking.checkout import Checkout
 from pessimal.tracking.client import environment, mirrored_name, mirrored_reference, settle
-from pessimal.tracking.mirror import MAX_TABLE_ROWS, Mirror, _conclude_upload
+from pessimal.tracking.mirror import MAX_TABLE_ROWS, _conclude_upload
 from pessimal.tracking.registry import MANIFEST, Registry
 
 
@@ -34,12 +33,12 @@ def test_run_is_open_while_its_task_works_and_each_series_has_its_own_axis(task,
         mirror.summary({"greatest/optimal": "\ud800<script>"})
     run = recorded(mirror.run_id)
     [begun] = run["run"]
-    assert (begun.display_name, begun.job_type, begun.run_group, list(begun.tags)) == (
+    assert [begun.display_name, begun.job_type, begun.run_group, *begun.tags] == [
         "scan m",
         "scan",
         "study",
-        ["t"],
-    )
+        "t",
+    ]
     axes = {metric.glob_name: metric.step_metric for metric in run["metric"] if metric.glob_name}
     assert axes["train/*"] == "train/step"
     assert axes["search/*"] == "search/evaluations"
@@ -68,16 +67,14 @@ def test_wandbs_own_variables_hold(task, recorded, monkeypatch, tmp_path):
     assert environment(tmp_path / "two")["WANDB_DATA_DIR"] == str(tmp_path / "two" / "data")
 
 
-def test_off_writes_nothing(task, target):
+def test_off_writes_nothing_and_a_table_that_wandb_would_cut_is_refused(task, target):
     with task(mode="off") as mirror:
-        assert type(mirror) is Mirror
         assert mirror.run_id is None
+        mirror.summary({"n": 1})
+        mirror.metrics({"train/loss": 1.0})
+        with pytest.raises(ValueError, match="parquet"):
+            mirror.table("all", pd.DataFrame({"a": range(MAX_TABLE_ROWS + 1)}))
     assert not target.folder.exists()
-
-
-def test_table_that_wandb_would_cut_is_refused(task):
-    with task() as mirror, pytest.raises(ValueError, match="parquet"):
-        mirror.table("all", pd.DataFrame({"a": range(MAX_TABLE_ROWS + 1)}))
 
 
 def test_names_in_wandb_are_the_registrys_and_have_one_type():
@@ -154,22 +151,15 @@ def test_task_that_fails_is_a_failed_run(task, recorded):
     ],
 )
 def test_upload_is_waited_for_so_long_and_then_ended(script, message):
-    child = subprocess.Popen(
-        [sys.executable, "-c", script],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    seconds = 0.2 if "sleep" in script else 60
-    result = _conclude_upload(child, {"url": "u"}, seconds=seconds)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "start_new_session": True}
+    child = subprocess.Popen([sys.executable, "-c", script], **pipes)
+    result = _conclude_upload(child, {"url": "u"}, seconds=0.2 if "sleep" in script else 60)
     assert child.returncode is not None
     assert message in result["message"] if message else result == {"url": "u"}
 
 
 @pytest.mark.parametrize("spoilt", [False, True])
-def test_download_is_taken_in_only_with_the_bytes_that_were_published(publish, tmp_path, monkeypatch, spoilt):
-    monkeypatch.setattr("pessimal.tracking.registry.checkout", Checkout)  # as from a wheel: without a commit
+def test_download_is_taken_in_only_with_the_bytes_that_were_published(publish, tmp_path, spoilt):
     folder, manifest = publish()
     other = Registry(tmp_path / "other" / "registry")
 

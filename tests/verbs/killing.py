@@ -1,17 +1,15 @@
 """Runs whole commands in forked processes and kills them; a script for `test_unkillable.py`, never imported by it.
 
 Everything is imported once, here; a command then starts in milliseconds, each in a process and a folder of its own.
-`python killing.py PLAN.json` prints what came of every life as JSON. A life is one folder in which the same command is
-started again and again: it is killed as the plan says, then left to finish.
+`python killing.py PLAN.json` prints what came of every life as JSON. A life is one folder in which a command is started,
+killed right before one of the changes that it makes to registry or shards, and started again.
 """
 
 import json
 import os
-import random
 import re
 import signal
 import sys
-import time
 from pathlib import Path
 
 # What a command imports while it runs, so that no child has to.
@@ -98,95 +96,61 @@ def log_changes(folder: Path, kill_before: int | None) -> None:
     sys.addaudithook(hook)
 
 
-def wait(child: int, *, seconds: float | None = None) -> int | None:
-    """Its exit code; None where it was killed, after so many `seconds` by us."""
-    deadline = None if seconds is None else time.monotonic() + seconds
-    while True:
-        done, status = os.waitpid(child, 0 if deadline is None else os.WNOHANG)
-        if done:
-            code = os.waitstatus_to_exitcode(status)
-            return None if code == -signal.SIGKILL else code
-        if time.monotonic() > deadline:
-            os.kill(child, signal.SIGKILL)
-            deadline = None
-        else:
-            time.sleep(0.001)
+def wait(child: int) -> int:
+    """Its exit code."""
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def phase(folder: Path) -> str:
-    """How far a killed scan had come, by what it left."""
-    runs = folder / "runs"
-    if list(runs.glob("registry/score-table/*/*")) or list(runs.glob("registry/score-table/*/.*")):
-        return "publishing"
-    if list(runs.glob("cache/scans/*/float32/round-*")):
-        return "certification"
-    return "loop" if list(runs.glob("cache/scans/*/*/all/batch-*")) else "before the loop"
-
-
-def live(folder: Path, arguments: list[str], kills: list[dict]) -> dict:
-    """One life: start the command, kill it as planned, and at last let it finish."""
+def live(folder: Path, arguments: list[str], kill_before: int | None) -> dict:
+    """One life: start the command, kill it as planned, and let the same command finish."""
     folder.mkdir(parents=True)
-    phases, began = [], time.monotonic()
-    for kill in kills:
-        child = start(folder, arguments, kill_before=kill.get("before"))
-        if wait(child, seconds=kill.get("after")) is not None:
-            break  # it had finished before
-        phases.append(phase(folder))
-    code = wait(start(folder, arguments))
-    return {"folder": str(folder), "code": code, "phases": phases, "seconds": time.monotonic() - began}
+    killed = (
+        kill_before is not None and wait(start(folder, arguments, kill_before=kill_before)) == -signal.SIGKILL
+    )
+    return {"folder": str(folder), "code": wait(start(folder, arguments)), "killed": killed}
 
 
-def random_lives(plan: dict, worker: int) -> list[dict]:
-    """Lives of this worker's commands, killed at moments drawn over a run's whole duration, until enough kills have hit
-    a running scan."""
-    moments, lives, hits = random.Random(plan["seed"] + worker), [], 0
-    commands = dict(list(plan["commands"].items())[worker :: plan["workers"]])
-    for name, arguments in commands.items():
-        lives.append(live(Path(plan["folder"]) / f"{name}-calm", arguments, []))
-    calm = {name: life["seconds"] for name, life in zip(commands, lives, strict=True)}
-    while hits < plan["hits"][worker]:
-        for name, arguments in commands.items():
-            kills = [{"after": moments.uniform(0, calm[name])} for _ in range(plan["kills"])]
-            lives.append(live(Path(plan["folder"]) / f"{name}-{len(lives)}", arguments, kills))
-            hits += len(lives[-1]["phases"])
-    return lives
-
-
-def stepwise_lives(plan: dict, worker: int) -> list[dict]:
-    """A life for every kind of change that an undisturbed run makes, killed right before the last of that kind."""
-    root, (arguments,) = Path(plan["folder"]), plan["commands"].values()
-    lives = [live(root / f"calm-{worker}", arguments, [])]
-    changes = (root / f"calm-{worker}/changes.txt").read_text().splitlines()
+def lives(folder: Path, arguments: list[str], *, worker: int, workers: int) -> list[dict]:
+    """An undisturbed life, then this worker's share of one for every kind of change that it made, killed right before the
+    last of that kind."""
+    calm = folder / f"calm-{worker}"
+    made = [live(calm, arguments, None)]
+    changes = (calm / "changes.txt").read_text().splitlines()
     # Names differ by the scan's key, a batch's number and a random ending.
     kinds = {
         re.sub(r"[0-9a-f]{64}|\d{6}|(?<!-)-\w{8}(?=/|$)", "", change): step
         for step, change in enumerate(changes)
     }
-    for kind, step in list(kinds.items())[worker :: plan["workers"]]:
-        lives.append(live(root / f"step-{step}", arguments, [{"before": step}]) | {"step": kind})
-    return lives
+    for kind, step in list(kinds.items())[worker::workers]:
+        made.append(live(folder / f"step-{step}", arguments, step) | {"step": kind})
+    return made
 
 
-def run(plan: dict) -> list[dict]:
-    """All lives, from workers that run beside each other."""
+def run(folder: Path, commands: dict[str, list[str]], workers: int) -> dict[str, list[dict]]:
+    """All lives by command, from workers that run beside each other."""
     torch.set_num_threads(1)
-    of = {"random": random_lives, "stepwise": stepwise_lives}[plan["kind"]]
-    results, workers = Path(plan["folder"]), []
-    for worker in range(plan["workers"]):
+    children = []
+    for worker in range(workers):
         child = os.fork()
         if not child:
             code = 1
             try:
-                (results / f"{worker}.json").write_text(json.dumps(of(plan, worker)))
+                found = {
+                    name: lives(folder / name, arguments, worker=worker, workers=workers)
+                    for name, arguments in commands.items()
+                }
+                (folder / f"{worker}.json").write_text(json.dumps(found))
                 code = 0
             finally:
                 os._exit(code)
-        workers.append(child)
-    codes = [wait(worker) for worker in workers]
-    if any(code != 0 for code in codes):
+        children.append(child)
+    codes = [wait(child) for child in children]  # of all of them
+    if any(codes):
         raise RuntimeError("a worker failed")
-    return [life for w in range(plan["workers"]) for life in json.loads((results / f"{w}.json").read_text())]
+    parts = [json.loads((folder / f"{worker}.json").read_text()) for worker in range(workers)]
+    return {name: [life for part in parts for life in part[name]] for name in commands}
 
 
 if __name__ == "__main__":
-    print(json.dumps(run(json.loads(Path(sys.argv[1]).read_text()))))
+    plan = json.loads(Path(sys.argv[1]).read_text())
+    print(json.dumps(run(Path(plan["folder"]), plan["commands"], plan["workers"])))

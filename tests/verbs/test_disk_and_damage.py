@@ -123,13 +123,6 @@ def truncate(folder):
     file.write_bytes(file.read_bytes()[:-1000])
 
 
-def damage_header(folder):
-    file = folder / "model.safetensors"
-    content = bytearray(file.read_bytes())
-    content[8:40] = b"\xff" * 32
-    file.write_bytes(content)
-
-
 def empty_weights(folder):
     (folder / "model.safetensors").write_bytes(b"")
 
@@ -145,17 +138,11 @@ def lose_a_shard(folder):
     shards[-1].unlink()
 
 
-def garble_configuration(folder):
-    (folder / "config.json").write_text('{"architectures": [')
-
-
 def garble_tokenizer(folder):
     (folder / "tokenizer.json").write_text('{"version": "1.0", "model"')
 
 
-@pytest.mark.parametrize(
-    "damage", [truncate, damage_header, empty_weights, lose_a_shard, garble_configuration, garble_tokenizer]
-)
+@pytest.mark.parametrize("damage", [truncate, empty_weights, lose_a_shard, garble_tokenizer])
 def test_unreadable_checkpoint_is_refused_before_anything_is_scored(
     tiny_checkpoint, command, tmp_path, monkeypatch, damage
 ):

@@ -20,6 +20,7 @@ class Remembering(Mirror):
     run_id = "12ab34cd"
 
     def __init__(self):
+        super().__init__()
         self.points = []
 
     def metrics(self, values):

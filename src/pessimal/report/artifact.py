@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib.resources import files
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 from markdown_it import MarkdownIt
@@ -105,8 +106,7 @@ class Artifact:
         return from_json(file.read_text(encoding="utf-8")) if file.is_file() else []
 
 
-@dataclass(frozen=True)
-class Method:
+class Method(NamedTuple):
     """What a measure says and what it does not."""
 
     title: str

@@ -4,7 +4,7 @@ Knows an artifact's tables by their columns and declared plots, and by name only
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,26 +22,13 @@ CORRECTED = {"flip_q": "flip_rate", "slope_q": "slope", "change_q": "change"}
 """Corrected p values of explanations, and the sizes that they belong to."""
 
 
-@dataclass(frozen=True)
-class Card:
-    """One model."""
+def cards(artifact: Artifact) -> list[dict[str, Any]]:
+    """One card a model, in the order of the artifact's labels; none of a model of which nothing is known.
 
-    model: str
-    label: str
-    about: str
-    warnings: list[str]
-    prompt: str
-    """To which the tokens answer."""
-    ends: dict[str, list[tuple[str, str, bool]]]
-    """Most and Least wanted: text, reward, whether its rank is certified."""
-    agreement: list[tuple[str, str, str]]
-    """Closest or Farthest, the other model, Kendall's τ."""
-    effects: list[tuple[str, str, str]]
-    """Result, largest effect that holds after correction, where it is found and how many hold of how many."""
-
-
-def cards(artifact: Artifact) -> list[Card]:
-    """One card a model, in the order of the artifact's labels; none of a model of which nothing is known."""
+    Columns: model · label · about · warnings · prompt (to which the tokens answer) · ends (Most and Least wanted: text,
+    reward, whether its rank is certified) · agreement (Closest or Farthest, the other model, Kendall's τ) · effects
+    (result, largest effect that holds after correction, where it is found and how many hold of how many).
+    """
     made = []
     for model, label in artifact.labels.items():
         about, warnings = _provenance(artifact, model)
@@ -50,11 +37,17 @@ def cards(artifact: Artifact) -> list[Card]:
         for result in artifact.results:
             if result.method not in effects and (effect := _effect(artifact, result, model)):
                 effects[result.method] = effect
-        card = Card(
-            model, label, about, warnings, prompt, ends, _agreement(artifact, model), [*effects.values()]
-        )
-        if card.ends or card.agreement or card.effects:
-            made.append(card)
+        agreement = _agreement(artifact, model)
+        if ends or agreement or effects:
+            card = {
+                "model": model,
+                "label": label,
+                "about": about,
+                "warnings": warnings,
+                "prompt": prompt,
+                "ends": ends,
+            }
+            made.append(card | {"agreement": agreement, "effects": [*effects.values()]})
     return made
 
 

@@ -5,6 +5,7 @@ Knows two texts. Does not know what the edit was for.
 
 import unicodedata
 from dataclasses import dataclass
+from typing import Literal
 
 from pessimal.explain.distances import numbered
 from pessimal.explain.distances import pieces as words
@@ -20,15 +21,9 @@ _BLANKS = {" ": "␣", "\n": "↵\n", "\t": "⇥"}
 class Piece:
     """A stretch of a response before or after an edit."""
 
-    kind: str
+    kind: Literal["same", "gone", "new", "left out"]
     """same, gone (only before the edit), new (only after it), or left out (same, and only counted)."""
     text: str
-
-    def __post_init__(self) -> None:
-        if self.kind not in (SAME, GONE, NEW, LEFT_OUT):
-            raise ValueError(f"no piece is of kind {self.kind!r}")
-        if not is_readable(self.text):
-            raise ValueError("a text holds characters that cannot be seen")
 
     @property
     def visible(self) -> str:
@@ -88,11 +83,6 @@ def readable(text: str) -> str:
         joins = character in _JOINERS and all(side > "\x7f" and not _is_hidden(side) for side in sides)
         shown.append(_code(character) if _is_hidden(character) and not joins else character)
     return "".join(shown)
-
-
-def is_readable(text: str) -> bool:
-    """Whether nothing in a text is hidden; joiners may stand anywhere, as a text may have been cut beside one."""
-    return not any(_is_hidden(character) and character not in _JOINERS for character in text)
 
 
 def _is_slight(text: str) -> bool:

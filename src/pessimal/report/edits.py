@@ -7,7 +7,7 @@ characters that cannot be seen are spelled out, so that it is safe in a page, a 
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 import pandas as pd
@@ -15,7 +15,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from pessimal.errors import InputError, TableError
 from pessimal.explain.comparison import Comparison, Turn
-from pessimal.report.differences import LEFT_OUT, Piece, condensed, diff, is_readable, readable
+from pessimal.report.differences import Piece, condensed, diff, readable
 from pessimal.texts import significant
 
 KIND = "pessimal comparison views 1"
@@ -50,15 +50,6 @@ class Change:
     outcome: Literal["CF", "SF", "tie"] | None
     """None without a text."""
 
-    def __post_init__(self) -> None:
-        _check((self.outcome is None) == (self.margin is None), "an outcome needs a margin, and a margin one")
-        numbers = [number for number in (self.margin, self.change_in_sd) if number is not None]
-        _check(all(map(math.isfinite, numbers)), "a margin or its change is not finite")
-        _check(all(piece.kind != LEFT_OUT for piece in self.pieces), "a part of an edit is left out")
-        _check(self.outcome != "CF" or self.margin < 0, f"a flip with a margin of {self.margin}")
-        _check(self.outcome != "SF" or self.margin > 0, f"a semifactual with a margin of {self.margin}")
-        _check_readable(self)
-
     @property
     def badge(self) -> str:
         """What came of it, in a word and a sign."""
@@ -73,15 +64,6 @@ class Change:
     def shown(self) -> tuple[Piece, ...]:
         """The edit with the unchanged text around it, as much as one needs to read it."""
         return condensed(self.pieces)
-
-
-@dataclass(frozen=True)
-class Bar:
-    """A margin before and after, from 0 to 100 on the scale that all bars of a view share."""
-
-    zero: float
-    before: float
-    after: float
 
 
 @dataclass(frozen=True)
@@ -103,11 +85,6 @@ class View:
     """m, at least 0."""
     changes: tuple[Change, ...]
 
-    def __post_init__(self) -> None:
-        _check(len(self.turns) > 0, "there is no prompt")
-        _check(self.margin >= 0, f"a margin of {self.margin} before any edit")
-        _check_readable(self)
-
     def number(self, value: float) -> str:
         """A reward or margin as it is printed."""
         return significant(value, digits=3)
@@ -116,21 +93,18 @@ class View:
         """A difference as it is printed, with its sign."""
         return ("+" if value > 0 else "") + self.number(value)
 
-    def bar(self, change: Change) -> Bar:
-        """Where the margin was and where it went."""
+    def bar(self, change: Change) -> dict[str, float]:
+        """Where the margin was (`before`) and went (`after`), and `zero`: 0 to 100 on a scale that a view's bars share."""
         ends = [0.0, self.margin, *(other.margin for other in self.changes if other.margin is not None)]
-        span = (max(ends) - min(ends)) or 1.0
-        zero, before, after = (
-            round(100 * (value - min(ends)) / span, 2) for value in (0.0, self.margin, change.margin or 0.0)
-        )
-        return Bar(zero, before, after)
+        low, span = min(ends), (max(ends) - min(ends)) or 1.0
+        places = {"zero": 0.0, "before": self.margin, "after": change.margin or 0.0}
+        return {name: round(100 * (value - low) / span, 2) for name, value in places.items()}
 
 
 def views(table: pd.DataFrame, comparisons: Mapping[str, Comparison]) -> list[View]:
     """One view a model and comparison, with the table's perturbations of it, all in the table's order.
 
-    TableError where a comparison is not given, a row's response is another one there, a reward is missing, or rows
-    contradict one another.
+    TableError where a comparison is not given, a row's response is another one there, or rows contradict one another.
     """
     made = []
     places: dict[tuple[str, str], list[int]] = {}  # not `groupby`, whose keys can hold no lone surrogate
@@ -175,22 +149,21 @@ DOCUMENT = TypeAdapter(Document)
 
 
 def _view(model: str, comparison: Comparison, rows: pd.DataFrame) -> View:
-    rows, margin = [*rows.itertuples()], float(rows["margin"].iloc[0])
-    chosen = {int(row.response) if row.side == "chosen" else 1 - int(row.response) for row in rows}
-    _check(len(chosen) == 1, "both responses are called the preferred one")
-    _check(math.isfinite(margin), "a margin is missing or not finite")
-    alike = all(math.isclose(row.margin, margin, rel_tol=1e-6) for row in rows)
-    _check(alike, "its rows differ in the margin")
-    preferred = chosen.pop()
+    first = rows.iloc[0]
+    margin, preferred = float(first["margin"]), int(first["response"])
+    preferred = preferred if first["side"] == "chosen" else 1 - preferred
     rewards: dict[int, float] = {}
-    for row in rows:
-        _check(row.original == comparison.responses[row.response], f"response {row.response} is another text")
-        _check(math.isfinite(row.reward), "a reward is missing or not finite")
-        known = rewards.setdefault(int(row.response), float(row.reward))
-        _check(known == row.reward, "its rows differ in a reward")
-    if preferred not in rewards:
-        rewards[preferred] = rewards[1 - preferred] + margin
-    rewards.setdefault(1 - preferred, rewards[preferred] - margin)
+    for row in rows.itertuples():
+        rewards.setdefault(int(row.response), float(row.reward))
+        if row.original != comparison.responses[row.response]:
+            raise ValueError(f"response {row.response} is another text")
+        sound = math.isclose(row.margin, margin, rel_tol=1e-6) and rewards[row.response] == row.reward
+        sound &= (row.side == "chosen") == (row.response == preferred)
+        sound &= {"CF": row.new_margin < 0, "SF": row.new_margin > 0}.get(row.outcome, True)
+        if not sound:
+            raise ValueError("its rows contradict one another, or lack a margin or a reward")
+    rewards.setdefault(1 - preferred, rewards.get(preferred, 0.0) - margin)
+    rewards.setdefault(preferred, rewards[1 - preferred] + margin)
     return View(
         model=readable(model),
         comparison=readable(comparison.key),
@@ -200,7 +173,7 @@ def _view(model: str, comparison: Comparison, rows: pd.DataFrame) -> View:
         preferred=preferred,
         people=comparison.preferred,
         margin=margin,
-        changes=tuple(_change(row) for row in rows),
+        changes=tuple(_change(row) for row in rows.itertuples()),
     )
 
 
@@ -219,17 +192,3 @@ def _change(row: Any) -> Change:
         change_in_sd=None if pd.isna(row.change_in_sd) else float(row.change_in_sd),
         outcome=None if pd.isna(row.outcome) else row.outcome,
     )
-
-
-def _check(holds: bool, otherwise: str) -> None:
-    if not holds:
-        raise ValueError(otherwise)
-
-
-def _check_readable(part: Change | View) -> None:
-    """No text of it hides anything."""
-    texts = [getattr(part, field.name) for field in fields(part)]
-    if isinstance(part, View):
-        texts += [*part.responses, *(text for turn in part.turns for text in (turn.role, turn.content))]
-    for text in texts:
-        _check(not isinstance(text, str) or is_readable(text), "a text holds characters that cannot be seen")

@@ -10,21 +10,19 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any
 
 import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
 from pessimal.plots import BETWEEN, tabs_of
-from pessimal.report.artifact import Artifact, Method, Shown, method
-from pessimal.report.cards import Card, cards, of_model
+from pessimal.report.artifact import Artifact, Shown, method
+from pessimal.report.cards import cards, of_model
 from pessimal.report.differences import readable
-from pessimal.report.edits import View
 from pessimal.report.explorer import Explorer
 from pessimal.report.scripts import library, own_script, policy
-from pessimal.report.svg import Drawing, drawing
+from pessimal.report.svg import drawing
 from pessimal.texts import literal, significant
 
 MAX_ROWS = 400
@@ -36,53 +34,6 @@ FINDINGS = 9
 RANKS = 5
 """Of tokens at each end; the table below has all."""
 PROVENANCE = "provenance"
-
-
-class Tab(NamedTuple):
-    """One of a figure's tabs: a drawing, or tokens as text."""
-
-    label: str
-    content: Drawing | dict
-
-
-class Figure(NamedTuple):
-    """What stands beside a result."""
-
-    title: str
-    tabs: list[Tab]
-    open: int
-    """Which tab is shown first: the one that the title speaks of."""
-    left_out: int
-
-
-@dataclass(frozen=True)
-class Question:
-    """A section: the results of one method."""
-
-    anchor: str
-    method: Method
-    results: list[Shown]
-    """Those with a headline, the heaviest first."""
-    figures: dict[str, Figure]
-    """By result, in the same order, then those of other results."""
-    tables: dict[str, dict]
-    notes: list[str]
-    views: list[View]
-    on_cards: bool
-    """Whether there are figures of single models."""
-    checks: list[dict]
-    """Claims, each with its verdict, what was measured and its limit."""
-
-
-@dataclass(frozen=True)
-class Part:
-    """An artifact, arranged."""
-
-    artifact: Artifact
-    anchor: str
-    cards: list[tuple[Card, list[Figure]]]
-    questions: list[Question]
-    provenance: dict | None
 
 
 def page(artifacts: list[Artifact], *, title: str, explorer: Explorer | None = None) -> str:
@@ -103,7 +54,7 @@ def page(artifacts: list[Artifact], *, title: str, explorer: Explorer | None = N
     anchors = [f"part{i}-" if len(artifacts) > 1 else "" for i in range(len(artifacts))]
     parts = [_part(artifact, anchor) for artifact, anchor in zip(artifacts, anchors, strict=True)]
     findings = sorted(
-        ((part, q, result) for part in parts for q in part.questions for result in q.results),
+        ((part, q, result) for part in parts for q in part["questions"] for result in q["results"]),
         key=lambda found: -found[2].weight,
     )
     scripts = [own_script(), *library()] if explorer and explorer.index else []
@@ -119,43 +70,45 @@ def page(artifacts: list[Artifact], *, title: str, explorer: Explorer | None = N
     )
 
 
-def _part(artifact: Artifact, anchor: str) -> Part:
+def _part(artifact: Artifact, anchor: str) -> dict[str, Any]:
+    """An artifact, arranged: its cards with the figures of each, its questions, its provenance."""
     ids = (f"{anchor}figure{number}" for number in itertools.count(1))
     methods: dict[str, list[Shown]] = {}
     for result in artifact.results:
         if result.name != PROVENANCE:
             methods.setdefault(result.method or result.name, []).append(result)
     provenance = artifact.table(PROVENANCE)
-    questions = [_question(artifact, key, results, anchor, ids) for key, results in methods.items()]
-    return Part(
-        artifact,
-        anchor,
-        [(card, _of_card(artifact, card, ids)) for card in cards(artifact)],
-        questions,
-        _table(provenance) if len(provenance) else None,
-    )
+    return {
+        "artifact": artifact,
+        "anchor": anchor,
+        "questions": [_question(artifact, key, results, anchor, ids) for key, results in methods.items()],
+        "cards": [(card, _of_card(artifact, card, ids)) for card in cards(artifact)],
+        "provenance": _table(provenance) if len(provenance) else None,
+    }
 
 
 def _question(
     artifact: Artifact, key: str, results: list[Shown], anchor: str, ids: Iterator[str]
-) -> Question:
+) -> dict[str, Any]:
+    """A section: the results of one method. Those with a headline stand in `results`, the heaviest first; `figures` are in
+    the same order, then those of other results; `on_cards` says whether there are figures of single models."""
     ordered = sorted(results, key=lambda r: (not r.headline, -r.weight))
     figures = {
         r.name: _figure(artifact, r.headline or _plain(r.name), _contents(artifact, r), ids)
         for r in ordered
         if not r.by_model
     }
-    return Question(
-        anchor=anchor + re.sub("[^A-Za-z0-9]", "-", key),
-        method=method(key),
-        results=[r for r in ordered if r.headline],
-        figures={name: figure for name, figure in figures.items() if figure.tabs},
-        tables={r.name: _table(table) for r in results if len(table := artifact.table(r.name))},
-        notes=list(dict.fromkeys(note for r in results for note in r.notes)),
-        views=[view for r in results for view in artifact.views(r.name)],
-        on_cards=any(r.by_model for r in results),
-        checks=[row for r in results for row in _checklist(artifact.table(r.name))],
-    )
+    return {
+        "anchor": anchor + re.sub("[^A-Za-z0-9]", "-", key),
+        "method": method(key),
+        "results": [r for r in ordered if r.headline],
+        "figures": {name: figure for name, figure in figures.items() if figure["tabs"]},
+        "tables": {r.name: _table(table) for r in results if len(table := artifact.table(r.name))},
+        "notes": list(dict.fromkeys(note for r in results for note in r.notes)),
+        "views": [view for r in results for view in artifact.views(r.name)],
+        "on_cards": any(r.by_model for r in results),
+        "checks": [row for r in results for row in _checklist(artifact.table(r.name))],
+    }
 
 
 def _checklist(table: pd.DataFrame) -> list[dict]:
@@ -164,22 +117,22 @@ def _checklist(table: pd.DataFrame) -> list[dict]:
     return table[columns].to_dict("records") if set(columns) <= set(table.columns) else []
 
 
-def _of_card(artifact: Artifact, card: Card, ids: Iterator[str]) -> list[Figure]:
+def _of_card(artifact: Artifact, card: dict, ids: Iterator[str]) -> list[dict]:
     """The figures of one model."""
-    single = [(r, of_model(r, card.model, card.label)) for r in artifact.results if r.by_model]
+    single = [(r, of_model(r, card["model"], card["label"])) for r in artifact.results if r.by_model]
     return [_figure(artifact, _plain(result.name), stems, ids) for result, stems in single if stems]
 
 
-def _figure(artifact: Artifact, title: str, contents: Mapping[str, str | dict], ids: Iterator[str]) -> Figure:
-    """A figure of stems or tables of tokens by tab."""
+def _figure(artifact: Artifact, title: str, contents: Mapping[str, str | dict], ids: Iterator[str]) -> dict:
+    """A figure of stems or tables of tokens by tab; the tab that the title speaks of is `open`."""
     kept = zip(_short(list(contents)), contents.values(), strict=True)
     tabs = [
-        Tab(label, content if isinstance(content, dict) else drawing(artifact.figure(content), next(ids)))
-        for label, content in itertools.islice(kept, MAX_TABS)
+        {"label": label, "content": it if isinstance(it, dict) else drawing(artifact.figure(it), next(ids))}
+        for label, it in itertools.islice(kept, MAX_TABS)
     ]
-    named = [tab for tab in tabs if tab.label and re.search(rf"\b{re.escape(tab.label)}\b", title)]
-    start = tabs.index(max(named, key=lambda tab: len(tab.label))) if named else 0
-    return Figure(title, tabs, start, len(contents) - len(tabs))
+    named = [t for t in tabs if t["label"] and re.search(rf"\b{re.escape(t['label'])}\b", title)]
+    start = tabs.index(max(named, key=lambda tab: len(tab["label"]))) if named else 0
+    return {"title": title, "tabs": tabs, "open": start, "left_out": len(contents) - len(tabs)}
 
 
 def _contents(artifact: Artifact, result: Shown) -> dict[str, str] | dict[str, dict]:

@@ -12,14 +12,13 @@ import os
 import subprocess
 import sys
 import threading
-import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pessimal.errors import WorkError
+from pessimal.errors import InputError, WorkError
 from pessimal.tables.files import sha256_of
 from pessimal.tracking.registry import MANIFEST, Manifest
 
@@ -136,16 +135,12 @@ def check_server() -> None:
     try:
         with urllib.request.urlopen(request, timeout=_PROBE_SECONDS) as answer:
             viewer = (json.load(answer).get("data") or {}).get("viewer")
-    except urllib.error.HTTPError as error:
-        if error.code not in (401, 403):
-            raise WorkError(
-                f"the W&B server {url} answers HTTP {error.code}, a fault of its own; try again later"
-            ) from error
     except (OSError, ValueError) as error:
-        raise WorkError(
-            f"the W&B server {url} cannot be reached ({getattr(error, 'reason', None) or error}). Look at the network, "
-            "and at WANDB_BASE_URL where the server is your own"
-        ) from error
+        if getattr(error, "code", None) not in (401, 403):
+            raise WorkError(
+                f"the W&B server {url} cannot be reached or is at fault ({error}). Try again later; look at the network, and "
+                "at WANDB_BASE_URL where the server is your own"
+            ) from error
     if not viewer:
         raise WorkError(
             f"the W&B server {url} does not know this API key; type: wandb login --relogin, or set WANDB_API_KEY"
@@ -161,6 +156,18 @@ def connect():
         return within(PATIENCE - _PROBE_SECONDS, lambda: wandb.Api(timeout=10), what="asking the W&B server")
     except Exception as error:
         raise WorkError(f"the W&B server {base_url()} did not let the client in: {error}") from error
+
+
+@contextlib.contextmanager
+def client_faults() -> Iterator[None]:
+    """Let the client's own errors, which are many and written for its developers, be a WorkError that says what to do."""
+    try:
+        yield
+    except (WorkError, InputError):
+        raise
+    except Exception as error:
+        check_server()
+        raise WorkError(f"the W&B client stopped: {type(error).__name__}: {error}") from error
 
 
 def offline_run(target: Target, id: str, **about: Any):

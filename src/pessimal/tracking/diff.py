@@ -1,11 +1,10 @@
-"""The difference of two artifacts: configuration, provenance, inputs, figures, files, and tables row by row.
+"""How two artifacts differ, as one frame: options, provenance, inputs, figures, files, and tables row by row.
 
 Numbers are B − A throughout. Rows of tables are matched by what they are of, never by their position.
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,140 +17,65 @@ from pessimal.tables.score_table import read_provenance
 from pessimal.tracking.listing import figures, is_number
 from pessimal.tracking.registry import CONFIG, Manifest, Registry
 
-ABSENT = "(not there)"
-"""Stands for the value of what one of the two does not have."""
+COLUMNS = ("part", "name", "a", "b", "difference", "rows", "at")
+ABSENT, THERE = "(not there)", "(there)"
+"""Stand for the value of what one of the two does not have, and of what has none."""
 CANDIDATE = ["candidate_id", "token", "text"]
 """What a row of a score table is of: the id alone is another token in another vocabulary."""
 
 
-@dataclass(frozen=True)
-class Difference:
-    """One value that is not the same; `difference` is B − A where both are numbers."""
+def difference(registry: Registry, a: tuple[Path, Manifest], b: tuple[Path, Manifest]) -> pd.DataFrame:
+    """What differs, a row each; both artifacts are first held to their digests.
 
-    name: str
-    a: Any
-    b: Any
-    difference: float | None = None
-
-
-@dataclass(frozen=True)
-class TableDifference:
-    """Two tables beside one another."""
-
-    keys: list[str]
-    """Columns that rows were matched by; empty where they could not be matched."""
-    matched: int
-    """Rows in both."""
-    only_a: int
-    only_b: int
-    columns: list[dict[str, Any]]
-    """For each column of both that is no key: column · differing (matched rows that differ); of numbers also largest
-    (B − A of the row that differs most) · at (keys of that row) · median (of |B − A|) · n (matched rows with both
-    numbers) · in_one (with a number on one side only), else null."""
-    columns_a: list[str]
-    """Columns that only A has."""
-    columns_b: list[str]
-    unmatched: str | None = None
-    """Why rows could not be matched."""
-
-
-@dataclass(frozen=True)
-class ArtifactDifference:
-    """Two artifacts beside one another; lists hold only what differs, `_a` and `_b` what only that one has."""
-
-    a: str
-    b: str
-    configuration: list[Difference]
-    configuration_note: str | None
-    """Which of the two kept no configuration; their hashes then stand in the provenance."""
-    provenance: list[Difference]
-    """Fields of the score tables' provenances, of other artifacts the key; and the code that made them."""
-    inputs_a: list[str]
-    inputs_b: list[str]
-    summary: list[Difference]
-    files_same: int
-    """Files of both with the same bytes."""
-    files_differ: list[str]
-    files_a: list[str]
-    files_b: list[str]
-    tables: dict[str, TableDifference]
-    """By path, of parquet files of both whose bytes differ."""
-
-
-def compare_artifacts(
-    registry: Registry, a: tuple[Path, Manifest], b: tuple[Path, Manifest]
-) -> ArtifactDifference:
-    """Everything that differs; both artifacts are first held to their digests.
+    Columns: part (options, provenance, inputs, figures, files, or a parquet file) · name · a, b (the values) · difference
+    (b − a, of numbers). Of a column of a table: rows (how many differ) · at (which row differs most, a and b being its
+    values; of texts the first that differs).
 
     Raises:
         InputError: a file of one is missing or damaged.
     """
-    (folder_a, one), (folder_b, other) = a, b
-    registry.verify(folder_a)
-    registry.verify(folder_b)
-    without = [manifest.reference for _, manifest in (a, b) if CONFIG not in manifest.files]
-    configs = [] if without else [json.loads((folder / CONFIG).read_text()) for folder, _ in (a, b)]
-    shared = sorted(one.files.keys() & other.files.keys())
-    differ = [name for name in shared if one.files[name] != other.files[name]]
-    return ArtifactDifference(
-        a=one.reference,
-        b=other.reference,
-        configuration=[] if without else differences(*configs),
-        configuration_note=f"{' and '.join(without)} published without a {CONFIG}" if without else None,
-        provenance=differences(*(_provenance(*pair, hashes=bool(without)) for pair in (a, b))),
-        inputs_a=[reference for reference in one.inputs if reference not in other.inputs],
-        inputs_b=[reference for reference in other.inputs if reference not in one.inputs],
-        summary=differences(one.summary, other.summary),
-        files_same=len(shared) - len(differ),
-        files_differ=differ,
-        files_a=sorted(one.files.keys() - other.files.keys()),
-        files_b=sorted(other.files.keys() - one.files.keys()),
-        tables={
-            name: compare_tables(_read(folder_a / name), _read(folder_b / name))
-            for name in differ
-            if name.endswith(".parquet")
-        },
+    for folder, _ in (a, b):
+        registry.verify(folder)
+    one, other = a[1], b[1]
+    rows = _values("options", _options(*a), _options(*b))
+    rows += _values("provenance", _provenance(*a), _provenance(*b))
+    rows += _values("inputs", dict.fromkeys(one.inputs, THERE), dict.fromkeys(other.inputs, THERE))
+    rows += _values("figures", one.summary, other.summary)
+    rows += _values("files", *({name: digest[:12] for name, digest in m.files.items()} for m in (one, other)))
+    for file in sorted(one.files.keys() & other.files.keys()):
+        if file.endswith(".parquet") and one.files[file] != other.files[file]:
+            table = compare_tables(*(_read(folder / file) for folder, _ in (a, b)))
+            rows += [{"part": file} | row for row in table]
+    return pd.DataFrame(
+        [[row.get(name) for name in COLUMNS] for row in rows], columns=list(COLUMNS), dtype=object
     )
 
 
-def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Difference]:
+def _values(part: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> list[dict]:
     """Values that differ, by their dotted names in the order of A, then of B."""
     left, right = figures(a), figures(b)
-    differing = []
+    rows = []
     for name in dict.fromkeys([*left, *right]):
         x, y = left.get(name, ABSENT), right.get(name, ABSENT)
         numbers = is_number(x) and is_number(y)
         same = x == y and isinstance(x, bool) == isinstance(y, bool)
         if not same and not (numbers and x != x and y != y):  # neither being a number, they do not differ
-            differing.append(Difference(name, x, y, y - x if numbers else None))
-    return differing
+            rows.append(
+                {"part": part, "name": name, "a": x, "b": y, "difference": y - x if numbers else None}
+            )
+    return rows
 
 
-def paired(
-    a: Sequence[Manifest], b: Sequence[Manifest]
-) -> tuple[list[tuple[Manifest, Manifest]], list[Manifest]]:
-    """What two runs published, put side by side: of one type and name; else of one type, prompt and candidate set;
-    else the only ones of their type. And what is left without a partner."""
-    left, right, pairs = list(a), list(b), []
-    about = ("prompt", "prompts", "candidates")
-    for mark in (
-        lambda m: (m.type, m.name),
-        lambda m: (m.type, *(str(m.summary.get(field)) for field in about)),
-        lambda m: m.type,
-    ):
-        for one in list(left):
-            same = [m for m in right if mark(m) == mark(one)]
-            if len(same) == 1 and [mark(m) for m in left].count(mark(one)) == 1:
-                pairs.append((one, same[0]))
-                left.remove(one)
-                right.remove(same[0])
-    return pairs, left + right
+def _options(folder: Path, manifest: Manifest) -> dict[str, Any]:
+    """Of the run; its hash alone where the artifact was published without them."""
+    if CONFIG in manifest.files:
+        return json.loads((folder / CONFIG).read_text())
+    return {"config_hash": manifest.config_hash}
 
 
-def _provenance(folder: Path, manifest: Manifest, *, hashes: bool) -> dict[str, Any]:
+def _provenance(folder: Path, manifest: Manifest) -> dict[str, Any]:
     fields = read_provenance(folder).fields() if manifest.type == "score-table" else {"key": manifest.key}
-    hash_of = {"config_hash": manifest.config_hash} if hashes else {}
-    return fields | hash_of | {"commit": manifest.commit, "dirty": manifest.dirty}
+    return fields | {"commit": manifest.commit, "dirty": manifest.dirty}
 
 
 def _read(file: Path) -> pd.DataFrame:
@@ -161,23 +85,27 @@ def _read(file: Path) -> pd.DataFrame:
         raise InputError(f"{file} cannot be read as parquet: {error}") from error
 
 
-def compare_tables(a: pd.DataFrame, b: pd.DataFrame) -> TableDifference:
-    """Match rows by the fewest leading text columns, then integer ones, whose values repeat in neither table."""
+def compare_tables(a: pd.DataFrame, b: pd.DataFrame) -> list[dict]:
+    """Rows as `difference` has them. Rows of the tables are matched by the fewest leading text columns, then integer ones,
+    whose values repeat in neither; `rows in both` says by which, and how many."""
     shared = [column for column in a.columns if column in b.columns]
-    only = [c for c in a.columns if c not in b.columns], [c for c in b.columns if c not in a.columns]
+    found = [{"name": "rows", "a": len(a), "b": len(b), "difference": len(b) - len(a)}]
+    found += [{"name": c, "a": THERE, "b": ABSENT} for c in a.columns if c not in b.columns]
+    found += [{"name": c, "a": ABSENT, "b": THERE} for c in b.columns if c not in a.columns]
     keys = _keys(a, b, shared)
     if keys is None:
-        why = "no columns of texts or whole numbers in both name each row once"
-        return TableDifference([], 0, len(a), len(b), [], *only, unmatched=why)
+        return [
+            *found,
+            {"name": "rows in both", "at": "unknown: no texts or whole numbers name each row once"},
+        ]
     left, right = (_plain(frame, keys).assign(**{"\0row": range(len(frame))}) for frame in (a, b))
     both = left.merge(right, on=keys, suffixes=(" a", " b"))
-    columns = [
-        {"column": column}
-        | _column(a[column].take(both["\0row a"]), b[column].take(both["\0row b"]), both[keys])
-        for column in shared
-        if column not in keys
-    ]
-    return TableDifference(keys, len(both), len(a) - len(both), len(b) - len(both), columns, *only)
+    found.append({"name": "rows in both", "a": len(both), "b": len(both), "at": keys})
+    for column in shared:
+        if column not in keys:
+            row = _column(a[column].take(both["\0row a"]), b[column].take(both["\0row b"]), both[keys])
+            found += [{"name": column} | row] if row else []
+    return found
 
 
 def _keys(a: pd.DataFrame, b: pd.DataFrame, shared: list[str]) -> list[str] | None:
@@ -206,31 +134,36 @@ def _plain(frame: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
     return plain
 
 
-def _column(a: pd.Series, b: pd.Series, keys: pd.DataFrame) -> dict[str, Any]:
-    """What `TableDifference.columns` says of one column, from its values in matched rows (n,)."""
-    unknown = dict.fromkeys(("largest", "at", "median", "n", "in_one"))
-    if not all(is_numeric_dtype(c) and not is_bool_dtype(c) for c in (a, b)):
+def _column(a: pd.Series, b: pd.Series, keys: pd.DataFrame) -> dict | None:
+    """What differs in one column, from its values in matched rows (n,); None where nothing does. A number that only one
+    of the two has differs; two infinities that are one do not."""
+    known = np.zeros(len(a), dtype=bool)
+    difference = np.zeros(len(a))
+    if all(is_numeric_dtype(c) and not is_bool_dtype(c) for c in (a, b)):
+        x, y = (c.to_numpy(dtype=np.float64, na_value=np.nan) for c in (a, b))
+        with np.errstate(invalid="ignore"):
+            difference = np.where(x == y, 0.0, y - x)
+        known = ~np.isnan(difference)
+        differs = np.where(known, difference != 0, np.isnan(x) != np.isnan(y))
+    else:
         pairs = zip(map(_comparable, a), map(_comparable, b), strict=True)
-        return {"differing": sum(x != y for x, y in pairs)} | unknown
-    x, y = (c.to_numpy(dtype=np.float64, na_value=np.nan) for c in (a, b))
-    known, one = ~np.isnan(x) & ~np.isnan(y), np.isnan(x) != np.isnan(y)
-    with np.errstate(invalid="ignore"):  # two infinities that are one do not differ
-        difference = np.where(x == y, 0.0, y - x)
-    counts = {"n": int(known.sum()), "in_one": int(one.sum())}
-    row = {"differing": int((known & (x != y)).sum() + one.sum())} | unknown | counts
-    if known.any():
-        size = np.where(known, np.abs(difference), -1.0)
-        most = int(size.argmax())
-        row |= {"largest": float(difference[most]), "median": float(np.median(size[known]))}
-        if difference[most]:
-            row["at"] = tuple(_comparable(key) for key in keys.iloc[most])
-    return row
+        differs = np.array([one != other for one, other in pairs], dtype=bool)
+    if not differs.any():
+        return None
+    most = int(np.where(differs, np.where(known, np.abs(difference), 0.0), -1.0).argmax())
+    return {
+        "a": _comparable(a.iloc[most]),
+        "b": _comparable(b.iloc[most]),
+        "difference": float(difference[most]) if known[most] else None,
+        "rows": int(differs.sum()),
+        "at": [_comparable(key) for key in keys.iloc[most]],
+    }
 
 
 def _comparable(value: Any) -> Any:
     """A value as JSON knows it; lists compare as their elements do, and what is missing as one thing."""
     if isinstance(value, np.ndarray | list | tuple):
-        return tuple(map(_comparable, value))
+        return [*map(_comparable, value)]
     if isinstance(value, np.generic):
         value = value.item()
     return None if not isinstance(value, dict) and pd.isna(value) else value

@@ -5,8 +5,7 @@ Knows manifests; neither files nor how a list looks.
 
 import operator
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -92,41 +91,39 @@ def select(
     model: str | None = None,
     prompt: str | None = None,
     name: str | None = None,
-    since: datetime | None = None,
     where: Sequence[str] = (),
     all: bool = False,
 ) -> pd.DataFrame:
-    """The rows of `frame` that are asked for; of each name the newest version, unless `all`.
+    """The rows of `artifacts` that are asked for; of each name the newest version, unless `all`.
 
     Args:
         type, model, prompt, name: patterns with * and ?.
-        since: with its time zone.
         where: conditions on figures; all must hold.
 
     Raises:
         ConfigError: a condition is none.
         InputError: no artifact of the registry has the type, model, prompt, name or figure.
     """
-    everything, chosen = artifacts, artifacts
+    chosen = artifacts
     if not all:
         versions = chosen["version"].astype(int)
         chosen = chosen[versions == versions.groupby([chosen["type"], chosen["name"]]).transform("max")]
     for option, pattern in {"type": type, "models": model, "prompts": prompt, "name": name}.items():
         if pattern is not None:
-            values = everything[option].explode().dropna()
-            if not values.map(lambda value, pattern=pattern: fnmatchcase(value, pattern)).any():
-                raise InputError(_nothing_of(option.removesuffix("s"), pattern, sorted(set(values))))
-            matches = (
-                chosen[option].explode().map(lambda v, p=pattern: isinstance(v, str) and fnmatchcase(v, p))
+            matches = artifacts[option].map(
+                lambda value, p=pattern: any(fnmatchcase(one, p) for one in _texts(value))
             )
-            chosen = chosen[matches.groupby(level=0).any().reindex(chosen.index)]
-    if since is not None:
-        chosen = chosen[
-            pd.to_datetime(chosen["created"], utc=True, errors="coerce", format="ISO8601") >= since
-        ]
+            if not matches.any():
+                known = sorted({one for value in artifacts[option] for one in _texts(value)})
+                raise InputError(_nothing_of(option.removesuffix("s"), pattern, known))
+            chosen = chosen[matches[chosen.index]]
     for condition in where:
-        chosen = chosen[_holds(condition, chosen, everything)]
+        chosen = chosen[_holds(condition, chosen, artifacts)]
     return chosen
+
+
+def _texts(value: Any) -> list[str]:
+    return [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, str)]
 
 
 def in_order(artifacts: pd.DataFrame, by: str, *, descending: bool = False) -> pd.DataFrame:
@@ -204,17 +201,13 @@ def _nothing_of(option: str, pattern: str, known: list[str]) -> str:
     )
 
 
-def find_artifacts(given: str, manifests: Sequence[Manifest]) -> list[Manifest]:
-    """The artifact that `given` names, or everything that the W&B run of this id published; a name goes before an id.
-
-    A name is `type/name:vN`, as a folder `type/name/vN`, `type/name`, `name:vN` or `name`; without a version the newest.
+def find_artifact(given: str, manifests: Sequence[Manifest]) -> Manifest:
+    """The artifact that `given` names; a name is `type/name:vN`, as a folder `type/name/vN`, `type/name`, `name:vN` or
+    `name` (without a version the newest), or the id of the W&B run that published it.
 
     Raises:
-        InputError: there is none such, or the name is that of artifacts of several types.
+        InputError: there is none such, or there are several.
     """
-    of_run = [m for m in manifests if m.run_id == given]
-    if of_run and not any(m.name == given for m in manifests):
-        return of_run
     as_reference = re.sub(r"(.+/.+)/(v\d+)", r"\1:\2", given)
     path, colon, version = as_reference.rpartition(":") if ":" in as_reference else (given, "", "")
     type, slash, name = path.rpartition("/")
@@ -224,7 +217,13 @@ def find_artifacts(given: str, manifests: Sequence[Manifest]) -> list[Manifest]:
         several = ", ".join(sorted({f"{m.type}/{m.name}" for m in matching}))
         raise InputError(f"{given!r} is the name of several artifacts: {several}. Type one of these")
     if matching:
-        return [max(matching, key=lambda m: m.version)]
+        return max(matching, key=lambda m: m.version)
+    of_run = [m for m in manifests if m.run_id == given]
+    if len(of_run) > 1:
+        several = ", ".join(m.reference for m in of_run)
+        raise InputError(f"the W&B run {given} published {several}. Type one of these")
+    if of_run:
+        return of_run[0]
     if others := sorted({m.reference for m in manifests if m.name == name}):
         raise InputError(f"there is no artifact {given!r}; there are: {', '.join(others)}")
     raise InputError(
@@ -233,24 +232,26 @@ def find_artifacts(given: str, manifests: Sequence[Manifest]) -> list[Manifest]:
     )
 
 
-def lineage(reference: str, manifests: Iterable[Manifest], *, upwards: bool) -> dict[str, Any]:
-    """What an artifact was made from (`upwards`) or what was made from it, and so on, as a tree.
+def lineage(reference: str, manifests: Iterable[Manifest], *, upwards: bool) -> list[dict[str, Any]]:
+    """What an artifact was made from (`upwards`) or what was made from it, and so on, each below what it belongs to.
 
-    A node has `reference`; `known`, whether it is in the registry still; `repeated`, whether it stands in the tree
-    already, and what is below it only there; and the nodes `below`.
+    Columns: depth (1 for its own inputs) · reference · known (in the registry still) · repeated (what is below it stands
+    further up).
     """
     below: dict[str, list[str]] = {}
-    known, seen = set(), set()
+    known, seen = set(), {reference}
     for m in manifests:
         known.add(m.reference)
         for one in dict.fromkeys(m.inputs):
             above, under = (m.reference, one) if upwards else (one, m.reference)
             below.setdefault(above, []).append(under)
 
-    def node(one: str) -> dict[str, Any]:
-        repeated = one in seen and one in below
-        seen.add(one)
-        nodes = [] if repeated else [node(under) for under in below.get(one, [])]
-        return {"reference": one, "known": one in known, "repeated": repeated, "below": nodes}
+    def under(one: str, depth: int) -> Iterator[dict[str, Any]]:
+        for reference in below.get(one, []):
+            repeated = reference in seen and reference in below
+            seen.add(reference)
+            yield {"depth": depth, "reference": reference, "known": reference in known, "repeated": repeated}
+            if not repeated:
+                yield from under(reference, depth + 1)
 
-    return node(reference)
+    return [*under(reference, 1)]

@@ -50,32 +50,18 @@ _FULL = 1 << 20
 
 
 class Mirror:
-    """What a task may send to W&B. This one sends nothing (`tracking=off`)."""
+    """What a task may send to its W&B run, which is recorded on this disk; without a run (`tracking=off`) nothing.
+
+    All the client's faults together may take `patience` seconds.
+    """
 
     run_id: str | None = None
+    _run = None
 
-    def summary(self, values: Mapping[str, Any]) -> None:
-        """Final figures of the run, flat names such as `greatest/top`."""
-
-    def metrics(self, values: Mapping[str, float]) -> None:
-        """One point of a time series, with what it is drawn against (see STEPS): `{"train/step": 10, "train/loss": 0.5}`."""
-
-    def table(self, name: str, frame: pd.DataFrame) -> None:
-        """A small table (top and bottom tokens, a matrix)."""
-
-    def image(self, name: str, path: Path, caption: str) -> None:
-        """A figure, as PNG."""
-
-    def artifact(self, folder: Path, manifest: Manifest, metadata: Mapping[str, Any]) -> None:
-        """A published artifact: same type and files, the name that `mirrored_name` gives it."""
-
-
-class WandbMirror(Mirror):
-    """Sends to a W&B run that is recorded on this disk. All its faults together may take `patience` seconds."""
-
-    def __init__(self, run, *, patience: float):
-        self._run, self.patience, self._failed = run, patience, False
-        self.run_id = run.id
+    def __init__(self, run=None, *, patience: float = PATIENCE):
+        self.patience, self._failed = patience, False
+        if run is not None:
+            self._run, self.run_id = run, run.id
         self.artifacts: list[tuple[str, str]] = []
         """Name in W&B, and sha256 of the manifest, of what was logged."""
         self.inputs: list[str] = []
@@ -83,7 +69,7 @@ class WandbMirror(Mirror):
 
     def send(self, call: Callable[[], Any]) -> None:
         """Let the client do something, for as long as patience lasts."""
-        if self.patience <= 0:
+        if self._run is None or self.patience <= 0:
             return
         begin = time.monotonic()
         try:
@@ -100,30 +86,42 @@ class WandbMirror(Mirror):
         if self._failed:  # what fails slowly may do so for every figure of a run
             self.patience -= time.monotonic() - begin
 
-    def summary(self, values):
+    def summary(self, values: Mapping[str, Any]) -> None:
+        """Final figures of the run, flat names such as `greatest/top`."""
         self.send(lambda: self._run.summary.update(clean(values)))
 
-    def metrics(self, values):
+    def metrics(self, values: Mapping[str, float]) -> None:
+        """One point of a time series, with what it is drawn against (see STEPS): `{"train/step": 10, "train/loss": 0.5}`."""
         self.send(lambda: self._run.log(clean(values)))
 
-    def table(self, name, frame):
-        import wandb
-
+    def table(self, name: str, frame: pd.DataFrame) -> None:
+        """A small table (top and bottom tokens, a matrix)."""
         if len(frame) > MAX_TABLE_ROWS:
             raise ValueError(f"table {name!r} has {len(frame)} rows; log it as a parquet file in an artifact")
-        # Half surrogates cannot be written as UTF-8.
-        plain = frame.astype(object).where(frame.notna(), None)
-        plain = plain.map(lambda value: clean(value) if isinstance(value, str) else value)
-        table = lambda: wandb.Table(dataframe=plain, allow_mixed_types=True)  # noqa: E731
-        self.send(lambda: self._run.log({name: table()}, commit=False))
 
-    def image(self, name, path, caption):
-        import wandb
+        def call():
+            import wandb
 
-        image = lambda: wandb.Image(str(path), caption=clean(caption))  # noqa: E731
-        self.send(lambda: self._run.log({name: image()}, commit=False))
+            # Half surrogates cannot be written as UTF-8.
+            plain = frame.astype(object).where(frame.notna(), None)
+            plain = plain.map(lambda value: clean(value) if isinstance(value, str) else value)
+            self._run.log({name: wandb.Table(dataframe=plain, allow_mixed_types=True)}, commit=False)
 
-    def artifact(self, folder, manifest, metadata):
+        self.send(call)
+
+    def image(self, name: str, path: Path, caption: str) -> None:
+        """A figure, as PNG."""
+
+        def call():
+            import wandb
+
+            self._run.log({name: wandb.Image(str(path), caption=clean(caption))}, commit=False)
+
+        self.send(call)
+
+    def artifact(self, folder: Path, manifest: Manifest, metadata: Mapping[str, Any]) -> None:
+        """A published artifact: same type and files, the name that `mirrored_name` gives it."""
+
         def call():
             aliases = ["latest", alias_of(manifest)]
             self._run.log_artifact(as_artifact(folder, manifest, metadata), aliases=aliases)
@@ -156,7 +154,7 @@ def open_mirror(
         return
     run_folder = Path(run.dir).parent
     upload = _start_upload(run_folder, target.folder) if mode == "online" else None
-    mirror, exit_code = WandbMirror(run, patience=patience), 1
+    mirror, exit_code = Mirror(run, patience=patience), 1
     try:
         yield mirror
         exit_code = 0

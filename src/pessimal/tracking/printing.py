@@ -1,4 +1,4 @@
-"""Hostile texts and numbers as a terminal, a spreadsheet and JSON may have them; tables and trees by rich.
+"""Hostile texts and numbers as a terminal, a spreadsheet and JSON may have them; tables by rich.
 
 Values in, text out.
 """
@@ -13,16 +13,14 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
-from rich.tree import Tree
 
 from pessimal.tables.score_table import storable
 
-BRANCHES = 24
-"""Branches of one node that a tree draws; it says how many more there are."""
 _FORMULA = tuple("=+-@\t\r\n＝＋－＠")
 """A cell that begins so, a spreadsheet may take for a formula."""
 _NO_TERMINAL = 1_000_000
@@ -67,27 +65,9 @@ def table_text(
         )
     for row in rows:
         table.add_row(*(Text(shown(value), no_wrap=True, overflow="ellipsis") for value in row))
-    return _rendered(table, width=width, indent=indent)
-
-
-def tree_text(node: dict[str, Any], *, width: int | None, indent: int = 0) -> str:
-    """A tree of `listing.lineage`, a line a node; of very many branches the first, and how many more."""
-    return _rendered(_tree(node), width=width, indent=indent)
-
-
-def _tree(node: dict[str, Any]) -> Tree:
-    notes = ("" if node["known"] else "   (not in this registry)") + "   (see above)" * node["repeated"]
-    tree = Tree(Text(visible(node["reference"]) + notes, no_wrap=True, overflow="ellipsis"))
-    tree.children += [_tree(below) for below in node["below"][:BRANCHES]]
-    if (more := len(node["below"]) - BRANCHES) > 0:
-        tree.add(Text(f"… and {more} more; all of them: format=json"))
-    return tree
-
-
-def _rendered(renderable: Table | Tree, *, width: int | None, indent: int) -> str:
     file = io.StringIO()
     space = _NO_TERMINAL if width is None else max(width - indent, 1)
-    Console(file=file, width=space, color_system=None, markup=False, emoji=False).print(renderable)
+    Console(file=file, width=space, color_system=None, markup=False, emoji=False).print(table)
     return "\n".join(" " * indent + line.rstrip() for line in file.getvalue().rstrip("\n").split("\n"))
 
 
@@ -95,15 +75,19 @@ def cell(value: Any) -> Any:
     """A value for a spreadsheet: a number stays one; a text that could be taken for a formula gets a ' before it."""
     if isinstance(value, bool):
         return str(value).lower()
-    if value is None or isinstance(value, int | float):
-        return None if value != value else value
+    if value is None or value is pd.NA or isinstance(value, int | float):
+        return None if value is pd.NA or value != value else value
+    value = value.tolist() if isinstance(value, np.ndarray) else value
     text = storable(json.dumps(value) if isinstance(value, list) else str(value))
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 def as_csv(frame: pd.DataFrame) -> str:
     """A row a row, safe to open in a spreadsheet."""
-    plain = frame.astype(object).map(cell).rename(columns=cell)
+    cells = [[cell(value) for value in row] for row in frame.astype(object).to_numpy(dtype=object)]
+    plain = pd.DataFrame(
+        cells, columns=list(map(cell, frame)), dtype=object
+    )  # so that whole numbers stay whole
     # Lines that end in a line feed alone would leave a carriage return in a cell unquoted: the row would be torn in two.
     return plain.to_csv(index=False, lineterminator="\r\n").rstrip("\r\n")
 

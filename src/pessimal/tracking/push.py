@@ -9,7 +9,6 @@ import hashlib
 import logging
 import subprocess
 import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,13 +17,13 @@ from typing import Any
 from pessimal.errors import InputError, WorkError
 from pessimal.tables.files import sha256_of
 from pessimal.tracking.client import (
-    PATIENCE,
     Target,
     alias_of,
     as_artifact,
     check_server,
     check_sync,
     clean,
+    client_faults,
     connect,
     find_artifact,
     link_inputs,
@@ -62,7 +61,7 @@ class Verdict:
     reference: str
     """`type/name:vN` in the registry."""
     state: str
-    """`ok`, `missing`, `mismatch`, or `alias` where all is the same but `latest` stands at another version."""
+    """`ok`, `missing` or `mismatch`."""
     message: str = ""
     """What is wrong and what to do; empty where nothing is."""
 
@@ -115,32 +114,20 @@ def push(published: Sequence[Published], target: Target) -> Pushed:
     settle(target.folder)
     api = connect()
     path = f"{target.entity or api.default_entity}/{target.project}"
-    try:
+    with client_faults():
         verdicts = {m.reference: verdict(api, folder, m, path=path) for folder, m in published}
         missing = [pair for pair in published if verdicts[pair[1].reference].state == "missing"]
         log.info("%s: %d of %d artifacts are to be sent", path, len(missing), len(published))
         if missing:
             _send(api, missing, target, path=path)
             verdicts |= {m.reference: verdict(api, folder, m, path=path) for folder, m in missing}
-        there = [pair for pair in published if verdicts[pair[1].reference].state in ("ok", "alias")]
-        unknown = _link(api, [manifest for _, manifest in there], path=path)
-        for folder, m in there:
-            if verdicts[m.reference].state == "alias":  # the client moves `latest` to whatever it sends last
-                artifact = api.artifact(f"{path}/{mirrored_reference(m.reference)}")
-                artifact.aliases.append("latest")
-                artifact.save()
-                verdicts[m.reference] = verdict(api, folder, m, path=path)
-    except (WorkError, InputError):
-        raise
-    except Exception as error:  # the client has many, and their texts are for its own developers
-        check_server()
-        raise WorkError(f"the W&B client stopped: {type(error).__name__}: {error}") from error
+        there = [pair for pair in published if verdicts[pair[1].reference].state == "ok"]
+        unknown = _link(api, there, path=path)
     return Pushed(path, list(verdicts.values()), [m.reference for _, m in missing], unknown)
 
 
 def verdict(api, folder: Path, manifest: Manifest, *, path: str) -> Verdict:
-    """Compare W&B's version with the files on this disk: state, type, manifest, file count and md5 of every file; and
-    `latest` must stand at the registry's newest version.
+    """Compare W&B's version with the files on this disk: state, type, manifest, file count and md5 of every file.
 
     Raises whatever the client raises where the server does not answer: that an artifact is missing is only said by one
     that does.
@@ -160,9 +147,6 @@ def verdict(api, folder: Path, manifest: Manifest, *, path: str) -> Verdict:
     if wrong := _differences(remote, folder, manifest):
         what = "; ".join(wrong[:4])
         return Verdict(reference, "mismatch", f"{name}: {what}. Delete this version at W&B and push again")
-    newest = max(int(p.name[1:]) for p in folder.parent.glob("v*") if p.name[1:].isdigit())
-    if manifest.version == newest and "latest" not in remote.aliases:
-        return Verdict(reference, "alias", f"{name}: latest stands at another version; push again")
     return Verdict(reference, "ok")
 
 
@@ -250,43 +234,35 @@ def _sync(run_folders: Sequence[Path], target: Target) -> None:
         return
     with tempfile.TemporaryFile() as said:
         process = sync_process(*run_folders, said=said, folder=target.folder)
-        silent_since = None
         try:
             while process.poll() is None:
                 try:
                     process.wait(_LOOK_SECONDS)
                 except subprocess.TimeoutExpired:
-                    silent_since = _still_silent(silent_since)
+                    check_server()
+        except WorkError as error:
+            raise WorkError(
+                f"{error}. What was sent by then is there; the same command sends the rest"
+            ) from error
         finally:
             process.kill()
             process.wait()
         check_sync(process, said)
 
 
-def _still_silent(since: float | None) -> float | None:
-    """Since when the server has not answered, or None where it does; WorkError once patience is at an end."""
-    begin = time.monotonic()
-    try:
-        check_server()
-        return None
-    except WorkError as error:
-        since = since or begin
-        if time.monotonic() - since > PATIENCE - 2 * _LOOK_SECONDS:
-            raise WorkError(
-                f"{error}. What was sent by then is there; the same command sends the rest"
-            ) from error
-        return since
-
-
-def _link(api, manifests: Sequence[Manifest], *, path: str) -> list[str]:
-    """Record at W&B what every run was made from; returns references of inputs that it does not have."""
+def _link(api, published: Sequence[Published], *, path: str) -> list[str]:
+    """Record at W&B what every run was made from, and let `latest` stand at the registry's newest version: the client moves
+    it to whatever it sends last. Returns references of inputs that W&B does not have."""
     unknown: list[str] = []
     known: dict[str, Any] = {}
-    for manifest in manifests:
-        if manifest.inputs:
-            run = api.artifact(f"{path}/{mirrored_reference(manifest.reference)}").logged_by()
-            if run is not None:
-                unknown += link_inputs(api, run, path=path, inputs=manifest.inputs, known=known)
+    for folder, manifest in published:
+        artifact = api.artifact(f"{path}/{mirrored_reference(manifest.reference)}")
+        newest = max(int(p.name[1:]) for p in folder.parent.glob("v*") if p.name[1:].isdigit())
+        if manifest.version == newest and "latest" not in artifact.aliases:
+            artifact.aliases.append("latest")
+            artifact.save()
+        if manifest.inputs and (run := artifact.logged_by()) is not None:
+            unknown += link_inputs(api, run, path=path, inputs=manifest.inputs, known=known)
     return list(dict.fromkeys(unknown))
 
 

@@ -1,8 +1,7 @@
 """The registry: every result as an artifact on disk, published by one rename and never edited.
 
-`registry/<type>/<name>/v<N>/` holds the files and a `manifest.json`. `registry/index.jsonl` lists all of it, a line an
-artifact: its manifest once more, and a checksum. So a byte that changes later in a manifest shows as a difference from its
-line, and one that changes in a line shows in the line's checksum. Knows files and manifests, not what is in them, nor W&B.
+`registry/<type>/<name>/v<N>/` holds the files and a `manifest.json`, which has the sha256 of every file and, in its last
+line, of itself: so a byte that changes later is seen, wherever it is. Knows files and manifests, not what is in them, nor W&B.
 """
 
 import contextlib
@@ -20,19 +19,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from pessimal.errors import InputError
-from pessimal.tables.files import is_unlocked, naming, sha256_of, write_atomically
+from pessimal.tables.files import is_unlocked, naming, sha256_of
 from pessimal.tracking.checkout import Checkout, checkout
 
 log = logging.getLogger(__name__)
 
 MANIFEST = "manifest.json"
-INDEX = "index.jsonl"
 CONFIG = "run_config.json"
 """The configuration of the run; not config.json, which a checkpoint has already."""
-VERSIONS = "*/*/v[0-9]*"
 STAGING = ".staging-"
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
-_CHECKSUM = ', "checksum": "'
+_CHECKSUM = ',\n  "checksum": "'
 
 
 @dataclass(frozen=True)
@@ -68,30 +65,23 @@ class Manifest:
     def reference(self) -> str:
         return f"{self.type}/{self.name}:v{self.version}"
 
-    def document(self) -> dict:
-        """What `manifest.json` holds: without the commit where there is none, as before there were commits."""
-        return {k: v for k, v in asdict(self).items() if v is not None or k not in Checkout._fields}
+    def text(self) -> str:
+        """What `manifest.json` holds: without the commit where there is none; a checksum of all that in the last line."""
+        fields = {k: v for k, v in asdict(self).items() if v is not None or k not in Checkout._fields}
+        body = json.dumps(fields, indent=2, sort_keys=True).removesuffix("\n}")
+        return f'{body}{_CHECKSUM}{_sha256(body)}"\n}}'
 
 
-def manifest_text(document: dict) -> str:
-    """What `manifest.json` holds, to the byte: from a line of the index it can be made again."""
-    return json.dumps(document, indent=2, sort_keys=True)
+def parse_manifest(text: str) -> Manifest:
+    """The manifest that a file holds; those of earlier versions have no checksum.
 
-
-def line_of(path: str, document: dict) -> str:
-    """The index's line of one artifact: its path below the root and its manifest, then the sha256 of those."""
-    body = json.dumps({"path": path, **document}, sort_keys=True)
-    return f'{body[:-1]}{_CHECKSUM}{_sha256(body)}"}}'
-
-
-def read_line(line: str) -> tuple[str, dict] | None:
-    """Path and manifest of a line; None where the line is damaged."""
-    head, found, tail = line.rpartition(_CHECKSUM)
-    body = head + "}"
-    if not found or tail != _sha256(body) + '"}':
-        return None
-    document = json.loads(body)
-    return document.pop("path"), document
+    Raises:
+        ValueError, TypeError, RecursionError: it is not what was published, or was never a manifest.
+    """
+    body, marker, checksum = text.rpartition(_CHECKSUM)
+    if marker and checksum != _sha256(body) + '"\n}':
+        raise ValueError("it was changed after it was published")
+    return Manifest(**json.loads(body + "\n}" if marker else text))
 
 
 def _sha256(text: str) -> str:
@@ -116,6 +106,7 @@ class Registry:
         self.root = Path(root)
         self.config = config
         self._warned: set[str] = set()
+        self._read: dict[Path, tuple[tuple[int, int], Manifest]] = {}
 
     def publish(
         self,
@@ -170,22 +161,27 @@ class Registry:
                     summary=json.loads(json.dumps(summary or {})),  # as it is read back: texts as keys, lists
                     **code._asdict(),
                 )
-                (staging / MANIFEST).write_text(manifest_text(manifest.document()))
+                (staging / MANIFEST).write_text(manifest.text())
                 staging.chmod(0o755)
                 folder = home / f"v{version}"
-                if self._path(folder) in self._read_index():
-                    self._write_index()  # forgets a removed artifact before another takes its version
                 os.rename(staging, folder)
-                self._write_index()
         return folder, manifest
 
     def manifests(self, type: str | None = None) -> list[tuple[Path, Manifest]]:
-        """Every artifact (of one type), ordered by type, name and version; an index out of step is mended."""
-        listed, in_step = self._listed()
-        if not in_step:
-            with contextlib.suppress(OSError), self._lock():  # read, also where nothing can be written
-                self._write_index()
-        return [(self.root / path, m) for path, (_, m) in listed.items() if type in (None, m.type)]
+        """Every artifact (of one type), ordered by type, name and version. One whose manifest cannot be read is left out
+        with a warning: it does not hide the others."""
+        found = []
+        for file in self.root.glob(f"{type or '*'}/*/v[0-9]*/{MANIFEST}"):
+            try:
+                stamp = file.stat().st_mtime_ns, file.stat().st_size
+                if self._read.get(file, (None,))[0] != stamp:  # a scan of many prompts looks again and again
+                    self._read[file] = stamp, read_manifest(file.parent)
+                found.append((file.parent, self._read[file][1]))
+            except (InputError, FileNotFoundError) as error:
+                if file.exists() and str(error) not in self._warned:  # else it was removed meanwhile
+                    self._warned.add(str(error))
+                    log.warning("left out: %s", error)
+        return sorted(found, key=lambda pair: (pair[1].type, pair[1].name, pair[1].version))
 
     def find(self, type: str, key: str) -> tuple[Path, Manifest] | None:
         """The newest artifact of this type whose content depends on exactly `key`, or None."""
@@ -207,61 +203,6 @@ class Registry:
                     f"{file} is missing or differs from what was published as {manifest.reference}. "
                     "Artifacts are never edited: remove the folder and run the task again with force=true."
                 )
-
-    def index_lines(self) -> list[str]:
-        """The index as it stands, sound or not; none where there is no index."""
-        try:
-            return (self.root / INDEX).read_bytes().decode("utf-8", "replace").splitlines()
-        except FileNotFoundError:
-            return []
-
-    def _read_index(self) -> dict[str, tuple[str, Manifest]]:
-        """Line and manifest of every artifact that the index has a sound line of, by its path."""
-        manifests = {}
-        for line in self.index_lines():
-            with contextlib.suppress(TypeError):  # the line of a version whose manifests have other fields
-                if recorded := read_line(line):
-                    manifests[recorded[0]] = line, Manifest(**recorded[1])
-        return manifests
-
-    def _listed(self) -> tuple[dict[str, tuple[str, Manifest]], bool]:
-        """Line and manifest of every artifact in order, and whether that is what the index says. Where it is not (a
-        process died, a folder was removed, a line was damaged) the manifests themselves are read for what it lacks."""
-        known, listed = self._read_index(), {}
-        there = {self._path(file.parent) for file in self.root.glob(f"{VERSIONS}/{MANIFEST}")}
-        there |= {path for path in known if path not in there and (self.root / path).is_dir()}
-        for path in there:
-            if path in known:
-                listed[path] = known[path]
-            elif manifest := self._manifest_or_warning(self.root / path):
-                listed[path] = line_of(path, manifest.document()), manifest
-        listed = dict(
-            sorted(listed.items(), key=lambda item: (item[1][1].type, item[1][1].name, item[1][1].version))
-        )
-        return listed, [line for line, _ in listed.values()] == self.index_lines()
-
-    def _manifest_or_warning(self, folder: Path) -> Manifest | None:
-        """The manifest in a folder; None, with a warning, where it is none: one damaged artifact does not hide the
-        others."""
-        try:
-            return read_manifest(folder)
-        except InputError as error:
-            if folder.exists() and str(error) not in self._warned:  # else it was removed meanwhile
-                self._warned.add(str(error))
-                log.warning("left out: %s", error)
-            return None
-
-    def _write_index(self) -> None:
-        """Only with the lock held."""
-        for abandoned in self.root.glob(f".{INDEX}-*"):
-            abandoned.unlink(missing_ok=True)
-        listed, in_step = self._listed()
-        if not in_step:
-            text = "".join(line + "\n" for line, _ in listed.values())
-            write_atomically(self.root / INDEX, text.encode())
-
-    def _path(self, folder: Path) -> str:
-        return folder.relative_to(self.root).as_posix()
 
     @contextlib.contextmanager
     def _staging(self, home: Path) -> Iterator[Path]:
@@ -289,7 +230,7 @@ class Registry:
 
     @contextlib.contextmanager
     def _lock(self) -> Iterator[None]:
-        # Renames alone would do for the artifacts; the lock keeps version numbers and the index in step.
+        # Two processes must neither take one version, nor take what the other is filling for abandoned.
         with (self.root / ".lock").open("w") as handle:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield
@@ -302,7 +243,7 @@ def read_manifest(folder: Path) -> Manifest:
         InputError: there is none, it cannot be read as one, or it is that of another artifact.
     """
     try:
-        manifest = Manifest(**json.loads((folder / MANIFEST).read_text()))
+        manifest = parse_manifest((folder / MANIFEST).read_bytes().decode())
         home = (manifest.type, manifest.name, f"v{manifest.version}")
     except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(

@@ -1,10 +1,10 @@
 """`pessimal check`: one model through the conformance suite; a table that says what holds, what does not, and by how much."""
 
-import io
 import logging
 
+import pandas as pd
 from rich import box
-from rich.console import Console, Group
+from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -55,7 +55,6 @@ def run(config: CheckConfig) -> None:
             "conformance",
             model.name,
             summary=what | found.details | _counts(found),
-            files={"conformance.txt": as_text(found, title=title)},
         )
         folder, _ = publish(config, registry_of(config), mirror, artifact, results)
     if not in_sweep():
@@ -102,95 +101,48 @@ def _counts(found: Conformance) -> dict:
 def show(found: Conformance, *, title: str) -> None:
     """Print on stdout, between 80 and 120 columns wide."""
     console = Console(highlight=False, markup=False, emoji=False)
-    width = console.width if console.is_terminal else FILE_WIDTH
-    console.width = min(max(width, NARROW), WIDE)
-    console.print(_page(found, title))
-
-
-def as_text(found: Conformance, *, title: str) -> str:
-    """The same, without colours."""
-    console = Console(
-        file=io.StringIO(), width=FILE_WIDTH, highlight=False, markup=False, emoji=False, color_system=None
-    )
-    console.print(_page(found, title))
-    return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines()) + "\n"
-
-
-def _page(found: Conformance, title: str) -> Group:
+    console.width = min(max(console.width if console.is_terminal else FILE_WIDTH, NARROW), WIDE)
     details = found.details
-    spread = (
-        ""
-        if details["spread"] is None
-        else f", whose rewards have a standard deviation of {details['spread']:.3g}"
+    spread = details["spread"]
+    console.print(Text(f"\n{title}", style="bold"))
+    console.print(
+        f"{details['dtype']} on {details['device']}, path of scans: {details['attention']}; {details['n']} random responses"
+        + ("" if spread is None else f", whose rewards have a standard deviation of {spread:.3g}")
+        + ". Differences are the largest, in units of reward where no unit is given."
     )
-    parts = [
-        Text(f"\n{title}", style="bold"),
-        Text(
-            f"{details['dtype']} on {details['device']}, path of scans: {details['attention']}; {details['n']} random responses"
-            f"{spread}. Differences are the largest, in units of reward where no unit is given."
-        ),
-        _checks(found.checks),
-    ]
-    if found.precision is not None:
-        parts += [
-            Text("Precisions, against the model's own forward in float32", style="bold"),
-            _precision(found),
-        ]
-    parts += [line for check in found.failed for line in _failure(check)]
-    return Group(*parts, _verdict(found))
-
-
-def _checks(checks: list[Check]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, expand=True)
-    table.add_column("", width=4, no_wrap=True)
-    table.add_column("check", no_wrap=True)
-    table.add_column("measured", justify="right", no_wrap=True)
-    table.add_column("allowed", justify="right", no_wrap=True)
-    table.add_column("n", justify="right", no_wrap=True)
-    table.add_column("what", ratio=1)
-    for check in checks:
-        what = Text(check.what, style="dim" if check.result == "n/a" else "")
-        if check.result == "n/a":
-            what.append(f" Does not apply: {check.note}.")
-        elif check.result == "info":
-            what.append(f" {check.note}", style="dim")
-        table.add_row(
-            Text(check.result, style=STYLES[check.result]),
-            Text(check.check, style="bold red" if check.result == "FAIL" else ""),
-            _amount(check.measured, check),
-            _amount(check.allowed, check),
-            str(check.n or ""),
-            what,
+    for name in ("", "check", "measured", "allowed", "n"):
+        table.add_column(
+            name, no_wrap=True, justify="right" if name in ("measured", "allowed", "n") else "left"
         )
-    return table
+    table.add_column("what", ratio=1)
+    for check in found.checks:
+        note = {"n/a": f" Does not apply: {check.note}.", "info": f" {check.note}"}.get(check.result, "")
+        style = STYLES[check.result]
+        amounts = [_amount(value, check) for value in (check.measured, check.allowed)]
+        table.add_row(Text(check.result, style), check.check, *amounts, str(check.n or ""), check.what + note)
+    console.print(table)
+    if found.precision is not None:
+        console.print(Text("Precisions, against the model's own forward in float32", style="bold"))
+        console.print(_precision(found.precision))
+    for check in found.failed:
+        console.print(
+            Text(f"FAIL  {check.check}", style=STYLES["FAIL"]), Padding(check.note, (0, 0, 1, 6)), sep="\n"
+        )
+    passed, failed, reported, idle = (sum(c.result == result for c in found.checks) for result in STYLES)
+    verdict = f"{passed} passed, {failed} failed, {reported} only reported, {idle} do not apply"
+    console.print(Text(verdict, style=STYLES["FAIL" if failed else "pass"]))
 
 
-def _precision(found: Conformance) -> Table:
+def _precision(precision: pd.DataFrame) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for name in ("precision", "path", "largest", "mean", "Spearman", "top 10", "distinct"):
         table.add_column(name, justify="left" if name in ("precision", "path") else "right")
-    for row in found.precision.itertuples():
-        table.add_row(
-            row.dtype,
-            row.path,
-            f"{row.largest_difference:.2g} SD",
-            f"{row.mean_difference:.2g} SD",
-            f"{row.spearman:.4f}",
-            f"{row.top_10_overlap:.0%}",
-            f"{row.distinct} of {row.n}",
-        )
+    for row in precision.itertuples():
+        largest, mean = f"{row.largest_difference:.2g} SD", f"{row.mean_difference:.2g} SD"
+        same = f"{row.spearman:.4f}", f"{row.top_10_overlap:.0%}", f"{row.distinct} of {row.n}"
+        table.add_row(row.dtype, row.path, largest, mean, *same)
     return table
-
-
-def _failure(check: Check) -> list[Text | Padding]:
-    return [Text(f"FAIL  {check.check}", style=STYLES["FAIL"]), Padding(Text(check.note), (0, 0, 1, 6))]
-
-
-def _verdict(found: Conformance) -> Text:
-    counts = [sum(check.result == result for check in found.checks) for result in STYLES]
-    passed, failed, reported, idle = counts
-    verdict = f"{passed} passed, {failed} failed, {reported} only reported, {idle} do not apply"
-    return Text(verdict, style=STYLES["FAIL" if failed else "pass"])
 
 
 def _amount(value: float | None, check: Check) -> str:

@@ -127,7 +127,7 @@ def as_json(result: Result, figures: Mapping[str, str]) -> dict:
     return {
         "name": result.name,
         "headline": result.headline,
-        "weight": _weight(result),
+        "weight": finite_or_none(result.weight) or 0.0,
         "method": result.method,
         "estimate": {k: finite_or_none(v) for k, v in asdict(result.estimate).items()} if result.estimate else None,
         "plot": plot,
@@ -136,14 +136,9 @@ def as_json(result: Result, figures: Mapping[str, str]) -> dict:
     }  # fmt: skip
 
 
-def _weight(result: Result) -> float:
-    """0 where it is not a number."""
-    return finite_or_none(result.weight) or 0.0
-
-
 def print_headlines(results: Sequence[Result], *, title: str) -> None:
     """The heaviest headlines with their numbers, on stderr: at most `HEADLINES` lines."""
-    headed = sorted((r for r in results if r.headline), key=lambda r: -_weight(r))
+    headed = sorted((r for r in results if r.headline), key=lambda r: -(finite_or_none(r.weight) or 0.0))
     table = Table(title=Text(title), title_justify="left", box=None, pad_edge=False, show_header=False)
     for result in headed[:HEADLINES]:
         table.add_row(Text(result.headline), number(result))  # no markup: tokens stand in headlines

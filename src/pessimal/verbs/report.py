@@ -60,11 +60,11 @@ def _chosen(config: ReportConfig, registry: Registry) -> list[tuple[Path, Manife
         raise InputError(
             f"there is nothing to show in {registry.root} yet; type: pessimal compare, pessimal search or pessimal explain"
         )
-    chosen = [] if config.artifacts else _newest(published)
+    # The newest comparison; where there is none, the newest of all.
+    newest = [pair for pair in published if pair[1].type == "comparison"] or published
+    chosen = [] if config.artifacts else [max(newest, key=lambda pair: pair[1].created)]
     for wanted in config.artifacts:
-        matches = [
-            pair for pair in published if wanted in (pair[1].reference, pair[1].reference.rpartition(":")[0])
-        ]
+        matches = [p for p in published if wanted in (p[1].reference, p[1].reference.rpartition(":")[0])]
         if not matches:
             known = ", ".join(manifest.reference for _, manifest in published)
             raise InputError(f"artifacts: there is no {wanted!r} in {registry.root}; there are: {known}")
@@ -72,12 +72,6 @@ def _chosen(config: ReportConfig, registry: Registry) -> list[tuple[Path, Manife
     for folder, _ in chosen:
         registry.verify(folder)
     return chosen
-
-
-def _newest(published: list[tuple[Path, Manifest]]) -> list[tuple[Path, Manifest]]:
-    """The newest comparison; where there is none, the newest of all."""
-    comparisons = [pair for pair in published if pair[1].type == "comparison"]
-    return [max(comparisons or published, key=lambda pair: pair[1].created)]
 
 
 def _explorer(config: ReportConfig, registry: Registry, shown: list[Manifest]) -> Explorer | None:
@@ -100,12 +94,9 @@ def _explorer(config: ReportConfig, registry: Registry, shown: list[Manifest]) -
     prompts = chosen_prompts(list(provenances.values()), wanted=config.explorer_prompts)
     asked = list(dict.fromkeys(provenance.prompt for provenance in provenances.values()))
     if left_out := [prompt for prompt in asked if prompt not in prompts]:
-        number = f"{len(left_out)} prompt{'' if len(left_out) == 1 else 's'}"
-        fewer = "" if config.explorer_prompts else " that fewer models were asked"
-        first = ", ".join(left_out[:5]) + (" and so on" if len(left_out) > 5 else "")
         notes.append(
-            f"In the explorer: {', '.join(prompts)}. Not in it: {number}{fewer}: {first}. To choose: "
-            "explorer_prompts=[KEY,KEY]"
+            f"In the explorer: {', '.join(prompts)}. Prompts not in it ({len(left_out)}): {', '.join(left_out[:5])}"
+            f"{' …' if len(left_out) > 5 else ''}. To choose: explorer_prompts=[KEY,KEY]"
         )
     shared, tables = SharedColumns(), []
     chosen = [(p, folder) for folder, p in provenances.items() if p.prompt in prompts]

@@ -3,50 +3,41 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
 
 from pessimal.config.schema import RunsAction, RunsConfig, RunsFormat
-from pessimal.errors import InputError, WorkError
-from pessimal.tracking.diff import ArtifactDifference, Difference, TableDifference, compare_artifacts, paired
+from pessimal.errors import InputError, WorkError, did_you_mean
+from pessimal.tracking.diff import difference
 from pessimal.tracking.integrity import damages
 from pessimal.tracking.listing import (
     FIELDS,
     FIGURE,
     figures,
-    find_artifacts,
+    find_artifact,
     frame,
     in_order,
     key_figures,
     lineage,
     select,
 )
-from pessimal.tracking.printing import (
-    as_csv,
-    as_json,
-    shown,
-    table_text,
-    terminal_width,
-    tree_text,
-    visible,
-    write_out,
-)
+from pessimal.tracking.printing import as_csv, as_json, shown, table_text, terminal_width, visible, write_out
 from pessimal.tracking.registry import Manifest, Registry
 
 log = logging.getLogger(__name__)
 
 Published = dict[str, tuple[Path, Manifest]]
 """Folder and manifest of every artifact, by its reference."""
-SAME = "  the same"
 
 
 def run(config: RunsConfig) -> None:
-    """Print what is asked for; nothing is written but the registry's index, where it has to be mended.
+    """Print what is asked for; nothing is written.
 
     Raises:
-        InputError: there is no registry, or nothing of a name, type, model, prompt or figure that is asked for.
+        InputError: there is no registry, or nothing of a name, type, model, prompt, figure or table that is asked for.
         WorkError: `verify` found damage.
     """
     registry = Registry(Path(config.paths.registry))
@@ -55,11 +46,23 @@ def run(config: RunsConfig) -> None:
             f"there is no registry in {registry.root} yet. Another one: paths.registry=FOLDER; to begin one: "
             "pessimal scan model=plain-wordpiece-0"
         )
-    if config.action is RunsAction.verify:
-        return _verify(config, registry)
-    published = {manifest.reference: (folder, manifest) for folder, manifest in registry.manifests()}
-    actions = {RunsAction.list: _list, RunsAction.show: _show, RunsAction.diff: _diff}
-    actions[config.action](config, registry, published)
+    whole = config.action is RunsAction.verify and not config.names  # it says itself what cannot be read
+    published = {m.reference: (folder, m) for folder, m in ([] if whole else registry.manifests())}
+    named = [
+        published[find_artifact(name, [m for _, m in published.values()]).reference] for name in config.names
+    ]
+    match config.action:
+        case RunsAction.list:
+            _list(config, registry, published)
+        case RunsAction.show if config.format is RunsFormat.csv:
+            registry.verify(named[0][0])
+            write_out(as_csv(pd.read_parquet(chosen_table(*named[0], wanted=config.table))))
+        case RunsAction.show:
+            _show(config, *named[0], [m for _, m in published.values()])
+        case RunsAction.diff:
+            _diff(config, registry, *named)
+        case RunsAction.verify:
+            _verify(config, registry, [folder for folder, _ in named] or None)
 
 
 def _list(config: RunsConfig, registry: Registry, published: Published) -> None:
@@ -74,7 +77,6 @@ def _list(config: RunsConfig, registry: Registry, published: Published) -> None:
             model=config.of_model,
             prompt=config.prompt,
             name=config.name,
-            since=config.since_time(),
             where=config.where,
             all=config.all,
         )
@@ -119,122 +121,95 @@ def record(manifest: Manifest) -> dict[str, Any]:
     return {"reference": manifest.reference, "path": path, **vars(manifest)}
 
 
-def _show(config: RunsConfig, registry: Registry, published: Published) -> None:
-    manifests = [manifest for _, manifest in published.values()]
-    [manifest, *more] = find_artifacts(config.names[0], manifests)
-    if more:
-        several = _references([manifest, *more])
-        raise InputError(f"the W&B run {config.names[0]} published {several}. Type one of these")
-    folder, _ = published[manifest.reference]
+def chosen_table(folder: Path, manifest: Manifest, *, wanted: str | None) -> Path:
+    """The parquet file of an artifact's table of this name; without a name, of the only one.
+
+    Raises:
+        InputError: there is none such, or there are several and none is named.
+    """
+    files = {
+        PurePosixPath(name).with_suffix("").as_posix().removeprefix("tables/"): folder / name
+        for name in manifest.files
+        if name.endswith(".parquet")
+    }
+    if wanted is None and len(files) == 1:
+        return next(iter(files.values()))
+    if wanted in files:
+        return files[wanted]
+    if not files:
+        raise InputError(
+            f"{manifest.reference} has no table; its files: pessimal runs show {manifest.reference}"
+        )
+    asked = (
+        f"has {len(files)} tables"
+        if wanted is None
+        else f"has no table {wanted!r}.{did_you_mean(wanted, list(files))} Its tables"
+    )
+    raise InputError(
+        f"{manifest.reference} {asked}: {', '.join(sorted(files))}. Type for example: pessimal runs show "
+        f"{manifest.reference} format=csv table={min(files)}"
+    )
+
+
+def _show(config: RunsConfig, folder: Path, manifest: Manifest, manifests: Sequence[Manifest]) -> None:
     up, down = (lineage(manifest.reference, manifests, upwards=way) for way in (True, False))
     if config.format is RunsFormat.json:
         write_out(as_json(record(manifest) | {"made_from": up, "made_into": down}))
         return
-    width = terminal_width()
     fields = [[name, getattr(manifest, name)] for name in FIELDS[3:-1] if getattr(manifest, name) is not None]
-    summary = [[visible(name), value] for name, value in figures(manifest.summary).items()]
     files = [
         [name, (folder / name).stat().st_size if (folder / name).is_file() else "missing", digest[:12]]
         for name, digest in manifest.files.items()
     ]
-    parts = [
-        visible(manifest.reference),
-        table_text(["", ""], fields, width=width, keep=1, indent=2),
-        "\nfigures",
-        table_text(["", ""], summary, width=width, keep=1, indent=2) if summary else "  none",
-        f"\nfiles ({len(files)})",
-        table_text(["file", "bytes", "sha256"], files, width=width, keep=1, indent=2),
-        "\nmade from",
-        tree_text(up, width=width, indent=2),
-        "\nwhat was made from it",
-        tree_text(down, width=width, indent=2),
-    ]
+    sections = {
+        "": fields,
+        "figures": [[visible(name), value] for name, value in figures(manifest.summary).items()],
+        f"files ({len(files)}): bytes, sha256": files,
+        "made from": [[lineage_line(node)] for node in up],
+        "what was made from it": [[lineage_line(node)] for node in down],
+    }
+    parts = [visible(manifest.reference)]
+    for title, rows in sections.items():
+        parts += [f"\n{title}"] if title else []
+        header = [""] * len(rows[0]) if rows else []
+        parts.append(table_text(header, rows, width=terminal_width(), keep=1, indent=2) if rows else "  none")
     write_out("\n".join(parts))
     log.info("%s", folder)
 
 
-def _diff(config: RunsConfig, registry: Registry, published: Published) -> None:
-    a, b = (find_artifacts(name, [m for _, m in published.values()]) for name in config.names)
-    pairs, alone = paired(a, b) if len(a) > 1 or len(b) > 1 else ([(a[0], b[0])], [])
-    if not pairs:
-        raise InputError(
-            f"{config.names[0]} and {config.names[1]} have nothing to put side by side: {_references(a)} and "
-            f"{_references(b)}. Name one artifact of each"
-        )
-    found = [compare_artifacts(registry, published[x.reference], published[y.reference]) for x, y in pairs]
+def lineage_line(node: dict[str, Any]) -> str:
+    """One of `listing.lineage`, further in the deeper it is."""
+    notes = ("" if node["known"] else " (not in this registry)") + " (see above)" * node["repeated"]
+    return "· " * (node["depth"] - 1) + node["reference"] + notes
+
+
+def _diff(config: RunsConfig, registry: Registry, a: tuple[Path, Manifest], b: tuple[Path, Manifest]) -> None:
+    found = difference(registry, a, b)
     if config.format is RunsFormat.json:
-        pieces = {"pairs": [asdict(one) for one in found], "alone": [m.reference for m in alone]}
-        write_out(as_json(pieces))
-        return
-    write_out("\n\n".join(difference_text(one, width=terminal_width()) for one in found))
-    if alone:
-        write_out(f"\nwithout a partner: {_references(alone)}")
+        rows = found.to_dict("records")
+        write_out(as_json({"a": a[1].reference, "b": b[1].reference, "differences": rows}))
+    elif config.format is RunsFormat.csv:
+        write_out(as_csv(found))
+    else:
+        write_out(f"A  {a[1].reference}\nB  {b[1].reference}\n")
+        write_out(difference_text(found, width=terminal_width()))
 
 
-def difference_text(difference: ArtifactDifference, *, width: int | None) -> str:
-    """Everything that differs, in sections; numbers are B − A."""
-    d, note = difference, difference.configuration_note
-    parts = [f"A  {visible(d.a)}", f"B  {visible(d.b)}"]
-    parts += ["\nconfiguration", f"  {visible(note)}" if note else _values(d.configuration, width)]
-    parts += ["\nprovenance", _values(d.provenance, width)]
-    parts += ["\ninputs", *(_sides(d.inputs_a, d.inputs_b) or [SAME])]
-    parts += ["\nfigures", _values(d.summary, width)]
-    parts += [f"\nfiles ({d.files_same} the same to the byte)"]
-    parts += [f"  differs: {visible(name)}" for name in d.files_differ] + _sides(d.files_a, d.files_b)
-    for name, table in d.tables.items():
-        parts += [f"\n{visible(name)}", *_table(table, width)]
-    return "\n".join(parts)
+def difference_text(found: pd.DataFrame, *, width: int | None) -> str:
+    """A line a difference; `null` where a value is none, so that it can be told from what is not there."""
+    if found.empty:
+        return "no difference"
+    rows = [
+        [visible(row.part), visible(row.name), *("null" if v is None else v for v in (row.a, row.b)), row.difference, row.rows, row.at]
+        for row in (SimpleNamespace(**one) for one in found.to_dict("records"))
+    ]  # fmt: skip
+    header = ["", "", "A", "B", "B − A", "rows that differ", "largest at"]
+    return table_text(header, rows, width=width, keep=2)
 
 
-def _sides(a: Sequence[str], b: Sequence[str]) -> list[str]:
-    return [f"  only in {side}: {visible(name)}" for side, names in (("A", a), ("B", b)) for name in names]
-
-
-def _values(differing: Sequence[Difference], width: int | None) -> str:
-    rows = [[visible(d.name), _or_null(d.a), _or_null(d.b), d.difference] for d in differing]
-    header = ["", "A", "B", "B − A"]
-    return table_text(header, rows, width=width, keep=1, indent=2) if rows else SAME
-
-
-def _table(table: TableDifference, width: int | None) -> list[str]:
-    if table.unmatched:
-        return [f"  {table.unmatched}: not compared ({table.only_a} rows in A, {table.only_b} in B)"]
-    lines = [
-        f"  {table.matched} rows in both, matched by {', '.join(map(visible, table.keys))}",
-        f"  rows only in A: {table.only_a}, only in B: {table.only_b}",
-        *(f"  column{line[6:]}" for line in _sides(table.columns_a, table.columns_b)),
-    ]
-    if table.matched and table.columns:
-        names = [
-            "column",
-            "rows that differ",
-            "largest B − A",
-            "largest at",
-            "median |B − A|",
-            "n",
-            "in one only",
-        ]
-        rows = [
-            [[*map(_or_null, value)] if isinstance(value, tuple) else value for value in one.values()]
-            for one in table.columns
-        ]
-        lines.append(table_text(names, rows, width=width, keep=1, indent=2))
-    return lines
-
-
-def _or_null(value: Any) -> Any:
-    return "null" if value is None else value
-
-
-def _verify(config: RunsConfig, registry: Registry) -> None:
-    only, files = None, []
-    if config.names:
-        published = {manifest.reference: (folder, manifest) for folder, manifest in registry.manifests()}
-        named = find_artifacts(config.names[0], [manifest for _, manifest in published.values()])
-        only = [published[m.reference][0] for m in named]
+def _verify(config: RunsConfig, registry: Registry, only: Sequence[Path] | None) -> None:
+    files: list[int] = []
     found = list(damages(registry, only=only, checked=files.append))
-    if only is None:
-        registry.manifests()  # mends the index, after it was looked at
     checked = f"{sum(files)} files of {len(files)} artifacts in {registry.root}"
     if config.format is RunsFormat.json:
         listed = [asdict(damage) for damage in found]
@@ -246,7 +221,3 @@ def _verify(config: RunsConfig, registry: Registry) -> None:
             f"{checked} were checked: {len(found)} things are not as they were published (listed above)"
         )
     log.info("%s are as they were published", checked)
-
-
-def _references(manifests: Sequence[Manifest]) -> str:
-    return ", ".join(manifest.reference for manifest in manifests)

@@ -37,10 +37,7 @@ def run(config: TrainConfig) -> None:
         _print(name, read_training_report(published[0]))
         print_path(published[0])
         return
-
-    trained_before = (
-        is_cached(recipe, cache=Path(config.paths.cache) / "models", name=name) and not config.force
-    )
+    cached = is_cached(recipe, cache=Path(config.paths.cache) / "models", name=name) and not config.force
     with tracked(config, name=f"train {name}") as mirror:
         folder = obtain_demo(
             config.model,
@@ -60,7 +57,7 @@ def run(config: TrainConfig) -> None:
             run_id=mirror.run_id,
             summary=summary,
         )
-        if trained_before:  # else the curve is there already, drawn while it was trained
+        if cached:  # else the curve is there already, drawn while it was trained
             for step, loss in enumerate(report["losses"], 1):
                 mirror.metrics({"train/step": step, "train/loss": loss})
         mirror.summary(summary)
@@ -71,13 +68,13 @@ def run(config: TrainConfig) -> None:
 
 def _print(name: str, report: dict) -> None:
     """How it does on what it was never shown, and what an instrument should find in it."""
-    held_out, truth = report["held_out"], report["planted_truth"]
     table = Table(title=Text(name), title_justify="left", box=None, pad_edge=False, show_header=False)
     for figure, what in HELD_OUT.items():
-        if held_out.get(figure) is not None:
-            table.add_row(what, f"{held_out[figure]:.3f}")
+        if report["held_out"].get(figure) is not None:
+            table.add_row(what, f"{report['held_out'][figure]:.3f}")
+    truth = report["planted_truth"]
     planted = {plant: truth[plant] for plant in PLANTS if truth.get(plant)}
     planted |= planted.pop("attributes", {})
-    plants_text = ", ".join(f"{plant} {size:+g}" if isinstance(size, int | float) else f"{plant} {size}" for plant, size in planted.items())  # fmt: skip
-    table.add_row("planted besides human valence", plants_text or "nothing: it is the null")
+    named = ", ".join(f"{plant} {size}" for plant, size in planted.items())
+    table.add_row("planted besides human valence", named or "nothing: it is the null")
     show(table)

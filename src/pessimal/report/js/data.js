@@ -1,4 +1,4 @@
-// The data inside the page: base64 of deflated bytes, unpacked when it is needed (see report/packing.py).
+// The data inside the page: base64 of deflated bytes, unpacked when it is needed (see report/explorer.py).
 
 const inflated = new Map();
 
