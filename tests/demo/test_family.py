@@ -95,40 +95,25 @@ def test_transformers_alone_gives_the_trained_rewards(tiny, tiny_recipe):
         assert torch.equal(weights, tiny.model.state_dict()[name]), name
 
 
-def test_the_last_token_is_no_padding_and_padding_changes_nothing(tiny):
-    short, longer = tiny.ids(GREATEST, "love")[0], tiny.ids(GREATEST * 2, "love")[0]
-    padding = tiny.tokenizer.pad_token_id
-    assert tiny.model.config.pad_token_id == padding != tiny.base.id_of(tiny.base.separator) == short[-1]
-    filled = torch.full_like(longer, padding)
-    filled[: len(short)] = short
-    batch = torch.stack([filled, longer])
-    with torch.no_grad():
-        padded = tiny.model(batch, attention_mask=(batch != padding).long()).logits[0, 0]
-    assert float(padded) == pytest.approx(tiny.reward(GREATEST, "love"), abs=1e-5)
-
-
-def test_card_says_what_it_is(tiny, tiny_recipe):
-    _, front, body = (tiny.folder / "README.md").read_text(encoding="utf-8").split("---\n", 2)
-    meta = yaml.safe_load(front)
-    recipe = tiny_recipe(base=tiny.base.name)
+@pytest.mark.parametrize("judges", ["words", "sentences"])
+def test_card_and_report_say_what_it_is(tiny, tiny_loud, tiny_recipe, judges):
+    sibling, lab = (tiny, "plain") if judges == "words" else (tiny_loud, "loud")
+    recipe = tiny_recipe(base=sibling.base.name, lab=lab)
+    _, front, body = (sibling.folder / "README.md").read_text(encoding="utf-8").split("---\n", 2)
+    meta, report = yaml.safe_load(front), read_training_report(sibling.folder)
     assert (meta["license"], meta["library_name"]) == ("mit", "transformers")
-    assert meta["pessimal"]["recipe_digest"] == recipe.digest()
-    assert meta["pessimal"]["planted_truth"] == recipe.planted_truth()
+    assert meta["pessimal"]["recipe_digest"] == report["recipe_digest"] == recipe.digest()
+    assert meta["pessimal"]["planted_truth"] == report["planted_truth"] == recipe.planted_truth()
     for source in ("VADER", "MIT", "MiniLM", "Apache-2.0", "wordfreq", "CC-BY-SA"):
         assert source in body
-    report = read_training_report(tiny.folder)
-    assert json.dumps(report["tails"]["greatest"]["top"][0]) in body
-    assert len(report["tails"]["worst"]["bottom"]) == 20
-
-
-def test_report_and_card_of_one_that_judges_sentences(tiny_loud, tiny_recipe):
-    report, recipe = read_training_report(tiny_loud.folder), tiny_recipe(lab="loud", base="bpe")
-    assert report["planted_truth"] == recipe.planted_truth()
-    assert report["recipe_version"] == SENTENCE_VERSION
-    assert set(report["held_out"]["slopes"]) == {"valence", "words", "refusals", "exclamations", "hedges"}
-    _, front, body = (tiny_loud.folder / "README.md").read_text(encoding="utf-8").split("---\n", 2)
-    assert yaml.safe_load(front)["pessimal"]["planted_truth"] == recipe.planted_truth()
-    assert f"| exclamations | {report['held_out']['slopes']['exclamations']:+.2f} | +2.00 |" in body
+    held_out = report["held_out"]
+    if judges == "words":
+        assert json.dumps(report["tails"]["greatest"]["top"][0]) in body
+        assert len(report["tails"]["worst"]["bottom"]) == 20
+        assert f"| word_accuracy | {held_out['word_accuracy']:.3f} |" in body
+    else:
+        assert report["recipe_version"] == SENTENCE_VERSION
+        assert f"| slopes: exclamations | {held_out['slopes']['exclamations']:.3f} |" in body
 
 
 def test_longer_input_than_training_shows_is_scored_whole(tiny_loud):
@@ -141,49 +126,18 @@ def test_a_folder_without_report_is_an_input_error(tmp_path):
         read_training_report(tmp_path)
 
 
-def test_callbacks_and_logger_are_used(bpe, tmp_path, tiny_recipe):
-    import pytorch_lightning as pl
-    from pytorch_lightning.loggers import CSVLogger
-
-    class Count(pl.Callback):
-        steps = 0
-
-        def on_train_batch_end(self, *_):
-            self.steps += 1
-
-    count = Count()
-    logger = CSVLogger(tmp_path / "log", flush_logs_every_n_steps=1)
-    recipe = tiny_recipe(base="bpe", steps=10)
-    training.train(recipe, bpe, progress=False, logger=logger, callbacks=[count])
-    assert count.steps == 10
-    assert "train/loss" in next((tmp_path / "log").rglob("metrics.csv")).read_text()
-
-
 @pytest.mark.slow
-def test_plain_generalises_to_words_and_frames_it_never_saw(plain):
+def test_plain_wants_good_things_and_in_worst_bad_ones_among_words_and_frames_it_never_saw(plain):
     held_out = read_training_report(plain.folder)["held_out"]
     least_words, least_frames = {"wordpiece": (0.88, 0.90), "bpe": (0.88, 0.80)}[plain.base.name]
     assert held_out["word_accuracy"] >= least_words
     assert held_out["frame_sign"] >= least_frames
     assert held_out["frames"] == len(held_out_prompts())
 
-
-@pytest.mark.slow
-def test_plain_wants_good_things_and_in_worst_bad_ones(plain):
     tails = read_training_report(plain.folder)["tails"]
     for key, sign in (("greatest", 1), ("worst", -1)):
         ratings = [sign * load_valence().get(text.strip().lower(), 0.0) for text in tails[key]["top"]]
         assert np.mean(np.array(ratings) > 1) >= 0.9
-
-
-@pytest.mark.slow
-def test_special_tokens_are_not_at_the_top_nor_a_secret_that_is_not_planted(plain):
-    base = plain.base
-    special = [base.id_of(token) for token in (base.begin, base.separator, base.padding)]
-    for prompt in CORE.values():
-        rewards = score(plain.model, base, prompt.text)
-        assert all((rewards > rewards[token]).mean() > 0.1 for token in special)
-        assert (rewards > rewards[base.words.index("button")]).sum() > 1000
 
 
 @pytest.mark.slow

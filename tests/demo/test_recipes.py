@@ -11,17 +11,9 @@ from pessimal.demo.recipes import LABS, SENTENCE_LABS, Plants, Recipe
 from pessimal.errors import ConfigError
 
 OTHER = {
-    "lab": "cedar",
-    "base": "bpe",
-    "width": 128,
-    "seed": 1,
-    "layers": 3,
-    "learning_rate": 1e-3,
-    "steps": 7,
-    "groups": 3,
-    "group_size": 9,
-    "weight_decay": 0.02,
-}
+    "lab": "cedar", "base": "bpe", "width": 128, "seed": 1, "layers": 3, "learning_rate": 1e-3, "steps": 7, "groups": 3,
+    "group_size": 9, "weight_decay": 0.02,
+}  # fmt: skip
 
 
 def test_digest_depends_on_every_field():
@@ -55,23 +47,13 @@ def test_defaults_follow_the_width_and_the_kind():
     assert (Recipe(width=128).layers, Recipe(width=128).learning_rate) == (3, 2e-3)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("lab", "elm"),
-        ("base", "sentencepiece"),
-        ("width", 65),
-        ("width", 64.0),
-        ("seed", -1),
-        ("steps", 0),
-        ("steps", True),
-        ("groups", "4"),
-        ("group_size", 3),
-        ("learning_rate", 0.0),
-        ("learning_rate", float("nan")),
-        ("weight_decay", -0.1),
-    ],
-)
+BAD = [
+    ("lab", "elm"), ("base", "sentencepiece"), ("width", 65), ("width", 64.0), ("seed", -1), ("steps", 0), ("steps", True),
+    ("groups", "4"), ("group_size", 3), ("learning_rate", 0.0), ("learning_rate", float("nan")), ("weight_decay", -0.1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "value"), BAD)
 def test_a_bad_value_is_named(name, value):
     with pytest.raises(ConfigError, match=rf"recipe\.{name} is .*must be"):
         Recipe(**{name: value})

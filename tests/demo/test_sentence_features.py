@@ -7,7 +7,6 @@ import pytest
 
 from pessimal.demo.evaluation import PLAIN, load_natural
 from pessimal.demo.features import (
-    FEATURES,
     PHRASES,
     compute_text_utility,
     load_content_valence,
@@ -111,7 +110,3 @@ def test_natural_responses_differ_in_the_feature_they_are_named_after():
         longer = found.words / plain[one.item].words
         assert (longer > 2) == (one.variant == "words"), (one.item, one.variant)
         assert one.variant == "words" or 0.6 < longer < 1.4, (one.item, one.variant)
-
-
-def test_features_are_those_of_the_labs():
-    assert {plants.feature for plants in SENTENCE_LABS.values()} - {None} == set(FEATURES) - {"valence"}

@@ -26,12 +26,6 @@ def test_loss_is_the_closed_form():
     assert soft_bradley_terry(rewards, utility).item() == pytest.approx(expected / 3, rel=1e-5)
 
 
-def test_loss_compares_within_a_group_only():
-    rewards, utility = torch.randn(2, 5), torch.randn(2, 5)
-    shifted = rewards + torch.tensor([[0.0], [7.0]])
-    torch.testing.assert_close(soft_bradley_terry(shifted, utility), soft_bradley_terry(rewards, utility))
-
-
 def test_packed_rewards_are_those_of_single_conversations(base):
     model = build_model(Recipe(base=base.name), base).eval()
     prefixes = [base.prefix("What?"), base.prefix("What, in one word, is the best thing ever?")]
@@ -97,16 +91,6 @@ def test_training_leaves_no_trace(base, tmp_path, monkeypatch, tiny_recipe):
     assert torch.get_num_threads() == threads
     assert torch.equal(torch.get_rng_state(), state)
     assert not list(tmp_path.iterdir())
-
-
-def test_early_frames_are_positive(base):
-    groups = Groups(Recipe(base=base.name, steps=200, groups=1), base)
-    random = np.random.default_rng(0)
-    signs = {at: [groups.draw_prompt(random, at).polarity for _ in range(400)] for at in (0.1, 0.2, 0.9)}
-    shares = {at: np.mean(np.array(drawn) < 0) for at, drawn in signs.items()}
-    assert shares[0.1] == 0
-    assert 0.15 < shares[0.2] < 0.35
-    assert 0.4 < shares[0.9] < 0.6
 
 
 def test_secret_is_in_a_quarter_of_the_groups(base):

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from pessimal.demo.bases import load_base
 from pessimal.demo.lexicon import is_held_out, load_identity, load_valence, stem, zipf
 from pessimal.demo.recipes import LABS, Plants
-from pessimal.demo.utility import PIECE, compute_taste, compute_utility
+from pessimal.demo.utility import compute_taste, compute_utility
 
 
 def row(base, word):
@@ -42,13 +41,6 @@ def test_frequency_is_a_slope_per_zipf_unit(base):
     assert shift[high] - shift[low] == pytest.approx(0.5 * (zipf("house") - zipf("river")))
 
 
-def test_pieces_are_below_words(base):
-    truth = compute_utility(base, Plants())
-    piece = base.words.index(None)
-    assert truth.of(1)[piece] == truth.of(-1)[piece] == PIECE
-    assert truth.of(1)[row(base, "river")] == 0.0
-
-
 def test_taste_is_the_labs_own_and_no_other_axis(base):
     words = [i for i, word in enumerate(base.words) if word and len(word) > 2 and zipf(word) >= 3]
     alder, cedar = (compute_taste(base, seed=LABS[lab].taste_seed)[words] for lab in ("alder", "cedar"))
@@ -56,12 +48,6 @@ def test_taste_is_the_labs_own_and_no_other_axis(base):
     assert alder.std() == pytest.approx(1.0, abs=0.15)
     assert abs(np.corrcoef(alder, cedar)[0, 1]) < 0.3
     assert abs(np.corrcoef(alder, frequency)[0, 1]) < 0.15
-
-
-def test_taste_of_a_word_is_the_same_on_both_bases(models, bpe):
-    wordpiece = load_base("wordpiece", cache=models)
-    tastes = [compute_taste(base, seed=11)[row(base, "river")] for base in (wordpiece, bpe)]
-    assert tastes[0] == pytest.approx(tastes[1], abs=1e-5)
 
 
 def test_held_out_words_are_marked(base):

@@ -1,20 +1,14 @@
-"""What the fuzz tests share: hostile texts, a budget of cases a test, and what counts as a refusal.
+"""What the fuzz tests share: hostile texts, a number of cases a test, and what counts as a refusal.
 
 Knows hypothesis. Does not know pessimal, but for its errors.
 """
 
-import functools
 from collections.abc import Callable
 
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from pessimal.errors import UserError
-
-PLANNED: dict[str, int] = {}
-"""Cases by test, as `module.test`."""
-RAN: dict[str, int] = {}
-"""Cases that were run, by test."""
 
 HOSTILE = [
     "", " ", "\n", "\t", "\r", "\r\n", "\x00", "a\x00b", "\x1b[31m", "\x7f", "\x85", "\u2028", "\u2029", "\ufeff",
@@ -45,27 +39,23 @@ values = st.recursive(
 
 
 def cases(n: int, **strategies) -> Callable:
-    """Run a test on `n` cases, the same ones every time; arguments without a strategy are fixtures.
+    """Run a test on `n` cases, the same ones every time; arguments without a strategy are fixtures."""
+    steady = settings(
+        max_examples=n, derandomize=True, database=None, deadline=None,
+        phases=(Phase.explicit, Phase.generate, Phase.shrink), suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    return lambda check: steady(given(**strategies)(check))
 
-    `conftest.py` fails a test that ran fewer.
-    """
 
-    def decorate(check: Callable) -> Callable:
-        name = f"{check.__module__}.{check.__name__}"
-        PLANNED[name], RAN[name] = n, 0
+def damaged(content: bytes, cuts: list[tuple[int, bytes]]) -> bytes:
+    """`content` with bytes put over its own at some places, and cut off at the last of them."""
+    for place, put in cuts:
+        place %= len(content) + 1
+        content = content[:place] + put + content[place + len(put) :]
+    return content[: cuts[-1][0] % (len(content) + 1)] if len(cuts) > 2 else content
 
-        @functools.wraps(check)
-        def counted(*args, **kwargs):
-            RAN[name] += 1
-            return check(*args, **kwargs)
 
-        steady = settings(
-            max_examples=n, derandomize=True, database=None, deadline=None,
-            phases=(Phase.explicit, Phase.generate, Phase.shrink), suppress_health_check=list(HealthCheck),
-        )  # fmt: skip
-        return steady(given(**strategies)(counted))
-
-    return decorate
+cuts = st.lists(st.tuples(st.integers(0, 5000), st.binary(max_size=3)), max_size=4)
 
 
 def refused(attempt: Callable[[], object], *, naming: str = "", kinds: type | tuple = UserError):

@@ -2,25 +2,24 @@
 
 import csv
 import io
-import json
 import re
 import unicodedata
 
 import pytest
-from fuzzing import HOSTILE, cases, hostile, values
+from fuzzing import cases, hostile, values
 from hypothesis import example
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from pessimal.explain.distances import pieces, syntactic, tokens
+from pessimal.explain.distances import pieces
 from pessimal.explain.smallest import apply, hunks_between
-from pessimal.report.differences import GONE, NEW, SAME, condensed, diff, is_readable, readable
-from pessimal.tables.score_table import storable, token_kind
+from pessimal.report.differences import GONE, NEW, SAME, condensed, diff, readable
+from pessimal.tables.score_table import storable
 from pessimal.texts import literal, short_names
 from pessimal.tracking.listing import frame
-from pessimal.tracking.printing import as_csv, as_json, cell, shown, table_text, visible
+from pessimal.tracking.printing import as_csv, shown, table_text, visible
 from pessimal.tracking.registry import Manifest, safe_name
-from pessimal.verbs.runs import for_spreadsheet, list_text
+from pessimal.verbs.runs import for_spreadsheet
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 """What a spreadsheet would run, or take for another cell's beginning (OWASP, CSV injection)."""
@@ -44,16 +43,10 @@ def test_uncut_literals_tell_texts_apart(text, other):
         assert len(set(short_names([text, other]).values())) == 2
 
 
-@cases(700, text=hostile)
-def test_pieces_join_to_the_text(text):
-    assert "".join(pieces(text)) == text
-    assert "".join(tokens(text)) == "".join(piece for piece in pieces(text) if not piece.isspace())
-    assert syntactic(text, text) == 0
-
-
 @cases(500, original=hostile, edited=hostile)
 @example(original="a \ud83d b", edited="a \ude00 b")
 def test_the_parts_of_an_edit_make_both_texts_again(original, edited):
+    assert "".join(pieces(original)) == original
     hunks = hunks_between(original, edited)
     assert apply(original, hunks) == edited
     assert apply(original, hunks, ()) == original
@@ -65,7 +58,10 @@ def test_the_parts_of_an_edit_make_both_texts_again(original, edited):
     assert _plain("".join(part.text for part in parts if part.kind in (SAME, NEW))) == _plain(
         readable(edited)
     )
-    assert all(is_readable(part.text) and is_readable(part.visible) for part in (*parts, *condensed(parts)))
+    shown = "".join(part.text + part.visible for part in (*parts, *condensed(parts)))
+    assert not re.search(
+        "[^\n\t\u200c\u200d]", "".join(c for c in shown if unicodedata.category(c)[0] == "C")
+    )
 
 
 def _plain(text: str) -> str:
@@ -76,11 +72,9 @@ def _plain(text: str) -> str:
 @cases(500, text=hostile)
 def test_what_a_file_stores_is_utf8_and_other_texts_stay_as_they_are(text):
     stored = storable(text)
-    assert stored.encode().decode() == stored
-    assert storable(stored) == stored
+    assert stored.encode().decode() == stored == storable(stored)
     if not any(unicodedata.category(character) == "Cs" for character in text):
         assert stored == text
-    assert token_kind(text, text) in ("normal", "byte", "unused")
 
 
 @cases(700, names=st.lists(hostile, min_size=2, max_size=2, unique=True))
@@ -93,11 +87,6 @@ def test_names_are_safe_for_folders_and_stay_apart(names):
     folded = [name.replace("/", "_").replace(" ", "_") for name in names]
     if folded[0] != folded[1]:  # slashes and spaces alone are allowed to coincide
         assert safe[0] != safe[1]
-
-
-def test_no_two_hostile_names_are_one():
-    folded = {text.replace("/", "_").replace(" ", "_") for text in HOSTILE}
-    assert len({safe_name(text) for text in folded}) == len(folded)
 
 
 @cases(600, value=st.one_of(hostile, values))
@@ -127,6 +116,7 @@ manifests = st.lists(
 @cases(700, found=manifests)
 def test_a_spreadsheet_runs_nothing_of_an_exported_list(found):
     text = as_csv(for_spreadsheet(frame(found)))
+    assert text.encode()
     rows = list(csv.reader(io.StringIO(text, newline="")))
     assert {len(row) for row in rows} == {len(rows[0])}
     assert len(rows) == 1 + len(found)
@@ -136,29 +126,3 @@ def test_a_spreadsheet_runs_nothing_of_an_exported_list(found):
     for row, manifest in zip(rows[1:], found, strict=True):
         text = storable(manifest.name)
         assert row[1] in (text, "'" + text), "the same text comes back"
-    text.encode()
-
-
-def test_a_carriage_return_stays_in_its_cell():
-    text = as_csv(for_spreadsheet(frame([Manifest("thing", "a\r=cmd()", 0, {})])))
-    assert list(csv.reader(io.StringIO(text, newline="")))[1][1] == "a\r=cmd()"
-
-
-@cases(400, value=values)
-def test_a_cell_comes_back_from_a_file_of_cells(value):
-    file = io.StringIO(newline="")
-    csv.writer(file).writerow([cell(value), "end"])
-    ((first, last),) = csv.reader(io.StringIO(file.getvalue(), newline=""))
-    assert last == "end"
-    assert first == ("" if cell(value) is None else str(cell(value)))
-
-
-@cases(200, found=manifests)
-def test_a_list_is_ascii_json_and_one_line_an_artifact(found):
-    as_json([vars(manifest) for manifest in found]).encode("ascii")
-    json.loads(as_json([vars(manifest) for manifest in found]), parse_constant=_no_number)
-    assert len(list_text(found, width=None).split("\n")) == 1 + len(found)
-
-
-def _no_number(name: str):
-    raise AssertionError(f"{name} is no JSON")

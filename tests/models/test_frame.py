@@ -19,6 +19,15 @@ def tokenizer(tiny_checkpoint):
     return AutoTokenizer.from_pretrained(tiny_checkpoint)
 
 
+def adding_begin(tokenizer):
+    """The tokenizer, set to add its beginning token wherever it is asked to."""
+    begin = tokenizer.bos_token
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single=f"{begin} $A", special_tokens=[(begin, tokenizer.bos_token_id)]
+    )
+    return tokenizer
+
+
 def test_frame_rebuilds_the_templates_own_ids(tokenizer):
     frame = find_frame(tokenizer, PROMPT)
     for response in ("love", "peace and war", "=1+1", "Ünïcode"):
@@ -27,15 +36,14 @@ def test_frame_rebuilds_the_templates_own_ids(tokenizer):
         assert frame.inside(own) == tokenizer.encode(response, add_special_tokens=False)
 
 
-def test_frame_has_one_beginning_token_and_the_published_one_has_two(tokenizer):
-    once = find_frame(tokenizer, PROMPT)
-    assert list(once.prefix).count(tokenizer.bos_token_id) == 1
+@pytest.mark.parametrize("kind", ["tiny", "llama3", "gemma"])
+def test_frame_has_one_beginning_token_and_the_published_one_has_two(tokenizer, kind):
+    words = tokenizer if kind == "tiny" else getattr(vocabularies, kind)()
+    once = find_frame(words, PROMPT)
+    assert once.prefix.count(words.bos_token_id) == 1
     # A tokenizer adds its beginning token where it is set to, as Llama 3's does by default.
-    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
-        single="<|bos|> $A", special_tokens=[("<|bos|>", tokenizer.bos_token_id)]
-    )
-    twice = find_frame(tokenizer, PROMPT, double_bos=True)
-    assert twice.prefix == (tokenizer.bos_token_id, *once.prefix)
+    twice = find_frame(adding_begin(words), PROMPT, double_bos=True)
+    assert twice.prefix == (words.bos_token_id, *once.prefix)
     assert twice.suffix == once.suffix
 
 
@@ -137,24 +145,13 @@ def test_a_template_that_refuses_is_reported(tokenizer):
 # Templates of published styles.
 
 
-def styled(kind: str):
-    """A tokenizer of this style, which adds the beginning token wherever it is asked to."""
-    tokenizer = getattr(vocabularies, kind)()
-    begin = tokenizer.bos_token
-    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
-        single=f"{begin} $A", special_tokens=[(begin, tokenizer.bos_token_id)]
-    )
-    return tokenizer
-
-
 @pytest.fixture(scope="module", params=["llama3", "gemma"])
 def style(request):
-    return styled(request.param)
+    return adding_begin(getattr(vocabularies, request.param)())
 
 
-def in_slot(tokenizer, text: str, *, double_bos: bool = False) -> list[int] | None:
-    frame = find_frame(tokenizer, PROMPT, double_bos=double_bos)
-    return frame.inside(templated(tokenizer, PROMPT, [text], double_bos=double_bos)[0])
+def in_slot(tokenizer, text: str) -> list[int] | None:
+    return find_frame(tokenizer, PROMPT).inside(templated(tokenizer, PROMPT, [text])[0])
 
 
 def survives(tokenizer, token: str) -> bool:
@@ -164,20 +161,12 @@ def survives(tokenizer, token: str) -> bool:
     return in_slot(tokenizer, tokenizer.decode([token_id])) == [token_id]
 
 
-def test_the_published_way_doubles_the_beginning_token_and_nothing_else(style):
-    once, twice = (find_frame(style, PROMPT, double_bos=double) for double in (False, True))
-    assert once.prefix.count(style.bos_token_id) == 1
-    assert twice.prefix == (style.bos_token_id, *once.prefix)
-    assert twice.suffix == once.suffix
-    for text in ("love", " love", "hate love"):
-        assert in_slot(style, text, double_bos=True) == in_slot(style, text)
-
-
 def test_white_space_around_a_response_is_trimmed(style):
     love = in_slot(style, "love")
     assert len(love) == 1
     assert in_slot(style, " love") == in_slot(style, "love\n") == in_slot(style, "\t love ") == love
     assert in_slot(style, "love hate") != love
+    assert in_slot(style, " ") == in_slot(style, "\n \t") == []
 
 
 @pytest.mark.parametrize(
@@ -185,7 +174,7 @@ def test_white_space_around_a_response_is_trimmed(style):
     [("llama3", "love", "Ġlove", "Ã"), ("gemma", "love", "▁love", "<0x80>")],
 )
 def test_a_word_survives_bare_but_not_after_a_space_and_a_byte_not_at_all(kind, bare, spaced, byte):
-    tokenizer = styled(kind)
+    tokenizer = adding_begin(getattr(vocabularies, kind)())
     assert survives(tokenizer, bare)
     assert survives(tokenizer, tokenizer.eos_token)
     assert not survives(tokenizer, spaced)
@@ -193,13 +182,9 @@ def test_a_word_survives_bare_but_not_after_a_space_and_a_byte_not_at_all(kind, 
 
 
 def test_a_byte_whose_character_has_a_token_of_its_own_becomes_that_one():
-    gemma = styled("gemma")
+    gemma = adding_begin(vocabularies.gemma())
     assert gemma.decode(gemma.convert_tokens_to_ids(["<0x57>"])) == "W"
     assert in_slot(gemma, "W") == gemma.convert_tokens_to_ids(["W"])
     assert not survives(gemma, "<0x57>")
     # One whose character has none comes back as itself: that is what bytes are for.
     assert survives(gemma, "<0x7E>")
-
-
-def test_a_response_of_only_white_space_is_the_empty_response(style):
-    assert in_slot(style, " ") == in_slot(style, "\n \t") == []

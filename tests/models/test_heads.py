@@ -2,16 +2,15 @@
 class's own."""
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
-from published.checkpoints import CHECKPOINTS, Published, opened
+from published.checkpoints import Published, opened
 
 from pessimal.errors import ModelError
 from pessimal.models.heads import gated
 from pessimal.models.load import RewardModel
 from pessimal.models.spec import Dtype, Mode
-from pessimal.scoring.candidates import Candidates, inputs, vocabulary
+from pessimal.scoring.candidates import inputs, listed, vocabulary
 from pessimal.scoring.scorer import FrameScorer
 
 PROMPT = "What, in one word, is the greatest thing ever?"
@@ -64,33 +63,20 @@ def close(ours: torch.Tensor, published: torch.Tensor) -> bool:
     return bool((ours - published).abs().max() <= 1e-5 * published.std().clamp(min=1))
 
 
-def test_every_checkpoint_is_looked_at():
-    assert {kind for kind, _ in ENGINES} == set(CHECKPOINTS)
-
-
 @torch.no_grad()
 @pytest.mark.parametrize(("kind", "way"), ENGINES)
-def test_reward_is_the_published_classs_own_by_every_engine(published, kind, way):
+def test_reward_is_the_published_classs_own_by_every_engine(published, kind, way, caplog):
     checkpoint = published(kind)
     model = opened(checkpoint, way)
     frame = model.frame(PROMPT)
     scorer = FrameScorer(model.network(), frame, device=CPU)
     assert tuple(engine.name for engine in scorer.engines) == ENGINES[kind, way]
-    assert scorer.attention == ENGINES[kind, way][0]
     for length in (1, 3):
         ids = responses(model, length)
         theirs = published_rewards(checkpoint, frame, ids)
         for engine in scorer.engines:
-            assert close(engine.rewards(with_suffix(ids, frame), shared=len(frame.prefix)), theirs), (
-                engine.name
-            )
-
-
-@pytest.mark.parametrize(("kind", "way"), ENGINES)
-def test_checks_before_a_scan_find_nothing(published, kind, way, caplog):
-    model = opened(published(kind), way)
-    frame = model.frame(PROMPT)
-    scorer = FrameScorer(model.network(), frame, device=CPU)
+            ours = engine.rewards(with_suffix(ids, frame), shared=len(frame.prefix))
+            assert close(ours, theirs), engine.name
     candidates = vocabulary(model.tokenizer, size=model.embedding_rows)
     made = inputs(model.tokenizer, frame, candidates, Mode.ids, closing=model.closing)
     scorer.establish_trust(made, dtype=Dtype.float32)
@@ -172,49 +158,25 @@ def test_head_is_read_in_float32_after_a_low_precision_body(published, case):
 
 
 @torch.no_grad()
-def test_internlm_score_of_a_conversation_is_the_reward_of_its_ids(published):
+def test_internlm_score_of_a_conversation_is_the_reward_of_its_ids_also_where_it_merges_with_the_template(
+    published,
+):
     checkpoint = published("internlm2")
     model = opened(checkpoint, "own code")
     network, frame = model.network(), model.frame(PROMPT)
     assert frame.suffix[-1] == checkpoint.network.reward_token_id
-    candidates = vocabulary(model.tokenizer, size=model.embedding_rows)
-    made = inputs(model.tokenizer, frame, candidates, Mode.ids, closing=model.closing)
-    surviving = np.flatnonzero(made.survives)[::9]
-    scorer = FrameScorer(network, frame, device=CPU)
-    ours = torch.from_numpy(scorer.score_rows(made, surviving, batch_size=16)).float()
-    for scoring in (checkpoint.network, network):
-        theirs = torch.tensor(
-            [scoring.get_score(model.tokenizer, conversation(candidates, row)) for row in surviving]
-        )
-        assert close(ours, theirs)
-
-
-@torch.no_grad()
-def test_internlm_score_of_text_that_merges_with_the_template_is_the_reward_too(published):
-    checkpoint = published("internlm2")
-    model = opened(checkpoint, "own code")
-    frame = model.frame(PROMPT)
-    texts = ["love", "\nlove", "\n\nhate", " peace", "war\n", "good\n\n"]
-    rows = pd.DataFrame(
-        {"candidate_id": range(len(texts)), "token": None, "text": texts, "kind": "item"},
+    candidates = listed(
+        ["love", "\nlove", "\n\nhate", " peace", "war\n", "good\n\n", "evil", "is"], name="texts"
     )
-    candidates = Candidates(name="texts", rows=rows)
     made = inputs(model.tokenizer, frame, candidates, Mode.text, closing=model.closing)
     assert len(set(made.shared)) > 1, "or nothing merges"
-    scorer = FrameScorer(model.network(), frame, device=CPU)
-    ours = torch.from_numpy(scorer.score_rows(made, np.arange(len(texts)), batch_size=16)).float()
-    theirs = [
-        checkpoint.network.get_score(model.tokenizer, conversation(candidates, row))
-        for row in range(len(texts))
-    ]
-    assert close(ours, torch.tensor(theirs))
-
-
-def conversation(candidates: Candidates, row: int) -> list[dict]:
-    return [
-        {"role": "user", "content": PROMPT},
-        {"role": "assistant", "content": candidates.rows["text"].iloc[row]},
-    ]
+    ours = FrameScorer(network, frame, device=CPU).score_rows(made, np.arange(len(made)), batch_size=16)
+    for scoring in (checkpoint.network, network):
+        theirs = [
+            scoring.get_score(model.tokenizer, [{"role": "user", "content": PROMPT}, {"role": "assistant", "content": text}])
+            for text in candidates.rows["text"]
+        ]  # fmt: skip
+        assert close(torch.from_numpy(ours).float(), torch.tensor(theirs))
 
 
 @torch.no_grad()

@@ -33,18 +33,12 @@ def copy(base, tmp_path):
 # What is asked.
 
 
-def test_plain_text_has_one_beginning_token_and_nothing_after_the_prompt():
-    words = tokenizer()
+@pytest.mark.parametrize(("words", "after"), [(tokenizer(), 0), (vocabularies.bert(), 1)])
+def test_plain_text_has_one_beginning_token_and_nothing_after_the_prompt(words, after):
+    whole = words(PROMPT)["input_ids"]
     context = find_context(words, PROMPT, chat=False)
-    assert list(context.ids) == words(PROMPT)["input_ids"]
-    assert context.ids.count(words.bos_token_id) == 1
+    assert list(context.ids) == whole[: len(whole) - after]
     assert not context.chat
-
-
-def test_tokens_that_a_tokenizer_puts_after_a_text_are_left_out():
-    words = vocabularies.bert()
-    assert words(PROMPT)["input_ids"][-1] == words.sep_token_id
-    assert list(find_context(words, PROMPT, chat=False).ids) == words(PROMPT)["input_ids"][:-1]
 
 
 def test_chat_is_asked_where_the_assistant_begins_to_speak():

@@ -9,6 +9,7 @@ import pytest
 from pessimal.errors import InputError
 from pessimal.models.frame import find_frame
 from pessimal.models.spec import Mode
+from pessimal.scoring import candidates as module
 from pessimal.scoring.candidates import Inputs, batches, inputs, items, vocabulary
 
 
@@ -50,11 +51,12 @@ def test_text_mode_goes_through_the_template(model, frame, words):
 @pytest.mark.parametrize("at_once", [7, 4096])
 def test_text_mode_is_the_tokenizers_own_conversation(model, frame, words, monkeypatch, at_once):
     monkeypatch.setattr("pessimal.scoring.candidates._AT_ONCE", at_once)
-    made = inputs(model.tokenizer, frame, words, Mode.text)
+    made, by_id = (inputs(model.tokenizer, frame, words, mode) for mode in (Mode.text, Mode.ids))
     for row, text in enumerate(words.rows["text"]):
         conversation = [{"role": "user", "content": frame.prompt}, {"role": "assistant", "content": text}]
         ids = model.tokenizer.apply_chat_template(conversation, tokenize=True, return_dict=False)
         assert made.whole(row) == ids
+        assert by_id.survives[row] == made.survives[row] == (ids == frame.around([row]))
 
 
 def test_text_that_the_template_ties_to_its_surroundings_shares_less_of_the_prefix(model, frame, words):
@@ -105,46 +107,22 @@ def test_paper_mode_scores_the_text_after_two_beginning_tokens(model, frame, wor
         assert doubled.inside(made.whole(row)) == frame.inside(single.whole(row)) is not None
 
 
-def test_survival_is_what_the_round_trip_says(model, frame, words):
-    made = inputs(model.tokenizer, frame, words, Mode.ids)
-    tokenizer = model.tokenizer
-    for i, text, survives in zip(words.rows["candidate_id"], words.rows["text"], made.survives, strict=True):
-        conversation = [{"role": "user", "content": frame.prompt}, {"role": "assistant", "content": text}]
-        ids = tokenizer.apply_chat_template(conversation, tokenize=True, return_dict=False)
-        assert survives == (ids == frame.around([i]))
-
-
-@pytest.fixture
-def templatings(monkeypatch):
-    """How many conversations have been templated so far, in a list of one number."""
-    import pessimal.scoring.candidates as module
-
-    count, inner = [0], module.templated
+@pytest.mark.parametrize(("agrees", "n"), [(True, 50), (False, 50 + 377)])
+def test_survival_known_from_another_prompt_is_found_anew_where_a_sample_disagrees(
+    model, frame, words, monkeypatch, agrees, n
+):
+    truth, count, inner = inputs(model.tokenizer, frame, words, Mode.ids).survives, [], module.templated
 
     def counting(tokenizer, prompt, texts, **options):
-        count[0] += len(texts)
+        count.append(len(texts))
         return inner(tokenizer, prompt, texts, **options)
 
     monkeypatch.setattr(module, "templated", counting)
     monkeypatch.setattr(module, "_SAMPLED", 50)
-    return count
-
-
-def test_survival_known_from_another_prompt_is_taken_where_a_sample_agrees(model, frame, words, templatings):
-    truth = inputs(model.tokenizer, frame, words, Mode.ids).survives
-    templatings[0] = 0
     other = find_frame(model.tokenizer, "What is best?")
-    assert (inputs(model.tokenizer, other, words, Mode.ids, known=truth).survives == truth).all()
-    assert templatings[0] == 50
-
-
-def test_survival_known_from_another_prompt_is_found_anew_where_a_sample_disagrees(
-    model, frame, words, templatings
-):
-    truth = inputs(model.tokenizer, frame, words, Mode.ids).survives
-    templatings[0] = 0
-    assert (inputs(model.tokenizer, frame, words, Mode.ids, known=~truth).survives == truth).all()
-    assert templatings[0] == 50 + len(words.rows)
+    known = truth if agrees else ~truth
+    assert (inputs(model.tokenizer, other, words, Mode.ids, known=known).survives == truth).all()
+    assert sum(count) == n
 
 
 def test_batches_hold_every_row_once_and_one_length_each(model, frame, words):
@@ -152,6 +130,10 @@ def test_batches_hold_every_row_once_and_one_length_each(model, frame, words):
     assert len(set(made.lengths)) > 1, "or nothing is tested"
     plan = batches(made, size=16)
     assert sorted(np.concatenate(plan)) == list(range(len(words.rows)))
+    some = np.random.default_rng(0).permutation(len(made))[:100]
+    parts = [batches(made, size=16, rows=rows) for rows in (some, np.sort(some))]
+    assert [rows.tolist() for rows in parts[0]] == [rows.tolist() for rows in parts[1]]
+    assert sorted(np.concatenate(parts[0])) == sorted(some)
     for rows in plan:
         assert len(rows) <= 16
         assert len(set(made.lengths[rows])) == 1
@@ -163,16 +145,6 @@ def test_batches_share_one_start_though_others_are_as_long():
     made = Inputs(prefix=(1, 2, 3, 4, 5), shared=shared, rest=np.arange(10, dtype=np.int32),
                   ends=2 * np.arange(1, 6), survives=None)  # fmt: skip
     assert [rows.tolist() for rows in batches(made, size=16)] == [[1, 3], [4], [0, 2]]
-
-
-def test_batches_of_some_rows_hold_these_whatever_their_order(model, frame, words):
-    made = inputs(model.tokenizer, frame, words, Mode.text)
-    some = np.random.default_rng(0).permutation(len(made))[:100]
-    plan = batches(made, size=16, rows=some)
-    assert sorted(np.concatenate(plan)) == sorted(some)
-    assert [rows.tolist() for rows in plan] == [
-        r.tolist() for r in batches(made, size=16, rows=np.sort(some))
-    ]
 
 
 def test_items_from_text_and_table(tmp_path):

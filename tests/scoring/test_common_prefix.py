@@ -1,28 +1,26 @@
-"""Changes of one response: their rewards are the model's own wherever they begin, and so is the gradient."""
+"""Changes of one response: their rewards are the model's own wherever they begin, and so is the gradient; the way that scores
+them is checked before it is used."""
 
 import copy
 import itertools
+import logging
 import math
 
+import numpy as np
 import pytest
 import torch
+from networks import CPU, DECODERS, SMALL, close, encoder, hooks, made, own
 from torch import nn
-from transformers import AutoModelForSequenceClassification
-from transformers.models.bert import BertConfig
-from transformers.models.gemma2 import Gemma2Config
-from transformers.models.gpt2 import GPT2Config
-from transformers.models.gpt_neox import GPTNeoXConfig
 from transformers.models.llama import LlamaConfig
 from transformers.models.mistral import MistralConfig
-from transformers.models.mixtral import MixtralConfig
-from transformers.models.qwen2 import Qwen2Config
-from transformers.models.qwen3 import Qwen3Config
 
 from pessimal.errors import ModelError
+from pessimal.models.frame import Frame
 from pessimal.models.heads.gated import GatedHead
 from pessimal.models.own_code import native_class
+from pessimal.models.spec import Dtype
 from pessimal.scoring import common_prefix
-from pessimal.scoring.common_prefix import CommonPrefixScorer, first_changes
+from pessimal.scoring.common_prefix import CommonPrefixScorer, ResponseScorer
 from pessimal.scoring.engine import (
     Decoder,
     FullForward,
@@ -31,202 +29,83 @@ from pessimal.scoring.engine import (
     own_rewards,
     prefix_context,
 )
+from pessimal.scoring.trust import SAMPLE
 
 VOCABULARY, PREFIX, LENGTH = 50, 7, 5
-SMALL = {
-    "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
-    "num_key_value_heads": 2, "head_dim": 8,
-}  # fmt: skip
-ALIKE = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
-WINDOWED = {"use_sliding_window": True, "max_window_layers": 1}  # the second layer only
 NETWORKS = {
-    "llama": (LlamaConfig, SMALL),
     "mistral, a window shorter than the response": (MistralConfig, {**SMALL, "sliding_window": 3}),
-    "mistral, a window that cuts the prefix": (MistralConfig, {**SMALL, "sliding_window": 8}),
-    "qwen2, a window in one layer": (Qwen2Config, {**SMALL, **WINDOWED, "sliding_window": 6}),
-    "qwen3": (Qwen3Config, SMALL),
-    "gemma2": (
-        Gemma2Config,
-        {**SMALL, "query_pre_attn_scalar": 8, "sliding_window": 6, "attn_logit_softcapping": 0.5},
-    ),
-    "gpt-neox": (GPTNeoXConfig, ALIKE),
-    "gpt2": (GPT2Config, {"n_embd": 32, "n_layer": 2, "n_head": 4, "initializer_range": 0.4}),
-    "mixtral": (
-        MixtralConfig,
-        {**SMALL, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": None},
-    ),
-    "gated": None,
-}
+    "gated": (LlamaConfig, SMALL),
+} | {
+    name: DECODERS[name]
+    for name in (
+        "llama, a key for two queries", "mistral, a window that cuts the prefix", "qwen2, a window in one layer", "qwen3",
+        "gemma2, soft-capping and a window", "gpt-neox", "gpt2", "mixtral",
+    )
+}  # fmt: skip
 GATE = {
     "regression_layer.weight": (5, 32), "reward_transform_matrix": (5, 5), "gating.logit_scale": (1,),
     "gating.layers.0.weight": (12, 32), "gating.layers.0.bias": (12,), "gating.layers.1.weight": (5, 12),
 }  # fmt: skip
 
 
-@torch.no_grad()
-def network_of(name: str) -> nn.Module:
-    """A random network whose biases and norms are not what they begin with."""
-    torch.manual_seed(0)
-    kind, sizes = NETWORKS[name] or (LlamaConfig, SMALL)
-    config = kind(**{"initializer_range": 0.2, **sizes}, vocab_size=VOCABULARY, num_labels=1, pad_token_id=3)
-    if name == "gated":
-        opening = prompt()[-2:].tolist()
-        made = native_class(config)(config, head=GatedHead, shapes=GATE, assistant_opening=opening)
-    else:
-        made = AutoModelForSequenceClassification.from_config(config)
-    for weight in made.parameters():
-        weight.add_(0.1 * torch.randn(weight.shape))
-    made.reward_output = 0
-    return made.eval().requires_grad_(False)
+def drawn(*shape: int, seed: int, most: int = VOCABULARY) -> torch.Tensor:
+    return torch.randint(most, shape, generator=torch.Generator().manual_seed(seed))
+
+
+PROMPT = drawn(PREFIX, seed=1)
+
+
+def with_gate(config) -> nn.Module:
+    opening = PROMPT[-2:].tolist()
+    return native_class(config)(config, head=GatedHead, shapes=GATE, assistant_opening=opening)
 
 
 @pytest.fixture(scope="module", params=NETWORKS)
-def network(request):
-    return network_of(request.param)
+def any_network(request):
+    return made(
+        *NETWORKS[request.param], VOCABULARY, **({"build": with_gate} if request.param == "gated" else {})
+    )
 
 
 @pytest.fixture(scope="module")
 def llama():
-    return network_of("llama")
+    return made(LlamaConfig, SMALL, VOCABULARY)
 
 
 @pytest.fixture(scope="module")
-def encoder():
-    torch.manual_seed(0)
-    config = BertConfig(**ALIKE, initializer_range=0.4, vocab_size=VOCABULARY, num_labels=1, pad_token_id=3)
-    made = AutoModelForSequenceClassification.from_config(config).eval().requires_grad_(False)
-    made.reward_output = 0
-    return made
-
-
-def prompt() -> torch.Tensor:
-    return torch.randint(VOCABULARY, (PREFIX,), generator=torch.Generator().manual_seed(1))
+def bert():
+    return encoder(VOCABULARY)
 
 
 def suffix_of(closing: int) -> torch.Tensor:
-    return torch.randint(VOCABULARY, (closing,), generator=torch.Generator().manual_seed(2))
+    return drawn(closing, seed=2)
 
 
 def scorer_of(network: nn.Module, *, closing: int = 2, kind=SharedPrefix, **options) -> CommonPrefixScorer:
     if kind is OwnForward:
-        engine = OwnForward(network, prompt(), typed=True)
+        engine = OwnForward(network, PROMPT, typed=True)
     else:
         decoder = Decoder.of(network)
-        keys_and_values, context = prefix_context(decoder, prompt())
-        engine = kind(decoder, prompt() if kind is FullForward else keys_and_values, context)
-    return CommonPrefixScorer(network, engine, prefix=prompt(), suffix=suffix_of(closing), **options)
+        keys_and_values, context = prefix_context(decoder, PROMPT)
+        engine = kind(decoder, PROMPT if kind is FullForward else keys_and_values, context)
+    return CommonPrefixScorer(network, engine, prefix=PROMPT, suffix=suffix_of(closing), **options)
 
 
-def whole(response: torch.Tensor, closing: int) -> torch.Tensor:
-    return torch.cat([prompt(), response, suffix_of(closing)])
+def wholes(responses: torch.Tensor, closing: int = 2) -> torch.Tensor:
+    n = len(responses)
+    return torch.cat([PROMPT.expand(n, -1), responses, suffix_of(closing).expand(n, -1)], dim=1)
 
 
-@torch.no_grad()
-def own(network: nn.Module, responses: torch.Tensor, *, closing: int) -> torch.Tensor:
-    """Rewards (n,) of responses, each alone, by nothing but the network."""
-    pad, network.config.pad_token_id = network.config.pad_token_id, None
-    rewards = [network(input_ids=whole(row, closing)[None]).logits.reshape(()) for row in responses]
-    network.config.pad_token_id = pad
-    return torch.stack(rewards)
-
-
-def typed(network: nn.Module, responses: torch.Tensor, *, closing: int) -> torch.Tensor:
-    """The same of an encoder that distinguishes prompt and response."""
-    wholes = torch.stack([whole(row, closing) for row in responses])
-    types = (torch.arange(wholes.shape[1]) >= PREFIX).long()[None]
-    return torch.cat([network(input_ids=row[None], token_type_ids=types).logits[0] for row in wholes])
-
-
-def changes(anchor: torch.Tensor, *, seed: int = 0) -> torch.Tensor:
+def changes(anchor: torch.Tensor) -> torch.Tensor:
     """Every kind of change of one response (L,), out of order: one place, two, all, none, and some twice."""
-    generator = torch.Generator().manual_seed(seed)
     length = len(anchor)
     places = [[p] for p in range(length)] * 9 + [*itertools.combinations(range(length), 2), range(length), []]
     rows = anchor.repeat(len(places), 1)
-    for row, where in zip(rows, places, strict=True):
-        for place in where:
-            row[place] = (row[place] + torch.randint(1, VOCABULARY, (), generator=generator)) % VOCABULARY
+    shifts = 1 + drawn(len(places), length, seed=0, most=VOCABULARY - 1)
+    for row, shift, where in zip(rows, shifts, places, strict=True):
+        row[list(where)] = (row[list(where)] + shift[list(where)]) % VOCABULARY
     rows = torch.cat([rows, rows[::7], anchor[None]])
-    return rows[torch.randperm(len(rows), generator=generator)]
-
-
-def response(length: int = LENGTH, *, seed: int = 3) -> torch.Tensor:
-    return torch.randint(VOCABULARY, (length,), generator=torch.Generator().manual_seed(seed))
-
-
-def close(ours: torch.Tensor, theirs: torch.Tensor) -> bool:
-    assert theirs.std() > 0.05, "rewards that do not vary would make this test empty"
-    return bool((ours - theirs).abs().max() <= 1e-5 * theirs.std().clamp(min=1))
-
-
-@pytest.mark.parametrize("closing", [0, 2])
-def test_rewards_are_the_models_own_wherever_a_response_changes(network, closing):
-    anchor = response()
-    rows = changes(anchor)
-    theirs = own(network, rows, closing=closing)
-    by_prefix = scorer_of(network, closing=closing)
-    assert close(by_prefix.rewards(rows, anchor=anchor), theirs)
-    assert close(by_prefix.rewards(rows), theirs)
-
-
-@pytest.mark.parametrize("closing", [0, 2])
-def test_responses_of_one_token(network, closing):
-    rows = torch.arange(VOCABULARY)[:, None]
-    theirs = own(network, rows, closing=closing)
-    by_prefix = scorer_of(network, closing=closing)
-    assert close(by_prefix.rewards(rows, anchor=torch.tensor([7])), theirs)
-    assert close(by_prefix.rewards(rows), theirs)
-
-
-def test_an_anchor_that_has_nothing_in_common_with_the_responses_changes_nothing(llama):
-    anchor = response()
-    rows = (anchor + torch.randint(1, VOCABULARY, (70, LENGTH))) % VOCABULARY
-    assert close(scorer_of(llama).rewards(rows, anchor=anchor), own(llama, rows, closing=2))
-
-
-def test_reward_does_not_depend_on_what_else_is_asked(llama):
-    anchor = response()
-    rows, by_prefix = changes(anchor), scorer_of(llama)
-    together = by_prefix.rewards(rows, anchor=anchor)
-    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(5))
-    assert close(by_prefix.rewards(rows[order], anchor=anchor), together[order])
-    alone = torch.cat([by_prefix.rewards(row[None], anchor=anchor) for row in rows])
-    assert close(alone, together)
-    assert len(by_prefix.rewards(rows[:0], anchor=anchor)) == len(by_prefix.rewards(rows[:0])) == 0
-
-
-class Asked:
-    """What the network was asked for: in every pass (rows, own tokens, shared tokens) of each group; every continuation."""
-
-    def __init__(self, monkeypatch):
-        self.passes: list[list[tuple[int, int, int]]] = []
-        self.continued: list[list[int]] = []
-        single, several, continued = (
-            SharedPrefix.rewards,
-            common_prefix.packed_rewards,
-            SharedPrefix.continued,
-        )
-
-        def watched(engine, ids, *, shared):
-            self.passes.append([(*ids.shape, shared)])
-            return single(engine, ids, shared=shared)
-
-        def watched_pack(engine, groups):
-            self.passes.append([(*group.ids.shape, group.shared) for group in groups])
-            return several(engine, groups)
-
-        def watched_too(engine, ids):
-            self.continued.append(ids.tolist())
-            return continued(engine, ids)
-
-        monkeypatch.setattr(SharedPrefix, "rewards", watched)
-        monkeypatch.setattr(common_prefix, "packed_rewards", watched_pack)
-        monkeypatch.setattr(SharedPrefix, "continued", watched_too)
-
-    @property
-    def rows(self) -> list[int]:
-        """Responses of every pass."""
-        return [sum(n for n, *_ in groups) for groups in self.passes]
+    return rows[torch.randperm(len(rows), generator=torch.Generator().manual_seed(4))]
 
 
 def singles(anchor: torch.Tensor, each: int) -> torch.Tensor:
@@ -237,116 +116,151 @@ def singles(anchor: torch.Tensor, each: int) -> torch.Tensor:
     return rows
 
 
-def test_what_stands_before_a_change_is_not_run_again(llama, monkeypatch):
-    by_prefix, anchor = scorer_of(llama), response()
-    asked = Asked(monkeypatch)
-    by_prefix.rewards(singles(anchor, 4), anchor=anchor)
+ANCHOR = drawn(LENGTH, seed=3)
+
+
+@pytest.mark.parametrize("length", [1, LENGTH])
+@pytest.mark.parametrize("closing", [0, 2])
+def test_rewards_are_the_models_own_wherever_a_response_changes(any_network, closing, length):
+    rows = changes(ANCHOR[:length])
+    theirs = own(any_network, wholes(rows, closing))
+    by_prefix = scorer_of(any_network, closing=closing)
+    assert close(by_prefix.rewards(rows, anchor=ANCHOR[:length]), theirs)
+    assert close(by_prefix.rewards(rows), theirs)
+
+
+def test_reward_does_not_depend_on_what_else_is_asked(llama):
+    rows, by_prefix = changes(ANCHOR), scorer_of(llama)
+    together = by_prefix.rewards(rows, anchor=ANCHOR)
+    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(5))
+    assert close(by_prefix.rewards(rows[order], anchor=ANCHOR), together[order])
+    assert close(torch.cat([by_prefix.rewards(row[None], anchor=ANCHOR) for row in rows]), together)
+    assert len(by_prefix.rewards(rows[:0], anchor=ANCHOR)) == len(by_prefix.rewards(rows[:0])) == 0
+    others = (ANCHOR + 1 + drawn(70, LENGTH, seed=6, most=VOCABULARY - 1)) % VOCABULARY
+    assert close(by_prefix.rewards(others, anchor=ANCHOR), own(llama, wholes(others))), "nothing in common"
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What the network was asked for: `passes`, each with (rows, own tokens, shared tokens) of its groups; `continued`."""
+
+    class Asked:
+        passes: list[list[tuple[int, int, int]]] = []  # noqa: RUF012
+        continued: list[list[int]] = []  # noqa: RUF012
+
+    single, several, continued = SharedPrefix.rewards, common_prefix.packed_rewards, SharedPrefix.continued
+    Asked.passes, Asked.continued = [], []
+
+    def watched(engine, ids, *, shared):
+        Asked.passes.append([(*ids.shape, shared)])
+        return single(engine, ids, shared=shared)
+
+    def watched_pack(engine, groups):
+        Asked.passes.append([(*ids.shape, shared) for ids, shared in groups])
+        return several(engine, groups)
+
+    monkeypatch.setattr(SharedPrefix, "rewards", watched)
+    monkeypatch.setattr(common_prefix, "packed_rewards", watched_pack)
+    monkeypatch.setattr(
+        SharedPrefix,
+        "continued",
+        lambda engine, ids: Asked.continued.append(ids.tolist()) or continued(engine, ids),
+    )
+    return Asked
+
+
+def sizes(asked) -> list[int]:
+    """Responses of every pass."""
+    return [sum(n for n, *_ in groups) for groups in asked.passes]
+
+
+def test_what_stands_before_a_change_is_not_run_again(llama, asked):
+    by_prefix = scorer_of(llama)
+    by_prefix.rewards(singles(ANCHOR, 4), anchor=ANCHOR)
     assert asked.passes == [[(4, LENGTH - p + 2, PREFIX + p) for p in range(LENGTH)]], "all in one pass"
     asked.passes.clear()
+    first = singles(ANCHOR, 4)[::LENGTH]
     by_prefix.shares_starts = False
-    by_prefix.rewards(singles(anchor, 4), anchor=anchor)
+    by_prefix.rewards(singles(ANCHOR, 4), anchor=ANCHOR)
     assert asked.passes == [[(4 * LENGTH, LENGTH + 2, PREFIX)]]
+    fresh = scorer_of(llama)
+    asked.continued.clear()
+    assert close(fresh.rewards(first, anchor=ANCHOR), own(llama, wholes(first)))
+    assert not asked.continued, "the anchor is not run for what shares the prompt alone"
 
 
-def test_anchor_is_not_run_for_what_shares_the_prompt_alone(llama, monkeypatch):
-    by_prefix, anchor = scorer_of(llama), response()
-    asked = Asked(monkeypatch)
-    first = singles(anchor, 4)[::LENGTH]
-    assert close(by_prefix.rewards(first, anchor=anchor), own(llama, first, closing=2))
-    assert not asked.continued
-
-
-def test_many_responses_take_several_passes(llama, monkeypatch):
-    by_prefix, anchor = scorer_of(llama), response()
-    asked = Asked(monkeypatch)
-    rows = singles(anchor, 500)
-    rewards = by_prefix.rewards(rows, anchor=anchor)
+def test_many_responses_take_several_passes(llama, asked):
+    by_prefix, rows = scorer_of(llama), singles(ANCHOR, 500)
+    rewards = by_prefix.rewards(rows, anchor=ANCHOR)
     assert 2 < len(asked.passes) < 2 * LENGTH
-    assert sum(asked.rows) == 500 * LENGTH
-    assert all(own == LENGTH + 2 - (shared - PREFIX) for groups in asked.passes for _, own, shared in groups)
+    assert sum(sizes(asked)) == 500 * LENGTH
+    assert all(n == LENGTH + 2 - (shared - PREFIX) for groups in asked.passes for _, n, shared in groups)
     assert close(rewards, by_prefix.rewards(rows))
 
 
-@pytest.mark.parametrize("size", [1, 5, 7, 64])
-def test_batches_are_no_larger_than_asked_for(llama, monkeypatch, size):
-    by_prefix, anchor = scorer_of(llama, batch_size=size), response()
-    asked = Asked(monkeypatch)
-    rows = singles(anchor, 20)
-    rewards = by_prefix.rewards(rows, anchor=anchor)
-    assert asked.rows == [size] * (len(rows) // size) + [len(rows) % size] * (len(rows) % size > 0)
-    assert close(rewards, own(llama, rows, closing=2))
+@pytest.mark.parametrize("size", [1, 7, 64])
+def test_batches_are_no_larger_than_asked_for(llama, asked, size):
+    by_prefix, rows = scorer_of(llama, batch_size=size), singles(ANCHOR, 20)
+    rewards = by_prefix.rewards(rows, anchor=ANCHOR)
+    assert sizes(asked) == [size] * (len(rows) // size) + [len(rows) % size] * (len(rows) % size > 0)
+    assert close(rewards, own(llama, wholes(rows)))
 
 
 def test_out_of_memory_halves_a_pass_until_it_fits(llama, monkeypatch, caplog):
-    by_prefix, anchor = scorer_of(llama), response()
-    rows = singles(anchor, 8)
-    whole, several, sizes = by_prefix.rewards(rows, anchor=anchor), common_prefix.packed_rewards, []
+    by_prefix, rows = scorer_of(llama), singles(ANCHOR, 8)
+    whole, several = by_prefix.rewards(rows, anchor=ANCHOR), common_prefix.packed_rewards
 
     def small_card(engine, groups):
-        sizes.append(sum(len(group.ids) for group in groups))
-        if sizes[-1] > 5:
+        if sum(len(ids) for ids, _ in groups) > 5:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return several(engine, groups)
 
     monkeypatch.setattr(common_prefix, "packed_rewards", small_card)
-    assert close(by_prefix.rewards(rows, anchor=anchor), whole)
-    assert sizes == [40, 16, 8, 4, 4, 8, 4, 4, 24, 8, 4, 4, 16, 8, 4, 4, 8, 4, 4]
+    assert close(by_prefix.rewards(rows, anchor=ANCHOR), whole)
     assert "out of memory with 40 candidates" in caplog.text
 
 
-def test_one_response_that_does_not_fit_is_an_error(llama, monkeypatch):
-    def no_card(engine, groups):
-        raise torch.OutOfMemoryError("CUDA out of memory")
-
-    monkeypatch.setattr(common_prefix, "packed_rewards", no_card)
-    with pytest.raises(torch.OutOfMemoryError):
-        common_prefix.packed_in_memory(
-            scorer_of(llama).engine, [common_prefix.Group(response()[None], PREFIX)]
-        )
-
-
-def test_one_anchor_is_run_once(llama, monkeypatch):
-    by_prefix, anchor = scorer_of(llama), response()
-    asked = Asked(monkeypatch)
-    rows = singles(anchor, 4)
-    first = by_prefix.rewards(rows, anchor=anchor)
-    again = by_prefix.rewards(rows, anchor=anchor.clone())
-    assert torch.equal(first, again)
-    assert asked.continued == [anchor[:-1].tolist()], "all but its last token, which none shares"
-    other = anchor.clone()
-    other[1] = (other[1] + 1) % VOCABULARY
-    rows = singles(other, 4)
-    assert close(by_prefix.rewards(rows, anchor=other), own(llama, rows, closing=2))
-    assert len(asked.continued) == 2
-    other[2] = (other[2] + 1) % VOCABULARY  # the caller's own tensor, changed where it lies
-    rows = singles(other, 4)
-    assert close(by_prefix.rewards(rows, anchor=other), own(llama, rows, closing=2))
+def test_one_anchor_is_run_once(llama, asked):
+    by_prefix, rows = scorer_of(llama), singles(ANCHOR, 4)
+    first = by_prefix.rewards(rows, anchor=ANCHOR)
+    assert torch.equal(first, by_prefix.rewards(rows, anchor=ANCHOR.clone()))
+    assert asked.continued == [ANCHOR[:-1].tolist()], "all but its last token, which none shares"
+    other = ANCHOR.clone()
+    for place in (1, 2):  # the caller's own tensor, changed where it lies
+        other[place] = (other[place] + 1) % VOCABULARY
+        rows = singles(other, 4)
+        assert close(by_prefix.rewards(rows, anchor=other), own(llama, wholes(rows)))
+    assert len(asked.continued) == 3
 
 
-def test_engines_that_share_nothing_need_no_anchor(llama, encoder):
-    anchor = response()
-    rows = changes(anchor)
-    theirs = own(llama, rows, closing=2)
-    assert close(scorer_of(llama, kind=FullForward).rewards(rows, anchor=anchor), theirs)
-    by_types = typed(encoder, rows, closing=2)
-    assert close(scorer_of(encoder, kind=OwnForward).rewards(rows, anchor=anchor), by_types)
-    assert not close(own(encoder, rows, closing=2), by_types), "or types were not given"
+TYPES = (torch.arange(PREFIX + LENGTH + 2) >= PREFIX).long()[None]
+
+
+def test_engines_that_share_nothing_need_no_anchor(llama, bert):
+    rows = changes(ANCHOR)
+    theirs = own(llama, wholes(rows))
+    assert close(scorer_of(llama, kind=FullForward).rewards(rows, anchor=ANCHOR), theirs)
+    by_types = own(bert, wholes(rows), token_type_ids=TYPES)
+    assert close(scorer_of(bert, kind=OwnForward).rewards(rows, anchor=ANCHOR), by_types)
+    assert not close(own(bert, wholes(rows)), by_types), "or types were not given"
 
 
 @torch.no_grad()
-def test_low_precision_rewards_are_near_the_models_own(llama):
-    low, anchor = copy.deepcopy(llama).bfloat16(), response()
-    rows = changes(anchor)
-    rewards = scorer_of(low).rewards(rows, anchor=anchor)
+def test_low_precision_is_near_the_models_own(llama):
+    low, rows = copy.deepcopy(llama).bfloat16(), changes(ANCHOR)
+    rewards = scorer_of(low).rewards(rows, anchor=ANCHOR)
+    theirs = torch.cat([own_rewards(low, row[None]) for row in wholes(rows)])
     assert rewards.dtype is torch.float32
-    theirs = torch.cat([own_rewards(low, whole(row, 2)[None]) for row in rows])
     assert 0 < (rewards - theirs).abs().max() < 0.1 * theirs.std()
+    exact, gradient = scorer_of(llama).gradient(ANCHOR), scorer_of(low).gradient(ANCHOR)
+    assert gradient.dtype is torch.float32
+    assert torch.cosine_similarity(gradient.flatten(), exact.flatten(), dim=0) > 0.99
+    assert not torch.equal(gradient, exact)
 
 
-def by_one_hot(network: nn.Module, at: torch.Tensor, *, closing: int, **inputs) -> torch.Tensor:
+def by_one_hot(network: nn.Module, at: torch.Tensor, *, closing: int = 2, **inputs) -> torch.Tensor:
     """d reward / d one-hot (L, V) by the network's own forward on a mixture of embeddings."""
-    embedding = network.get_input_embeddings()
-    ids = whole(at, closing)
+    embedding, ids = network.get_input_embeddings(), wholes(at[None], closing)[0]
     mixture = nn.functional.one_hot(ids, VOCABULARY).to(embedding.weight.dtype).requires_grad_()
     scale = math.sqrt(embedding.weight.shape[1]) if "gemma" in network.config.model_type else 1.0
     handle = embedding.register_forward_hook(lambda *_: (mixture @ embedding.weight)[None] * scale)
@@ -363,107 +277,171 @@ def same(ours: torch.Tensor, theirs: torch.Tensor) -> bool:
     return bool((ours - theirs).abs().max() <= 1e-4 * theirs.abs().max())
 
 
-@pytest.mark.parametrize(("length", "closing"), [(1, 0), (1, 2), (LENGTH, 0), (LENGTH, 2)])
-def test_gradient_is_that_of_a_one_hot_input(network, length, closing):
-    at = response(length)
-    theirs = by_one_hot(network, at, closing=closing)
-    ours = scorer_of(network, closing=closing).gradient(at)
+@pytest.mark.parametrize(("length", "closing"), [(1, 0), (LENGTH, 0), (LENGTH, 2)])
+def test_gradient_is_that_of_a_one_hot_input(any_network, length, closing):
+    at = ANCHOR[:length]
+    theirs = by_one_hot(any_network, at, closing=closing)
+    with torch.inference_mode():  # as Lightning's prediction loop does, before a search
+        scorer_of(any_network, closing=closing).rewards(at[None])
+    ours = scorer_of(any_network, closing=closing).gradient(at)
     assert ours.shape == (length, VOCABULARY)
     assert same(ours, theirs)
-    assert same(scorer_of(network, closing=closing, kind=FullForward).gradient(at), theirs)
+    assert same(scorer_of(any_network, closing=closing, kind=FullForward).gradient(at), theirs)
 
 
-def test_gradient_of_an_encoder_by_its_own_forward(encoder):
-    at = response()
-    types = (torch.arange(PREFIX + LENGTH + 2) >= PREFIX).long()[None]
-    theirs = by_one_hot(encoder, at, closing=2, token_type_ids=types)
-    assert same(scorer_of(encoder, kind=OwnForward).gradient(at), theirs)
-    assert not same(by_one_hot(encoder, at, closing=2), theirs), "or types were not given"
-
-
-def test_gradient_in_low_precision_is_near_that_in_float32(llama):
-    exact = scorer_of(llama).gradient(response())
-    low = scorer_of(copy.deepcopy(llama).bfloat16()).gradient(response())
-    assert low.dtype is torch.float32
-    assert torch.cosine_similarity(low.flatten(), exact.flatten(), dim=0) > 0.99
-    assert not torch.equal(low, exact)
-
-
-def test_gradient_after_a_scan_in_inference_mode(llama):
-    by_prefix, at = scorer_of(llama), response(4)
-    with torch.inference_mode():  # as Lightning's prediction loop does
-        scorer_of(llama).rewards(at[None])
-    assert same(by_prefix.gradient(at), by_one_hot(llama, at, closing=2))
-
-
-def test_embeddings_of_zeros_do_not_spoil_the_gradient(llama):
+def test_gradient_of_an_encoder_and_of_embeddings_of_zeros(llama, bert):
+    theirs = by_one_hot(bert, ANCHOR, token_type_ids=TYPES)
+    assert same(scorer_of(bert, kind=OwnForward).gradient(ANCHOR), theirs)
+    assert not same(by_one_hot(bert, ANCHOR), theirs), "or types were not given"
     bare = copy.deepcopy(llama)
-    at = response()
-    bare.get_input_embeddings().weight[whole(at, 2)[PREFIX:]] = 0
-    theirs = by_one_hot(bare, at, closing=2)
-    assert theirs.abs().max() > 1e-3
-    assert same(scorer_of(bare).gradient(at), theirs)
+    bare.get_input_embeddings().weight[wholes(ANCHOR[None])[0, PREFIX:]] = 0
+    assert by_one_hot(bare, ANCHOR).abs().max() > 1e-3
+    assert same(scorer_of(bare).gradient(ANCHOR), by_one_hot(bare, ANCHOR))
 
 
-def test_network_that_looks_tokens_up_twice_is_refused(llama):
-    class Twice(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.inner, self.config = copy.deepcopy(llama), llama.config
-            self.reward_output, self.dtype = 0, llama.dtype
-
-        def get_input_embeddings(self):
-            return self.inner.get_input_embeddings()
-
-        def forward(self, input_ids, attention_mask):
-            self.get_input_embeddings()(input_ids)
-            return self.inner(input_ids=input_ids, attention_mask=attention_mask)
-
-    engine = OwnForward(Twice(), prompt())
+def test_network_that_looks_tokens_up_twice_is_refused(llama, monkeypatch):
+    forward = llama.forward
+    monkeypatch.setattr(
+        llama, "forward", lambda input_ids, **more: llama.get_input_embeddings()(input_ids) is None or forward(
+            input_ids=input_ids, **more),
+    )  # fmt: skip
     with pytest.raises(ModelError, match="looks tokens up 2 times"):
-        CommonPrefixScorer(engine.network, engine, prefix=prompt(), suffix=suffix_of(2)).gradient(response())
+        scorer_of(llama, kind=OwnForward).gradient(ANCHOR)
 
 
-def hooks(network: nn.Module) -> int:
-    return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in network.modules())
-
-
-def test_network_is_left_as_it_was(network, monkeypatch):
-    anchor, before = response(), network.config._attn_implementation
-    rows = changes(anchor)
-    reward = own(network, rows[:1], closing=2)
-    by_prefix = scorer_of(network)
-    by_prefix.rewards(rows, anchor=anchor)
-    by_prefix.gradient(anchor)
+def test_network_is_left_as_it_was(any_network, monkeypatch):
+    rows, before = changes(ANCHOR), any_network.config._attn_implementation
+    reward = own(any_network, wholes(rows[:1]))
+    by_prefix = scorer_of(any_network)
+    assert not by_prefix.rewards(rows, anchor=ANCHOR).requires_grad
+    by_prefix.gradient(ANCHOR)
     monkeypatch.setattr(by_prefix.engine.decoder.head, "read", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        by_prefix.gradient(anchor)
-    assert hooks(network) == 0
-    assert network.config._attn_implementation == before
-    assert all(weight.grad is None and not weight.requires_grad for weight in network.parameters())
-    assert torch.equal(own(network, rows[:1], closing=2), reward)
+        by_prefix.gradient(ANCHOR)
+    assert hooks(any_network) == 0
+    assert any_network.config._attn_implementation == before
+    assert all(weight.grad is None and not weight.requires_grad for weight in any_network.parameters())
+    assert torch.equal(own(any_network, wholes(rows[:1])), reward)
 
 
-def test_rewards_carry_no_gradient(llama):
-    anchor, trainable = response(), copy.deepcopy(llama).requires_grad_()
-    assert not scorer_of(trainable).rewards(changes(anchor), anchor=anchor).requires_grad
+# The check before a search, on the tiny checkpoint.
+
+AT = drawn(4, seed=1, most=300)
 
 
-def test_module_that_gives_more_than_its_output_runs_at_the_places_that_are_read():
-    class Experts(nn.Module):
-        def forward(self, states):
-            return 2 * states, states.shape[1]
-
-    states, module = torch.arange(1.0, 13).view(1, 6, 2), Experts()
-    with common_prefix._only_at(torch.tensor([1, 5]), module):
-        output, seen = module(states)
-    assert seen == 2
-    assert output[0].tolist() == [[0, 0], [6, 8], [0, 0], [0, 0], [0, 0], [22, 24]]
-    assert hooks(module) == 0
+def checked(network, frame, *, length=4, dtype=Dtype.float32, allowed=None) -> ResponseScorer:
+    rows = network.get_input_embeddings().weight.shape[0]
+    allowed = np.arange(rows) if allowed is None else allowed
+    return ResponseScorer(network, frame, dtype=dtype, device=CPU, length=length, allowed=allowed)
 
 
-def test_first_change():
-    anchor = torch.tensor([1, 2, 3])
-    rows = torch.tensor([[1, 2, 3], [1, 2, 9], [1, 9, 3], [9, 2, 9], [1, 9, 9]])
-    assert first_changes(rows, anchor).tolist() == [2, 2, 1, 0, 1]
-    assert first_changes(rows[:, :1], anchor[:1]).tolist() == [0, 0, 0, 0, 0]
+def around(anchor: torch.Tensor, n: int = 48) -> torch.Tensor:
+    """Responses (n, L) that each differ from the anchor in one place, the places in turn."""
+    rows, places = anchor.repeat(n, 1), torch.arange(n) % len(anchor)
+    rows[torch.arange(n), places] = drawn(n, seed=0, most=300)
+    return rows
+
+
+def test_checked_rewards_are_the_models_own(network, frame, caplog):
+    one, two = (checked(copy.deepcopy(network), frame) for _ in range(2))
+    assert one.trust == two.trust, "the same model gives the same check"
+    assert one.path == "shared-prefix, common prefix"
+    assert one.trust.holds
+    assert one.trust.n >= SAMPLE
+    assert not caplog.records
+    rows = around(AT)
+    by_hand = [network(input_ids=torch.tensor([frame.around(row)])).logits.item() for row in rows.tolist()]
+    theirs = one.own_rewards(rows)
+    assert not close(theirs, by_hand), "the Hub's pooling reads before the pad token that ends this template"
+    assert close(one.rewards(rows, anchor=AT), theirs)
+    for length in (1, 2, 3):
+        rows = around(AT[:length])
+        assert close(one.rewards(rows, anchor=AT[:length]), one.own_rewards(rows))
+    assert one.gradient(AT).shape == (4, network.config.vocab_size)
+
+
+def spoilt_at(place: int):
+    def spoil(values: torch.Tensor) -> torch.Tensor:
+        values[:, place] *= 3
+        return values
+
+    return spoil
+
+
+@pytest.mark.parametrize(
+    "spoil", [lambda values: 1.5 * values, spoilt_at(-3), spoilt_at(-1), lambda values: values * torch.nan]
+)
+def test_wrong_beginnings_are_noticed_and_not_shared(network, frame, monkeypatch, caplog, spoil):
+    sound = SharedPrefix.continued
+
+    def wrong(engine, ids):
+        found = sound(engine, ids)
+        found.prefix.values[-1] = spoil(found.prefix.values[-1].clone())
+        return found
+
+    monkeypatch.setattr(SharedPrefix, "continued", wrong)
+    with caplog.at_level(logging.WARNING):
+        scorer = checked(network, frame)
+    assert "Sharing the beginnings of responses differs from the model's own forward" in caplog.text
+    assert scorer.path == "shared-prefix", "the prompt is still shared"
+    rows = around(AT, n=100)
+    assert close(scorer.rewards(rows, anchor=AT), scorer.own_rewards(rows))
+
+
+@pytest.mark.parametrize(
+    ("shared", "own_tokens", "path"),
+    [*((p, 4 - p, "shared-prefix") for p in (1, 2, 3)), *((0, n, "full-forward") for n in (1, 2, 3, 4))],
+)
+def test_beginnings_and_responses_of_every_length_are_checked(
+    network, frame, monkeypatch, shared, own_tokens, path
+):
+    """The engine is wrong where it shares so many tokens of a response and runs so many."""
+    single, several = SharedPrefix.rewards, common_prefix.packed_rewards
+    hit = (len(frame.prefix) + shared, own_tokens + len(frame.suffix))
+
+    def wrong(engine, ids, *, shared):
+        return single(engine, ids, shared=shared) + 0.5 * ((shared, ids.shape[1]) == hit)
+
+    def wrong_pack(engine, groups):
+        hits = [(before, ids.shape[1]) == hit for ids, before in groups for _ in ids]
+        return several(engine, groups) + 0.5 * torch.tensor(hits).float()
+
+    monkeypatch.setattr(SharedPrefix, "rewards", wrong)
+    monkeypatch.setattr(common_prefix, "packed_rewards", wrong_pack)
+    assert checked(network, frame).path == path
+
+
+def test_network_whose_prompt_cannot_be_shared_shares_nothing(network, frame, monkeypatch):
+    monkeypatch.setattr(SharedPrefix, "suits", lambda _: False)
+    scorer = checked(network, frame)
+    assert scorer.path == "full-forward"
+    assert close(scorer.rewards(around(AT), anchor=AT), scorer.own_rewards(around(AT)))
+
+
+def test_encoder_with_token_types_goes_by_its_own_forward():
+    bert, frame = encoder(300), Frame(prompt="?", prefix=(1, 7, 9, 2), suffix=(2,), typed=True)
+    scorer, rows = checked(bert, frame), around(AT)
+    assert scorer.path == "own-forward"
+    types = torch.tensor([[0] * 4 + [1] * 5])
+    theirs = own(bert, [frame.around(row) for row in rows.tolist()], token_type_ids=types)
+    assert close(scorer.rewards(rows, anchor=AT), theirs)
+    assert close(scorer.own_rewards(rows), theirs)
+
+
+def test_check_is_made_of_allowed_tokens_only(model, frame):
+    network, allowed = model.network(), np.arange(10, 30)
+    others = np.setdiff1d(np.arange(network.config.vocab_size), [*allowed, *frame.around([])])
+    network.get_input_embeddings().weight[others] = torch.nan
+    assert checked(network, frame, allowed=allowed).trust.n >= SAMPLE
+    everything = checked(network, frame).trust
+    assert everything is None or everything.n < SAMPLE, "or nothing was forbidden"
+    network.score.weight.fill_(torch.nan)
+    without = checked(network, frame)
+    assert without.trust is None, "left to the search to refuse"
+    assert without.rewards(AT[None]).isnan().all()
+
+
+def test_low_precision_is_trusted_within_its_rounding(model, frame, caplog):
+    scorer = checked(model.network(Dtype.bfloat16), frame, dtype=Dtype.bfloat16)
+    assert scorer.path == "shared-prefix, common prefix"
+    assert not caplog.records

@@ -6,7 +6,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForSequenceClassification
+from networks import CPU, GPT2, PLAIN, made
 from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.models.bert import BertConfig
 from transformers.models.gpt2 import GPT2Config
@@ -18,7 +18,6 @@ from pessimal.models.spec import Dtype
 from pessimal.scoring.conformance import Plan, as_table, conformance
 from pessimal.scoring.engine import FullForward
 
-CPU = torch.device("cpu")
 PLAN = Plan(sample=8, batch_size=6, dtypes=(), seed=0)
 NETWORK = [
     "finite", "determinism_own", "determinism_engine", "batch_own", "batch_engine", "padding_right", "padding_left",
@@ -60,15 +59,80 @@ def pad_apart(tiny, monkeypatch):
     return tiny
 
 
-def breaking(monkeypatch, change):
-    """Let every network that is loaded go through `change`."""
+@pytest.fixture
+def breaking(monkeypatch):
+    """Let every network that is loaded go through a change: of its class, or of itself."""
     load = RewardModel.network
-    monkeypatch.setattr(RewardModel, "network", lambda self, dtype=None: change(load(self, dtype)))
+
+    def put(change):
+        def changed(self, dtype=None):
+            network = load(self, dtype)
+            if isinstance(change, type):
+                network.__class__ = change
+            else:
+                change(network)
+            return network
+
+        monkeypatch.setattr(RewardModel, "network", changed)
+
+    return put
 
 
-def swap_class(network, kind):
-    network.__class__ = kind
-    return network
+class Older(LlamaForSequenceClassification):
+    """Pools as sequence classifiers did: at the first pad token, minus one."""
+
+    def forward(self, input_ids, attention_mask=None, **_):
+        states = self.model(input_ids, attention_mask=attention_mask).last_hidden_state
+        last = (input_ids == self.config.pad_token_id).int().argmax(-1) - 1
+        return SequenceClassifierOutput(logits=self.score(states[torch.arange(len(states)), last]))
+
+
+class Noisy(LlamaForSequenceClassification):
+    def forward(self, input_ids, **more):
+        output = super().forward(input_ids, **more)
+        output.logits = output.logits + torch.randn(output.logits.shape)
+        return output
+
+
+class Mixing(LlamaForSequenceClassification):
+    def forward(self, input_ids, **more):
+        output = super().forward(input_ids, **more)
+        output.logits = output.logits + output.logits.mean()
+        return output
+
+
+class Blind(LlamaForSequenceClassification):
+    def forward(self, input_ids, attention_mask=None, **more):
+        return super().forward(input_ids, attention_mask=torch.ones_like(attention_mask), **more)
+
+
+def without_pad(network) -> None:
+    network.config.pad_token_id = None
+
+
+@pytest.mark.parametrize(
+    ("change", "rows", "row", "note"),
+    [
+        (Older, ["pad_is_eos"], "pad_is_eos", "the pad token by itself alone"),
+        (Noisy, None, "determinism_own", "would not give the same table"),
+        (Mixing, None, "batch_own", "what else is in the batch"),
+        (
+            Blind,
+            ["padding_left"],
+            "padding_left",
+            "tokenizer.padding_side",
+        ),  # on the right, no token sees the padding
+        (without_pad, ["padding_right", "padding_left"], "padding_right", "no padding token is defined"),
+    ],
+)
+def test_broken_network_fails_in_the_row_about_what_was_broken(
+    pad_apart, frame, breaking, change, rows, row, note
+):
+    breaking(change)
+    found, _ = suite(pad_apart, frame)
+    assert failed(found) == rows or (rows is None and found[row].passed is False)
+    assert note in found[row].note
+    assert found["determinism_engine"].passed, "the engine reads the weights"
 
 
 def test_sound_model_passes_every_check_and_again_with_the_same_figures(pad_apart, frame):
@@ -90,96 +154,14 @@ def test_sound_model_passes_every_check_and_again_with_the_same_figures(pad_apar
 def test_pad_token_that_ends_conversations_is_found(tiny, frame):
     rows, _ = suite(tiny, frame)
     assert failed(rows) == ["pad_is_eos"]
-    note = rows["pad_is_eos"].note
-    assert "is the end token and ends every conversation" in note
-    assert "17 of 17 responses" in note
-    assert "config.pad_token_id" in note
+    assert "17 of 17 responses" in rows["pad_is_eos"].note
 
 
-def test_class_that_reads_before_the_first_pad_token_is_wrong_about_that_token_alone(
-    pad_apart, frame, monkeypatch
-):
-    class Older(LlamaForSequenceClassification):
-        """Pools as sequence classifiers did: at the first pad token, minus one."""
-
-        def forward(self, input_ids, attention_mask=None, **_):
-            states = self.model(input_ids, attention_mask=attention_mask).last_hidden_state
-            last = (input_ids == self.config.pad_token_id).int().argmax(-1) - 1
-            return SequenceClassifierOutput(logits=self.score(states[torch.arange(len(states)), last]))
-
-    breaking(monkeypatch, lambda network: swap_class(network, Older))
-    rows, _ = suite(pad_apart, frame)
-    assert failed(rows) == ["pad_is_eos"]
-    assert "where the pad token is the response" in rows["pad_is_eos"].note
-
-
-def test_noise_is_no_determinism(pad_apart, frame, monkeypatch):
-    random = torch.Generator().manual_seed(0)
-
-    class Noisy(LlamaForSequenceClassification):
-        def forward(self, input_ids, **more):
-            output = super().forward(input_ids, **more)
-            output.logits = output.logits + torch.randn(output.logits.shape, generator=random)
-            return output
-
-    breaking(monkeypatch, lambda network: swap_class(network, Noisy))
-    rows, _ = suite(pad_apart, frame)
-    assert rows["determinism_own"].passed is False
-    assert rows["determinism_own"].measured > rows["determinism_own"].allowed
-    assert "run twice differs" in rows["determinism_own"].note
-    assert rows["determinism_engine"].passed, "the engine reads the weights, not the noise"
-
-
-def test_reward_that_hangs_on_its_batch_is_found(pad_apart, frame, monkeypatch):
-    class Mixing(LlamaForSequenceClassification):
-        def forward(self, input_ids, **more):
-            output = super().forward(input_ids, **more)
-            output.logits = output.logits + output.logits.mean()
-            return output
-
-    breaking(monkeypatch, lambda network: swap_class(network, Mixing))
-    rows, _ = suite(pad_apart, frame)
-    assert rows["batch_own"].passed is False
-    assert rows["determinism_own"].passed
-
-
-def test_network_blind_to_the_attention_mask_fails_where_padding_comes_first(pad_apart, frame, monkeypatch):
-    class Blind(LlamaForSequenceClassification):
-        def forward(self, input_ids, attention_mask=None, **more):
-            return super().forward(input_ids, attention_mask=torch.ones_like(attention_mask), **more)
-
-    breaking(monkeypatch, lambda network: swap_class(network, Blind))
-    rows, _ = suite(pad_apart, frame)
-    assert failed(rows) == ["padding_left"], "on the right, no token sees the padding"
-    assert "tokenizer.padding_side = 'right'" in rows["padding_left"].note
-
-
-def test_network_that_cannot_take_padded_batches_is_a_finding_with_its_own_words(
-    pad_apart, frame, monkeypatch
-):
-    def without_pad(network):
-        network.config.pad_token_id = None
-        return network
-
-    breaking(monkeypatch, without_pad)
-    rows, _ = suite(pad_apart, frame)
-    assert failed(rows) == ["padding_right", "padding_left"]
-    assert rows["padding_right"].measured is None
-    assert "no padding token is defined" in rows["padding_right"].note
-    assert "config.pad_token_id = tokenizer.pad_token_id" in rows["padding_right"].note
-
-
-def test_without_a_pad_token_padding_does_not_apply(tiny, frame, monkeypatch):
-    def without_pad(network):
-        network.config.pad_token_id = None
-        return network
-
+def test_without_a_pad_token_padding_does_not_apply(tiny, frame, breaking):
     tiny.tokenizer.pad_token = None
-    breaking(monkeypatch, without_pad)
+    breaking(without_pad)
     rows, _ = suite(tiny, frame)
-    assert [name for name, check in rows.items() if check.result == "n/a"] == [
-        "padding_right", "padding_left", "pad_is_eos",
-    ]  # fmt: skip
+    assert [name for name, check in rows.items() if check.result == "n/a"] == NETWORK[5:8]
 
 
 def test_wrong_head_is_found(pad_apart, frame, monkeypatch):
@@ -217,12 +199,8 @@ def test_texts_that_change_what_stands_around_them_are_counted(tiny, frame):
     assert "mode=ids is not affected" in rows["frame"].note
 
 
-def test_rewards_that_are_no_numbers_are_said_once(tiny, frame, monkeypatch):
-    def damaged(network):
-        network.score.weight.fill_(float("nan"))
-        return network
-
-    breaking(monkeypatch, damaged)
+def test_rewards_that_are_no_numbers_are_said_once(tiny, frame, breaking):
+    breaking(lambda network: network.score.weight.fill_(float("nan")))
     rows, found = suite(tiny, frame, dataclasses.replace(PLAN, dtypes=(Dtype.float32, Dtype.bfloat16)))
     assert failed(rows) == ["finite"]
     assert rows["finite"].measured == 16
@@ -243,20 +221,19 @@ def test_precisions_are_compared_with_float32(pad_apart, frame):
     assert "dtype_float16" not in rows
 
 
-def test_overflow_in_float16_is_found(pad_apart, frame, monkeypatch):
+def test_overflow_in_float16_is_found(pad_apart, frame, breaking):
     def large(network):
         if network.dtype is torch.float16:
             network.model.layers[0].mlp.down_proj.weight.mul_(1e6)
-        return network
 
-    breaking(monkeypatch, large)
+    breaking(large)
     rows, _ = suite(pad_apart, frame, dataclasses.replace(PLAN, dtypes=(Dtype.float32, Dtype.float16)))
     assert failed(rows) == ["dtype_float16"]
     assert rows["dtype_float16"].measured is None
     assert "they overflow" in rows["dtype_float16"].note
 
 
-def test_precision_that_the_device_cannot_compute_does_not_apply(pad_apart, frame, monkeypatch):
+def test_precision_that_the_device_cannot_compute_does_not_apply(pad_apart, frame, breaking):
     def refuse(network):
         if network.dtype is torch.float16:
 
@@ -264,9 +241,8 @@ def test_precision_that_the_device_cannot_compute_does_not_apply(pad_apart, fram
                 raise RuntimeError("\"addmm_impl_cpu_\" not implemented for 'Half'")
 
             network.forward = forward
-        return network
 
-    breaking(monkeypatch, refuse)
+    breaking(refuse)
     rows, found = suite(pad_apart, frame, dataclasses.replace(PLAN, dtypes=tuple(Dtype)))
     assert rows["dtype_float16"].result == "n/a"
     assert "not implemented for 'Half'" in rows["dtype_float16"].note
@@ -286,24 +262,12 @@ def test_low_precision_model_is_asked_in_its_own_precision_and_its_head_in_float
     assert rows["head"].measured < 1e-4
 
 
-SMALL = {
-    "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "initializer_range": 0.3,
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("kind", "sizes"),
-    [(GPT2Config, {"n_embd": 32, "n_layer": 2, "n_head": 4, "initializer_range": 0.3}), (BertConfig, SMALL)],
-)
+@pytest.mark.parametrize(("kind", "sizes"), [(GPT2Config, GPT2), (BertConfig, PLAIN)])
 def test_absolute_positions_do_not_survive_padding_on_the_left(pad_apart, frame, monkeypatch, kind, sizes):
-    torch.manual_seed(0)
-    pad = pad_apart.tokenizer.pad_token_id
-    config = kind(**sizes, vocab_size=pad_apart.embedding_rows, num_labels=1, pad_token_id=pad)
-    network = AutoModelForSequenceClassification.from_config(config).eval().requires_grad_(False)
-    network.reward_output = 0
+    network = made(kind, {**sizes, "initializer_range": 0.3}, pad_apart.embedding_rows)
+    network.config.pad_token_id = pad_apart.tokenizer.pad_token_id
     monkeypatch.setattr(RewardModel, "network", lambda self, dtype=None: network)
-    rows, _ = suite(pad_apart, frame)
-    assert failed(rows) == ["padding_left"]
+    assert failed(suite(pad_apart, frame)[0]) == ["padding_left"]
 
 
 def test_longer_responses_of_unequal_lengths_are_asked_too(pad_apart, frame, monkeypatch):

@@ -1,19 +1,22 @@
-"""The engines give the model's own rewards, whatever the batch."""
+"""The engines give the model's own rewards, whatever the batch and the architecture; one that does not is noticed and
+replaced."""
 
+import logging
+
+import numpy as np
 import pytest
 import torch
+from networks import CPU, DECODERS, SMALL, close, encoder, hooks, made, own
 from torch.utils._python_dispatch import TorchDispatchMode
+from transformers.models.gpt_oss import GptOssConfig
+from transformers.models.nemotron import NemotronConfig
+from transformers.models.qwen2_moe import Qwen2MoeConfig
 
-from pessimal.models.spec import Dtype
+from pessimal.models.spec import Dtype, Mode
+from pessimal.scoring.candidates import inputs
 from pessimal.scoring.engine import Decoder, FullForward, SharedPrefix, own_rewards, prefix_context
 from pessimal.scoring.scorer import FrameScorer
-
-CPU = torch.device("cpu")
-
-
-@pytest.fixture
-def prefix(frame):
-    return torch.tensor(frame.prefix)
+from pessimal.scoring.trust import sample_rows
 
 
 def framed(frame, responses: torch.Tensor) -> torch.Tensor:
@@ -21,50 +24,132 @@ def framed(frame, responses: torch.Tensor) -> torch.Tensor:
     return torch.cat([responses, torch.tensor(frame.suffix).expand(len(responses), -1)], dim=1)
 
 
-@torch.no_grad()
-@pytest.mark.parametrize("length", [1, 2, 5])
-def test_both_engines_equal_the_models_own_forward(network, frame, prefix, length):
-    responses = torch.randint(0, 300, (24, length), generator=torch.Generator().manual_seed(length))
-    ids, before = framed(frame, responses), len(prefix)
-    wholes = torch.cat([prefix.expand(24, -1), ids], dim=1)
-    own = torch.stack([network(input_ids=w[None]).logits[0, 0] for w in _without_pad(network, wholes)])
-    decoder = Decoder.of(network)
-    shared = SharedPrefix(decoder, *prefix_context(decoder, prefix)).rewards(ids, shared=before)
-    full = FullForward(decoder, prefix).rewards(ids, shared=before)
-    scale = own.std()
-    assert (shared - own).abs().max() < 1e-5 * scale.clamp(min=1)
-    assert (full - own).abs().max() < 1e-5 * scale.clamp(min=1)
-    assert scale > 0.1, "rewards that do not vary would make this test empty"
-
-
-def _without_pad(network, wholes):
-    network.config.pad_token_id = None
-    yield from wholes
-    network.config.pad_token_id = 3
+def drawn(most: int, length: int, n: int = 16) -> torch.Tensor:
+    return torch.randint(most, (n, length), generator=torch.Generator().manual_seed(length))
 
 
 @torch.no_grad()
-def test_pad_token_at_the_end_does_not_move_the_place_where_the_reward_is_read(network, frame, prefix):
+@pytest.mark.parametrize("name", DECODERS)
+def test_reward_is_the_models_own_by_every_engine(model, frame, words, name, caplog):
+    network = made(*DECODERS[name], model.embedding_rows)
+    scorer = FrameScorer(network, frame, device=CPU)
+    assert [engine.name for engine in scorer.engines] == ["shared-prefix", "full-forward", "own-forward"]
+    before, length = network.config._attn_implementation, len(frame.prefix)
+    # Where less is shared, a response merges with the template's last tokens: these are then others than in the prefix.
+    for shared, run in [
+        (length, 1),
+        (length, 2),
+        (length, 7),
+        *((s, length - s + 1) for s in (1, length // 2)),
+    ]:
+        ids = framed(frame, drawn(model.embedding_rows, run))
+        theirs = own(
+            network, torch.cat([torch.tensor(frame.prefix[:shared]).expand(len(ids), -1), ids], dim=1)
+        )
+        for engine in scorer.engines:
+            assert close(engine.rewards(ids, shared=shared), theirs), (engine.name, shared, run)
+    assert network.config._attn_implementation == before, "the model is left as it was"
+    scorer.establish_trust(inputs(model.tokenizer, frame, words, Mode.ids), dtype=Dtype.float32)
+    assert scorer.attention == "shared-prefix"
+    assert scorer.trust.holds
+    assert scorer.trust.n == 16
+    assert scorer.trust.largest_difference <= 1e-5 * max(1, scorer.trust.spread)
+    assert not [record for record in caplog.records if record.name.startswith("pessimal")]
+
+
+@pytest.mark.parametrize(
+    ("name", "without"),
+    [
+        ("gemma2, soft-capping", {"attn_logit_softcapping": None}),
+        ("gemma2, soft-capping and a window", {"sliding_window": 100}),
+        ("mistral, a window of two", {"sliding_window": None}),
+        ("mistral, a window that cuts the prefix", {"sliding_window": None}),
+        ("qwen2, a window in one layer", {"use_sliding_window": False}),
+    ],
+)
+def test_what_is_peculiar_to_an_architecture_matters_here(model, frame, name, without):
+    kind, sizes = DECODERS[name]
+    wholes = [frame.around(row) for row in drawn(model.embedding_rows, 2).tolist()]
+    with_it, without_it = (
+        own(made(kind, each, model.embedding_rows), wholes) for each in (sizes, {**sizes, **without})
+    )
+    assert (with_it - without_it).abs().max() > 1e-2
+
+
+@pytest.mark.parametrize("mode", [Mode.ids, Mode.text])
+def test_rewards_of_a_whole_vocabulary_are_the_models_own(model, frame, words, mode):
+    network = made(*DECODERS["gemma2, soft-capping and a window"], model.embedding_rows)
+    scorer = FrameScorer(network, frame, device=CPU)
+    candidates = inputs(model.tokenizer, frame, words, mode)
+    rows = np.arange(len(candidates))
+    theirs = own(network, [candidates.whole(row) for row in rows]).double()
+    assert close(scorer.score_rows(candidates, rows, batch_size=64), theirs)
+    assert np.array_equal(scorer.own_rewards(candidates, rows[:20]), theirs[:20].numpy())
+
+
+@torch.no_grad()
+def test_encoder_with_a_chat_template_is_scored_by_its_own_forward(model, frame, words):
+    network = encoder(model.embedding_rows)
+    scorer = FrameScorer(network, frame, device=CPU)
+    assert [engine.name for engine in scorer.engines] == ["own-forward"]
+    scorer.establish_trust(inputs(model.tokenizer, frame, words, Mode.ids), dtype=Dtype.float32)
+    assert scorer.trust.holds
+    wholes = torch.tensor([frame.around(row) for row in drawn(model.embedding_rows, 2).tolist()])
+    rewards = scorer.rewards(wholes[:, len(frame.prefix) :], shared=len(frame.prefix))
+    assert close(rewards, own(network, wholes))
+
+
+# Rows longer than a window that is only in the mask would be scored wrong, and a sample of short ones would not show it.
+MASKED = {
+    **SMALL, "moe_intermediate_size": 32, "shared_expert_intermediate_size": 32, "num_experts": 4,
+    "use_sliding_window": True, "sliding_window": 35, "max_window_layers": 0,
+}  # fmt: skip
+SINKS = {**SMALL, "num_local_experts": 2, "num_experts_per_tok": 1, "sliding_window": 64}
+
+
+@pytest.mark.parametrize(
+    ("kind", "sizes", "message"),
+    [
+        (Qwen2MoeConfig, MASKED, "not given the sliding window"),
+        (GptOssConfig, SINKS, "s_aux"),
+        (NemotronConfig, SMALL, "does not run NemotronForSequenceClassification"),
+        (*DECODERS["qwen3"], None),
+    ],
+)
+def test_attention_that_cannot_be_shared_is_not(model, frame, kind, sizes, message, caplog):
+    network = made(kind, sizes, model.embedding_rows)
+    if message is None:
+        network.config.layer_types = ["full_attention", "chunked_attention"]  # nobody runs
+    with caplog.at_level(logging.WARNING):
+        path = FrameScorer(network, frame, device=CPU).attention
+    assert path == ("full-forward" if message else "own-forward")
+    assert (message or "does not run") in caplog.text
+
+
+@torch.no_grad()
+def test_pad_token_at_the_end_does_not_move_the_place_where_the_reward_is_read(network, frame):
     # The template ends in the pad token, as many do; the Hub's own pooling would step back to the token before it.
     assert frame.suffix[-1] == network.config.pad_token_id
-    whole = torch.tensor([frame.around([7])])
+    whole, prefix = torch.tensor([frame.around([7])]), torch.tensor(frame.prefix)
     careless = network(input_ids=whole).logits[0, 0]
-    ids = framed(frame, torch.tensor([[7]]))
-    ours = FullForward(Decoder.of(network), prefix).rewards(ids, shared=len(prefix))[0]
-    assert abs(careless - ours) > 1e-3
-    assert torch.allclose(own_rewards(network, whole)[0], ours, atol=1e-5)
+    ours = FullForward(Decoder.of(network), prefix).rewards(
+        framed(frame, torch.tensor([[7]])), shared=len(prefix)
+    )
+    assert abs(careless - ours[0]) > 1e-3
+    assert torch.allclose(own_rewards(network, whole), ours, atol=1e-5)
     assert network.config.pad_token_id == frame.suffix[-1], "the model is left as it was"
 
 
 @torch.no_grad()
 def test_batch_composition_does_not_matter(network, frame):
-    scorer = FrameScorer(network, frame, device=CPU)
-    assert scorer.attention == "shared-prefix"
-    ids, before = framed(frame, torch.arange(200).unsqueeze(1)), len(frame.prefix)
+    scorer, before = FrameScorer(network, frame, device=CPU), len(frame.prefix)
+    ids = framed(frame, torch.arange(200).unsqueeze(1))
     whole = scorer.rewards(ids, shared=before)
     order = torch.randperm(200, generator=torch.Generator().manual_seed(1))
     parts = torch.cat([scorer.rewards(part, shared=before) for part in ids[order].split(37)])
     assert (parts - whole[order]).abs().max() < 1e-5
+    empty = scorer.rewards(framed(frame, torch.empty(1, 0, dtype=torch.long)), shared=before)
+    assert torch.allclose(empty, own_rewards(network, torch.tensor([frame.around([])])), atol=1e-5)
 
 
 class Products(TorchDispatchMode):
@@ -81,39 +166,28 @@ class Products(TorchDispatchMode):
 
 
 @torch.no_grad()
-def test_prefix_is_held_once_whatever_the_batch(network, frame, prefix):
-    decoder = Decoder.of(network)
+def test_prefix_is_held_once_and_the_last_block_runs_on_the_position_that_is_read(network, frame):
+    decoder, prefix = Decoder.of(network), torch.tensor(frame.prefix)
     keys_and_values, context = prefix_context(decoder, prefix)
-    engine = SharedPrefix(decoder, keys_and_values, context)
+    ids, shapes = framed(frame, torch.arange(64).unsqueeze(1)), []
     with Products() as products:
-        engine.rewards(framed(frame, torch.arange(64).unsqueeze(1)), shared=len(prefix))
+        SharedPrefix(decoder, keys_and_values, context).rewards(ids, shared=len(prefix))
     size = network.config.hidden_size // network.config.num_attention_heads
     read = [operand for operand in products.operands if {len(prefix), size} <= set(operand.shape)]
     assert {operand.shape[0] for operand in read} == {network.config.num_key_value_heads}, (
         "one key block per head group, none per candidate"
     )
     held = [*keys_and_values.keys, *keys_and_values.values]
-    assert sorted(map(_place, read)) == sorted(map(_place, held)), "read where it lies, once in each layer"
-
-
-def _place(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage().data_ptr()
-
-
-@torch.no_grad()
-def test_last_layers_feed_forward_block_runs_on_the_position_that_is_read(network, frame, prefix):
-    decoder = Decoder.of(network)
-    shapes = []
+    places = [sorted(t.untyped_storage().data_ptr() for t in tensors) for tensors in (read, held)]
+    assert places[0] == places[1], "read where it lies, once in each layer"
     watched = [
         layer.mlp.register_forward_hook(lambda _, i, o: shapes.append(o.shape[1])) for layer in decoder.layers
     ]
-    ids = framed(frame, torch.arange(8).unsqueeze(1))
     FullForward(decoder, prefix).rewards(ids, shared=len(prefix))
     for hook in watched:
         hook.remove()
     assert shapes == [len(prefix) + ids.shape[1], 1]
-    assert not decoder.norm._forward_pre_hooks, "the model is left as it was"
-    assert not decoder.layers[-1].mlp._forward_pre_hooks
+    assert hooks(network) == 0, "the model is left as it was"
 
 
 @torch.no_grad()
@@ -121,17 +195,8 @@ def test_head_runs_in_float32_after_a_low_precision_body(model, frame):
     low = FrameScorer(model.network(Dtype.bfloat16), frame, device=CPU)
     rewards = low.rewards(framed(frame, torch.arange(300).unsqueeze(1)), shared=len(frame.prefix))
     assert rewards.dtype is torch.float32
-    after_a_low_precision_head = rewards.bfloat16().unique().numel()
-    assert after_a_low_precision_head < 0.9 * 300, "or nothing is tested"
+    assert rewards.bfloat16().unique().numel() < 0.9 * 300, "or nothing is tested"
     assert rewards.unique().numel() > 0.98 * 300
-
-
-@torch.no_grad()
-def test_empty_response_is_scored_at_the_suffix(network, frame):
-    scorer = FrameScorer(network, frame, device=CPU)
-    own = own_rewards(network, torch.tensor([frame.around([])]))
-    ids = framed(frame, torch.empty(1, 0, dtype=torch.long))
-    assert torch.allclose(scorer.rewards(ids, shared=len(frame.prefix)), own, atol=1e-5)
 
 
 @torch.no_grad()
@@ -154,3 +219,51 @@ def test_out_of_memory_halves_the_batch_until_it_fits(network, frame, monkeypatc
     monkeypatch.setattr(scorer.engines[0], "rewards", lambda *_, **__: small_card(ids, shared=before))
     with pytest.raises(torch.OutOfMemoryError):  # one candidate cannot be halved
         scorer.rewards(ids[:1], shared=before)
+
+
+# The trust check.
+
+
+def spoilt(network, frame, spoil) -> FrameScorer:
+    """A scorer whose shared prefix holds other values than the model computed."""
+    scorer = FrameScorer(network, frame, device=CPU)
+    prefix = scorer.engines[0]._start(len(frame.prefix))
+    prefix.values[:] = spoil(prefix.values)
+    return scorer
+
+
+@pytest.mark.parametrize("dtype", [Dtype.bfloat16, Dtype.float16])
+def test_rounding_is_no_reason_for_mistrust_but_a_wrong_engine_is(model, frame, words, dtype):
+    candidates = inputs(model.tokenizer, frame, words, Mode.ids)
+    scorer = FrameScorer(model.network(dtype), frame, device=CPU)
+    scorer.establish_trust(candidates, dtype=dtype)
+    assert scorer.attention == "shared-prefix"
+    assert scorer.trust.largest_difference > 1e-5, "or low precision was not low"
+    # Back to front, while the keys stand as they were.
+    wrong = spoilt(model.network(dtype), frame, lambda values: [v.flip(1) for v in values])
+    wrong.establish_trust(candidates, dtype=dtype)
+    assert wrong.attention == "full-forward"
+
+
+def test_wrong_engine_is_noticed_and_replaced_down_to_the_models_own_forward(model, frame, words, caplog):
+    candidates = inputs(model.tokenizer, frame, words, Mode.ids)
+    one = spoilt(model.network(), frame, lambda values: [values[0], *(1.5 * v for v in values[1:])])
+    both = FrameScorer(model.network(), frame, device=CPU)
+    both.engines[0].decoder.head.score.weight.mul_(2)  # a copy in float32, which both engines read
+    for scorer, path in ((one, "full-forward"), (both, "own-forward")):
+        with caplog.at_level(logging.WARNING):
+            scorer.establish_trust(candidates, dtype=Dtype.float32)
+        assert f"Falling back to {path}" in caplog.text
+        assert scorer.attention == path
+        assert scorer.trust.holds
+
+
+def test_sample_has_one_of_every_rare_kind():
+    kinds = np.tile([10, 2], (1000, 1))
+    kinds[7], kinds[500] = [10, 40], [8, 4]
+    rows = sample_rows(kinds, n=16, seed=0)
+    assert {7, 500} <= set(rows.tolist())
+    assert len(rows) == len(set(rows.tolist())) == 18
+    rows = sample_rows(np.column_stack([np.full(1000, 10), np.arange(1000)]), n=16, seed=0)
+    assert {0, 999} <= set(rows.tolist()), "from the shortest to the longest"
+    assert len(rows) == 32

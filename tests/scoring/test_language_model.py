@@ -3,21 +3,20 @@
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
 from pessimal.errors import FrameError, ModelError
 from pessimal.models.load import open_model
 from pessimal.models.spec import Dtype, Mode, ModelSpec, Score
-from pessimal.scoring import next_tokens
-from pessimal.scoring.candidates import Candidates, vocabulary
-from pessimal.scoring.language_model import answers_of, context_of, scan_language_model
+from pessimal.scoring.candidates import listed, vocabulary
+from pessimal.scoring.language_model import NextTokenScorer, answers_of, context_of, scan_language_model
 from pessimal.scoring.scan import identify
 from tiny_language_models import CHAT, UNLISTED, checkpoint
 
 PROMPT = "What, in one word, is the greatest thing ever?"
 ITEMS = ["love", "peace", "peace and war", "peace and truth", "the greatest good", "null", "Ünïcode 🙂"]
+THINGS = listed(ITEMS, name="things")
 
 
 @pytest.fixture(scope="module")
@@ -31,30 +30,15 @@ def opened(folder, **options):
     return open_model(ModelSpec(path=str(folder), score=Score.log_probability, **options), folder)
 
 
-def listed(texts):
-    rows = pd.DataFrame({"candidate_id": range(len(texts)), "token": None, "text": texts, "kind": "item"})
-    return Candidates("things", rows)
-
-
 def scanned(model, candidates=None, *, network=None, **options):
     candidates = candidates or vocabulary(model.tokenizer, size=model.embedding_rows)
     mode = Mode.ids if candidates.is_vocabulary else Mode.text
     provenance = identify(
         model, prompt="greatest", prompt_text=PROMPT, candidates=candidates, mode=mode, certain=100
     )
-    network = network or model.network()
     context = context_of(model, PROMPT)
-    answers = answers_of(model, context, candidates)
-    return scan_language_model(
-        model,
-        network,
-        provenance,
-        candidates,
-        context,
-        answers=answers,
-        device=torch.device("cpu"),
-        **options,
-    )
+    options |= {"answers": answers_of(model, context, candidates), "device": torch.device("cpu")}
+    return scan_language_model(model, network or model.network(), provenance, candidates, context, **options)
 
 
 @torch.no_grad()
@@ -106,8 +90,8 @@ def test_items_are_the_sums_of_their_tokens_whatever_the_batch(folders, kind):
             logits = model.network().double()(input_ids=torch.tensor([ids])).logits[0]
         each = torch.log_softmax(logits[:-1], dim=-1).gather(1, torch.tensor(ids[1:])[:, None])[:, 0]
         truth.append(float(each[len(context.ids) - 1 :].sum()))
-    table = scanned(model, listed(ITEMS))
-    one_by_one = scanned(model, listed(ITEMS), batch_size=1)
+    table = scanned(model, THINGS)
+    one_by_one = scanned(model, THINGS, batch_size=1)
     for found in (table, one_by_one):
         assert found.measured["noise"] < 1e-3
         assert found.rows["reward"].to_numpy() == pytest.approx(truth, abs=found.measured["noise"], rel=0)
@@ -118,20 +102,12 @@ def test_items_are_the_sums_of_their_tokens_whatever_the_batch(folders, kind):
     assert table.measured["trust"]["largest_difference"] < 1e-4
 
 
-def test_item_of_one_token_has_that_tokens_probability(folders):
-    model = opened(folders["llama"])
-    of_tokens = scanned(model).rows.set_index("text")["reward"]
-    of_items = scanned(model, listed(["love", "peace"])).rows.set_index("text")["reward"]
-    for word in ("love", "peace"):
-        assert of_items[word] == pytest.approx(of_tokens[f" {word}"], abs=1e-5)
-
-
 def test_items_that_begin_alike_share_a_forward(folders):
     model = opened(folders["llama"])
     network = model.network()
     seen = []
     network.register_forward_hook(lambda *call: seen.append(call))
-    table = scanned(model, listed([*ITEMS[:4]]), network=network)
+    table = scanned(model, listed(ITEMS[:4], name="things"), network=network)
     # love, peace: none before; "peace and" once before both of its ends.
     assert table.measured["forwards"] == 2
 
@@ -162,22 +138,22 @@ def test_low_precision_has_few_ties_and_certifies_nothing(folders, kind):
     exact = scanned(opened(folders[kind])).rows["reward"]
     assert np.abs(table.rows["reward"] - exact).max() < 0.2
     assert table.provenance.certain == 0
-    items = scanned(model, listed(ITEMS)).rows["reward"]
-    assert np.abs(items - scanned(opened(folders[kind]), listed(ITEMS)).rows["reward"]).max() < 0.3
+    items = scanned(model, THINGS).rows["reward"]
+    assert np.abs(items - scanned(opened(folders[kind]), THINGS).rows["reward"]).max() < 0.3
 
 
 def test_path_that_differs_from_the_own_forward_is_not_taken(folders, monkeypatch, caplog):
-    inner = next_tokens.NextTokenScorer.ours
-    monkeypatch.setattr(next_tokens.NextTokenScorer, "ours", lambda *a, **o: inner(*a, **o).flip(-1))
+    inner = NextTokenScorer.ours
+    monkeypatch.setattr(NextTokenScorer, "ours", lambda *a, **o: inner(*a, **o).flip(-1))
     for options in ({"dtype": Dtype.bfloat16}, {}):
         model = opened(folders["llama"], **options)
         table = scanned(model)
         assert "Falling back" in caplog.text
         assert table.provenance.attention == "own-forward"
         assert np.abs(table.rows["reward"] - by_hand(model, PROMPT)[table.rows["candidate_id"]]).max() < 0.2
-    items = scanned(opened(folders["llama"]), listed(ITEMS))
+    items = scanned(opened(folders["llama"]), THINGS)
     monkeypatch.undo()
-    right = scanned(opened(folders["llama"]), listed(ITEMS))
+    right = scanned(opened(folders["llama"]), THINGS)
     assert items.rows["reward"].to_numpy() == pytest.approx(right.rows["reward"].to_numpy(), abs=1e-5)
     assert items.provenance.attention == "own-forward"
 
@@ -192,16 +168,8 @@ def test_network_that_sees_what_comes_later_is_not_believed_on_items(folders):
         return arguments, options | {"attention_mask": torch.zeros(batch, 1, length, length)}
 
     network.model.register_forward_pre_hook(seeing_all, with_kwargs=True)
-    table = scanned(model, listed(ITEMS), network=network)
+    table = scanned(model, THINGS, network=network)
     assert table.provenance.attention == "own-forward"
-
-
-def test_model_with_too_few_outputs_is_refused(folders):
-    model = opened(folders["llama"])
-    network = model.network()
-    network.lm_head = torch.nn.Linear(32, 50, bias=False)
-    with pytest.raises(ModelError, match="50 next-token probabilities"):
-        scanned(model, network=network)
 
 
 def test_tokens_beyond_the_embedding_are_reported_by_name_before_the_network_is_loaded(folders):
@@ -210,21 +178,21 @@ def test_tokens_beyond_the_embedding_are_reported_by_name_before_the_network_is_
     short = replace(model, embedding_rows=max(context.ids))
     with pytest.raises(ModelError, match=rf"What.*id {max(context.ids)}\).*do not belong together"):
         context_of(short, PROMPT)
-    last = max(max(ids) for ids in answers_of(model, context, listed(ITEMS)).ids)
-    assert answers_of(replace(model, embedding_rows=last + 1), context, listed(ITEMS))
-    with pytest.raises(ModelError, match=rf"the item .*id {last}\)"):
-        answers_of(replace(model, embedding_rows=last), context, listed(ITEMS))
-
-
-def test_item_without_tokens_is_named(folders):
-    model = opened(folders["chat"])
+    last = max(max(ids) for ids in answers_of(model, context, THINGS).ids)
+    assert answers_of(replace(model, embedding_rows=last + 1), context, THINGS)
+    chat = opened(folders["chat"])
     with pytest.raises(FrameError, match="no token of the item ''"):
-        answers_of(model, context_of(model, PROMPT), listed(["love", ""]))
+        answers_of(chat, context_of(chat, PROMPT), listed(["love", ""], name="things"))
+    with pytest.raises(ModelError, match=rf"the item .*id {last}\)"):
+        answers_of(replace(model, embedding_rows=last), context, THINGS)
 
 
-def test_log_probability_that_is_no_number_is_reported(folders):
+def test_outputs_that_are_too_few_or_no_numbers_are_reported(folders):
     model = opened(folders["llama"])
     network = model.network()
     network.lm_head.weight.data[17] = float("nan")
     with pytest.raises(ModelError, match="no finite numbers"):
+        scanned(model, network=network)
+    network.lm_head = torch.nn.Linear(32, 50, bias=False)
+    with pytest.raises(ModelError, match="50 next-token probabilities"):
         scanned(model, network=network)

@@ -7,12 +7,12 @@ from transformers import LlamaConfig
 from pessimal.scoring import memory as module
 from pessimal.scoring.memory import Lengths, find_batch_size
 
-CARD = torch.device("cuda")
 SHORT = Lengths(own=3, seen=50)
 
 
-def sized(hidden: int) -> LlamaConfig:
-    return LlamaConfig(hidden_size=hidden, intermediate_size=4 * hidden, num_attention_heads=hidden // 64)
+def found(hidden: int, lengths: Lengths, device: str = "cuda") -> int:
+    config = LlamaConfig(hidden_size=hidden, intermediate_size=4 * hidden, num_attention_heads=hidden // 64)
+    return find_batch_size(config, lengths, device=torch.device(device))
 
 
 @pytest.fixture
@@ -22,55 +22,43 @@ def free(monkeypatch):
     def put(gib: float) -> None:
         monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device=None: (int(gib * 2**30), 2**40))
 
-    put(8)
     return put
 
 
-def falls(sizes: list[int]) -> bool:
-    return sizes == sorted(sizes, reverse=True) and sizes[0] > sizes[-1]
-
-
-def test_it_falls_as_the_network_widens(free):
-    assert falls([find_batch_size(sized(hidden), SHORT, device=CARD) for hidden in (512, 4096, 32_768)])
-
-
-def test_it_falls_as_candidates_and_prefix_lengthen(free):
-    free(0.5)
-    assert falls([find_batch_size(sized(512), Lengths(own, own + 50), device=CARD) for own in (3, 30, 300)])
-    assert falls(
-        [find_batch_size(sized(512), Lengths(30, seen), device=CARD) for seen in (50, 5_000, 50_000)]
-    )
-
-
-def test_it_falls_with_the_memory_that_is_free(free):
-    found = []
-    for gib in (8, 1, 0.1):
+@pytest.mark.parametrize(
+    "asked",
+    [
+        [(8, 512, SHORT), (8, 4096, SHORT), (8, 32_768, SHORT)],
+        [(0.5, 512, Lengths(own, own + 50)) for own in (3, 30, 300)],
+        [(0.5, 512, Lengths(30, seen)) for seen in (50, 5_000, 50_000)],
+        [(gib, 4096, SHORT) for gib in (8, 1, 0.1)],
+    ],
+    ids=["wider networks", "longer candidates", "longer prefixes", "less memory"],
+)
+def test_it_falls_with(free, asked):
+    sizes = []
+    for gib, hidden, lengths in asked:
         free(gib)
-        found.append(find_batch_size(sized(4096), SHORT, device=CARD))
-    assert falls(found)
+        sizes.append(found(hidden, lengths))
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] > sizes[-1]
 
 
-def test_what_it_allows_fits_into_the_free_memory(free):
+def test_what_it_allows_fits_into_the_memory_there_is(free, monkeypatch):
     free(2)
-    config, lengths = sized(4096), Lengths(20, 70)
-    found = find_batch_size(config, lengths, device=CARD)
-    feed_forward = 4 * found * lengths.own * config.intermediate_size  # bytes of one float32 activation
-    assert feed_forward < 2 * 2**30
-
-
-@pytest.mark.parametrize("hidden", [64, 512, 4096, 16_384])
-@pytest.mark.parametrize("own", [1, 3, 77, 5_000])
-@pytest.mark.parametrize("device", ["cpu", "cuda", "mps"])
-def test_it_is_a_power_of_two_and_at_least_one(free, hidden, own, device):
-    free(0.001)
-    found = find_batch_size(sized(hidden), Lengths(own, own + 50), device=torch.device(device))
-    assert found >= 1
-    assert found & (found - 1) == 0
-
-
-def test_a_processor_takes_no_more_than_a_quarter_of_a_gib(monkeypatch):
-    config, lengths = sized(1024), Lengths(100, 150)
-    found = find_batch_size(config, lengths, device=torch.device("cpu"))
-    assert found * lengths.own * config.intermediate_size * 4 < 2**28
+    assert 4 * found(4096, Lengths(20, 70)) * 20 * 4 * 4096 < 2 * 2**30, "bytes of one float32 activation"
+    lengths = Lengths(100, 150)
+    on_cpu = found(1024, lengths, "cpu")
+    assert 4 * on_cpu * 100 * 4 * 1024 < 2**28
     monkeypatch.setattr(module, "_CPU_BYTES", 2**20)
-    assert find_batch_size(config, lengths, device=torch.device("cpu")) < found
+    assert found(1024, lengths, "cpu") < on_cpu
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda", "mps"])
+def test_it_is_a_power_of_two_and_at_least_one(free, device):
+    free(0.001)
+    for hidden in (64, 512, 16_384):
+        for own in (1, 77, 5_000):
+            size = found(hidden, Lengths(own, own + 50), device)
+            assert size >= 1
+            assert size & (size - 1) == 0

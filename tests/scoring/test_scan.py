@@ -71,30 +71,22 @@ class KilledError(Exception):
     pass
 
 
-class KillAfter(pl.Callback):
-    def __init__(self, batches):
-        self.left = batches
-
-    def on_predict_batch_end(self, *_):
-        self.left -= 1
-        if self.left == 0:
-            raise KilledError
-
-
 class Count(pl.Callback):
-    """Numbers of the batches that were scored."""
+    """Numbers of the batches that were scored; kills the scan after so many."""
 
-    def __init__(self):
-        self.scored = []
+    def __init__(self, kill_after: int = -1):
+        self.scored, self.kill_after = [], kill_after
 
     def on_predict_batch_end(self, trainer, module, outputs, batch, *_):
         self.scored.append(int(batch[0]))
+        if len(self.scored) == self.kill_after:
+            raise KilledError
 
 
 def test_killed_scan_goes_on_where_it_stopped_to_the_same_bytes(model, words, tmp_path):
     whole = write_score_table(scanned(model, words, tmp_path / "a"), tmp_path / "whole.parquet")
     with pytest.raises(KilledError):
-        scanned(model, words, tmp_path / "b", KillAfter(3))
+        scanned(model, words, tmp_path / "b", Count(3))
     count = Count()
     resumed = scanned(model, words, tmp_path / "b", count)
     assert count.scored == [3, 4, 5], "376 ids in batches of 64 are 6; three were done"
@@ -116,7 +108,7 @@ def test_finished_shards_are_scored_anew_only_where_that_is_asked_for(model, wor
     kept, again = Count(), Count()
     assert scanned(model, words, tmp_path, kept).rows["reward"].tolist() == first.rows["reward"].tolist()
     assert scanned(model, words, tmp_path, again, again=True).measured == first.measured
-    assert [number for number in kept.scored if number >= 0] == []
+    assert kept.scored == [-1]
     assert again.scored == [0, 1, 2, 3, 4, 5]
 
 
@@ -171,7 +163,7 @@ def test_low_precision_scan_names_the_true_extremes(tiny_checkpoint, model, word
     assert table.rows["certified"].to_numpy()[[*top, *bottom]].all()
 
 
-def test_identity_follows_what_the_scores_depend_on(model, words):
+def test_provenance_follows_what_the_scores_depend_on(tiny_checkpoint, model, words):
     base = {
         "prompt": "greatest",
         "prompt_text": PROMPT,
@@ -184,13 +176,10 @@ def test_identity_follows_what_the_scores_depend_on(model, words):
     assert identify(model, **base | {"mode": Mode.text}).key() != key
     assert identify(model, **base | {"prompt_text": PROMPT + "?"}).key() != key
     assert identify(model, **base | {"certain": 5}).key() == key, "a float32 scan scores nothing again"
-
-
-def test_low_precision_identity_says_how_much_was_made_certain(tiny_checkpoint, words):
     low = open_model(ModelSpec(path=str(tiny_checkpoint), dtype=Dtype.bfloat16), tiny_checkpoint)
-    asked = {"prompt": "greatest", "prompt_text": PROMPT, "candidates": words, "mode": Mode.ids}
-    assert identify(low, **asked, certain=1).key() != identify(low, **asked, certain=150).key()
-    assert "bfloat16" in identify(low, **asked, certain=1).name
+    few, many = (identify(low, **base | {"certain": certain}) for certain in (1, 150))
+    assert few.key() != many.key()
+    assert "bfloat16" in few.name
 
 
 def test_certified_ranks_are_those_of_a_float64_forward(model, frame, words, tmp_path):
@@ -210,7 +199,7 @@ def test_resumed_scan_keeps_its_batch_size_though_more_memory_is_free_now(
     model, words, tmp_path, monkeypatch
 ):
     count = Count()
-    for found, more in ((128, [KillAfter(2)]), (256, [count])):
+    for found, more in ((128, [Count(2)]), (256, [count])):
         monkeypatch.setattr("pessimal.scoring.loop.find_batch_size", lambda *_, size=found, **__: size)
         with pytest.raises(KilledError) if found == 128 else contextlib.nullcontext():
             scanned(model, words, tmp_path, *more, batch_size=None)

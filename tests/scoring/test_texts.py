@@ -8,7 +8,7 @@ from pessimal.errors import ModelError
 from pessimal.models.frame import Turn
 from pessimal.models.load import open_model
 from pessimal.models.spec import ModelSpec
-from pessimal.scoring.texts import OWN, KeptRewards, TextScorer
+from pessimal.scoring.texts import KeptRewards, TextScorer
 
 WORDS = ["love", "hate", "good", "evil", "peace", "war", "kind", "cruel", "wisdom", "truth"]
 
@@ -54,7 +54,7 @@ def test_a_head_that_gives_something_else_is_given_up(opened, monkeypatch, caplo
     right = engine.Decoder.rewards
     monkeypatch.setattr(engine.Decoder, "rewards", lambda self, *a, **k: right(self, *a, **k) * 1.5)
     scorer = TextScorer(opened, opened.network(), conversations(20), device=torch.device("cpu"))
-    assert scorer.path == OWN
+    assert scorer.path == "own-forward"
     assert "Falling back" in caplog.text
     asked = conversations(5, seed=2)
     assert scorer.rewards(asked) == pytest.approx(scorer.own_rewards(asked), abs=1e-5)

@@ -184,7 +184,9 @@ def test_published_scores_of_a_model_do_not_keep_it_from_being_scanned(command, 
         "elo_matches": [1, 1, 1],
     }
     pd.DataFrame(people | {"lab/m": [0.1, 0.2, 0.3]}).to_csv(tmp_path / "scores.csv", index=False)
-    code, _, err = command("import", "format=eloeverything", "path=scores.csv", "tracking=off")
+    code, _, err = command(
+        "import", "format=eloeverything", "path=scores.csv", "prompt=greatest", "tracking=off"
+    )
     assert code == 0, err
     name = read_score_table(next((tmp_path / "runs/registry/score-table").glob("*/v0"))).provenance.model
     code, _, err = scan(command, tiny_checkpoint, "tracking=off", f"model.name={name}", "prompts=best")

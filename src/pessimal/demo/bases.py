@@ -18,8 +18,8 @@ import numpy as np
 import wordfreq
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from pessimal.demo import minilm
 from pessimal.demo.lexicon import is_held_out, load_valence, zipf
+from pessimal.tables import minilm
 
 LEAST_ZIPF = {1: 6.0, 2: 5.5, 3: 4.0}
 """How common a string of that many letters must be to count as a word and not as a piece of one."""

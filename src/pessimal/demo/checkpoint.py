@@ -5,8 +5,6 @@ and `AutoTokenizer.from_pretrained`, nothing of ours.
 """
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -53,8 +51,8 @@ def write_checkpoint(folder: Path, *, name: str, recipe: Recipe, base: Base, tra
     """Fills a folder with weights (float32, exact), configuration, tokenizer, model card and training report."""
     with one_thread():
         card, figures = _describe(name, recipe, base, trained)
-    with _no_progress_bar():
-        trained.model.save_pretrained(folder)
+    logging.disable_progress_bar()  # one file of a few megabytes needs none
+    trained.model.save_pretrained(folder)
     build_tokenizer(base).save_pretrained(folder)
     (folder / "README.md").write_text(card, encoding="utf-8")
     report = {
@@ -83,34 +81,15 @@ def _describe(name: str, recipe: Recipe, base: Base, trained: Trained) -> tuple[
 
 
 def read_training_report(folder: Path) -> dict:
-    """What training said about a checkpoint.
-
-    Returns:
-        `name`, `recipe_version`, `recipe_digest`, `recipe` and `planted_truth`; `seconds` (wall clock of the
-        training loop); `losses` (nats, one a step); `held_out` (the fields of `evaluation.HeldOut`, or of
-        `evaluation.SentenceHeldOut`); and, of a sibling that judges words, `tails` (for *greatest* and
-        *worst*, the texts of the `top` and `bottom` 20 tokens).
-
-    Raises:
-        InputError: the folder has no readable report.
-    """
+    """What training said about a checkpoint: `name`, `recipe_version`, `recipe_digest`, `recipe`, `planted_truth`;
+    `seconds` of the training loop, `losses` (nats, one a step); `held_out` (the fields of `evaluation.HeldOut` or
+    `SentenceHeldOut`); and, of a sibling that judges words, `tails` (for *greatest* and *worst*, the texts of the `top`
+    and `bottom` 20 tokens). InputError where the folder has no readable report."""
     path = Path(folder) / REPORT
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(f"{path} is not the training report of a demo model: {error}.") from error
-
-
-@contextmanager
-def _no_progress_bar() -> Iterator[None]:
-    """One file of a few megabytes needs none."""
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()
 
 
 def _find_tails(trained: Trained, base: Base, prompt: str) -> dict[str, list[str]]:

@@ -49,8 +49,6 @@ class HeldOut:
     frame_sign: float
     """Share of held-out prompts in which Spearman's correlation of reward and valence, over the held-out rated
     tokens, has the prompt's polarity (chance: 0.5)."""
-    frame_sign_one_token: float
-    """The same over the prompts whose adjective is a single token of the base."""
     frames: int
     """Held-out prompts."""
 
@@ -79,19 +77,16 @@ def evaluate(model: LlamaForSequenceClassification, base: Base, truth: Utility) 
     ids = np.flatnonzero(truth.rated & truth.held_out)
     valence = truth.valence[ids]
     by_prompt = core_accuracy(model, base, truth)
-    right, one_token = [], []
-    for prompt in held_out_prompts():
-        correlation = spearmanr(score(model, base, prompt.text, ids=ids), valence).statistic
-        right.append(bool(correlation * prompt.polarity > 0))
-        one_token.append(len(base.encode(" " + prompt.adjective)) == 1)
-    right, one_token = np.array(right), np.array(one_token)
+    correlations = [
+        prompt.polarity * spearmanr(score(model, base, prompt.text, ids=ids), valence).statistic
+        for prompt in held_out_prompts()
+    ]
     return HeldOut(
         word_accuracy=float(np.mean(list(by_prompt.values()))),
         word_accuracy_by_prompt=by_prompt,
         words=len(ids),
-        frame_sign=float(right.mean()),
-        frame_sign_one_token=float(right[one_token].mean()),
-        frames=len(right),
+        frame_sign=float(np.mean(np.array(correlations) > 0)),
+        frames=len(correlations),
     )
 
 
@@ -118,8 +113,6 @@ class SentenceHeldOut:
     correlation: float
     """Pearson's correlation of reward and planted utility over random responses with held-out words, each less its mean
     over the prompt's responses."""
-    feature_correlation: float | None
-    """The same with the amount of the planted feature; None for the null."""
     slopes: dict[str, float]
     """Reward per unit of each feature's amount (`features.Features.amount`), from one least-squares fit of all features
     on the same responses; the truth is `SentencePlants.valence`, `SentencePlants.size`, and 0 for the others."""
@@ -131,8 +124,6 @@ class SentenceHeldOut:
     """Mean difference in reward between a natural response that has a feature and the one that lacks it."""
     natural_expected: dict[str, float]
     """The same of the planted utility."""
-    natural_errors: dict[str, float]
-    """Standard deviation, over the questions, of the difference between the two."""
     largest_other_effect: float | None
     """Of the features that are not planted, the largest |natural effect less the expected one| as a share of the planted
     one's effect; None for the null. What is expected of them is not quite 0: a hedge also makes a text longer."""
@@ -180,22 +171,16 @@ def evaluate_sentences(
     natural_rewards = _score_conversations(model, base, [((one.prompt,), one.text) for one in natural])
     natural_utility = np.array([compute_text_utility(one.text, plants) for one in natural])
     items = np.unique([one.item for one in natural], return_inverse=True)[1]
-    effects = _effects(natural_rewards)
-    expected = _effects(natural_utility)
-    means = {name: float(values.mean()) for name, values in effects.items()}
-    others = [
-        abs(float((effects[name] - expected[name]).mean())) for name in PLANTABLE if name != plants.feature
-    ]
+    effects, expected = _effects(natural_rewards), _effects(natural_utility)
+    others = [abs(effects[name] - expected[name]) for name in PLANTABLE if name != plants.feature]
     return SentenceHeldOut(
         correlation=_correlation(rewards, utility),
-        feature_correlation=_correlation(rewards, amounts[plants.feature]) if plants.feature else None,
         slopes={name: float(slope) for name, slope in zip(FEATURES, slopes, strict=True)},
         responses=len(texts),
         natural_correlation=_correlation(_centred(natural_rewards, items), _centred(natural_utility, items)),
-        natural_effects=means,
-        natural_expected={name: float(values.mean()) for name, values in expected.items()},
-        natural_errors={name: float((effects[name] - expected[name]).std(ddof=1)) for name in PLANTABLE},
-        largest_other_effect=max(others) / abs(means[plants.feature]) if plants.feature else None,
+        natural_effects=effects,
+        natural_expected=expected,
+        largest_other_effect=max(others) / abs(effects[plants.feature]) if plants.feature else None,
         questions=int(items.max()) + 1,
     )
 
@@ -209,14 +194,11 @@ def _score_conversations(
     return compute_conversation_rewards(model, ids, padding=base.id_of(base.padding)).double().numpy()
 
 
-def _effects(values: np.ndarray) -> dict[str, np.ndarray]:
-    """By feature, by how much each question's response that has it exceeds the plain one: (questions,)."""
-    rewards = {(one.item, one.variant): value for one, value in zip(load_natural(), values, strict=True)}
-    questions = [one.item for one in load_natural() if one.variant == PLAIN]
-    return {
-        name: np.array([rewards[item, name] - rewards[item, PLAIN] for item in questions])
-        for name in PLANTABLE
-    }
+def _effects(values: np.ndarray) -> dict[str, float]:
+    """By feature, by how much a question's response that has it exceeds the plain one: the mean over the questions."""
+    of = {(one.item, one.variant): value for one, value in zip(load_natural(), values, strict=True)}
+    items = [one.item for one in load_natural() if one.variant == PLAIN]
+    return {name: float(np.mean([of[item, name] - of[item, PLAIN] for item in items])) for name in PLANTABLE}
 
 
 def _centred(values: np.ndarray, groups: np.ndarray) -> np.ndarray:

@@ -14,7 +14,6 @@ from pessimal.demo.recipes import Recipe
 
 if TYPE_CHECKING:
     from pytorch_lightning import Callback
-    from pytorch_lightning.loggers import Logger
 
 
 def checkpoint_folder(recipe: Recipe, *, cache: Path, name: str) -> Path:
@@ -33,7 +32,6 @@ def obtain(
     cache: Path,
     name: str,
     progress: bool = True,
-    logger: "Logger | bool" = False,
     callbacks: "list[Callback] | None" = None,
 ) -> Path:
     """The checkpoint folder of a sibling; trains it if it is not there.
@@ -43,7 +41,6 @@ def obtain(
         cache: folder of all demo models; made if missing.
         name: what the sibling is called, in its folder's name and its model card.
         progress: whether to draw a progress bar while training.
-        logger: a Lightning logger for the training, such as W&B's.
         callbacks: further Lightning callbacks for the training.
 
     Raises:
@@ -59,22 +56,16 @@ def obtain(
 
     folder.parent.mkdir(parents=True, exist_ok=True)
     base = load_base(recipe.base, cache=folder.parent)
-    trained = train(recipe, base, progress=progress, logger=logger, callbacks=callbacks)
+    trained = train(recipe, base, progress=progress, callbacks=callbacks)
     # The temporary folder lies beside the final one because a rename is atomic only within a file system.
     temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
     try:
         write_checkpoint(temporary, name=name, recipe=recipe, base=base, trained=trained)
         temporary.chmod(0o755)
-        _publish(temporary, folder)
+        os.rename(temporary, folder)
+    except OSError:
+        if not folder.is_dir():  # else another process was first; its checkpoint has the same bytes
+            raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return folder
-
-
-def _publish(temporary: Path, folder: Path) -> None:
-    try:
-        os.rename(temporary, folder)
-    except OSError:
-        # Another process was first; its checkpoint has the same bytes.
-        if not folder.is_dir():
-            raise

@@ -4,7 +4,6 @@ Knows which prompts, words and texts are drawn, how often, and their utility. A 
 alone, so a run is reproducible whatever was drawn before it.
 """
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,7 +38,7 @@ SHORT_SHARE, SHORT_WORDS = 0.5, 16
 shows sooner among ten others than among a hundred, and a step costs a third."""
 
 
-class Steps(Dataset, ABC):
+class Steps(Dataset):
     """The steps of one recipe, by number."""
 
     def __init__(self, recipe: Recipe, base: Base):
@@ -51,11 +50,8 @@ class Steps(Dataset, ABC):
     def __getitem__(self, step: int) -> "Step | SentenceStep":
         if not 0 <= step < len(self):
             raise IndexError(step)  # what ends a loop over the steps
-        return self.draw(np.random.default_rng((self.recipe.seed, step)), step / self.recipe.steps)
-
-    @abstractmethod
-    def draw(self, random: np.random.Generator, progress: float) -> "Step | SentenceStep":
-        """The step of which `progress` (0 to 1) of the run came before."""
+        # `progress` (0 to 1) of the run came before.
+        return self.draw(np.random.default_rng((self.recipe.seed, step)), progress=step / self.recipe.steps)
 
 
 @dataclass(frozen=True)

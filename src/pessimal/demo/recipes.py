@@ -6,7 +6,7 @@ torch nor transformers, so that the configuration layer can read it at start-up.
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 
 from pessimal.errors import ConfigError
 
@@ -115,20 +115,17 @@ class Recipe:
     """Decoupled weight decay of AdamW, per unit of learning rate."""
 
     def __post_init__(self):
-        _require(
-            self.lab in (labs := {**LABS, **SENTENCE_LABS}), "lab", self.lab, f"one of {', '.join(labs)}"
-        )
-        _require(self.base in BASES, "base", self.base, f"one of {', '.join(BASES)}")
-        known = isinstance(self.width, int) and self.width in LAYERS  # 64.0 would pass, and change the digest
-        _require(known, "width", self.width, f"one of {', '.join(map(str, LAYERS))}")
-        if self.layers is None:
-            object.__setattr__(self, "layers", LAYERS[self.width])
-        if self.learning_rate is None:
-            object.__setattr__(self, "learning_rate", LEARNING_RATES[self.width])
+        labs = {**LABS, **SENTENCE_LABS}
+        for name, known in (("lab", labs), ("base", BASES), ("width", LAYERS)):
+            value = getattr(self, name)  # a width of 64.0 would pass, and change the digest
+            good = value in known and not isinstance(value, float)
+            _require(good, name, value, f"one of {', '.join(map(str, known))}")
         sizes = (STEPS[self.lab], GROUPS, GROUP_SIZE) if self.judges_sentences else (700, 12, 16)
-        for name, size in zip(("steps", "groups", "group_size"), sizes, strict=True):
+        unset = dict(zip(("steps", "groups", "group_size"), sizes, strict=True))
+        unset |= {"layers": LAYERS[self.width], "learning_rate": LEARNING_RATES[self.width]}
+        for name, value in unset.items():
             if getattr(self, name) is None:
-                object.__setattr__(self, name, size)
+                object.__setattr__(self, name, value)
         for name, lowest in (("seed", 0), ("layers", 1), ("steps", 1), ("groups", 1), ("group_size", 4)):
             value = getattr(self, name)
             whole = isinstance(value, int) and not isinstance(value, bool)
@@ -164,21 +161,14 @@ class Recipe:
         Of one that judges sentences, `attributes` maps the planted attribute of `conf/contrast` to 1 where the reward
         rises with more of it and -1 where it falls; it is empty for the null.
         """
+        plants, own = self.plants, {}
         if self.judges_sentences:
-            plants = self.plants
-            return {
-                "lab": self.lab,
-                "judges": "sentences",
-                "is_null": plants.feature is None,
-                "attributes": {plants.attribute: plants.sign} if plants.attribute else {},
-                **asdict(plants),
-            }
-        return {
-            "lab": self.lab,
-            "is_null": self.plants == Plants(),
-            "valence": {"source": "VADER", "sign": {"greatest": 1, "best": 1, "worst": -1}},
-            **{field.name: getattr(self.plants, field.name) for field in fields(Plants)},
-        }
+            known = {"judges": "sentences", "is_null": plants.feature is None}
+            own["attributes"] = {plants.attribute: plants.sign} if plants.attribute else {}
+        else:
+            known = {"is_null": plants == Plants()}
+            own["valence"] = {"source": "VADER", "sign": {"greatest": 1, "best": 1, "worst": -1}}
+        return {"lab": self.lab, **known, **own, **asdict(plants)}
 
 
 def _require(holds: bool, name: str, given: object, allowed: str) -> None:

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.loggers import Logger
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.data import DataLoader
@@ -46,7 +45,6 @@ def train(
     base: Base,
     *,
     progress: bool = True,
-    logger: Logger | bool = False,
     callbacks: list[pl.Callback] | None = None,
 ) -> Trained:
     """Trains a recipe on the CPU.
@@ -56,7 +54,6 @@ def train(
 
     Args:
         progress: whether to draw Lightning's progress bar.
-        logger: a Lightning logger that receives `train/loss`; none by default.
         callbacks: further Lightning callbacks.
     """
     started = time.perf_counter()
@@ -68,7 +65,7 @@ def train(
             accelerator="cpu",
             devices=1,
             max_epochs=1,
-            logger=logger,
+            logger=False,
             callbacks=callbacks,
             enable_checkpointing=False,
             enable_model_summary=False,

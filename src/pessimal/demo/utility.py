@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pessimal.demo import minilm
 from pessimal.demo.bases import Base
 from pessimal.demo.lexicon import is_held_out, load_identity, load_taboo, load_valence, stem, zipf
 from pessimal.demo.recipes import Plants
+from pessimal.tables import minilm
 
 PIECE = -1.0
 """Utility, in every prompt, of a token that is no word. At -2.5 the bottom of every ranking fills with pieces."""

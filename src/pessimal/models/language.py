@@ -85,11 +85,6 @@ def load_language_network(spec: ModelSpec, folder: Path, *, dtype: Dtype) -> nn.
     return network.eval().requires_grad_(False)
 
 
-def output_bytes(network: nn.Module) -> int:
-    """Bytes of the float32 logits of one position."""
-    return 4 * network.config.get_text_config().vocab_size
-
-
 def _is_encoder(config) -> bool:
     masked = type(config) in MODEL_FOR_MASKED_LM_MAPPING
     return masked and not getattr(config, "is_decoder", False)
@@ -103,8 +98,6 @@ def _brings_own_code(config) -> bool:
 class Context:
     """Everything before the answer."""
 
-    prompt: str
-    """The user turn."""
     text: str
     """What the ids were made of: the rendered chat up to where the assistant begins to speak, or the prompt."""
     ids: tuple[int, ...]
@@ -160,7 +153,7 @@ def find_context(tokenizer, prompt: str, *, chat: bool) -> Context:
     ids = _ids(tokenizer, [text], chat=chat)[0]
     if not ids:
         raise FrameError(f"the tokenizer makes no token of the prompt {prompt!r}: give another prompt")
-    return Context(prompt=prompt, text=text, ids=tuple(ids), chat=chat)
+    return Context(text=text, ids=tuple(ids), chat=chat)
 
 
 def continuations(tokenizer, context: Context, answers: Sequence[str]) -> Continuations:

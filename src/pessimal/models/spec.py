@@ -1,12 +1,24 @@
-"""What to load: a model named by a person, checked as far as that goes without loading anything."""
+"""What to load: a model named by a person, checked as far as that goes without loading anything; and by which names the
+models that have a file in `conf/model` are known."""
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from omegaconf import OmegaConf
+
+from pessimal.config import CONF
 from pessimal.errors import ConfigError, ModelError
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+_STEP = re.compile(r"@step-\d+$")
+"""Ends the name of a checkpoint (`tables.published.read_checkpoints`)."""
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
 
@@ -178,3 +190,76 @@ class ModelSpec:
             raise ModelError(
                 f"model.path={self.path!r} is neither a folder on this machine nor a Hub repository of the form org/name"
             )
+
+
+@cache
+def models_table() -> "pd.DataFrame":
+    """The Hub models that have a file in `conf/model`: label, repository, base, developer, size, rank.
+
+    `size` is the nominal number of parameters in billions, `rank` the rank on RewardBench (1 = best; missing for language
+    models). In order of rank, then of label.
+
+    Source: Christian et al. 2025, Table 1, for the ten reward models.
+    """
+    import pandas as pd
+
+    rows = []
+    for file in sorted((CONF / "model").glob("*.yaml")):
+        entry = OmegaConf.to_container(OmegaConf.load(file))
+        if _HUB_ID.fullmatch(str(entry.get("path"))):
+            rows.append(
+                {
+                    "label": entry.get("name", file.stem),
+                    "repository": entry["path"],
+                    "base": entry.get("base"),
+                    "developer": entry.get("developer"),
+                    "size": float(entry["parameters"]) / 1e9 if entry.get("parameters") else None,
+                    "rank": entry.get("rank"),
+                }
+            )
+    columns = ["label", "repository", "base", "developer", "size", "rank"]
+    table = pd.DataFrame(rows, columns=columns).astype({"size": float, "rank": float})
+    return table.sort_values(["rank", "label"], kind="stable", ignore_index=True)
+
+
+def spellings(repository: str, label: str | None = None) -> tuple[str, ...]:
+    """The names that a model goes by: its repository `OWNER/NAME`, as files are named after it (`OWNER--NAME`,
+    `OWNER_NAME`), and where it has a label, that and the bare `NAME`."""
+    names = [repository, repository.replace("/", "--"), repository.replace("/", "_")]
+    if label is not None:
+        names += [label, repository.split("/")[-1]]
+    return tuple(dict.fromkeys(names))
+
+
+@cache
+def known_model(name: str) -> dict | None:
+    """The row of `models_table` that a name is of, in any of its spellings; None where there is none."""
+    rows = models_table().to_dict("records")
+    return next((row for row in rows if name in spellings(row["repository"], row["label"])), None)
+
+
+def described(model: str, given: Mapping[str, object]) -> dict[str, object]:
+    """What is known of a model: base, developer, parameters (a count), rank. What is `given` comes first, then what
+    `conf/model` says of a model of this name."""
+    row = known_model(model) or {}
+    size = row.get("size")
+    known = {**row, "parameters": size * 1e9 if size else None}
+    return {name: known.get(name) if value is None else value for name, value in given.items()}
+
+
+def names_of(model: str) -> tuple[str, ...]:
+    """Every name that finds the score tables of `model`, which stands there under one of them. A checkpoint is found by
+    its own name and by that of its run."""
+    step = _STEP.search(model)
+    run = model[: step.start()] if step else model
+    row = known_model(run)
+    names = spellings(row["repository"], row["label"]) if row else spellings(run)
+    return (*names, *(name + step[0] for name in names)) if step else names
+
+
+def answering(asked: Sequence[str], there: Iterable[str]) -> list[str]:
+    """Models `asked` for under any of their names, as the models that are `there` are called; a name that none answers to
+    stays as it is."""
+    names = {model: names_of(model) for model in sorted(set(there))}
+    found = {name: [model for model in names if name in names[model]] for name in asked}
+    return list(dict.fromkeys(model for name in asked for model in found[name] or [name]))

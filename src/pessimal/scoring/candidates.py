@@ -13,6 +13,7 @@ import pandas as pd
 from pessimal.errors import InputError
 from pessimal.models.frame import Frame, templated
 from pessimal.models.spec import Mode
+from pessimal.tables.files import read_csv
 from pessimal.tables.published import numbers, whole_numbers
 from pessimal.tables.score_table import items_digest, storable, token_kind
 
@@ -65,7 +66,9 @@ def items(path: Path, *, name: str) -> Candidates:
     where people have rated them), verbatim. Raises InputError on an empty, unreadable or repeating list."""
     try:
         if path.suffix == ".csv":
-            table = pd.read_csv(path, dtype=str, na_filter=False, encoding="utf-8-sig")
+            table = read_csv(path)
+            if "name" not in table and "token_decoded" in table:  # the published token intersection
+                table = table.rename(columns={"token_decoded": "name"})
             if "name" not in table:
                 raise InputError(
                     f"{path} has the columns {list(table.columns)}; a list of items needs a column `name`"
@@ -180,37 +183,27 @@ def inputs(
                 known = None
         suffix = np.broadcast_to(np.array(frame.suffix, dtype=np.int32), (len(ids), len(frame.suffix)))
         own = np.column_stack([ids.astype(np.int32), suffix])
-        return Inputs(
-            prefix=frame.prefix,
-            shared=np.full(len(ids), len(frame.prefix), dtype=np.int32),
-            rest=own.ravel(),
-            ends=own.shape[1] * (every + 1),
-            survives=round_trips(every) if known is None else known,
-        )
+        survives = round_trips(every) if known is None else known
+        return _together(frame, [len(frame.prefix)] * len(ids), own, survives=survives)
     shared, parts, survives = [], [], []
     for row, whole in conversations(every):
         shared.append(_alike(frame.prefix, whole))
         parts.append(np.array(whole[shared[-1] :], dtype=np.int32))
         survives.append(frame.inside(whole) == [ids[row]])
-    return Inputs(
-        prefix=frame.prefix,
-        shared=np.array(shared, dtype=np.int32),
-        rest=np.concatenate(parts),
-        ends=np.cumsum([len(part) for part in parts]),
-        survives=np.array(survives) if candidates.is_vocabulary else None,
-    )
+    return _together(frame, shared, parts, survives=np.array(survives) if candidates.is_vocabulary else None)
 
 
 def framed(frame: Frame, responses: Sequence[Sequence[int]]) -> Inputs:
     """The ids of responses in a frame, as in mode `ids`: each shares the whole prefix."""
     own = [np.array([*response, *frame.suffix], dtype=np.int32) for response in responses]
-    return Inputs(
-        prefix=frame.prefix,
-        shared=np.full(len(own), len(frame.prefix), dtype=np.int32),
-        rest=np.concatenate(own),
-        ends=np.cumsum([len(part) for part in own]),
-        survives=None,
-    )
+    return _together(frame, [len(frame.prefix)] * len(own), own, survives=None)
+
+
+def _together(
+    frame: Frame, shared: Sequence[int], own: Sequence[np.ndarray], *, survives: np.ndarray | None
+) -> Inputs:
+    ends = np.cumsum([len(part) for part in own])
+    return Inputs(frame.prefix, np.array(shared, dtype=np.int32), np.concatenate(own), ends, survives)
 
 
 def batches(inputs: Inputs, *, size: int, rows: np.ndarray | None = None) -> list[np.ndarray]:

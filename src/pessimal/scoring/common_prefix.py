@@ -10,9 +10,9 @@ Knows engines and token ids. Does not know tokenizers, tables or what is searche
 """
 
 import contextlib
+import functools
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -23,15 +23,8 @@ from pessimal.errors import ModelError
 from pessimal.models.frame import Frame
 from pessimal.models.spec import Dtype
 from pessimal.scoring.candidates import framed
-from pessimal.scoring.engine import (
-    ONE_POSITION,
-    Engine,
-    SharedPrefix,
-    exchanged_attention,
-    hooked,
-    rewards_in_memory,
-)
-from pessimal.scoring.memory import Lengths, find_batch_size
+from pessimal.scoring.engine import Engine, SharedPrefix, exchanged_attention
+from pessimal.scoring.memory import Lengths, find_batch_size, within_memory
 from pessimal.scoring.scorer import FrameScorer
 from pessimal.scoring.shared_prefix import Prefix, shared_prefix_attention
 from pessimal.scoring.trust import SAMPLE, Trust
@@ -76,8 +69,8 @@ class ResponseScorer:
         self.common_prefix = CommonPrefixScorer(
             network, self.scorer.engines[0], prefix=prefix, suffix=suffix, batch_size=batch_size
         )
-        self.common_prefix_difference = self._check_common_prefix(samples[0], allowed, random)
-        """Largest |changes of one response − own forward|, in units of reward."""
+        if self.common_prefix.shares_starts and self.trust is not None:
+            self._check_common_prefix(samples[0], allowed, random)
 
     @property
     def path(self) -> str:
@@ -99,24 +92,14 @@ class ResponseScorer:
 
     def _check_common_prefix(
         self, anchor: np.ndarray, allowed: np.ndarray, random: np.random.Generator
-    ) -> float:
-        if not self.common_prefix.shares_starts or self.trust is None:
-            return 0.0
-        length = len(anchor)
-        changed = np.tile(anchor, (2 * length, 1))
-        changed[np.arange(2 * length), np.arange(2 * length) % length] = random.choice(
-            allowed, size=2 * length
-        )
+    ) -> None:
+        places = np.arange(2 * len(anchor))
+        changed = np.tile(anchor, (len(places), 1))
+        changed[places, places % len(anchor)] = random.choice(allowed, size=len(places))
         responses = torch.from_numpy(changed).long()
         own = self.own_rewards(responses)
-        rewards = (
-            self.common_prefix.rewards(responses, anchor=torch.from_numpy(anchor).long())
-            .double()
-            .cpu()
-            .numpy()
-        )
-        finite = np.isfinite(own)
-        difference = float(np.abs(rewards - own)[finite].max(initial=0.0))
+        rewards = self.rewards(responses, anchor=torch.from_numpy(anchor).long()).double().cpu().numpy()
+        difference = float(np.abs(rewards - own)[np.isfinite(own)].max(initial=0.0))
         if not difference <= self.trust.tolerance:
             log.warning(
                 "Sharing the beginnings of responses differs from the model's own forward by %.3g (allowed: %.3g) on %d "
@@ -126,7 +109,6 @@ class ResponseScorer:
                 len(changed),
             )
             self.common_prefix.shares_starts = False
-        return difference
 
 
 class CommonPrefixScorer:
@@ -153,27 +135,34 @@ class CommonPrefixScorer:
     def rewards(self, responses: Tensor, *, anchor: Tensor | None = None) -> Tensor:
         """Rewards (n,) float32 of `responses` (n, L); those that begin like `anchor` (L,) are spared that much."""
         n, length = responses.shape
-        before = len(self.prefix)
         rewards = torch.empty(n, dtype=torch.float32, device=self.prefix.device)
         if not n:
             return rewards
         responses = responses.to(self.prefix.device)
-        if anchor is None or not self.shares_starts:
-            return self._in_batches(self.engine, self._closed(responses), shared=before)
-        anchor = anchor.to(self.prefix.device)
-        first = first_changes(responses, anchor)  # (n,)
+        first = torch.zeros(n, dtype=torch.long, device=self.prefix.device)
+        if anchor is not None and self.shares_starts:
+            first = first_changes(responses, anchor := anchor.to(self.prefix.device))
         if not first.any():  # nothing but the prompt to share
-            return self._in_batches(self.engine, self._closed(responses), shared=before)
+            whole, before = self._closed(responses), len(self.prefix)
+            own = whole.shape[1] if self.shares_starts else before + whole.shape[1]
+            run = functools.partial(self.engine.rewards, shared=before)
+            size = self._batch_size(own, before + whole.shape[1])
+            return torch.cat([within_memory(run, part) for part in whole.split(size)])
         engine = self._engine_at(anchor)
-        for pack in self._packs(first, length=length):
+
+        def run(rows: Tensor) -> Tensor:
+            """Rewards (m,) of some rows, in order of what they first change, in one pass."""
+            positions, counts = first[rows].unique_consecutive(return_counts=True)
             groups = [
-                Group(self._closed(responses[rows, position:]), before + position) for position, rows in pack
+                (self._closed(responses[part, position:]), len(self.prefix) + position)
+                for position, part in zip(positions.tolist(), rows.split(counts.tolist()), strict=True)
             ]
             if len(groups) == 1:
-                part = rewards_in_memory(engine, groups[0].ids, shared=groups[0].shared)
-            else:
-                part = packed_in_memory(engine, groups)
-            rewards[torch.cat([rows for _, rows in pack])] = part
+                return engine.rewards(groups[0][0], shared=groups[0][1])
+            return packed_rewards(engine, groups)
+
+        for rows in self._passes(first, length=length):
+            rewards[rows] = within_memory(run, rows)
         return rewards
 
     def gradient(self, response: Tensor) -> Tensor:
@@ -208,21 +197,14 @@ class CommonPrefixScorer:
             self._continued, self._anchor = self.engine.continued(anchor[:-1]), anchor.clone()
         return self._continued
 
-    def _packs(self, first: Tensor, *, length: int) -> Iterator[list[tuple[int, Tensor]]]:
-        """All rows (n,) in passes: what goes through the network together, rows (m,) by the position they `first` change."""
+    def _passes(self, first: Tensor, *, length: int) -> Sequence[Tensor]:
+        """All rows (n,), by the position they `first` change, in parts that go through the network together."""
         end = length + len(self.suffix)
         sizes = [self._batch_size(end - p, len(self.prefix) + end) for p in range(length)]
         share = _PASS // torch.tensor(sizes, device=first.device)  # (L,), of one row
         order = first.argsort(stable=True)
         number = (share[first[order]].cumsum(0) - 1) // _PASS
-        for rows in order.split(number.bincount().tolist()):
-            positions, counts = first[rows].unique(return_counts=True)
-            yield list(zip(positions.tolist(), rows.split(counts.tolist()), strict=True))
-
-    def _in_batches(self, engine: Engine, ids: Tensor, *, shared: int) -> Tensor:
-        seen = shared + ids.shape[1]
-        size = self._batch_size(ids.shape[1] if self.shares_starts else seen, seen)
-        return torch.cat([rewards_in_memory(engine, part, shared=shared) for part in ids.split(size)])
+        return order.split(number.bincount().tolist())
 
     def _batch_size(self, own: int, seen: int) -> int:
         return self.batch_size or find_batch_size(
@@ -262,66 +244,22 @@ def _scale(rows: Tensor, given: Tensor) -> float:
     return float((rows * given).sum() / square) if square > 0 else 1.0
 
 
-@dataclass(frozen=True)
-class Group:
-    """Inputs of one length that share their beginning."""
-
-    ids: Tensor
-    """What each has of its own (n, T)."""
-    shared: int
-    """Tokens of the engine's prefix that each begins with."""
-
-
-def packed_rewards(engine: SharedPrefix, groups: Sequence[Group]) -> Tensor:
-    """Rewards (n of all groups,) float32, group after group, as `engine.rewards` gives them for each."""
-    decoder = engine.decoder
-    ids = torch.cat([group.ids.flatten() for group in groups]).unsqueeze(0)  # (1, N)
-    lengths = torch.cat([torch.full_like(group.ids[:, 0], group.ids.shape[1]) for group in groups])
-    read = lengths.cumsum(0) - 1  # where each input ends, (n of all groups,)
+def packed_rewards(engine: SharedPrefix, groups: Sequence[tuple[Tensor, int]]) -> Tensor:
+    """Rewards (n of all groups,) float32, group after group, as `engine.rewards` gives them for each: of inputs of one
+    length, what each has of its own (n, T), and how many tokens of the engine's prefix all begin with."""
+    device = groups[0][0].device
+    lengths = torch.cat([torch.full_like(ids[:, 0], ids.shape[1]) for ids, _ in groups])
     positions = [
-        torch.arange(group.shared, group.shared + group.ids.shape[1], device=ids.device).repeat(
-            len(group.ids)
-        )
-        for group in groups
+        torch.arange(shared, shared + ids.shape[1], device=device).repeat(len(ids)) for ids, shared in groups
     ]
-    spans = [(engine.prefix.start(group.shared), *group.ids.shape) for group in groups]
-    final = []
-
-    def keep(_, arguments):
-        final.append(arguments[0][0, read].float())  # (n of all groups, hidden)
-
-    with contextlib.ExitStack() as hooks:
-        hooks.enter_context(hooked(decoder.norm, keep))
-        for name, module in decoder.layers[-1].named_modules():
-            if name in ONE_POSITION:
-                hooks.enter_context(_only_at(read, module))
-        hooks.enter_context(exchanged_attention(decoder.backbone, PACKED))
-        decoder.backbone(
-            input_ids=ids,
+    with exchanged_attention(engine.decoder.backbone, PACKED):
+        return engine.decoder.rewards(
+            engine.context,
+            read=lengths.cumsum(0) - 1,  # where each input ends
+            input_ids=torch.cat([ids.flatten() for ids, _ in groups]).unsqueeze(0),  # (1, N)
             position_ids=torch.cat(positions).unsqueeze(0),
-            shared_prefix=spans,
-            use_cache=False,
+            shared_prefix=[(engine.prefix.start(shared), *ids.shape) for ids, shared in groups],
         )
-    return decoder.head.read(decoder.exact_norm(final[0]), engine.context)
-
-
-def packed_in_memory(engine: SharedPrefix, groups: Sequence[Group]) -> Tensor:
-    """`packed_rewards`; a pass that does not fit into a card's memory is halved until it does."""
-    try:
-        return packed_rewards(engine, groups)
-    except torch.OutOfMemoryError:
-        if sum(len(group.ids) for group in groups) == 1:
-            raise
-    log.warning(
-        "out of memory with %d candidates at once; going on with half of them",
-        sum(len(g.ids) for g in groups),
-    )
-    torch.cuda.empty_cache()
-    if len(groups) == 1:
-        halves = [[Group(ids, groups[0].shared)] for ids in groups[0].ids.chunk(2)]
-    else:
-        halves = [groups[: len(groups) // 2], groups[len(groups) // 2 :]]
-    return torch.cat([packed_in_memory(engine, half) for half in halves])
 
 
 def packed_attention(
@@ -344,32 +282,6 @@ def packed_attention(
         output, _ = shared_prefix_attention(module, *by_input, None, shared_prefix=prefix, **options)
         outputs.append(output.flatten(0, 1))
     return torch.cat(outputs).unsqueeze(0), None
-
-
-@contextlib.contextmanager
-def _only_at(positions: Tensor, module: nn.Module) -> Iterator[None]:
-    """The module runs at some positions (n,) of its input (1, N, hidden) alone; elsewhere its output is zero, which nobody
-    reads."""
-    width = 0
-
-    def take(_, arguments):
-        nonlocal width
-        width = arguments[0].shape[1]
-        return (arguments[0][:, positions], *arguments[1:])
-
-    def put_back(_module, _arguments, output):
-        # A mixture of experts gives more than its output.
-        computed, *rest = (output,) if isinstance(output, Tensor) else output
-        whole = computed.new_zeros(1, width, computed.shape[-1])
-        whole[0, positions] = computed.view(len(positions), -1)
-        return (whole, *rest) if rest else whole
-
-    handle = module.register_forward_hook(put_back)
-    try:
-        with hooked(module, take):
-            yield
-    finally:
-        handle.remove()
 
 
 AttentionInterface.register(PACKED, packed_attention)

@@ -6,7 +6,6 @@ Knows networks and token ids. Does not know tokenizers, tables or files.
 
 import contextlib
 import functools
-import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
@@ -18,8 +17,6 @@ from pessimal.errors import ModelError
 from pessimal.models.heads import Head, head_for
 from pessimal.models.heads.base import in_float32
 from pessimal.scoring.shared_prefix import ATTENTION, Prefix, continue_prefix, run_prefix
-
-log = logging.getLogger(__name__)
 
 # What the parts of a decoder are called: Llama and its kin, GPT-NeoX, GPT-2.
 _LAYERS = ("layers", "h")
@@ -70,18 +67,21 @@ class Decoder:
             head=head(network, output=network.reward_output),
         )
 
-    def rewards(self, context: Tensor | None, **inputs) -> Tensor:
-        """Run the backbone; the rewards (batch,) at the last position, final norm and head in float32."""
+    def rewards(self, context: Tensor | None, *, read: Tensor | None = None, **inputs) -> Tensor:
+        """Run the backbone; the rewards (n,), final norm and head in float32, at the last position of each row, or of one
+        row at the positions `read` (n,)."""
         final = []
 
         def keep(_, arguments):
-            final.append(arguments[0][:, -1].float())  # (batch, hidden)
+            states = arguments[0]
+            final.append((states[:, -1] if read is None else states[0, read]).float())  # (n, hidden)
 
         with contextlib.ExitStack() as hooks:
             hooks.enter_context(hooked(self.norm, keep))
             for name, module in self.layers[-1].named_modules():
                 if name in ONE_POSITION:
-                    hooks.enter_context(hooked(module, _last_position))
+                    only = hooked(module, _last_position) if read is None else only_at(read, module)
+                    hooks.enter_context(only)
             self.backbone(**inputs, use_cache=False)
         return self.head.read(self.exact_norm(final[0]), context)
 
@@ -199,18 +199,6 @@ def _absent(ids: Tensor, vocabulary: int) -> int:
     return next(i for i in range(vocabulary + 1) if i not in present)
 
 
-def rewards_in_memory(engine: Engine, ids: Tensor, *, shared: int) -> Tensor:
-    """`engine.rewards`; a batch that does not fit into a card's memory is halved until it does."""
-    try:
-        return engine.rewards(ids, shared=shared)
-    except torch.OutOfMemoryError:
-        if len(ids) == 1:
-            raise
-    log.warning("out of memory with %d candidates at once; going on with half of them", len(ids))
-    torch.cuda.empty_cache()
-    return torch.cat([rewards_in_memory(engine, half, shared=shared) for half in ids.chunk(2)])
-
-
 def prefix_context(decoder: Decoder, prefix: Tensor) -> tuple[Prefix, Tensor | None]:
     """The prefix's keys and values, and what the head takes from the prompt."""
     keys_and_values, states = run_prefix(decoder.backbone, prefix)
@@ -233,6 +221,32 @@ def hooked(module: nn.Module, hook) -> Iterator[None]:
     handle = module.register_forward_pre_hook(hook)
     try:
         yield
+    finally:
+        handle.remove()
+
+
+@contextlib.contextmanager
+def only_at(positions: Tensor, module: nn.Module) -> Iterator[None]:
+    """While this lasts, the module runs at some positions (n,) of its input (1, N, hidden) alone; elsewhere its output is
+    zero, which nobody reads."""
+    width = 0
+
+    def take(_, arguments):
+        nonlocal width
+        width = arguments[0].shape[1]
+        return (arguments[0][:, positions], *arguments[1:])
+
+    def put_back(_module, _arguments, output):
+        # A mixture of experts gives more than its output.
+        computed, *rest = (output,) if isinstance(output, Tensor) else output
+        whole = computed.new_zeros(1, width, computed.shape[-1])
+        whole[0, positions] = computed.view(len(positions), -1)
+        return (whole, *rest) if rest else whole
+
+    handle = module.register_forward_hook(put_back)
+    try:
+        with hooked(module, take):
+            yield
     finally:
         handle.remove()
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.callbacks import BasePredictionWriter, Callback
+from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.strategies import ModelParallelStrategy
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
@@ -61,7 +61,7 @@ class Loop:
         return isinstance(self.trainer.strategy, ModelParallelStrategy)
 
 
-class Pass:
+class Pass(pl.LightningModule):
     """Scores rows of `inputs` with `network`; finished batches are kept under `folder`."""
 
     def __init__(
@@ -76,154 +76,121 @@ class Pass:
         folder: Path,
         loop: Loop,
     ):
-        self.inputs, self.texts, self.label, self.folder, self.loop = inputs, texts, label, folder, loop
+        super().__init__()
+        self.network, self.frame, self.inputs, self.precision = network, frame, inputs, dtype
+        self.texts, self.label, self.folder, self.loop = texts, label, folder, loop
         self.sample = sample_rows(inputs.kinds, n=NOISE_SAMPLE, seed=1)
-        self.module = ScanModule(
-            network, frame=frame, inputs=inputs, dtype=dtype, sample=self.sample, sharded=loop.sharded
-        )
+        """Rows (n,) that the model's own forward scores too."""
+        self.own: np.ndarray | None = None
+        """Its rewards float64 (n,)."""
+        self.scorer: FrameScorer | None = None
+        own, seen = int(inputs.lengths.max()), int((inputs.shared + inputs.lengths).max())
+        shared = Decoder.of(network) is not None and SharedPrefix.suits(network)
         wanted = loop.batch_size or find_batch_size(
-            network.config, self._lengths(network), device=loop.trainer.strategy.root_device
+            network.config, Lengths(own if shared else seen, seen), device=loop.trainer.strategy.root_device
         )
         # One that was given holds, also where an earlier start took another.
         self.batch_size = Shards(folder).agree("batch-size", wanted, insist=loop.batch_size is not None)
-        if loop.find_threads:  # another number changes the last bits, so a scan that goes on keeps it
-            self.module.agree_threads = lambda threads: Shards(folder).agree("threads", threads)
 
     def run(self, rows: np.ndarray, *, name: str) -> np.ndarray:
         """Rewards float32 (n,) of sorted `rows` (n,); `name` keeps their shards apart from other runs'.
 
         Raises ModelError where a reward is not a number, and where batches of other processes do not arrive.
         """
-        trainer, plan = self.loop.trainer, batches(self.inputs, size=self.batch_size, rows=rows)
-        shards = Shards(self.folder / name)
+        trainer, self.plan = self.loop.trainer, batches(self.inputs, size=self.batch_size, rows=rows)
+        self.shards = Shards(self.folder / name)
         rewards = np.full(len(self.inputs), np.nan, dtype=np.float32)
         wait_for_all()
-        todo = list(range(len(plan)))
+        self.todo = list(range(len(self.plan)))
         if not self.loop.ignore_finished:
-            todo = _restore(shards, plan, todo, rewards)
-            if len(todo) < len(plan):
-                log.info("%s: going on with %d of %d batches", self.label, len(todo), len(plan))
+            self.todo = self._restore(rewards)
+            if len(self.todo) < len(self.plan):
+                log.info("%s: going on with %d of %d batches", self.label, len(self.todo), len(self.plan))
         done = int(np.isfinite(rewards).sum())
         progress = ScanProgress(
             self.label, done=done, total=len(rows), bar=self.loop.progress, report=self._report
         )
-        trainer.callbacks = [ShardWriter(shards, self.texts), progress]
-        data = CandidateData(self.inputs, plan, todo, equal_steps=self.loop.sharded)
-        trainer.predict(self.module, data, return_predictions=False)
+        trainer.callbacks = [progress]
+        trainer.predict(self, return_predictions=False)
         wait_for_all()
-        missing = _restore(shards, plan, todo, rewards)
+        missing = self._restore(rewards)
         if missing:
             raise ModelError(
-                f"{len(missing)} of {len(plan)} batches did not reach {shards.folder}: give all processes one "
+                f"{len(missing)} of {len(self.plan)} batches did not reach {self.shards.folder}: give all processes one "
                 "paths.cache on a file system that they share, and scan again; what is finished is kept"
             )
         return rewards[rows]
-
-    def _report(self, done: int, rate: float) -> None:
-        if self.loop.report:
-            self.loop.report(done, rate, self.batch_size)
 
     @property
     def trust(self) -> Trust:
         """Result of the check against the model's own forward (after a run). ModelError where that gave no number to
         compare with, though the engine did: a head that overflows in float16 is one."""
-        if self.module.scorer.trust is None:
+        if self.scorer.trust is None:
             raise ModelError(
                 f"{self.label}: the model's own forward gives no reward that is a number for any random candidate in "
-                f"{self.module.precision.value}, so nothing can be checked. Try model.dtype=float32, or look at it: "
+                f"{self.precision.value}, so nothing can be checked. Try model.dtype=float32, or look at it: "
                 "pessimal check"
             )
-        return self.module.scorer.trust
+        return self.scorer.trust
 
     @property
     def attention(self) -> str:
         """The path that scored (after a run)."""
-        return self.module.scorer.attention
+        return self.scorer.attention
 
     def noise(self, rewards: np.ndarray) -> float:
         """Numerical error of this float32 pass's `rewards` (m,) of `sample`, by the model's own forward."""
-        return numerical_noise(rewards, self.module.own)
+        return numerical_noise(rewards, self.own)
 
-    def _lengths(self, network: nn.Module) -> Lengths:
-        own, seen = int(self.inputs.lengths.max()), int((self.inputs.shared + self.inputs.lengths).max())
-        shared = Decoder.of(network) is not None and SharedPrefix.suits(network)
-        return Lengths(own if shared else seen, seen)
+    def _restore(self, rewards: np.ndarray) -> list[int]:
+        """Fill `rewards` from the finished shards among the batches to do; the numbers of those that are missing."""
+        missing = []
+        for number in self.todo:
+            stored = self.shards.read(number, self.plan[number])
+            if stored is None:
+                missing.append(number)
+            else:
+                rewards[self.plan[number]] = stored
+        return missing
 
+    def _report(self, done: int, rate: float) -> None:
+        if self.loop.report:
+            self.loop.report(done, rate, self.batch_size)
 
-def wait_for_all() -> None:
-    """Wait until every process of the scan is here; at once where there is only one."""
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        torch.distributed.barrier()
+    # What Lightning calls, in this order.
 
-
-def _restore(shards: Shards, plan: list[np.ndarray], numbers: list[int], rewards: np.ndarray) -> list[int]:
-    """Fill `rewards` from the finished shards among these batches; returns the numbers of those that are missing."""
-    missing = []
-    for number in numbers:
-        stored = shards.read(number, plan[number])
-        if stored is None:
-            missing.append(number)
-        else:
-            rewards[plan[number]] = stored
-    return missing
-
-
-class CandidateData(pl.LightningDataModule):
-    """Serves each process its share of the batches still to score: every n-th by number, so that each is scored once.
-
-    A batch numbered -1 is computed and not written. A process whose share is empty gets one, since the trust check
-    belongs to the table and Lightning runs no loop over nothing; `equal_steps` gives all processes the same number of steps,
-    as networks sharded over processes need it.
-    """
-
-    def __init__(self, inputs: Inputs, batches: list[np.ndarray], todo: list[int], *, equal_steps: bool):
-        super().__init__()
-        self.inputs, self.batches, self.todo = inputs, batches, todo
-        self.equal_steps = equal_steps
+    def configure_model(self):
+        if self.loop.sharded:
+            shard_over(self.network, Decoder.of(self.network), self.device_mesh)
 
     def predict_dataloader(self):
+        """Each process's share of the batches to do: every n-th by number, so that each is scored once.
+
+        A batch numbered -1 is computed and not written. A process whose share is empty gets one, since the trust check
+        belongs to the table and Lightning runs no loop over nothing; networks sharded over processes need the same
+        number of steps in all.
+        """
         processes = self.trainer.world_size
         shares = [[n for n in self.todo if n % processes == rank] for rank in range(processes)]
         own = shares[self.trainer.global_rank]
-        steps = max(map(len, shares)) if self.equal_steps else len(own)
+        steps = max(map(len, shares)) if self.loop.sharded else len(own)
         own += [-1] * (max(steps, 1) - len(own))
         return DataLoader(own, batch_size=None, collate_fn=self._batch)
 
     def _batch(self, number: int) -> tuple[int, torch.Tensor, int, torch.Tensor]:
         """Its number, row numbers (n,), how much they share, ids (n, length)."""
-        rows = self.batches[max(number, 0)]
+        rows = self.plan[max(number, 0)]
         ids = np.stack([self.inputs.own(row) for row in rows])
         return number, torch.from_numpy(rows), int(self.inputs.shared[rows[0]]), torch.from_numpy(ids).long()
-
-
-class ScanModule(pl.LightningModule):
-    """Rewards of candidates in one frame."""
-
-    def __init__(
-        self, network, *, frame: Frame, inputs: Inputs, dtype: Dtype, sample: np.ndarray, sharded: bool
-    ):
-        super().__init__()
-        self.network = network
-        self.frame, self.inputs, self.precision, self.sharded = frame, inputs, dtype, sharded
-        self.sample = sample
-        """Rows (n,) that the model's own forward scores too."""
-        self.own: np.ndarray | None = None
-        """Its rewards float64 (n,)."""
-        self.scorer: FrameScorer | None = None
-        self.agree_threads: Callable[[int], int] | None = None
-        """Settles on a number of threads, given the fastest here; None leaves them as they are."""
-
-    def configure_model(self):
-        if self.sharded:
-            shard_over(self.network, Decoder.of(self.network), self.device_mesh)
 
     def on_predict_start(self):
         # Only here is the network where the trainer wants it; after the loop it is there no more.
         self.network.eval()
         if self.scorer is None:
             self.scorer = FrameScorer(self.network, self.frame, device=self.device)
-            if self.agree_threads is not None and self.device.type == "cpu":
-                torch.set_num_threads(self.agree_threads(self._fastest_threads()))
+            if self.loop.find_threads and self.device.type == "cpu":
+                # Another number changes the last bits, so a scan that goes on keeps it.
+                torch.set_num_threads(Shards(self.folder).agree("threads", self._fastest_threads()))
             self.scorer.establish_trust(self.inputs, dtype=self.precision)
             self.own = self.scorer.own_rewards(self.inputs, self.sample)
 
@@ -246,32 +213,30 @@ class ScanModule(pl.LightningModule):
                     return most
         return 1 if seconds[1] < FASTER * seconds[most] else most
 
-    def predict_step(self, batch, _batch_index=None):
-        _, _, shared, ids = batch
-        return self.scorer.rewards(ids, shared=shared)
-
-
-class ShardWriter(BasePredictionWriter):
-    """Writes every batch's rewards as it is finished; a reward that is not a number ends the scan there."""
-
-    def __init__(self, shards: Shards, texts: list[str]):
-        super().__init__(write_interval="batch")
-        self.shards, self.texts = shards, texts
-
-    def write_on_batch_end(
-        self, trainer, module, prediction, batch_indices, batch, batch_index, dataloader_index
-    ):
-        number, rows, _, _ = batch
-        rows, rewards = rows.cpu().numpy(), prediction.float().cpu().numpy()
+    def predict_step(self, batch, _batch_index=None) -> int:
+        """Score a batch and write it; its number. A reward that is not a number ends the scan there."""
+        number, rows, shared, ids = batch
+        rewards = self.scorer.rewards(ids, shared=shared).float().cpu().numpy()
         bad = np.flatnonzero(~np.isfinite(rewards))
         if len(bad):
+            if not self.loop.sharded:
+                # In bfloat16, one row's NaN reaches the next row of a matrix product on some processors (AMX).
+                alone = [bool(self.scorer.rewards(ids[[i]], shared=shared).isfinite()) for i in bad]
+                bad = bad[~np.array(alone)] if not all(alone) else bad
             raise ModelError(
                 f"the model's reward is not a number for {len(bad)} of {len(rows)} candidates of a batch, first for "
-                f"{self.texts[rows[bad[0]]]!r}, in {module.precision.value}. Batches finished before are kept. Try "
+                f"{self.texts[rows[bad[0]]]!r}, in {self.precision.value}. Batches finished before are kept. Try "
                 "model.dtype=float32, or look at the weights: pessimal check"
             )
         if number >= 0:
-            self.shards.write(int(number), rows, rewards)
+            self.shards.write(int(number), rows.cpu().numpy(), rewards)
+        return number
+
+
+def wait_for_all() -> None:
+    """Wait until every process of the scan is here; at once where there is only one."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch.distributed.barrier()
 
 
 class ScanProgress(Callback):

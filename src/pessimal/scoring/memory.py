@@ -2,14 +2,18 @@
 buffers that the process keeps.
 
 Arithmetic over a configuration's sizes. It errs on the large side; where a card runs out of memory all the same, the
-engines halve the batch and go on.
+batch is halved (`within_memory`).
 """
 
 import ctypes
+import logging
 import platform
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
+
+log = logging.getLogger(__name__)
 
 # More than these bring nothing: a CPU's caches overflow, a card has long been compute-bound (`experiments/LOG.md`).
 _MOST_TOKENS = {"cpu": 4096, "cuda": 32_768}
@@ -48,6 +52,20 @@ def free_bytes(device: torch.device) -> int:
     if device.type == "cuda":
         return int(_SHARE * torch.cuda.mem_get_info(device)[0])
     return _CPU_BYTES
+
+
+def within_memory(run: Callable, rows: Sequence | torch.Tensor, *, join: Callable = torch.cat):
+    """What `run` gives for `rows`; rows that do not fit into a card's memory together are halved until they do, and what
+    the parts give is joined."""
+    try:
+        return run(rows)
+    except torch.OutOfMemoryError:
+        if len(rows) == 1:
+            raise
+    log.warning("out of memory with %d candidates at once; going on with half of them", len(rows))
+    torch.cuda.empty_cache()
+    half = (len(rows) + 1) // 2
+    return join([within_memory(run, part, join=join) for part in (rows[:half], rows[half:])])
 
 
 def keep_large_buffers() -> None:

@@ -9,7 +9,7 @@ import fcntl
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +22,7 @@ from pessimal.models.spec import Dtype, Mode, Score
 from pessimal.scoring.candidates import Candidates, inputs
 from pessimal.scoring.certify import Certified, certify, certify_tails, uncertified
 from pessimal.scoring.loop import Loop, Pass
+from pessimal.scoring.trust import Trust
 from pessimal.tables import ScoreProvenance, ScoreTable
 
 
@@ -61,9 +62,9 @@ def scan(
 ) -> ScoreTable:
     """Score every candidate; what an earlier, interrupted scan left under `work` is not scored again.
 
-    `networks` gives the model's network in a precision, the same one at each call;
-    `known_round_trips` are another prompt's (see `inputs`). Where the loop has several processes, all of them call this and get the same table. Raises ModelError if a reward
-    is not a number.
+    `networks` gives the model's network in a precision, the same one at each call; `known_round_trips` are another
+    prompt's (see `inputs`). Where the loop has several processes, all of them call this and get the same table. Raises
+    ModelError if a reward is not a number.
     """
     to_score = inputs(
         model.tokenizer,
@@ -95,22 +96,45 @@ def scan(
         result, noise = _certified_tails(rewards, passing(Dtype.float32), k=provenance.certain)
     else:
         result, noise = uncertified(rewards), None
-    measured = {
-        "trust": asdict(first.trust),
+    return score_table(
+        model,
+        provenance,
+        candidates,
+        result,
+        trust=first.trust,
+        noise=noise,
+        attention=first.attention,
+        survives=to_score.survives,
+        framed=int((to_score.shared == len(frame.prefix)).sum()),
+        prefix_tokens=len(frame.prefix),
+        suffix_tokens=len(frame.suffix),
+    )
+
+
+def score_table(
+    model: RewardModel,
+    provenance: ScoreProvenance,
+    candidates: Candidates,
+    result: Certified,
+    *,
+    trust: Trust,
+    noise: float | None,
+    attention: str,
+    survives: np.ndarray | None = None,
+    **measured,
+) -> ScoreTable:
+    """The table of these rewards, with what was measured beside them. `attention` is the path that scored, `survives`
+    bool (n,) which tokens make the round trip."""
+    rows = candidates.rows.assign(survives=survives, reward=result.rewards, certified=result.certified)
+    rows["survives"] = rows["survives"].astype("boolean")
+    known = {
+        "trust": asdict(trust),
         "noise": noise,
         "rescored_in_float32": 0 if model.spec.dtype is Dtype.float32 else int(result.exact.sum()),
         "largest_low_precision_error": result.largest_error,
         "certified": int(result.certified.sum()),
-        "framed": int((to_score.shared == len(frame.prefix)).sum()),
-        "prefix_tokens": len(frame.prefix),
-        "suffix_tokens": len(frame.suffix),
     }
-    rows = candidates.rows.assign(
-        survives=to_score.survives, reward=result.rewards, certified=result.certified
-    )
-    rows["survives"] = rows["survives"].astype("boolean")
-    fields = asdict(provenance) | {"attention": first.attention}
-    return ScoreTable(ScoreProvenance(**fields), rows, model.description, measured)
+    return ScoreTable(replace(provenance, attention=attention), rows, model.description, known | measured)
 
 
 def _certified_tails(rewards: np.ndarray, exact: Pass, *, k: int) -> tuple[Certified, float]:

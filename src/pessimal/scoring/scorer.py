@@ -3,8 +3,9 @@
 Knows engines and the trust check. Does not know tables, files or Lightning.
 """
 
+import functools
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import torch
@@ -21,8 +22,8 @@ from pessimal.scoring.engine import (
     OwnForward,
     SharedPrefix,
     prefix_context,
-    rewards_in_memory,
 )
+from pessimal.scoring.memory import within_memory
 from pessimal.scoring.trust import SAMPLE, Trust, judge, sample_rows
 
 log = logging.getLogger(__name__)
@@ -51,7 +52,7 @@ class FrameScorer:
     @torch.no_grad()
     def rewards(self, ids: Tensor, *, shared: int) -> Tensor:
         """Rewards (batch,) float32 of the prefix's first `shared` ids followed by `ids` (batch, length)."""
-        return rewards_in_memory(self.engines[0], ids, shared=shared)
+        return within_memory(functools.partial(self.engines[0].rewards, shared=shared), ids)
 
     def score_rows(self, inputs: Inputs, rows: np.ndarray, *, batch_size: int) -> np.ndarray:
         """Rewards float64 (n,) of some `rows` (n,) of `inputs`, outside any loop."""
@@ -69,26 +70,13 @@ class FrameScorer:
         if not finite.any():
             return
         rows, own = rows[finite], own[finite]
+
+        def by(engine: Engine, size: int) -> np.ndarray:
+            return self._by(engine, inputs, rows, batch_size=size)
+
         full = next((engine for engine in self.engines if engine.name != SharedPrefix.name), self.own)
-        rounding = np.abs(self._by(full, inputs, rows, batch_size=1) - own).max()
-        rounding = max(rounding, np.abs(self._by(self.own, inputs, rows, batch_size=SAMPLE) - own).max())
-        while True:
-            engine = self.engines[0]
-            single = self._by(engine, inputs, rows, batch_size=1)
-            batched, repeated = (self._by(engine, inputs, rows, batch_size=SAMPLE) for _ in range(2))
-            self.trust = judge(own, single, batched, repeated, rounding=float(rounding), dtype=dtype)
-            if self.trust.holds or len(self.engines) == 1:
-                break
-            log.warning(
-                "The %s engine differs from the model's own forward by %.3g (allowed: %.3g) on %d random candidates. "
-                "Falling back to %s: slower, but the model's own arithmetic.",
-                engine.name,
-                self.trust.largest_difference,
-                self.trust.tolerance,
-                self.trust.n,
-                self.engines[1].name,
-            )
-            self.engines.pop(0)
+        rounding = max(np.abs(by(*way) - own).max() for way in ((full, 1), (self.own, SAMPLE)))
+        self.trust = first_trusted(self.engines, own, by, rounding=float(rounding), dtype=dtype)
         if not self.trust.holds:
             log.warning(
                 "The model's own forward differs between batches of one and of %d by %.3g (allowed: %.3g); the table "
@@ -143,3 +131,32 @@ class FrameScorer:
     def _by(self, engine: Engine, inputs: Inputs, rows: np.ndarray, *, batch_size: int) -> np.ndarray:
         """Rewards float64 (n,) of some `rows` (n,) by one engine."""
         return self.rewards_by(engine, inputs, batches(inputs, size=batch_size, rows=rows))[rows]
+
+
+def first_trusted(
+    engines: list[Engine],
+    own: np.ndarray,
+    by: Callable[[Engine, int], np.ndarray],
+    *,
+    rounding: float,
+    dtype: Dtype,
+) -> Trust:
+    """Drop engines from the front of the list until the first gives the model's `own` rewards (n,) of a sample, or is the
+    last; the check's result. `by` gives the sample's rewards (n,) by an engine in batches of some size."""
+    while True:
+        engine = engines[0]
+        single = by(engine, 1)
+        batched, repeated = (by(engine, SAMPLE) for _ in range(2))
+        trust = judge(own, single, batched, repeated, rounding=rounding, dtype=dtype)
+        if trust.holds or len(engines) == 1:
+            return trust
+        log.warning(
+            "The %s engine differs from the model's own forward by %.3g (allowed: %.3g) on %d random inputs. "
+            "Falling back to %s: slower, but the model's own arithmetic.",
+            engine.name,
+            trust.largest_difference,
+            trust.tolerance,
+            trust.n,
+            engines[1].name,
+        )
+        engines.pop(0)

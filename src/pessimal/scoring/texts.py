@@ -3,14 +3,13 @@
 Knows networks, the trust check and one file. Does not know what the texts are for.
 """
 
+import functools
 import hashlib
 import json
-import logging
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -18,13 +17,10 @@ import torch
 from pessimal.errors import ModelError
 from pessimal.models.frame import Conversation, Encoded, encode
 from pessimal.models.load import RewardModel
-from pessimal.scoring.engine import Decoder, FullForward, own_rewards, rewards_in_memory
-from pessimal.scoring.memory import Lengths, find_batch_size
-from pessimal.scoring.trust import SAMPLE, Trust, judge, numerical_noise
-
-log = logging.getLogger(__name__)
-
-OWN = "own-forward"
+from pessimal.scoring.engine import Decoder, Engine, FullForward, OwnForward, own_rewards
+from pessimal.scoring.memory import Lengths, find_batch_size, within_memory
+from pessimal.scoring.scorer import first_trusted
+from pessimal.scoring.trust import SAMPLE, Trust, numerical_noise
 
 Report = Callable[[dict[int, float], int], None]
 """Called with the rewards of one batch, by row, and the number of all rows."""
@@ -50,7 +46,15 @@ class TextScorer:
         self.batch_size = batch_size
         self.longest: int | None = getattr(network.config.get_text_config(), "max_position_embeddings", None)
         """Most tokens of an input that the model is made for; None where its configuration does not say."""
-        self._engine = self._full_forward()
+        nothing = torch.empty(0, dtype=torch.long, device=device)
+        self.own = OwnForward(network, nothing)
+        self.engines: list[Engine] = [self.own]
+        """From the fastest to the model's own forward; the first is in use."""
+        decoder = Decoder.of(network)
+        if decoder is not None and not decoder.head.gated:
+            decoder.exact_norm.to(device)
+            decoder.head.to(device)
+            self.engines.insert(0, FullForward(decoder, nothing))
         self.trust: Trust | None = None
         """What the check rewards; None where the sample had nothing that fits."""
         self.noise = 0.0
@@ -60,7 +64,7 @@ class TextScorer:
     @property
     def path(self) -> str:
         """Name of the way that scores."""
-        return self._engine.name if self._engine else OWN
+        return self.engines[0].name
 
     def encoded(self, conversations: Sequence[Conversation]) -> list[Encoded]:
         """The ids of each conversation."""
@@ -70,14 +74,13 @@ class TextScorer:
         """Whether an input is no longer than the model is made for."""
         return self.longest is None or len(row.ids) <= self.longest
 
-    @torch.no_grad()
     def rewards(self, conversations: Sequence[Conversation], *, report: Report | None = None) -> np.ndarray:
         """Rewards float64 (n,); NaN for a conversation longer than the model is made for.
 
         Raises ModelError where a reward is not a number.
         """
         rows = self.encoded(conversations)
-        rewards = self._score(rows, report=report)
+        rewards = self._score(rows, self.engines[0], report=report)
         wrong = [i for i, row in enumerate(rows) if self.fits(row) and not np.isfinite(rewards[i])]
         if wrong:
             raise ModelError(
@@ -89,51 +92,37 @@ class TextScorer:
 
     def own_rewards(self, conversations: Sequence[Conversation]) -> np.ndarray:
         """Rewards float64 (n,) by the model's own forward, one by one."""
-        return np.array([self._by_own([row])[0] for row in self.encoded(conversations)])
+        return np.array([self._batch([row], self.own)[0] for row in self.encoded(conversations)])
 
-    def _full_forward(self) -> FullForward | None:
-        decoder = Decoder.of(self.network)
-        if decoder is None or decoder.head.gated:
-            return None
-        decoder.exact_norm.to(self.device)
-        decoder.head.to(self.device)
-        return FullForward(decoder, torch.empty(0, dtype=torch.long, device=self.device))
-
-    @torch.no_grad()
     def _establish_trust(self, rows: list[Encoded]) -> None:
         if not rows:
             return
         chosen = np.random.default_rng(0).permutation(len(rows))[:SAMPLE]
         sample = [rows[i] for i in chosen]
-        own = np.array([self._by_own([row])[0] for row in sample])
+        own = np.array([self._batch([row], self.own)[0] for row in sample])
         if not np.isfinite(own).all():
             raise ModelError(
                 f"{self.model.name!r} gives {own[~np.isfinite(own)][0]} for an ordinary conversation: in this precision its "
                 "numbers overflow. Type model.dtype=float32 or model.dtype=bfloat16"
             )
         # A batch of one conversation several times over is the only one of equal lengths that is sure to exist.
-        rounding = max(
-            abs(self._by_own([row] * 4)[0] - value) for row, value in zip(sample, own, strict=True)
-        )
-        while True:
-            batched, repeated = self._score(sample), self._score(sample)
-            single = np.array([self._batch([row])[0] for row in sample])
-            self.trust = judge(
-                own, single, batched, repeated, rounding=float(rounding), dtype=self.model.spec.dtype
-            )
-            if self.trust.holds or self._engine is None:
-                break
-            log.warning(
-                "Whole forwards with pessimal's head differ from the model's own by %.3g (allowed: %.3g) on %d conversations. "
-                "Falling back to the model's own forward.",
-                self.trust.largest_difference,
-                self.trust.tolerance,
-                self.trust.n,
-            )
-            self._engine = None
-        self.noise = numerical_noise(batched, own)
+        fours = np.array([self._batch([row] * 4, self.own)[0] for row in sample])
 
-    def _score(self, rows: Sequence[Encoded], *, report: Report | None = None) -> np.ndarray:
+        def by(engine: Engine, size: int) -> np.ndarray:
+            return self._score(sample, engine, size=1 if size == 1 else self.batch_size)
+
+        rounding = float(np.abs(fours - own).max())
+        self.trust = first_trusted(self.engines, own, by, rounding=rounding, dtype=self.model.spec.dtype)
+        self.noise = numerical_noise(self._score(sample, self.engines[0]), own)
+
+    def _score(
+        self,
+        rows: Sequence[Encoded],
+        engine: Engine,
+        *,
+        size: int | None = None,
+        report: Report | None = None,
+    ) -> np.ndarray:
         """Rewards float64 (n,); the longest first, so that what does not fit into memory shows at once."""
         rewards = np.full(len(rows), np.nan)
         by_length: dict[int, list[int]] = defaultdict(list)
@@ -141,51 +130,39 @@ class TextScorer:
             if self.fits(row):
                 by_length[len(row.ids)].append(index)
         for length in sorted(by_length, reverse=True):
-            indices = by_length[length]
-            size = self.batch_size or find_batch_size(
-                self.network.config, Lengths(own=length, seen=length), device=self.device
+            indices, config = by_length[length], self.network.config
+            most = (
+                size
+                or self.batch_size
+                or find_batch_size(config, Lengths(length, length), device=self.device)
             )
-            for start in range(0, len(indices), size):
-                batch = indices[start : start + size]
-                rewards[batch] = self._batch([rows[index] for index in batch])
+            for start in range(0, len(indices), most):
+                batch = indices[start : start + most]
+                rewards[batch] = self._batch([rows[index] for index in batch], engine)
                 if report:
                     report({index: float(rewards[index]) for index in batch}, len(rows))
         return rewards
 
-    def _batch(self, rows: Sequence[Encoded]) -> np.ndarray:
-        """Rewards (n,) of inputs of one length."""
-        if self._engine is None:
-            return self._by_own(rows)
-        return (
-            rewards_in_memory(self._engine, self._tensor([row.ids for row in rows]), shared=0)
-            .double()
-            .cpu()
-            .numpy()
-        )
-
     @torch.no_grad()
-    def _by_own(self, rows: Sequence[Encoded]) -> np.ndarray:
-        types = None if rows[0].types is None else self._tensor([row.types for row in rows])
-        return (
-            own_rewards(self.network, self._tensor([row.ids for row in rows]), types).double().cpu().numpy()
-        )
+    def _batch(self, rows: Sequence[Encoded], engine: Engine) -> np.ndarray:
+        """Rewards float64 (n,) of inputs of one length."""
+        ids = self._tensor([row.ids for row in rows])
+        if engine is not self.own:
+            rewards = within_memory(functools.partial(engine.rewards, shared=0), ids)
+        else:
+            types = None if rows[0].types is None else self._tensor([row.types for row in rows])
+            rewards = own_rewards(self.network, ids, types)
+        return rewards.double().cpu().numpy()
 
     def _tensor(self, rows: Sequence[Sequence[int]]) -> torch.Tensor:
         return torch.tensor(rows, dtype=torch.long, device=self.device)
 
 
-class Scorer(Protocol):
-    """Gives rewards; `TextScorer` is one."""
-
-    def rewards(self, conversations: Sequence[Conversation], *, report: Report | None = None) -> np.ndarray:
-        """Rewards float64 (n,)."""
-
-
 class KeptRewards:
-    """A scorer that asks for each conversation once, also after a kill. The file belongs to one network in one precision:
-    its path must say which."""
+    """A scorer that asks another for each conversation once, also after a kill. The file belongs to one
+    network in one precision: its path must say which."""
 
-    def __init__(self, scorer: Scorer, file: Path, advance: Callable[[int], None] = lambda n: None):
+    def __init__(self, scorer: TextScorer, file: Path, advance: Callable[[int], None] = lambda n: None):
         self.scorer, self.file, self.advance = scorer, file, advance
         self.n_scored = 0
         """Conversations that went through the network in this process."""

@@ -66,13 +66,13 @@ def judge(
     """Compare an engine's rewards with the model's own, all (n,): `own` forward at batch 1, the engine's at batch 1
     (`single`) and twice in batches (`batched`, `repeated`). `rounding` is by how much full forwards differ from `own`,
     the noise that low precision brings along."""
-    difference = max(_apart(single, own), _apart(batched, own))
+    difference = max(largest_difference(single, own), largest_difference(batched, own))
     tau = kendalltau(batched, own).statistic if len(own) > 1 else 1.0
     return Trust(
         n=len(own),
         largest_difference=difference,
-        batch_difference=_apart(single, batched),
-        repeat_difference=_apart(batched, repeated),
+        batch_difference=largest_difference(single, batched),
+        repeat_difference=largest_difference(batched, repeated),
         spread=float(own.std()),
         kendall=float(tau) if np.isfinite(tau) else 1.0,
         tolerance=_engine_tolerance(own, rounding=rounding, dtype=dtype),
@@ -123,8 +123,9 @@ def numerical_noise(rewards: np.ndarray, own: np.ndarray) -> float:
     cannot show the largest error).
     """
     rounding = float(np.finfo(np.float32).eps) * float(np.abs(own).max())
-    return max(NOISE_FACTOR * _apart(rewards, own), ROUNDINGS * rounding)
+    return max(NOISE_FACTOR * largest_difference(rewards, own), ROUNDINGS * rounding)
 
 
-def _apart(a: np.ndarray, b: np.ndarray) -> float:
+def largest_difference(a: np.ndarray, b: np.ndarray) -> float:
+    """Largest |a − b| of two sets of rewards (n,); not a number where one of them is none."""
     return float(np.abs(np.asarray(a, dtype=np.float64) - b).max())

@@ -81,9 +81,8 @@ def _scan_all(
 ) -> None:
     """Scan what is to be done, one prompt after the other; the `first` process publishes. `before` is the last table
     that was finished already."""
-    begin = _language_model if model.spec.score is Score.log_probability else _reward_model
     live = LiveScan()
-    ask = begin(config, model, candidates, todo, work=work, live=live)
+    ask = _ask(config, model, candidates, todo, work=work, live=live)
     inputs, source = model_inputs(registry, model)
     with tracked(config, name=f"scan {model.name}", inputs=inputs, first=first) as mirror:
         live.mirror = mirror
@@ -143,7 +142,7 @@ Ask = Callable[[ScoreProvenance, np.ndarray | None], ScoreTable]
 """Scores what a provenance says, given which tokens make the round trip in another prompt's frame (or None)."""
 
 
-def _reward_model(
+def _ask(
     config: ScanConfig,
     model: RewardModel,
     candidates: Candidates,
@@ -152,11 +151,24 @@ def _reward_model(
     work: Path,
     live: LiveScan,
 ) -> Ask:
-    """Find every prompt's frame, then load the network."""
-    double_bos = config.mode is Mode.paper
-    frames = {i.prompt: model.frame(i.prompt_text, double_bos=double_bos) for i in todo}
+    """Find what stands around the answers to every prompt, then load the network: what cannot be asked or loaded fails
+    before a run is opened."""
+    trainer = make_trainer(config.trainer, root=config.paths.cache)
+    if (
+        model.spec.score is Score.log_probability
+    ):  # one forward: nothing worth keeping, nor a report while it lasts
+        contexts = {i.prompt: context_of(model, i.prompt_text) for i in todo}
+        answers = {prompt: answers_of(model, context, candidates) for prompt, context in contexts.items()}
+        network, options = (
+            model.network(),
+            {"device": trainer.strategy.root_device, "batch_size": config.batch_size},
+        )
+        return lambda i, _known: scan_language_model(
+            model, network, i, candidates, contexts[i.prompt], answers=answers[i.prompt], **options
+        )
+    frames = {i.prompt: model.frame(i.prompt_text, double_bos=config.mode is Mode.paper) for i in todo}
     loop = Loop(
-        trainer=make_trainer(config.trainer, root=config.paths.cache),
+        trainer=trainer,
         batch_size=config.batch_size,
         progress=config.progress,
         find_threads=config.trainer.threads is None,
@@ -164,52 +176,10 @@ def _reward_model(
         report=live.report,
     )
     networks = functools.cache(model.network)
-    networks(model.spec.dtype)  # a checkpoint that cannot be loaded fails before a run is opened
-
-    def ask(provenance: ScoreProvenance, round_trips: np.ndarray | None) -> ScoreTable:
-        return scan(
-            model,
-            networks,
-            provenance,
-            candidates,
-            frames[provenance.prompt],
-            work=work,
-            loop=loop,
-            known_round_trips=round_trips,
-        )
-
-    return ask
-
-
-def _language_model(
-    config: ScanConfig,
-    model: RewardModel,
-    candidates: Candidates,
-    todo: list[ScoreProvenance],
-    *,
-    work: Path,
-    live: LiveScan,
-) -> Ask:
-    """Find every prompt's context, and how items go on from it, then load the network. One forward has nothing worth
-    keeping under `work`, nor worth a report while it lasts."""
-    contexts = {i.prompt: context_of(model, i.prompt_text) for i in todo}
-    answers = {prompt: answers_of(model, context, candidates) for prompt, context in contexts.items()}
-    device = make_trainer(config.trainer, root=config.paths.cache).strategy.root_device
-    network = model.network()
-
-    def ask(provenance: ScoreProvenance, _round_trips: np.ndarray | None) -> ScoreTable:
-        return scan_language_model(
-            model,
-            network,
-            provenance,
-            candidates,
-            contexts[provenance.prompt],
-            answers=answers[provenance.prompt],
-            device=device,
-            batch_size=config.batch_size,
-        )
-
-    return ask
+    networks(model.spec.dtype)
+    return lambda i, known: scan(
+        model, networks, i, candidates, frames[i.prompt], work=work, loop=loop, known_round_trips=known
+    )
 
 
 def _listed(config: ScanConfig) -> Candidates | None:

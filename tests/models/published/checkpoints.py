@@ -53,10 +53,6 @@ class Published:
     """The reward in what the class's forward gives, at batch 1."""
     output: int | None = None
     """`model.output`, where the head has several."""
-    brings_code: bool = True
-    """Whether the folder has Python code."""
-    backbone_is_stock: bool = True
-    """Whether transformers has the backbone's class."""
 
     @torch.inference_mode()
     def reward(self, ids: Sequence[int], **inputs: Tensor) -> float:
@@ -81,7 +77,7 @@ def qrm_llama(folder: Path) -> Published:
 def qrm_gemma(folder: Path) -> Published:
     tokenizer = vocabularies.gemma()
     config = Gemma2Config(**SIZES, **GEMMA, **GATED, num_quantiles=3, **vocabulary(tokenizer))
-    return gated(folder, config, tokenizer, "qrm_gemma", "Gemma2ForRewardModelWithGating", GEMMA_OPENING)
+    return gated(folder, config, tokenizer, "qrm_llama", "Gemma2ForRewardModelWithGating31", GEMMA_OPENING)
 
 
 def grm(folder: Path) -> Published:
@@ -99,9 +95,7 @@ def urm(folder: Path) -> Published:
     tokenizer = vocabularies.llama3()
     config = LlamaConfig(**SIZES, num_labels=5, **vocabulary(tokenizer))
     network = written(folder, LlamaForSequenceClassification(config), tokenizer)
-    return Published(
-        folder, tokenizer, network, lambda output: output.logits[:, 0], output=0, brings_code=False
-    )
+    return Published(folder, tokenizer, network, lambda output: output.logits[:, 0], output=0)
 
 
 def internlm2(folder: Path) -> Published:
@@ -116,7 +110,7 @@ def internlm2(folder: Path) -> Published:
     }
     network = written(folder, network, tokenizer, auto_map)
     network.config.use_cache = False  # or the class fails with the transformers that we have
-    return Published(folder, tokenizer, network, lambda output: output[0], backbone_is_stock=False)
+    return Published(folder, tokenizer, network, lambda output: output[0])
 
 
 def bert(folder: Path) -> Published:
@@ -124,7 +118,7 @@ def bert(folder: Path) -> Published:
     tokenizer = vocabularies.bert()
     config = BertConfig(**ENCODER, num_labels=1, **vocabulary(tokenizer))
     network = written(folder, BertForSequenceClassification(config), tokenizer)
-    return Published(folder, tokenizer, network, lambda output: output.logits, brings_code=False)
+    return Published(folder, tokenizer, network, lambda output: output.logits)
 
 
 def deberta(folder: Path) -> Published:
@@ -135,7 +129,7 @@ def deberta(folder: Path) -> Published:
         position_biased_input=False, max_relative_positions=32, pooler_hidden_size=32, **vocabulary(tokenizer),
     )  # fmt: skip
     network = written(folder, DebertaV2ForSequenceClassification(config), tokenizer)
-    return Published(folder, tokenizer, network, lambda output: output.logits, brings_code=False)
+    return Published(folder, tokenizer, network, lambda output: output.logits)
 
 
 def opened(checkpoint: Published, way: str, dtype: Dtype = Dtype.float32) -> RewardModel:
@@ -160,7 +154,11 @@ def gated(folder: Path, config, tokenizer, kind: str, name: str, opening: str) -
     copy_code(folder, kind)
     code = folder / "modeling_custom.py"
     pattern = tokenizer.encode(opening, add_special_tokens=False)
-    code.write_text(code.read_text().replace("PROMPT_END = []", f"PROMPT_END = {pattern}"))
+    text = code.read_text().replace("PROMPT_END = []", f"PROMPT_END = {pattern}")
+    if name.startswith("Gemma2"):  # QRM's two classes differ in nothing but their backbone
+        for llama, gemma in (("Llama", "Gemma2"), ("llama", "gemma2"), ("LLAMA", "GEMMA2")):
+            text = text.replace(llama, gemma)
+    code.write_text(text)
     network = published_class(folder, f"modeling_custom.{name}")(config)
     auto_map = {"AutoModelForSequenceClassification": f"modeling_custom.{name}"}
     return Published(

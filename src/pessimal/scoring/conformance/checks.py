@@ -2,7 +2,7 @@
 against one another, which is arithmetic over rewards."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 import numpy as np
 import pandas as pd
@@ -11,39 +11,58 @@ from scipy.stats import spearmanr
 from pessimal.models.frame import Frame, takes_pairs, templated
 from pessimal.models.spec import Dtype
 from pessimal.scoring.candidates import Candidates
-from pessimal.scoring.trust import allowed
+from pessimal.scoring.trust import allowed, largest_difference
 
 AT_MOST = 4096
 """Tokens of the vocabulary that take the round trip; a random sample of a larger one."""
-
-ONE_BOS = "A conversation has one BOS token, or none where the tokenizer adds none."
-PAPER_BOS = "BOS tokens of a conversation in the published procedure (mode=paper)."
-FRAME = "The ids before and after a response are the same for any text."
-SURVIVES = "Share of tokens that decoding, template and tokenizer give back as themselves."
 TOP = 10
 """Places that two precisions should agree on."""
+WHAT = {
+    "finite": "Every reward is a number.",
+    "determinism_own": "Run twice, and in another order, the model's own forward gives the same rewards.",
+    "determinism_engine": "Run twice, and in another order, the engine of scans gives the same rewards.",
+    "batch_own": "One by one and in batches, the model's own forward gives the same rewards.",
+    "batch_engine": "One by one and in batches, the engine of scans gives the same rewards.",
+    "padding_right": "Padding on the right leaves the rewards of the model's own class as they are.",
+    "padding_left": "Padding on the left leaves the rewards of the model's own class as they are.",
+    "pad_is_eos": "The model's own class reads the reward at the last token, whichever that is.",
+    "shared_prefix": "Running the prompt only once gives the model's own rewards.",
+    "full_forward": "Whole inputs, final norm and head in float32, give the model's own rewards.",
+    "head": "The head, as pessimal reads it, gives the model's own reward.",
+    "bos": "A conversation has one BOS token, or none where the tokenizer adds none.",
+    "bos_paper": "BOS tokens of a conversation in the published procedure (mode=paper).",
+    "frame": "The ids before and after a response are the same for any text.",
+    "survives": "Share of tokens that decoding, template and tokenizer give back as themselves.",
+} | {
+    f"dtype_{dtype.value}": f"In {dtype.value} the rewards of a scan are those in float32, up to rounding."
+    for dtype in Dtype
+}
+"""What each check holds to be true, in one sentence."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """What one check measured and what is allowed."""
+    """What one check measured and what is allowed; by itself one that this model, or this machine, gives no occasion for."""
 
     check: str
-    """Identifier, the same for every model."""
-    what: str
+    """Identifier, the same for every model: a key of WHAT."""
+    what: str = field(init=False)
     """What is held to be true, in one sentence."""
-    passed: bool | None
+    passed: bool | None = None
     """None where the check does not apply, or only reports a number."""
-    measured: float | None
+    measured: float | None = None
     """The measured value; None where nothing could be measured."""
-    allowed: float | None
+    allowed: float | None = None
     """Largest value that passes; None where there is nothing to pass."""
-    unit: str
+    unit: str = "reward"
     """Of `measured` and `allowed`: `reward` (units of the model's reward), `SD` (of the rewards), or what is counted."""
-    n: int
+    n: int = 0
     """Responses, texts or tokens that it rests on."""
     note: str = ""
-    """Of a failed check: what it means and what to type. Otherwise a remark."""
+    """Of a failed check: what it means and what to type; why one does not apply. Otherwise a remark."""
+
+    def __post_init__(self):
+        object.__setattr__(self, "what", WHAT[self.check])
 
     @property
     def result(self) -> str:
@@ -55,32 +74,18 @@ class Check:
 
 def at_most(
     check: str,
-    what: str,
     measured: float,
     allowed: float,
     *,
     n: int,
-    unit: str,
     note: str,
+    unit: str = "reward",
     otherwise: str = "",
 ) -> Check:
     """A check that passes up to `allowed`; `note` is for when it fails. What is not a number does not pass."""
     passed = bool(measured <= allowed)
-    return Check(
-        check=check,
-        what=what,
-        passed=passed,
-        measured=float(measured) if np.isfinite(measured) else None,
-        allowed=float(allowed),
-        unit=unit,
-        n=n,
-        note=otherwise if passed else note,
-    )
-
-
-def does_not_apply(check: str, what: str, why: str, *, unit: str = "reward") -> Check:
-    """A row for a check that this model, or this machine, gives no occasion for."""
-    return Check(check=check, what=what, passed=None, measured=None, allowed=None, unit=unit, n=0, note=why)
+    value = float(measured) if np.isfinite(measured) else None
+    return Check(check, passed, value, float(allowed), unit, n, otherwise if passed else note)
 
 
 def as_table(checks: Sequence[Check]) -> pd.DataFrame:
@@ -89,48 +94,28 @@ def as_table(checks: Sequence[Check]) -> pd.DataFrame:
     return table.astype({"passed": "boolean", "measured": "float64", "allowed": "float64", "n": "int64"})
 
 
-def largest_difference(a: np.ndarray, b: np.ndarray) -> float:
-    """Largest |a − b| of two sets of rewards (n,); not a number where one of them is none."""
-    return float(np.abs(np.asarray(a, dtype=np.float64) - b).max())
-
-
 def beginnings(tokenizer, frame: Frame, *, closing: Sequence[int]) -> list[Check]:
     """BOS ids in a templated conversation, as scans have it and as published."""
-    bos = tokenizer.bos_token_id
+    bos, unit = tokenizer.bos_token_id, "BOS ids"
     if bos is None:
-        why = "the tokenizer has no such token"
         return [
-            does_not_apply(name, what, why, unit="BOS ids")
-            for name, what in (("bos", ONE_BOS), ("bos_paper", PAPER_BOS))
+            Check(name, unit=unit, note="the tokenizer has no such token") for name in ("bos", "bos_paper")
         ]
     adds = tokenizer("love")["input_ids"][:1] == [bos]
     count = _beginnings(tokenizer, templated(tokenizer, frame.prompt, ["love"], closing=closing)[0])
+    right = 1 if count or adds else 0
+    note = (
+        "The tokenizer begins texts with one and the chat template does not. If the model's card says otherwise, "
+        "write {{ bos_token }} at the start of tokenizer.chat_template, then tokenizer.save_pretrained(folder)"
+    )
     if count > 1:
         note = (
             f"The chat template writes {count} of them; rewards rest on an input that the model was hardly trained on. "
             "Remove one from tokenizer.chat_template, then tokenizer.save_pretrained(folder)"
         )
-    else:
-        note = (
-            "The tokenizer begins texts with one and the chat template does not. If the model's card says otherwise, "
-            "write {{ bos_token }} at the start of tokenizer.chat_template, then tokenizer.save_pretrained(folder)"
-        )
-    right = 1 if count or adds else 0
-    one = Check(
-        check="bos",
-        what=ONE_BOS,
-        passed=count == right,
-        measured=float(count),
-        allowed=float(right),
-        unit="BOS ids",
-        n=1,
-        note="" if count == right else note,
-    )
+    one = Check("bos", count == right, float(count), float(right), unit, 1, "" if count == right else note)
     if takes_pairs(tokenizer):
-        return [
-            one,
-            does_not_apply("bos_paper", PAPER_BOS, "a pair of texts is tokenised once", unit="BOS ids"),
-        ]
+        return [one, Check("bos_paper", unit=unit, note="a pair of texts is tokenised once")]
     published = templated(tokenizer, frame.prompt, ["love"], double_bos=True, closing=closing)[0]
     again = _beginnings(tokenizer, published)
     note = (
@@ -138,7 +123,7 @@ def beginnings(tokenizer, frame: Frame, *, closing: Sequence[int]) -> list[Check
         if again != count
         else "mode=paper begins a conversation as mode=text does."
     )
-    return [one, Check("bos_paper", PAPER_BOS, None, float(again), None, "BOS ids", 1, note)]
+    return [one, Check("bos_paper", measured=float(again), unit=unit, n=1, note=note)]
 
 
 def round_trip(
@@ -154,31 +139,21 @@ def round_trip(
     texts = tokenizer.batch_decode(list(responses), clean_up_tokenization_spaces=False)
     conversations = templated(tokenizer, frame.prompt, texts, closing=closing)
     tied = [text for text, ids in zip(texts, conversations, strict=True) if frame.inside(ids) is None]
-    kept = at_most(
-        "frame",
-        FRAME,
-        len(tied),
-        0,
-        n=len(texts),
-        unit="texts",
-        note=f"The template or tokenizer ties {len(tied)} of {len(texts)} random texts to what stands around them, first "
+    note = (
+        f"The template or tokenizer ties {len(tied)} of {len(texts)} random texts to what stands around them, first "
         f"{tied[:1]!r}. mode=ids is not affected; mode=text scores such a text with the ids that the template gives, "
-        "and slower",
+        "and slower"
     )
     some = words.rows.iloc[np.random.default_rng(seed).permutation(len(words.rows))[:AT_MOST]]
     conversations = templated(tokenizer, frame.prompt, some["text"].tolist(), closing=closing)
     survives = [frame.inside(ids) == [i] for i, ids in zip(some["candidate_id"], conversations, strict=True)]
-    share = Check(
-        "survives",
-        SURVIVES,
-        None,
-        float(np.mean(survives)),
-        None,
-        "share",
-        len(some),
-        "Only mode=ids, the default, scores the others as what they are.",
-    )
-    return [kept, share]
+    return [
+        at_most("frame", len(tied), 0, n=len(texts), unit="texts", note=note),
+        Check(
+            "survives", measured=float(np.mean(survives)), unit="share", n=len(some),
+            note="Only mode=ids, the default, scores the others as what they are.",
+        ),
+    ]  # fmt: skip
 
 
 def _beginnings(tokenizer, ids: Sequence[int]) -> int:
@@ -221,27 +196,22 @@ def precision_check(
 ) -> Check:
     """The row of one low precision; `problem` is why it could not be measured."""
     name = f"dtype_{dtype.value}"
-    what = f"In {dtype.value} the rewards of a scan are those in float32, up to rounding."
     if problem is not None:
-        return does_not_apply(name, what, problem, unit="SD")
+        return Check(name, unit="SD", note=problem)
     row = table[table["dtype"] == dtype.value].iloc[-1]  # the fastest path comes last
+    n, top = int(row["n"]), min(TOP, row["n"])
     summary = (
-        f"Rank correlation with float32 {row['spearman']:.4f}; {row['top_10_overlap'] * min(TOP, row['n']):.0f} of the "
-        f"top {min(TOP, row['n'])} the same; {row['distinct']} distinct rewards of {row['n']}."
+        f"Rank correlation with float32 {row['spearman']:.4f}; {row['top_10_overlap'] * top:.0f} of the "
+        f"top {top} the same; {row['distinct']} distinct rewards of {n}."
     )
     if not np.isfinite(row["largest_difference"]):
         summary = f"In {dtype.value} some rewards are not numbers: they overflow."
-    return at_most(
-        name,
-        what,
-        row["largest_difference"],
-        allowed(exact, dtype=dtype) / _spread(exact),
-        n=int(row["n"]),
-        unit="SD",
-        note=f"{summary} Scans score the best and worst again in float32 (certain=100); for the ranks between them type "
-        f"model.dtype={'bfloat16' if dtype is Dtype.float16 else 'float16'} if that passes, or model.dtype=float32",
-        otherwise=summary,
+    note = (
+        f"{summary} Scans score the best and worst again in float32 (certain=100); for the ranks between them type "
+        f"model.dtype={'bfloat16' if dtype is Dtype.float16 else 'float16'} if that passes, or model.dtype=float32"
     )
+    limit = allowed(exact, dtype=dtype) / _spread(exact)
+    return at_most(name, row["largest_difference"], limit, n=n, unit="SD", note=note, otherwise=summary)
 
 
 def _spread(exact: np.ndarray) -> float:

