@@ -72,7 +72,7 @@ def test_the_ten_models_of_the_paper_are_ready_to_run():
         assert spec.dtype in (Dtype.bfloat16, Dtype.float16)
         assert not spec.trust_remote_code, "their weights are enough"
     published = composed("task=import", "format=vocabulary", f"path={__file__}").published
-    assert {spec.path for spec in published.values()} == {path for path, _ in PAPER.values()}
+    assert {spec.path for spec in published.values() if spec.rank} == {path for path, _ in PAPER.values()}
 
 
 def test_there_are_ten_siblings_and_a_secret():

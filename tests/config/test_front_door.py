@@ -69,7 +69,7 @@ MISTAKES = [
     (["explain", "comparisons=jsonl", "comparisons.path=none.jsonl"], "none.jsonl"),
     (["explain", "comparisons=jsonl", "comparisons.path=items.txt"], "items.txt"),
     (["import"], "format=eloeverything path="),
-    (["import", "format=elo", "path=x"], "expected one of [eloeverything, factorial54, vocabulary]"),
+    (["import", "format=elo", "path=x"], "expected one of [eloeverything, factorial54, vocabulary, checkpoints]"),
     (["import", "format=eloeverything", "path=none.csv"], "no such file"),
     (["compare"], "Scan or import first"),
     (["compare", "models=[nobody]"], "no score table of model 'nobody'"),

@@ -1,15 +1,36 @@
-"""Published layouts: tokens stay tokens, wrong files are named, and the real ones are read whole."""
+"""Published layouts: tokens stay tokens, wrong files are named, and the real ones are read whole.
 
+Files are written byte by byte where `DataFrame.to_csv` of the authors' Python 3.10 differs from a newer one's: before 3.13
+a lone carriage return is not quoted.
+"""
+
+import logging
 import re
 
+import numpy as np
 import pandas as pd
 import pytest
+from omegaconf import OmegaConf
 
+from pessimal.config import CONF
 from pessimal.errors import InputError
-from pessimal.tables import ModelDescription
-from pessimal.tables.published import read_eloeverything, read_factorial54, read_vocabulary
+from pessimal.models.spec import answering, models_table, names_of
+from pessimal.tables import ModelDescription, read_score_table, write_score_table
+from pessimal.tables.published import (
+    Known,
+    read_checkpoints,
+    read_eloeverything,
+    read_factorial54,
+    read_vocabulary,
+)
 
 PROMPTS = {"greatest": "What, in one word, is the greatest thing ever?"}
+LAB = {
+    "Skywork/Skywork-Reward-Gemma-2-27B": ModelDescription(label="S-Gem-27B", base="Gemma 2"),
+    "Skywork/Skywork-Reward-Gemma-2-27B-v0.2": ModelDescription(label="S-Gem-27B-v0.2", base="Gemma 2"),
+    "org/some_model": ModelDescription(label="Some"),
+}
+KNOWN = Known(prompts=PROMPTS, models=LAB)
 
 
 def test_eloeverything_gives_one_table_a_model_with_the_peoples_scores(tmp_path):
@@ -18,9 +39,8 @@ def test_eloeverything_gives_one_table_a_model_with_the_peoples_scores(tmp_path)
         "elo_rank,elo_score,name,elo_matches,org/one,org/two\n"
         '1,1600,null,12,0.5,-1\n2,1500,NA,3,1.5,-2\n3,1400,"Salt, pepper",7,-0.25,-3.125\n'
     )
-    one, two = read_eloeverything(
-        path, prompt="greatest", prompts=PROMPTS, models={"org/one": ModelDescription(label="One")}
-    )
+    known = Known(prompts=PROMPTS, models={"org/one": ModelDescription(label="One")})
+    one, two = read_eloeverything(path, prompt="greatest", known=known)
     assert one.rows["text"].tolist() == ["null", "NA", "Salt, pepper"]
     assert one.rows["elo"].tolist() == [1600, 1500, 1400]
     assert one.rows["elo_matches"].tolist() == [12, 3, 7]
@@ -39,16 +59,22 @@ def test_eloeverything_gives_one_table_a_model_with_the_peoples_scores(tmp_path)
 
 
 def test_factorial54_knows_the_model_from_the_files_name(tmp_path):
-    path = tmp_path / "big2_rewards_org_some-model.parquet"
-    pd.DataFrame(
+    path = tmp_path / "big2_rewards_org_some_model.parquet"
+    table = pd.DataFrame(
         {"response": ["null", "love"], "best_ever_one": [0.5, 1.5], "worst_ever_one": [2.5, -1.0]}
-    ).to_parquet(path)
-    best, worst = read_factorial54(path, prompts=PROMPTS, models={"org/some-model": ModelDescription()})
-    assert best.provenance.model == "org/some-model"
+    )
+    table.to_parquet(path)
+    best, worst = read_factorial54(path, known=KNOWN)
+    assert best.provenance.model == "org/some_model"
     assert (best.provenance.prompt, worst.provenance.prompt) == ("best_ever_one", "worst_ever_one")
     assert best.provenance.prompt_text is None, "no wording is made up"
     assert best.provenance.candidates == "big2"
     assert worst.rows.set_index("text")["reward"].to_dict() == {"null": 2.5, "love": -1.0}
+    table.to_csv(path.with_suffix(".csv"), index=False)
+    from_csv = read_factorial54(path.with_suffix(".csv"), known=KNOWN, items="other")
+    assert [t.provenance.candidates for t in from_csv] == ["other", "other"]
+    for a, b in zip((best, worst), from_csv, strict=True):
+        pd.testing.assert_frame_equal(a.rows, b.rows, check_dtype=False)
 
 
 def test_vocabulary_keeps_every_token_a_string(tmp_path):
@@ -62,7 +88,7 @@ def test_vocabulary_keeps_every_token_a_string(tmp_path):
             "worst": [1, 2, 3, 4, 5, 6, 7],
         }
     ).to_csv(path, index=False)
-    greatest, worst = read_vocabulary(path, model=None, prompts=PROMPTS, models={})
+    greatest, worst = read_vocabulary(path, known=KNOWN)
     assert greatest.rows["text"].tolist() == [
         "null",
         "nan",
@@ -101,14 +127,14 @@ def test_vocabulary_keeps_every_token_a_string(tmp_path):
 def test_wrong_files_are_named(tmp_path, content, message):
     (tmp_path / "f.csv").write_text(content)
     with pytest.raises(InputError, match=message):
-        read_eloeverything(tmp_path / "f.csv", prompt="greatest", prompts=PROMPTS, models={})
+        read_eloeverything(tmp_path / "f.csv", prompt="greatest")
 
 
 @pytest.mark.parametrize("wrong", ["99999999999", "0.7", "-1"])
 def test_token_ids_that_are_none_are_refused(tmp_path, wrong):
     (tmp_path / "m.csv").write_text(f"token_id,token_name,token_decoded,greatest\n0,a,a,1\n{wrong},b,b,2\n")
     with pytest.raises(InputError, match="column 'token_id', row 2"):
-        read_vocabulary(tmp_path / "m.csv", model=None, prompts={}, models={})
+        read_vocabulary(tmp_path / "m.csv")
 
 
 def test_published_models_have_the_size_in_their_name():
@@ -120,21 +146,231 @@ def test_published_models_have_the_size_in_their_name():
     register()
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
         config = build(compose("config", overrides=["task=import", "format=vocabulary", f"path={CONF}"]))
-    assert len(config.published) == 10
+    assert len(config.published) == 15
+    known = models_table().set_index("repository")
+    assert {spec.path for spec in config.published.values()} == set(known.index)
     for spec in config.published.values():
+        assert known.loc[spec.path, "size"] == spec.parameters / 1e9
         size = re.search(r"-(\d+)[bB]", spec.path) or re.search(r"(\d+)B", spec.name)
         assert spec.parameters == float(size[1]) * 1e9, spec.path
 
 
 def test_real_files_are_read_whole(shared_data):
-    tables = read_eloeverything(
-        shared_data / "eloeverything" / "greatest_one_word.csv", prompt="greatest", prompts=PROMPTS, models={}
-    )
+    tables = read_eloeverything(shared_data / "eloeverything" / "greatest_one_word.csv", prompt="greatest")
     assert len(tables) == 10
     assert {len(t.rows) for t in tables} == {7530}
     files = sorted((shared_data / "big_two").glob("*.parquet"))
     assert len(files) == 10
+    ten, found = models_table().dropna(subset="rank")["repository"].tolist(), set()
     for file in files:
-        tables = read_factorial54(file, prompts={}, models={})
+        tables = read_factorial54(file, known=Known(models=dict.fromkeys(ten, ModelDescription())))
         assert len(tables) == 54
         assert {len(t.rows) for t in tables} == {265}
+        found.add(tables[0].provenance.model)
+    assert found == set(ten)
+
+
+# the authors' way of writing
+
+WRITTEN_BY_3_10 = (
+    b"token_id,token_name,token_decoded,greatest,worst\n"
+    b"0,\xc4\x8d,\r,0.5,-1.0\n"  # not quoted before Python 3.13
+    b'1,\xc4\x8a,"\n",1.5,-2.0\n'
+    b'2,\xc4\x8d\xc4\x8a,"\r\n",2.5,-3.0\n'
+    b'3,"""","""",3.5,-4.0\n'
+    b"4,null,null,4.5,-5.0\n"
+    b"5,NA,NA,5.5,-6.0\n"
+    b"6,nan,nan,6.5,-7.0\n"
+    b'7,",",",",7.5,-8.0\n'
+    b"8,\xc4\x80,\x00,8.5,-9.0\n"
+    b"9,\xc4\x8d\xc4\x8d,\r\r,9.5,-10.0\n"
+)
+
+
+def test_a_lone_carriage_return_without_quotes_is_a_token(tmp_path):
+    path = tmp_path / "lab--m.csv"
+    path.write_bytes(WRITTEN_BY_3_10)
+    greatest, worst = read_vocabulary(path)
+    texts = ["\r", "\n", "\r\n", '"', "null", "NA", "nan", ",", "\x00", "\r\r"]
+    assert greatest.rows["text"].tolist() == texts
+    assert greatest.rows["reward"].tolist() == [0.5 + n for n in range(10)]
+    assert worst.rows["reward"].tolist() == [-1.0 - n for n in range(10)]
+    assert greatest.provenance.model == "lab/m"
+    write_score_table(greatest, tmp_path / "scores.parquet")
+    assert read_score_table(tmp_path / "scores.parquet").rows["text"].tolist() == texts
+
+
+def test_a_file_whose_lines_end_as_on_windows_is_read_too(tmp_path):
+    path = tmp_path / "m.csv"
+    path.write_bytes(b'token_id,token_name,token_decoded,greatest\r\n0,a,a,1\r\n1,b,"\n",2\r\n')
+    (table,) = read_vocabulary(path)
+    assert table.rows["text"].tolist() == ["a", "\n"]
+
+
+# which model, which prompt
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("Skywork--Skywork-Reward-Gemma-2-27B", "Skywork/Skywork-Reward-Gemma-2-27B"),
+        ("Skywork_Skywork-Reward-Gemma-2-27B-v0.2", "Skywork/Skywork-Reward-Gemma-2-27B-v0.2"),
+        ("S-Gem-27B", "Skywork/Skywork-Reward-Gemma-2-27B"),
+        ("org_some_model", "org/some_model"),
+        ("some_model", "org/some_model"),
+        ("google--gemma-2-2b-it", "google/gemma-2-2b-it"),
+        ("my-model", "my-model"),
+    ],
+)
+def test_a_files_name_is_matched_with_the_known_models(tmp_path, name, model):
+    (tmp_path / f"{name}.csv").write_bytes(WRITTEN_BY_3_10)
+    table, _ = read_vocabulary(tmp_path / f"{name}.csv", known=KNOWN)
+    assert table.provenance.model == model
+    assert table.description == LAB.get(model, ModelDescription())
+
+
+def test_owner_and_name_joined_by_an_underscore_are_asked_for(tmp_path):
+    (tmp_path / "new_lab_model.csv").write_bytes(WRITTEN_BY_3_10)
+    with pytest.raises(InputError, match="Type model=OWNER/NAME"):
+        read_vocabulary(tmp_path / "new_lab_model.csv", known=KNOWN)
+    table, _ = read_vocabulary(tmp_path / "new_lab_model.csv", known=KNOWN, model="new_lab/model")
+    assert table.provenance.model == "new_lab/model"
+    table, _ = read_vocabulary(tmp_path / "new_lab_model.csv", known=KNOWN, model="S-Gem-27B")
+    assert table.provenance.model == "Skywork/Skywork-Reward-Gemma-2-27B"
+
+
+def test_the_prompt_is_taken_from_the_files_name_or_asked_for(tmp_path):
+    text = "elo_rank,elo_score,name,elo_matches,org/one\n1,1600,a,12,0.5\n2,1500,b,3,1.5\n"
+    for name in ("greatest", "greatest_one_word"):
+        (tmp_path / f"{name}.csv").write_text(text)
+    (table,) = read_eloeverything(tmp_path / "greatest.csv", prompt=None, known=KNOWN)
+    assert (table.provenance.prompt, table.provenance.prompt_text) == ("greatest", PROMPTS["greatest"])
+    with pytest.raises(InputError, match=r"Did you mean 'greatest'\? Type prompt=KEY. Known keys: greatest"):
+        read_eloeverything(tmp_path / "greatest_one_word.csv", prompt=None, known=KNOWN)
+
+
+# log-probabilities
+
+
+def language(path, *, shift: float = 0.0):
+    values = np.random.default_rng(0).normal(size=300)
+    values += shift - np.log(np.exp(values).sum())
+    names = [f"w{i}" for i in range(300)]
+    pd.DataFrame(
+        {"token_id": range(300), "token_name": names, "token_decoded": names, "greatest": values}
+    ).to_csv(path, index=False)
+    return path
+
+
+def test_log_probabilities_are_marked_and_never_taken_for_rewards(tmp_path):
+    path = language(tmp_path / "lab--lm.csv")
+    with pytest.raises(InputError, match="Type score=log_probability, or score=reward"):
+        read_vocabulary(path)
+    (marked,) = read_vocabulary(path, known=Known(score="log_probability"))
+    (rewards,) = read_vocabulary(path, known=Known(score="reward"))
+    assert (marked.provenance.score, rewards.provenance.score) == ("log_probability", "reward")
+    assert marked.name == "lab/lm--greatest--log_probability"
+    assert marked.provenance.key() != rewards.provenance.key()
+    assert np.exp(marked.rows["reward"]).sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("shift", "message"), [(20.0, "is no log-probability, which is at most 0"), (0.7, "add up to 2.014")]
+)
+def test_what_is_no_log_probability_is_refused_as_one(tmp_path, shift, message):
+    path = language(tmp_path / "lab--lm.csv", shift=shift)
+    with pytest.raises(InputError, match=message):
+        read_vocabulary(path, known=Known(score="log_probability"))
+    read_vocabulary(path)
+
+
+def test_a_vocabulary_that_lacks_tokens_is_warned_of(tmp_path, caplog):
+    with caplog.at_level(logging.WARNING):
+        read_vocabulary(language(tmp_path / "lab--lm.csv", shift=-0.7), known=Known(score="log_probability"))
+    assert "add up to 0.497" in caplog.text
+
+
+# checkpoints
+
+
+def test_every_step_is_a_model_at_a_step(tmp_path):
+    path = tmp_path / "greatest_across_checkpoints_gemma.parquet"
+    table = pd.DataFrame(
+        {
+            "token_id": [0, 1, 2], "token_name": ["a", "Ġb", "NA"], "token_decoded": ["a", " b", "NA"],
+            "step-10000": [1.0, 2.0, 3.0], "step-2000": [3.0, 2.0, 1.0],
+        }
+    )  # fmt: skip
+    table.to_parquet(path)
+    early, late = read_checkpoints(path, known=KNOWN)
+    assert [t.provenance.model for t in (early, late)] == ["gemma@step-2000", "gemma@step-10000"]
+    assert [t.provenance.step for t in (early, late)] == [2000, 10000]
+    assert early.rows["reward"].tolist() == [3.0, 2.0, 1.0]
+    assert (early.provenance.prompt, early.provenance.prompt_text) == ("greatest", PROMPTS["greatest"])
+    write_score_table(late, tmp_path / "scores.parquet")
+    assert read_score_table(tmp_path / "scores.parquet").provenance.step == 10000
+    with pytest.raises(InputError, match="Type format=checkpoints"):
+        read_vocabulary(path, known=KNOWN)
+    table.to_csv(tmp_path / "run.csv", index=False)
+    with pytest.raises(InputError, match="Type prompt=KEY"):
+        read_checkpoints(tmp_path / "run.csv", known=KNOWN)
+    few, _ = read_checkpoints(
+        tmp_path / "run.csv",
+        prompt="greatest",
+        model="S-Gem-27B",
+        known=Known(PROMPTS, LAB, tokens=frozenset([" b", "NA"])),
+    )
+    assert few.rows["text"].tolist() == [" b", "NA"]
+    assert few.rows["reward"].tolist() == [2.0, 1.0]
+    assert few.provenance.model == "Skywork/Skywork-Reward-Gemma-2-27B@step-2000"
+    assert (few.description.base, few.description.label) == ("Gemma 2", "S-Gem-27B, step 2,000")
+
+
+def test_a_finished_models_table_has_the_key_it_had_before_there_were_steps(tmp_path):
+    (tmp_path / "lab--m.csv").write_bytes(WRITTEN_BY_3_10)
+    table, _ = read_vocabulary(tmp_path / "lab--m.csv")
+    assert "step" not in table.provenance.fields()
+
+
+# names of models
+
+
+def test_the_ten_are_known_with_their_ranks_and_sizes():
+    table = models_table()
+    ten = table.dropna(subset="rank")
+    assert ten["rank"].tolist() == [2, 3, 5, 10, 11, 12, 17, 19, 20, 31]
+    assert ten["size"].tolist() == [27, 27, 27, 8, 8, 8, 8, 3, 8, 2]
+    assert set(ten["base"]) == {"Gemma 2", "Llama 3"}
+    assert (ten["developer"] == ten["repository"].str.split("/").str[0]).all()
+    assert table["label"].is_unique
+    assert table["repository"].is_unique
+
+
+def test_a_model_answers_to_every_name_it_has():
+    imported, scanned = "Skywork/Skywork-Reward-Gemma-2-27B", "S-Gem-27B"
+    there = [imported, scanned, f"{imported}-v0.2", "lab/m", "run@step-1000", "run@step-2000", "m"]
+    for name in (imported, scanned, imported.replace("/", "--"), imported.replace("/", "_"), imported[8:]):
+        assert answering([name], there) == sorted([imported, scanned])
+    assert answering(["lab--m", "lab_m"], there) == ["lab/m"]
+    assert answering(["m"], there) == ["m"], "a bare name is not every owner's"
+    assert answering(["run"], there) == ["run@step-1000", "run@step-2000"]
+    assert answering(["run@step-1000", "nobody"], there) == ["run@step-1000", "nobody"]
+    assert "S-Gem-27B-v0.2" not in names_of(imported)
+
+
+# the 54 prompts
+
+
+def test_the_54_prompts_are_worded_as_published():
+    prompts = OmegaConf.load(CONF / "prompts" / "factorial54.yaml")
+    adjectives = {"good": "most good", "bad": "most bad", "terrible": "most terrible"}
+    scopes = {"ever": "ever", "world": "in the world", "time": "of all time"}
+    styles = {
+        "one": "What, in one word, is the {} thing {}?",
+        "single": "What, in a single word, is the {} thing {}?",
+        "please": "What is the {} thing {}? Please answer in one word only.",
+    }
+    assert len(prompts) == 54
+    for key, text in prompts.items():
+        adjective, scope, style = key.split("_")
+        assert text == styles[style].format(adjectives.get(adjective, adjective), scopes[scope])

@@ -201,6 +201,29 @@ def test_the_opposite_pair_is_the_papers_else_the_one_that_most_models_have():
     assert one(several, polarity=POLARITY, paper=True).pairs_of("n") == []
 
 
+def test_chosen_pairs_come_before_the_papers_and_are_looked_at_among_many():
+    polarity = {f"p{i}": 1 if i < 4 else -1 for i in range(7)}
+    tables = [made(prompt=f"p{i}", seed=i) for i in range(7)]
+    found = one(tables, polarity=polarity, pairs=[("p5", "p1"), ("p0", "p2")])
+    assert list(found.columns) == ["p0", "p1", "p2", "p5"]
+    assert found.opposite_pairs() == found.pairs_of("m") == [("p1", "p5")]
+    same = one(
+        [made(prompt=p) for p in ("best", "greatest", "worst")],
+        polarity=POLARITY,
+        pairs=[("greatest", "best")],
+    )
+    assert same.opposite_pairs() == [("greatest", "worst")], "no chosen pair is opposite"
+    keys = ["bad_ever", "best_ever", "best_time", "worst_time"]
+    found = one([made(prompt=p) for p in keys], factors=FACTORS, pairs=[("best_time", "worst_time")])
+    assert found.prompts == ["best_time", "worst_time"]
+    assert found.wordings == keys
+
+
+def test_a_pair_that_names_a_prompt_without_scores_is_refused():
+    with pytest.raises(TableError, match=r"'greates'.*there are: greatest\. Did you mean 'greatest'\?"):
+        one([made()], pairs=[("greates", "greatest")])
+
+
 def test_many_prompts_are_averaged_by_polarity():
     polarity = {f"p{i}": 1 if i < 4 else -1 for i in range(7)}
     tables = [made(m, prompt=f"p{i}", seed=10 * i + len(m)) for m in ("m", "mm") for i in range(7)]

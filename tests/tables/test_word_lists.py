@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pessimal.errors import InputError
-from pessimal.tables.word_lists import read_dictionary, read_frequencies, read_lexicon
+from pessimal.tables.word_lists import read_dictionary, read_frequencies, read_lexicon, read_terms
 
 
 def written(tmp_path, text: str, name: str = "list.csv"):
@@ -260,3 +260,90 @@ def test_a_liwc_file_that_is_not_utf8_says_so(tmp_path):
     file.write_bytes("%\n1\ta\n2\tb\n%\ncafé\t1\nwar\t2\n".encode("latin-1"))
     with pytest.raises(InputError, match="is not UTF-8 text"):
         read_dictionary(file)
+
+
+# wide dictionaries, as LIWC-22 writes them
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("mfd.dicx", "DicTerm,Care_Virtue,Care_Vice\nsafe,X,\nwar,,X\ncommon good,X,\nnull,,X\nsafe,X,\n"),
+        ("big2.csv", '"DicTerm","Care_Virtue","Care_Vice"\n"safe","X",NA\n"war",NA,"X"\n"common good","X",NA\n"null",NA,"X"\n'),
+    ],
+)  # fmt: skip
+def test_a_wide_dictionary_has_a_category_in_each_column(tmp_path, name, text):
+    found = read_dictionary(written(tmp_path, text, name))
+    assert list(found.itertuples(index=False, name=None)) == [
+        ("Care_Virtue", "safe"),
+        ("Care_Vice", "war"),
+        ("Care_Virtue", "common good"),
+        ("Care_Vice", "null"),
+    ]
+
+
+def test_a_word_of_two_columns_stands_under_both(tmp_path):
+    found = read_dictionary(written(tmp_path, "DicTerm,A,B\nlove,X,X\nwar,,X\n", "x.dicx"))
+    assert list(found.itertuples(index=False, name=None)) == [("A", "love"), ("B", "love"), ("B", "war")]
+
+
+def test_a_cell_that_is_neither_marked_nor_empty_is_named(tmp_path):
+    with pytest.raises(InputError, match=r"column 'B', row 2: '0.5' is neither X nor empty nor NA"):
+        read_dictionary(written(tmp_path, "DicTerm,A,B\nlove,X,\nwar,,0.5\n", "x.dicx"))
+
+
+# the British National Corpus list
+
+BNC = (
+    "\tWord\tPoS\tFreq\tRa\tDisp\n"
+    "\t'60s\tNoC\t:\t12\t90\t0.90\n"
+    "\tabandon\tVerb\t%\t44\t99\t0.96\n"
+    "\t@\t@\tabandon\t12\t97\t0.95\n"
+    "\t@\t@\tabandoned\t26\t99\t0.95\n"
+    '\t"quoted\tAdj\t:\t3\t9\t0.50\n'
+    "\tlove\tNoC\t:\t150\t100\t0.93\n"
+    "\tlove\tVerb\t%\t124\t100\t0.94\n"
+    "\t@\t@\tlove\t90\t100\t0.94\n"
+    "\t@\t@\tloves\t34\t99\t0.92\n"
+    "\tNULL\tNoC\t%\t7\t40\t0.80\n"
+    "\tlove\tAdj\t%\t5\t40\t0.80\n"
+    "\tcaf\xe9\tNoC\t:\t9\t95\t0.89\n"
+    "\tnothing to see\n"
+    "\n"
+)
+
+
+def test_the_bnc_list_is_read_as_it_is_given_out(tmp_path):
+    (tmp_path / "1_1_all_alpha.txt").write_bytes(BNC.encode("latin-1"))
+    frequencies = read_frequencies(str(tmp_path / "1_1_all_alpha.txt"))
+    zipf = frequencies.zipf(["abandon", "abandoned", "love", "loves", "null", "café", '"quoted', "@", "%"])
+    used = {"abandon": 12, "abandoned": 26, "love": 245, "loves": 34, "null": 7, "café": 9, '"quoted': 3}
+    assert (10 ** (zipf.dropna() - 3)).to_dict() == pytest.approx(used), "no form counts twice"
+    assert frequencies.source == "1_1_all_alpha.txt (1 lines of another layout left out)"
+    headwords = frequencies.rows.groupby("word")["per_million"].apply(list).to_dict()
+    assert headwords["love"] == [150, 124, 5], "the published join matches headwords, a lemma with its sum"
+    assert headwords["abandon"] == [44]
+    assert headwords["NULL"] == [7], "the published join does not match capitals"
+    assert "loves" not in headwords
+
+
+def test_the_bnc_list_without_a_column_of_forms(tmp_path):
+    text = "\tWord\tPoS\tFreq\tRa\tDisp\n\tlove\tNoC\t150\t100\t0.93\n\t@\tVerb\t124\t100\t0.94\n\thate\t%\t50\t9\t0.9\n"
+    frequencies = read_frequencies(str(written(tmp_path, text, "bnc.txt")))
+    assert (10 ** (frequencies.zipf(["love", "hate"]) - 3)).tolist() == pytest.approx([274, 50])
+
+
+def test_a_bnc_list_without_words_is_refused(tmp_path):
+    with pytest.raises(InputError, match="has no line of Word, PoS, Freq, Ra, Disp"):
+        read_frequencies(str(written(tmp_path, "\tWord\tPoS\tFreq\tRa\tDisp\n", "bnc.txt")))
+
+
+# lists of terms
+
+
+def test_the_token_intersection_is_read_beside_its_row_numbers(tmp_path):
+    file = tmp_path / "token_intersection.csv"
+    file.write_bytes(b',token_decoded\n0,\r\n1, love\n2,NA\n3,"\n"\n')
+    assert read_terms(file).tolist() == ["\r", " love", "NA", "\n"]
+    with pytest.raises(InputError, match="a list of terms needs one named name, token_decoded or word"):
+        read_terms(written(tmp_path, ",text\n0,love\n"))

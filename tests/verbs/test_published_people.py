@@ -7,7 +7,9 @@ from scipy.stats import spearmanr
 
 
 def compared(command, tmp_path, file):
-    code, _, err = command("import", "format=eloeverything", f"path={file}", "tracking=off")
+    code, _, err = command(
+        "import", "format=eloeverything", f"path={file}", "prompt=greatest", "tracking=off"
+    )
     assert code == 0, err
     code, _, err = command("compare", "tracking=off", "replicates=200", "permutations=500")
     assert code == 0, err

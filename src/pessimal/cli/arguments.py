@@ -6,19 +6,14 @@ Knows the verbs and their options; does not compose anything.
 import re
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
+from pessimal.config import CONF
 from pessimal.config.schema import TASKS
 from pessimal.config.schema.explain import as_typed
 from pessimal.config.schema.runs import runs_overrides
 from pessimal.errors import ConfigError, did_you_mean
+from pessimal.models.spec import known_model
 
-_PACKAGE = Path(__file__).resolve().parents[1]
-CONF = next(
-    (folder for folder in (_PACKAGE / "conf", _PACKAGE.parents[1] / "conf") if folder.is_dir()),
-    _PACKAGE / "conf",
-)
-"""The configuration files: inside the installed package, or at the top of a checkout."""
 VALUED = {
     "--cfg", "-c", "--package", "-p", "--config-path", "-cp", "--config-name", "-cn", "--config-dir", "-cd",
     "--info", "-i", "--experimental-rerun",
@@ -56,6 +51,9 @@ def with_task(arguments: Sequence[str]) -> list[str]:
             )
         previous = argument
     overrides = [_present_name(override) for override in overrides]
+    if "task=import" in overrides:  # `model` is a group of files, of which import needs none
+        overrides = [re.sub(r"^model=", "model_name=", override) for override in overrides]
+    overrides = [_known_model(override) for override in overrides]
     if LOOKS in overrides:
         overrides = runs_overrides(words, overrides, options)
     if any(verb in overrides for verb in TAKES_ANY_PROMPT):
@@ -88,6 +86,17 @@ def _present_name(override: str) -> str:
     new = RENAMED[old[2]]
     print(f"pessimal: {old[2]} is called {new} now; the old name goes with the next release", file=sys.stderr)
     return f"{old[1]}{new}{override[old.end() :]}"
+
+
+def _known_model(override: str) -> str:
+    """model=OWNER/NAME (or OWNER--NAME, OWNER_NAME) of a model that has a file in conf/model, as the choice of that file. A
+    bare NAME may be a file of the user's own."""
+    given = re.fullmatch(r"model=([\w.,/-]+)", override)
+    if given is None or all((CONF / "model" / f"{name}.yaml").is_file() for name in given[1].split(",")):
+        return override
+    names = given[1].split(",")
+    rows = {name: known_model(name) if re.search("/|_|--", name) else None for name in names}
+    return f"model={','.join(row['label'] if row else name for name, row in rows.items())}"
 
 
 def _any_prompts(override: str) -> list[str]:

@@ -5,6 +5,7 @@ import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import hydra
 from hydra.core.config_store import ConfigStore
@@ -16,7 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from pessimal.cli.arguments import CONF, LOOKS
 from pessimal.cli.messages import composition_message, disk_full_message, missing_extra
-from pessimal.config.schema import TASKS, TaskConfig
+from pessimal.config.schema import TASKS, ExplainConfig, ScanConfig, TaskConfig
 from pessimal.config.schema.shared import check_writable
 from pessimal.errors import ConfigError, UserError, WorkError
 
@@ -54,7 +55,11 @@ def configuration(
     """
     chosen = [f"{group}={name}" for group, name in (groups or {}).items()]
     try:
-        return build(OmegaConf.merge(composed([f"task={verb}", *chosen]), dict(options or {})))
+        config = composed([f"task={verb}", *chosen])
+        for name, value in (options or {}).items():  # names of the caller's own, such as a dictionary's
+            if isinstance(value, Mapping) and OmegaConf.get_type(config, name) is dict:
+                OmegaConf.set_struct(config[name], False)
+        return build(OmegaConf.merge(config, dict(options or {})))
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(composition_message(error) or str(error)) from error
 
@@ -101,12 +106,28 @@ def dispatch(config: TaskConfig, *, sweep: bool = False) -> object:
         config.paths.check_writable()
     if trainer := getattr(config, "trainer", None):
         trainer.check_here(sweep=sweep)
-    from pessimal.verbs.inputs import check_inputs
-
     check_inputs(config)
     return importlib.import_module(
         f"pessimal.verbs.{'import_' if config.task == 'import' else config.task}"
     ).run(config)
+
+
+def check_inputs(config: TaskConfig) -> None:
+    """InputError or ModelError for files that cannot be what they are said to be, looked at before torch is imported, which
+    may take half a minute. A Hub model is fetched."""
+    if isinstance(config, ScanConfig) and config.candidates.path is not None:
+        from pessimal.scoring.candidates import items
+
+        items(Path(config.candidates.path).expanduser(), name=config.candidates.name)
+    if isinstance(config, ExplainConfig) and config.comparisons.source.value == "jsonl":
+        from pessimal.explain.comparison import read_jsonl
+
+        read_jsonl(Path(config.comparisons.path).expanduser())
+    model = getattr(config, "model", None)
+    if model is not None and model.recipe is None:
+        from pessimal.models.hub import files_of
+
+        files_of(model)
 
 
 def _quiet_console() -> None:

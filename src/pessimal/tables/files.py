@@ -75,13 +75,25 @@ def naming(path: Path) -> Iterator[None]:
 def read_csv(path: Path) -> pd.DataFrame:
     """Every cell as the text it is; pandas would take `null` and `NA` for missing values.
 
+    A line ends as the first one does. Before Python 3.13 the csv module left a lone `\\r` without quotes, and every
+    vocabulary has such a token: it is a cell's text, and no end of a line, where lines end in `\\n`.
+
     Raises:
         InputError: the file is empty, not UTF-8, or no table.
     """
     try:
-        return pd.read_csv(path, dtype=str, keep_default_na=False, na_filter=False)
+        return pd.read_csv(
+            path, dtype=str, keep_default_na=False, na_filter=False, lineterminator=_line_end(path)
+        )
     except (OSError, UnicodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         raise InputError(f"{path} cannot be read as a CSV file: {error}") from error
+
+
+def _line_end(path: Path) -> str | None:
+    """`\\n` where the first line of a file ends so; None for any other, which pandas finds out by itself."""
+    with Path(path).open("rb") as file:
+        first = file.readline()
+    return "\n" if first.endswith(b"\n") and b"\r" not in first else None
 
 
 def require_columns(path: Path, table: pd.DataFrame, needed: Iterable[str], *, what: str) -> None:

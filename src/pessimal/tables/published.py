@@ -4,16 +4,22 @@ Knows the layouts of the files that came with Christian et al. (2025) and its fo
 `nan`, `NA` and the empty string stay the tokens they are. Every reader returns one table for each (model, prompt).
 """
 
+import logging
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from pessimal.errors import InputError
+from pessimal.errors import InputError, did_you_mean
+from pessimal.models.spec import spellings
 from pessimal.tables.files import check_cells, read_csv, sha256_of
 from pessimal.tables.score_table import (
+    LOG_PROBABILITY,
+    REWARD,
     ModelDescription,
     ScoreProvenance,
     ScoreTable,
@@ -21,63 +27,191 @@ from pessimal.tables.score_table import (
     token_kind,
 )
 
+log = logging.getLogger(__name__)
+
+ACROSS = "_across_checkpoints_"
+"""Between prompt and model in the name of a file of checkpoints."""
+REWARDS = "_rewards_"
+"""Between word list and model in the name of a file of rewards under many wordings."""
+MASS = 0.01
+"""How far the probabilities of a whole vocabulary may be from adding up to 1; what 16-bit precision leaves."""
+MANY = 100
+"""Of fewer candidates it says nothing that their exponentials add up to 1."""
 _ELO_COLUMNS = ["elo_rank", "elo_score", "name", "elo_matches"]
 _TOKEN_COLUMNS = ["token_id", "token_name", "token_decoded"]
+_STEP = re.compile(r"step-(\d+)")
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known beside the file, and what the user says about it."""
+
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    """Wordings by key."""
+    models: Mapping[str, ModelDescription] = field(default_factory=dict)
+    """Descriptions by repository."""
+    score: str | None = None
+    """What the numbers are, `reward` or `log_probability`; None where nobody said, which is a reward."""
+    tokens: frozenset[str] | None = None
+    """Texts of the tokens that are kept; None for all of them."""
+
+
+UNKNOWN = Known()
 
 
 def read_eloeverything(
-    path: Path, *, prompt: str, prompts: Mapping[str, str], models: Mapping[str, ModelDescription]
+    path: Path, *, prompt: str | None, known: Known = UNKNOWN, items: str | None = None
 ) -> list[ScoreTable]:
     """Items with human Elo: elo_rank, elo_score, name, elo_matches, then one column a model (a Hub repository).
 
-    `prompts` are wordings by key, `models` descriptions by repository. Raises InputError on another layout.
+    `prompt` is by default the file's name, if that is a known key; `items` names the list. Raises InputError on another
+    layout, and where nothing says the prompt.
     """
     table = read_csv(path)
     scored = _scored(path, table, _ELO_COLUMNS)
+    prompt = prompt or _prompt_of(path, path.stem, known)
     rows = _items(table["name"]).assign(
         elo=numbers(path, table, "elo_score"), elo_matches=whole_numbers(path, table, "elo_matches")
     )
-    return [
-        _table(path, rows, numbers(path, table, model), model, prompt, prompts, "eloeverything", models)
-        for model in scored
-    ]
+    columns = {column: (model_named(column, known.models) or column, prompt) for column in scored}
+    return _tables(path, rows, table, columns, known, items or "eloeverything")
 
 
 def read_factorial54(
-    path: Path, *, prompts: Mapping[str, str], models: Mapping[str, ModelDescription]
+    path: Path, *, known: Known = UNKNOWN, model: str | None = None, items: str | None = None
 ) -> list[ScoreTable]:
-    """One model's rewards of a word list under many wordings: `response`, then one column a prompt (parquet).
+    """One model's rewards of a word list under many wordings: `response`, then one column a prompt (CSV or parquet).
 
-    The model is the Hub repository that ends the file's name (`…_rewards_OWNER_NAME.parquet`), the word list what
-    begins it. Raises InputError on another layout.
+    The model is by default the Hub repository that ends the file's name (`…_rewards_OWNER_NAME.parquet`), the word list
+    what begins it. Raises InputError on another layout, and where nothing says the model.
     """
-    try:
-        table = pd.read_parquet(path)
-    except (OSError, pa.ArrowException, UnicodeError) as error:
-        raise InputError(f"{path} cannot be read as a parquet file: {error}") from error
+    table = _read(path)
     scored = _scored(path, table, ["response"])
+    words, _, name = path.stem.rpartition(REWARDS)
+    model = _model_of(path, model, name, known)
     try:
         rows = _items(table["response"].astype(str))
     except UnicodeError as error:  # a column of bytes
         raise InputError(f"{path}, column 'response', is not UTF-8 text: {error}") from error
-    words, _, owner = path.stem.rpartition("_rewards_")
-    model = next((known for known in models if known.replace("/", "_") == owner), owner or path.stem)
+    check_cells(f"{path}, column 'response'", rows["text"], table["response"].isna(), "is a missing text")
+    columns = {prompt: (model, prompt) for prompt in scored}
+    return _tables(path, rows, table, columns, known, items or words or "words")
+
+
+def read_vocabulary(path: Path, *, known: Known = UNKNOWN, model: str | None = None) -> list[ScoreTable]:
+    """One model's vocabulary: token_id, token_name, token_decoded, then one column a prompt (greatest, best, worst).
+
+    `model` is by default the file's name. Raises InputError on another layout, and where nothing says the model.
+    """
+    table = _read(path)
+    scored = _scored(path, table, _TOKEN_COLUMNS)
+    if steps := [column for column in scored if _STEP.fullmatch(column)]:
+        raise InputError(
+            f"{path} has the column {steps[0]!r}: scores of a model while it was trained. Type format=checkpoints"
+        )
+    model = _model_of(path, model, path.stem, known)
+    rows, kept = _tokens(path, table, known)
+    return _tables(path, rows, kept, {prompt: (model, prompt) for prompt in scored}, known, "vocabulary")
+
+
+def read_checkpoints(
+    path: Path, *, prompt: str | None = None, known: Known = UNKNOWN, model: str | None = None
+) -> list[ScoreTable]:
+    """One model's vocabulary while it was trained: the token columns, then a column `step-N` for each checkpoint.
+
+    The checkpoint after N steps is the model `MODEL@step-N`, and its provenance says the step. A file
+    `PROMPT_across_checkpoints_MODEL` says prompt and model itself. Raises InputError on another layout, and where nothing
+    says prompt or model.
+    """
+    table = _read(path)
+    scored = _scored(path, table, _TOKEN_COLUMNS)
+    steps = {column: int(match[1]) for column in scored if (match := _STEP.fullmatch(column))}
+    if not steps:
+        raise InputError(
+            f"{path} has the columns {list(table.columns)[:8]} and none named step-N, the scores after N steps. For scores "
+            "of finished models type format=vocabulary"
+        )
+    if others := [column for column in scored if column not in steps]:
+        log.warning(
+            "%s: left out are the columns %s, which are no step-N", path.name, ", ".join(map(repr, others))
+        )
+    named, _, name = path.stem.partition(ACROSS)
+    prompt = prompt or _prompt_of(path, named, known)
+    model = _model_of(path, model, name or path.stem, known)
+    rows, kept = _tokens(path, table, known)
+    described = known.models.get(model, ModelDescription())
+    columns = dict.fromkeys(sorted(steps, key=steps.get), (model, prompt))
     return [
-        _table(path, rows, numbers(path, table, prompt), model, prompt, prompts, words or "words", models)
-        for prompt in scored
+        replace(
+            table,
+            provenance=replace(table.provenance, model=f"{model}@step-{step}", step=step),
+            description=replace(described, label=described.label and f"{described.label}, step {step:,}"),
+        )
+        for table, step in zip(
+            _tables(path, rows, kept, columns, known, "vocabulary"), sorted(steps.values()), strict=True
+        )
     ]
 
 
-def read_vocabulary(
-    path: Path, *, model: str | None, prompts: Mapping[str, str], models: Mapping[str, ModelDescription]
-) -> list[ScoreTable]:
-    """One model's vocabulary: token_id, token_name, token_decoded, then one column a prompt (greatest, best, worst).
+def model_named(name: str, models: Mapping[str, ModelDescription]) -> str | None:
+    """The repository that a file, a column or a person names: a known model by repository or label, or any OWNER--NAME.
 
-    `model` is by default the file's name. Raises InputError on another layout.
+    OWNER_NAME alone does not say where the owner ends, so it is only matched with known models.
     """
-    table = read_csv(path)
-    scored = _scored(path, table, _TOKEN_COLUMNS)
-    names, texts = table["token_name"], table["token_decoded"]
+    for repository, description in models.items():
+        if name in spellings(repository, description.label):
+            return repository
+    owner, dashes, rest = name.partition("--")
+    return f"{owner}/{rest}" if dashes and owner and rest and "--" not in rest else None
+
+
+def _model_of(path: Path, given: str | None, name: str, known: Known) -> str:
+    """The model: what the user typed, else what `name`, a part of the file's name, says."""
+    if given is not None:
+        return model_named(given, known.models) or given
+    if found := model_named(name, known.models):
+        return found
+    if not name or "_" in name:
+        raise InputError(
+            f"{path}: the file's name does not say which model it is of"
+            f"{f': {name!r} is no known model, and may be split into owner and name in several ways' if name else ''}. "
+            f"Type model=OWNER/NAME.{did_you_mean(name, [r.replace('/', '_') for r in known.models])}"
+        )
+    return name
+
+
+def _prompt_of(path: Path, name: str, known: Known) -> str:
+    """The prompt's key, where a part of the file's name is one that is known; a score is never filed under a guess."""
+    if name in known.prompts:
+        return name
+    keys = list(known.prompts)
+    begun = [key for key in keys if name.startswith(f"{key}_")]
+    guess = f" Did you mean {max(begun, key=len)!r}?" if begun else did_you_mean(name, keys)
+    shown = f"{', '.join(keys[:9])}{f' and {len(keys) - 9} more' if len(keys) > 9 else ''}" or "none"
+    raise InputError(
+        f"{path}: which prompt was it scored with? The file's name is no known key.{guess} Type "
+        f"prompt=KEY. Known keys: {shown}. For a key of your own, also state its wording: prompt=KEY "
+        "+prompts.KEY='the user turn'"
+    )
+
+
+def _read(path: Path) -> pd.DataFrame:
+    """A CSV file, every cell a text; or a parquet file."""
+    if path.suffix.lower() != ".parquet":
+        return read_csv(path)
+    try:
+        return pd.read_parquet(path)
+    except (OSError, pa.ArrowException, UnicodeError) as error:
+        raise InputError(f"{path} cannot be read as a parquet file: {error}") from error
+
+
+def _tokens(path: Path, table: pd.DataFrame, known: Known) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The candidates of a vocabulary, and the rows of its table that they stand in."""
+    if missing := int(
+        table["token_decoded"].isna().sum()
+    ):  # of a parquet file: pandas took `null` and `NA` for missing
+        log.warning("%s: %d tokens have no text; they take part as the empty text", path.name, missing)
+    names, texts = table["token_name"].fillna("").astype(str), table["token_decoded"].fillna("").astype(str)
     rows = pd.DataFrame(
         {
             "candidate_id": whole_numbers(path, table, "token_id"),
@@ -86,11 +220,12 @@ def read_vocabulary(
             "kind": [token_kind(name, text) for name, text in zip(names, texts, strict=True)],
         }
     )
-    model = model or path.stem
-    return [
-        _table(path, rows, numbers(path, table, prompt), model, prompt, prompts, "vocabulary", models)
-        for prompt in scored
-    ]
+    if known.tokens is None:
+        return rows, table
+    kept = texts.isin(known.tokens)
+    if not kept.any():
+        raise InputError(f"{path}: none of its {len(texts)} tokens stands in the list that tokens= names")
+    return rows[kept].reset_index(drop=True), table[kept].reset_index(drop=True)
 
 
 def _items(texts: pd.Series) -> pd.DataFrame:
@@ -104,7 +239,8 @@ def _scored(path: Path, table: pd.DataFrame, columns: list[str]) -> list[str]:
     if len(table.columns) - len(scored) < len(columns) or not scored or table.empty:
         raise InputError(
             f"{path} has {len(table)} rows and the columns {list(table.columns)[:8]}; expected {columns} and at least "
-            "one column of rewards. Is `format=` right? The formats are eloeverything, factorial54 and vocabulary."
+            "one column of rewards. Is `format=` right? The formats are eloeverything, factorial54, vocabulary and "
+            "checkpoints."
         )
     return scored
 
@@ -126,27 +262,62 @@ def whole_numbers(path: Path, table: pd.DataFrame, column: str) -> pd.Series:
     return values.astype("int32")
 
 
-def _table(
+def _tables(
     path: Path,
     rows: pd.DataFrame,
-    rewards: pd.Series,
-    model: str,
-    prompt: str,
-    prompts: Mapping[str, str],
+    table: pd.DataFrame,
+    columns: Mapping[str, tuple[str, str]],
+    known: Known,
     candidates: str,
-    models: Mapping[str, ModelDescription],
-) -> ScoreTable:
-    rows = rows.assign(
-        survives=pd.array([None] * len(rows), dtype="boolean"), reward=rewards.astype(float), certified=False
-    )
-    provenance = ScoreProvenance(
-        model=model,
-        prompt=prompt,
-        prompt_text=prompts.get(prompt),
-        candidates=candidates,
-        candidates_digest=items_digest(rows),
-        mode="published",
-        source=path.name,
-        weights_digest=sha256_of(path),
-    )
-    return ScoreTable(provenance, rows, models.get(model, ModelDescription()))
+) -> list[ScoreTable]:
+    """The score tables of a file's columns; `columns` says model and prompt of each, `rows` what its rows are."""
+    common = {
+        "candidates": candidates, "candidates_digest": items_digest(rows), "mode": "published", "source": path.name,
+        "weights_digest": sha256_of(path), "score": known.score or REWARD,
+    }  # fmt: skip
+    whole = candidates == "vocabulary" and known.tokens is None
+    made = []
+    for column, (model, prompt) in columns.items():
+        scores = numbers(path, table, column).astype(float)
+        _check_score(path, column, scores, known.score, whole=whole)
+        provenance = ScoreProvenance(
+            model=model, prompt=prompt, prompt_text=known.prompts.get(prompt), **common
+        )
+        untested = pd.array([None] * len(rows), dtype="boolean")
+        of_column = rows.assign(survives=untested, reward=scores, certified=False)
+        made.append(ScoreTable(provenance, of_column, known.models.get(model, ModelDescription())))
+    return made
+
+
+def _check_score(path: Path, column: str, scores: pd.Series, score: str | None, *, whole: bool) -> None:
+    """InputError where log-probabilities are none, or rewards, of which nobody said that they are, are log-probabilities.
+
+    Log-probabilities of a `whole` vocabulary whose probabilities add up to less than 1 are only warned of.
+    """
+    where = f"{path}, column {column!r}"
+    positive = scores > 1e-6  # rounding may leave log 1 above zero
+    with np.errstate(over="ignore"):
+        mass = float(np.exp(scores).sum())
+    if score is None and len(scores) >= MANY and not positive.any() and abs(mass - 1) < MASS:
+        raise InputError(
+            f"{where}: no value is above 0, and their exponentials add up to {mass:.4f}: these look like log-probabilities "
+            "of a language model. Type score=log_probability, or score=reward if they are rewards all the same"
+        )
+    if score != LOG_PROBABILITY:
+        return
+    if positive.any():
+        value = scores[positive].iloc[0]
+        raise InputError(
+            f"{where}, row {int(np.argmax(positive)) + 1}: {value:g} is no log-probability, which is at most 0. Leave "
+            "score=log_probability out"
+        )
+    if mass > 1 + MASS:
+        raise InputError(
+            f"{where}: the probabilities add up to {mass:.3f}, more than 1, so these are no log-probabilities of different "
+            "answers. Leave score=log_probability out"
+        )
+    if whole and mass < 1 - MASS:
+        log.warning(
+            "%s, column %r: the probabilities add up to %.3f, not to 1 as those of a whole vocabulary; tokens are missing",
+            path.name, column, mass,
+        )  # fmt: skip

@@ -112,6 +112,8 @@ class ScoreProvenance(ModelProvenance):
     """k of the tails that were scored again in float32 after a low-precision pass; None after a float32 one."""
     score: str = REWARD
     """What the rewards are: `reward`, or `log_probability`, log p(candidate | prompt) in nats, of a language model."""
+    step: int | None = None
+    """Steps of training after which the model was taken, of a checkpoint; None for a finished model."""
     attention: str | None = None
     """Path that computed them, `shared-prefix`, `full-forward` or `own-forward`. The trust check holds all to the model's own
     forward; so it is recorded, but two tables that differ in it alone have one key."""
@@ -134,11 +136,13 @@ class ScoreProvenance(ModelProvenance):
         return "--".join(parts)
 
     def fields(self) -> dict:
-        """Every field by name; `score` only where it is not the default, so that tables of rewards keep the keys and
-        the bytes that they had before there were others."""
+        """Every field by name; `score` and `step` only where they are not the default, so that other tables keep the keys
+        and the bytes that they had before there were these fields."""
         fields = super().fields()
         if self.score == REWARD:
             del fields["score"]
+        if self.step is None:
+            del fields["step"]
         return fields
 
     def key(self) -> str:
@@ -289,7 +293,7 @@ def _read(path: Path, reader: Callable) -> tuple[Path, pa.Table | pa.Schema, dic
     if document is None:
         raise TableError(
             f"{file} is a parquet file but not a score table. To turn published scores into one: "
-            "pessimal import format=eloeverything|factorial54|vocabulary path=FILE"
+            "pessimal import format=eloeverything|factorial54|vocabulary|checkpoints path=FILE"
         )
     try:
         document = json.loads(document)

@@ -89,6 +89,8 @@ class Frequencies:
     """What to cite."""
     rows: pd.DataFrame | None = None
     """A list's own rows, word and per_million; a word may have several (one a part of speech). None for wordfreq."""
+    forms: pd.DataFrame | None = None
+    """Of a list by lemma, the rows of word forms, word and per_million; None where `rows` are of forms."""
 
     def zipf(self, words: Iterable[str]) -> pd.Series:
         """Zipf frequency by word (index `word`, in the order given); NaN for words that are not known.
@@ -104,12 +106,17 @@ class Frequencies:
 
     @cached_property
     def _total(self) -> pd.Series:
-        """Uses per million by word of a list."""
-        return self.rows.groupby("word")["per_million"].sum()
+        """Uses per million by word form of a list."""
+        rows = self.rows if self.forms is None else self.forms
+        return rows.groupby("word")["per_million"].sum()
 
 
 def read_frequencies(source: str) -> Frequencies:
-    """`wordfreq`, or a CSV file with the columns word and per_million.
+    """`wordfreq`, a CSV file with the columns word and per_million, or the British National Corpus list as it is given out
+    (a text file, tab-separated: Word, PoS, Freq, Ra, Disp; Leech, Rayson & Wilson 2001).
+
+    Of the latter, `rows` are its headwords as they are spelled, a lemma with the sum of its forms, which is what the
+    published join matched; `forms` are the forms themselves in lower case, so that no use counts twice.
 
     Raises:
         InputError: the file is missing, of another layout, or holds what is no frequency.
@@ -121,6 +128,8 @@ def read_frequencies(source: str) -> Frequencies:
         raise InputError(
             f"there is no frequency list {source!r}; give wordfreq or a CSV file with the columns word and per_million"
         )
+    if _is_bnc_list(path):
+        return _read_bnc_list(path)
     table = read_csv(path)
     require_columns(path, table, ("word", "per_million"), what="a frequency list has word and per_million")
     per_million = pd.to_numeric(table["per_million"], errors="coerce")
@@ -128,6 +137,61 @@ def read_frequencies(source: str) -> Frequencies:
     check_cells(str(path), table["per_million"], wrong, "is no frequency per million words")
     words = table["word"].str.strip().str.lower()
     return Frequencies(source=path.name, rows=pd.DataFrame({"word": words, "per_million": per_million}))
+
+
+_BNC_COLUMNS = ["Word", "PoS", "Freq", "Ra", "Disp"]
+
+
+def _is_bnc_list(path: Path) -> bool:
+    with path.open("rb") as file:
+        heading = file.readline().decode("latin-1")
+    return "\t" in heading and [cell.strip() for cell in heading.split("\t") if cell.strip()] == _BNC_COLUMNS
+
+
+def _read_bnc_list(path: Path) -> Frequencies:
+    """Lines of tab-separated cells, most after a leading tab: word, part of speech, in most a form, then three numbers, of
+    which the first is per million. In the place of the form, `%` marks a lemma's sum, `:` a lemma without other forms; `@`
+    in the place of the word repeats the lemma above. Lines of another layout are counted in `source`."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        text = path.read_text(encoding="latin-1")  # as it is given out
+    headwords, forms, others, lemma = [], [], 0, ""
+    summed: list[tuple[str, float]] = []  # the lemma above, while none of its forms has come
+    for line in text.split("\n")[1:]:
+        cells = line.rstrip("\r").removeprefix("\t").rstrip("\t").split("\t")
+        if cells == [""]:
+            continue
+        if len(cells) not in (5, 6) or not all(map(_is_number, cells[-3:])):
+            others += 1
+            continue
+        word, mark, used = cells[0].strip().lower(), cells[-4].strip(), float(cells[-3])
+        if word == "@":  # a form of the lemma above, or where none stands, the lemma once more
+            forms.append((lemma if mark == "@" or len(cells) == 5 else mark.lower(), used))
+            summed = []
+            continue
+        forms += summed
+        lemma = word
+        headwords.append((cells[0].strip(), used))
+        summed = [(word, used)] if mark == "%" else []
+        forms += [(word, used)] if mark != "%" else []
+    if not headwords:
+        raise InputError(f"{path} has no line of {', '.join(_BNC_COLUMNS)}, tab-separated")
+    forms += summed
+    columns = ["word", "per_million"]
+    left = f" ({others} lines of another layout left out)" if others else ""
+    return Frequencies(
+        source=f"{path.name}{left}",
+        rows=pd.DataFrame(headwords, columns=columns),
+        forms=pd.DataFrame(forms, columns=columns),
+    )
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        return math.isfinite(float(cell))
+    except ValueError:
+        return False
 
 
 @cache
@@ -144,6 +208,12 @@ def _wordfreq_zipf(word: str) -> float:
 
 WORD_COLUMNS = ("word", "token_decoded")
 """Ours, and that of the published Big Two dictionary."""
+WIDE = "dicterm"
+"""The first column of a wide dictionary, in lower case; every other column is a category."""
+MARKED, UNMARKED = ("X", "x"), ("", "NA")
+"""Cells of a wide dictionary: whether the word stands under the category."""
+TERM_COLUMNS = ("name", "token_decoded", "word")
+"""Of a list of terms, the first of these that is there."""
 LIWC_LAYOUT = (
     "a LIWC file has a line `%`, lines `number TAB category`, a line `%`, and lines `word TAB number …`"
 )
@@ -154,9 +224,10 @@ _NUMBERS_LAST = re.compile(r"(.*?\S)\s+(\d+(?:\s+\d+)*)")
 def read_dictionary(path: Path) -> pd.DataFrame:
     """Columns category and word, in the order of the file; a word may stand under several categories.
 
-    Reads a CSV file with the columns category and word (or token_decoded; capitals in the headings do not matter), or,
-    by its ending, a LIWC file (`.dic`), as the Moral Foundations Dictionaries are given out. In either a word may end
-    in `*` and a phrase is one word. A category of a LIWC header under which no word stands is none.
+    Reads a CSV file with the columns category and word (or token_decoded; capitals in the headings do not matter), a wide
+    one as LIWC-22 writes it (`.dicx`, or any CSV file: DicTerm, then a column a category, its cells X, or empty or NA),
+    or, by its ending, an older LIWC file (`.dic`), as the Moral Foundations Dictionaries are given out. In all of them a
+    word may end in `*` and a phrase is one word. A category under which no word stands is none.
 
     Raises:
         InputError: the file is missing or of another layout, has fewer than two categories, or an asterisk that is not
@@ -165,7 +236,7 @@ def read_dictionary(path: Path) -> pd.DataFrame:
     if not path.is_file():
         raise InputError(
             f"there is no dictionary {str(path)!r}; give a CSV file with the columns category and word, or a LIWC file "
-            "(.dic)"
+            "(.dic, .dicx)"
         )
     words = _read_liwc(path) if path.suffix.lower() == ".dic" else _read_table(path)
     words = words[words["word"] != ""].drop_duplicates(ignore_index=True)
@@ -181,13 +252,46 @@ def read_dictionary(path: Path) -> pd.DataFrame:
 
 def _read_table(path: Path) -> pd.DataFrame:
     table = read_csv(path)
+    if str(table.columns[0]).strip().lower() == WIDE:
+        return _read_wide(path, table)
     table.columns = [str(column).strip().lower() for column in table.columns]
     column = next((name for name in WORD_COLUMNS if name in table), None)
     if column is None or "category" not in table:
         raise InputError(
-            f"{path} has the columns {', '.join(table.columns)}; a dictionary has category and word (or token_decoded)"
+            f"{path} has the columns {', '.join(table.columns)}; a dictionary has category and word (or token_decoded), or "
+            "DicTerm and a column a category"
         )
     return pd.DataFrame({"category": table["category"].str.strip(), "word": table[column].str.strip()})
+
+
+def _read_wide(path: Path, table: pd.DataFrame) -> pd.DataFrame:
+    """The words of a table with a column a category, in the order of its rows."""
+    words, names = table.iloc[:, 0].str.strip(), [str(column).strip() for column in table.columns[1:]]
+    cells = table.iloc[:, 1:].apply(lambda column: column.str.strip())
+    for column in cells:
+        wrong = ~cells[column].isin(MARKED + UNMARKED)
+        check_cells(f"{path}, column {column!r}", cells[column], wrong, "is neither X nor empty nor NA")
+    row, column = np.nonzero(cells.isin(MARKED).to_numpy())
+    return pd.DataFrame(
+        {"category": np.array(names, dtype=object)[column], "word": words.to_numpy(dtype=object)[row]}
+    )
+
+
+def read_terms(path: Path) -> pd.Series:
+    """The texts of a list as they stand, white space included: a CSV file with the column name, token_decoded or word,
+    whatever stands beside it (the published token intersection has row numbers under no name).
+
+    Raises:
+        InputError: the file cannot be read, has no such column, or no row.
+    """
+    table = read_csv(path)
+    column = next((name for name in TERM_COLUMNS if name in table), None)
+    if column is None or table.empty:
+        raise InputError(
+            f"{path} has {len(table)} rows and the columns {list(table.columns)}; a list of terms needs one named "
+            f"{', '.join(TERM_COLUMNS[:-1])} or {TERM_COLUMNS[-1]}"
+        )
+    return table[column].rename("term")
 
 
 def _read_liwc(path: Path) -> pd.DataFrame:

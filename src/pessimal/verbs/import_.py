@@ -1,35 +1,51 @@
 """`pessimal import`: published score files into score tables, so that real models can be compared without a GPU."""
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 
 from pessimal.config.schema import ImportConfig, ImportFormat
-from pessimal.errors import InputError
+from pessimal.errors import ConfigError, InputError
 from pessimal.tables import ModelDescription, ScoreTable
-from pessimal.tables.published import read_eloeverything, read_factorial54, read_vocabulary
+from pessimal.tables.published import (
+    ACROSS,
+    REWARDS,
+    Known,
+    read_checkpoints,
+    read_eloeverything,
+    read_factorial54,
+    read_vocabulary,
+)
+from pessimal.tables.score_table import read_provenance
+from pessimal.tables.word_lists import read_terms
+from pessimal.tracking.registry import Registry, safe_name
 from pessimal.verbs.common import publish_table, registry_of, tracked
 from pessimal.verbs.progress import steps
 from pessimal.verbs.publish import print_path, show
 
 log = logging.getLogger(__name__)
 
-_SUFFIX = {
-    ImportFormat.factorial54: ".parquet",
-    ImportFormat.vocabulary: ".csv",
-    ImportFormat.eloeverything: ".csv",
+PATTERNS = {
+    ImportFormat.eloeverything: ("*.csv",),
+    ImportFormat.factorial54: ("*.parquet", f"*{REWARDS}*.csv"),
+    ImportFormat.vocabulary: ("*.csv",),
+    ImportFormat.checkpoints: (f"*{ACROSS}*.parquet", f"*{ACROSS}*.csv"),
 }
+"""Which files of a folder are of a format. Of two that differ in the ending alone, the first is read."""
 
 
 def run(config: ImportConfig) -> None:
     """Read the files that `path` names; publish one score table for each (model, prompt) that is not there yet."""
-    files, tables = _files(config), []
+    files, known, tables = _files(config), _known(config), []
     with steps(f"reading {len(files)} files", len(files)) as step:
         for file in files:
             step(file.name)
-            tables += _read(config, file)
+            tables += _read(config, file, known)
+    _check_one_set(config, tables)
+    tables = _each_once(tables)
     registry = registry_of(config)
-    known = set() if config.force else {manifest.key for _, manifest in registry.manifests("score-table")}
-    new = [table for table in tables if table.provenance.key() not in known]
+    old = set() if config.force else {manifest.key for _, manifest in registry.manifests("score-table")}
+    new = [table for table in tables if table.provenance.key() not in old]
     if len(new) < len(tables):
         log.info(
             "%d of %d tables were imported before (force=true imports them again)",
@@ -39,6 +55,14 @@ def run(config: ImportConfig) -> None:
     if not new:
         print_path(registry.root / "score-table")
         return
+    _check_supersedes(config, registry, new)
+    unstated = sorted({t.provenance.prompt for t in new if t.provenance.prompt_text is None})
+    if unstated:
+        log.info(
+            "the wording of %s is not stated; to state it: +prompts.%s='the user turn'",
+            ", ".join(unstated),
+            unstated[0],
+        )
     with (
         tracked(config, name=f"import {config.format.value}") as mirror,
         steps(f"importing {len(new)} tables", len(new)) as step,
@@ -53,18 +77,37 @@ def run(config: ImportConfig) -> None:
 
 
 def _files(config: ImportConfig) -> list[Path]:
-    files = []
+    """The files that `path` names, each once."""
+    files: dict[Path, None] = {}
     for path in map(Path, config.path):
-        found = sorted(path.glob(f"*{_SUFFIX[config.format]}")) if path.is_dir() else [path]
+        found = [path]
+        if path.is_dir():
+            by_stem: dict[str, Path] = {}
+            for file in (file for pattern in PATTERNS[config.format] for file in sorted(path.glob(pattern))):
+                if by_stem.setdefault(file.stem, file) != file:
+                    log.info("%s is left out: %s stands beside it", file.name, by_stem[file.stem].name)
+            found = sorted(by_stem.values())
         if not found:
             raise InputError(
-                f"path={str(path)!r} holds no {_SUFFIX[config.format]} files; format={config.format.value} needs one"
+                f"path={str(path)!r} holds no files {' or '.join(PATTERNS[config.format])}, as format={config.format.value} "
+                "needs"
             )
-        files += found
-    return files
+        files |= dict.fromkeys(found)
+    for option, value in (("model", config.model_name), ("prompt", config.prompt)):
+        if value is not None and len(files) > 1 and not (option == "prompt" and _has_models(config)):
+            raise ConfigError(
+                f"{option}={value} is said of one file, and path names {len(files)}: {', '.join(f.name for f in files)[:200]}. "
+                "Import them one by one"
+            )
+    return list(files)
 
 
-def _read(config: ImportConfig, file: Path) -> list[ScoreTable]:
+def _has_models(config: ImportConfig) -> bool:
+    """Whether several files of one prompt can be of several models."""
+    return config.format is ImportFormat.checkpoints
+
+
+def _known(config: ImportConfig) -> Known:
     models = {
         spec.path: ModelDescription(
             base=spec.base,
@@ -75,13 +118,68 @@ def _read(config: ImportConfig, file: Path) -> list[ScoreTable]:
         )
         for spec in config.published.values()
     }
+    tokens = None if config.tokens is None else frozenset(read_terms(Path(config.tokens).expanduser()))
+    return Known(config.prompts, models, config.score and config.score.value, tokens)
+
+
+def _read(config: ImportConfig, file: Path, known: Known) -> list[ScoreTable]:
     if config.format is ImportFormat.eloeverything:
-        prompt = config.prompt or "greatest"
-        if prompt not in config.prompts:
-            log.info(
-                "the wording of %s is not stated; to state it: +prompts.%s='the user turn'", prompt, prompt
-            )
-        return read_eloeverything(file, prompt=prompt, prompts=config.prompts, models=models)
+        return read_eloeverything(file, prompt=config.prompt, known=known, items=config.set)
     if config.format is ImportFormat.factorial54:
-        return read_factorial54(file, prompts=config.prompts, models=models)
-    return read_vocabulary(file, model=config.model_name, prompts=config.prompts, models=models)
+        return read_factorial54(file, known=known, model=config.model_name, items=config.set)
+    if config.format is ImportFormat.checkpoints:
+        return read_checkpoints(file, prompt=config.prompt, known=known, model=config.model_name)
+    return read_vocabulary(file, known=known, model=config.model_name)
+
+
+def _check_one_set(config: ImportConfig, tables: Sequence[ScoreTable]) -> None:
+    """InputError where files that hold the same items would become lists of different names: `compare` would not put them
+    side by side."""
+    names: dict[str, dict[str, str]] = {}
+    for provenance in (table.provenance for table in tables):
+        names.setdefault(provenance.candidates_digest, {}).setdefault(
+            provenance.candidates, provenance.source
+        )
+    for by_name in names.values():
+        if len(by_name) > 1:
+            which = " and ".join(f"{name!r} ({file})" for name, file in by_name.items())
+            raise InputError(
+                f"files with the same items would become {len(by_name)} lists, {which}, and not be compared with one another. "
+                "Name the list: set=NAME"
+            )
+
+
+def _each_once(tables: Sequence[ScoreTable]) -> list[ScoreTable]:
+    """The tables without those that are the same; InputError where two different ones have one name."""
+    by_name: dict[str, ScoreTable] = {}
+    for table in tables:
+        first = by_name.setdefault(table.name, table)
+        if first.provenance.key() != table.provenance.key():
+            raise InputError(
+                f"{first.provenance.source} and {table.provenance.source} both hold {table.name}. Leave one of them out, or "
+                "import them one by one, each with its set=NAME or model=NAME"
+            )
+    return list(by_name.values())
+
+
+def _check_supersedes(config: ImportConfig, registry: Registry, new: Sequence[ScoreTable]) -> None:
+    """InputError where a table would take the place of one of other candidates in the registry; of the same candidates,
+    only a warning. `force=true` is leave to do either."""
+    latest = {manifest.name: folder for folder, manifest in registry.latest("score-table")}
+    changed = []
+    for table in new:
+        folder = latest.get(safe_name(table.name))
+        if folder is None or config.force:
+            continue
+        before = read_provenance(folder)
+        if before.candidates_digest != table.provenance.candidates_digest:
+            another = "model=NAME" if before.candidates == "vocabulary" else "set=NAME"
+            raise InputError(
+                f"{table.provenance.source} would take the place of {folder}, which has the same name and other candidates "
+                f"(from {before.source}). Type {another} to give it another name, or force=true to supersede it"
+            )
+        changed.append(table.name)
+    if changed:
+        log.warning(
+            "%d tables take the place of others of the same candidates, such as %s", len(changed), changed[0]
+        )

@@ -4,6 +4,8 @@ Hydra composes these from `conf/` and overrides; the instance that comes out is 
 heavy: help and the refusal of a mistake must not wait for torch.
 """
 
+# ruff: noqa: F401 the classes of the other files are to be had from here
+
 import typing
 from dataclasses import is_dataclass
 
@@ -53,33 +55,3 @@ def _within(hint: object) -> set[type]:
 
 SCHEMAS: dict[str, type] = {schema.__name__: schema for task in TASKS.values() for schema in _within(task)}
 """Every class of options by name, for messages about unknown options."""
-
-__all__ = [
-    "SCHEMAS",
-    "TASKS",
-    "CheckConfig",
-    "CompareConfig",
-    "ExplainConfig",
-    "Goal",
-    "ImportConfig",
-    "ImportFormat",
-    "Join",
-    "JudgeKind",
-    "Method",
-    "PathsSpec",
-    "PushConfig",
-    "ReportConfig",
-    "RunsAction",
-    "RunsConfig",
-    "RunsFormat",
-    "ScanConfig",
-    "SearchConfig",
-    "SearchSpec",
-    "Strategy",
-    "TaskConfig",
-    "TrackingMode",
-    "TrainConfig",
-    "TrainerSpec",
-    "TuningSpec",
-    "demo_recipe",
-]

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from enum import Enum
 from typing import Any
 
@@ -20,7 +19,7 @@ class RunsAction(Enum):
     show = "show"
     """One artifact: manifest, files, what it was made from, what was made from it."""
     diff = "diff"
-    """Two artifacts, or what two W&B runs published, beside one another."""
+    """How two artifacts differ."""
     verify = "verify"
     """Is every byte as it was published? Exit code 1 where one is not."""
 
@@ -32,7 +31,7 @@ class RunsFormat(Enum):
     """For people; cut to the width of the terminal."""
     json = "json"
     csv = "csv"
-    """A list only; safe to open in a spreadsheet."""
+    """A list, a difference, or a table of one artifact; safe to open in a spreadsheet."""
 
 
 NAMES = {
@@ -42,7 +41,7 @@ NAMES = {
     RunsAction.verify: (0, 1, "pessimal runs verify, or pessimal runs verify plain-bpe-0--greatest"),
 }
 """How many names each takes, and an example."""
-FILTERS = ("type", "of_model", "prompt", "name", "since")
+FILTERS = ("type", "of_model", "prompt", "name")
 
 
 @dataclass
@@ -61,8 +60,6 @@ class RunsConfig(TaskConfig):
     """Only those of this prompt."""
     name: str | None = None
     """Only those of this name, such as 'plain-*'."""
-    since: str | None = None
-    """Only those published then or later: a date, or date and time; UTC where it names no zone."""
     where: Any = None
     """A condition on a figure, or a list of them: 'n>1000', optimal=love, "['n>1000','mean<0']"."""
     all: bool = False
@@ -73,6 +70,8 @@ class RunsConfig(TaskConfig):
     """From the largest to the smallest, from the newest to the oldest."""
     format: RunsFormat = RunsFormat.table
     """table, json or csv."""
+    table: str | None = None
+    """Of show with format=csv: which table of the artifact, such as agreement; null where it has only one."""
 
     def check(self) -> None:
         least, most, example = NAMES[self.action]
@@ -89,10 +88,12 @@ class RunsConfig(TaskConfig):
                 raise ConfigError(
                     f"{typed}= chooses what is listed; runs {self.action.value} takes names: {example}"
                 )
-            if self.format is RunsFormat.csv:
-                raise ConfigError(
-                    f"format=csv is for a list; runs {self.action.value} has format=table or format=json"
-                )
+        if self.action is RunsAction.verify and self.format is RunsFormat.csv:
+            raise ConfigError("runs verify has format=table or format=json; leave out format=csv")
+        if self.table and (self.action is not RunsAction.show or self.format is not RunsFormat.csv):
+            raise ConfigError(
+                "table= chooses what runs show prints as CSV. Type: pessimal runs show NAME format=csv table=TABLE"
+            )
         self.where = (
             [] if self.where is None else self.where if isinstance(self.where, list) else [self.where]
         )
@@ -100,20 +101,6 @@ class RunsConfig(TaskConfig):
             raise ConfigError(
                 f"where={self.where}: give a condition or a list of them, such as where='n>1000'"
             )
-        if self.since is not None:
-            self.since_time()
-
-    def since_time(self) -> datetime | None:
-        """`since` with its time zone; ConfigError where it is no date."""
-        if self.since is None:
-            return None
-        try:
-            given = datetime.fromisoformat(self.since)
-        except ValueError as error:
-            raise ConfigError(
-                f"since={self.since!r} is no date; type one such as since=2026-01-31 or since=2026-01-31T18:00"
-            ) from error
-        return given if given.tzinfo else given.replace(tzinfo=UTC)
 
 
 @dataclass
@@ -140,7 +127,7 @@ QUIET = (
 )
 """Hydra keeps a folder of every run; looking at a registry leaves none, also where nothing can be written."""
 _NAME = re.compile(r"[A-Za-z0-9._:/-]+")
-_FREE = {*FILTERS, "where", "sort"}
+_FREE = {*FILTERS, "where", "sort", "table"}
 
 
 def runs_overrides(words: Sequence[str], overrides: Sequence[str], options: Sequence[str]) -> list[str]:

@@ -11,7 +11,7 @@ from pessimal.config.schema.values import Count, Options, Prompts, existing_file
 from pessimal.errors import ConfigError
 from pessimal.models.spec import Dtype, Mode, ModelSpec, Score
 
-_TAKEN = {choice.value for kind in (Dtype, Mode, Score) for choice in kind} | {"plain", "published"}
+TAKEN = {choice.value for kind in (Dtype, Mode, Score) for choice in kind} | {"plain", "published"}
 """Words that an artifact's name has for other things than its candidates."""
 
 
@@ -37,7 +37,7 @@ class CandidatesSpec(Options):
         if self.path is None:
             raise ConfigError(f"the item list {self.name!r} needs candidates.path=FILE")
         existing_file("candidates.path", self.path)
-        if taken := _TAKEN.intersection(self.name.split("--")):
+        if taken := TAKEN.intersection(self.name.split("--")):
             raise ConfigError(
                 f"candidates.name={self.name}: in the names of score tables {taken.pop()!r} stands for something else, and "
                 "these items could be taken for a scan of the vocabulary. Give the list another name"

@@ -123,7 +123,7 @@ class PathsSpec(Options):
     root: str = "runs"
     """Where the others are by default, and each run's configuration and log."""
     registry: str = "runs/registry"
-    """Every result, as versioned artifacts; `index.jsonl` in it lists them."""
+    """Every result, as versioned artifacts."""
     cache: str = "runs/cache"
     """What can be made again: trained demo models, shards of unfinished scans."""
     wandb: str = "runs/wandb"

@@ -1,15 +1,17 @@
 """Options of the verbs whose input is files of results: import, compare and report."""
 
+import re
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Annotated, Any, ClassVar
 
 from annotated_types import Ge
 
+from pessimal.config.schema.scan import TAKEN
 from pessimal.config.schema.shared import TaskConfig
-from pessimal.config.schema.values import Count, Level, OneOf, Options, matching
+from pessimal.config.schema.values import Count, Level, OneOf, Options, existing_file, matching
 from pessimal.errors import ConfigError
-from pessimal.models.spec import Mode, ModelSpec
+from pessimal.models.spec import Mode, ModelSpec, Score
 
 
 class ImportFormat(Enum):
@@ -21,6 +23,8 @@ class ImportFormat(Enum):
     """response, then one column for each of 54 prompts; one file a model."""
     vocabulary = "vocabulary"
     """token_id, token_name, token_decoded, then one column a prompt; one file a model."""
+    checkpoints = "checkpoints"
+    """token_id, token_name, token_decoded, then one column step-N for each checkpoint of a model; one prompt."""
 
 
 @dataclass
@@ -28,15 +32,25 @@ class ImportConfig(TaskConfig):
     """`pessimal import`: published score files into score tables."""
 
     format: ImportFormat | None = None
-    """Layout of the files."""
+    """Layout of the files, CSV or parquet."""
     path: Any = None
     """The file; for formats with one file a model also a folder, a pattern or a list."""
     prompt: str | None = None
-    """Key of the prompt an EloEverything file was scored with; greatest where not given."""
+    """Key of the prompt that an EloEverything file or a file of checkpoints was scored with; taken from the file's name
+    where that is a known key."""
     prompts: dict[str, str] = field(default_factory=dict)
     """Wordings by key, where they are known."""
     model_name: str | None = None
-    """Name of the model that a vocabulary file is of; by default taken from the file's name."""
+    """The model that a file is of, also typed model=NAME: OWNER/NAME, or the label of a known one; by default taken from the
+    file's name."""
+    set: str | None = None
+    """Name of the list of items; by default eloeverything, or what begins the name of a factorial54 file."""
+    score: Score | None = None
+    """What the numbers are: reward, or log_probability of a language model. Rewards where not given, but what looks like
+    log-probabilities is then refused."""
+    tokens: str | None = None
+    """A list of terms (a CSV file with the column token_decoded): only the tokens with these texts, of vocabularies and
+    checkpoints."""
     published: dict[str, ModelSpec] = field(default_factory=dict)
     """What is known about published models, by Hub repository."""
 
@@ -44,12 +58,35 @@ class ImportConfig(TaskConfig):
         if self.format is None or self.path is None:
             raise ConfigError(
                 "import needs a format and a path; type for example: "
-                "pessimal import format=eloeverything path=greatest_one_word.csv"
+                "pessimal import format=eloeverything path=greatest.csv prompt=greatest"
             )
-        if self.prompt is not None and self.format is not ImportFormat.eloeverything:
+        format, tokens = self.format.value, self.format in (ImportFormat.vocabulary, ImportFormat.checkpoints)
+        if self.prompt is not None and self.format in (ImportFormat.factorial54, ImportFormat.vocabulary):
             raise ConfigError(
-                f"prompt={self.prompt!r}: files of format={self.format.value} name a prompt in each column; leave prompt out"
+                f"prompt={self.prompt!r}: files of format={format} name a prompt in each column; leave prompt out"
             )
+        if self.model_name is not None and self.format is ImportFormat.eloeverything:
+            raise ConfigError(
+                f"model={self.model_name!r}: files of format={format} name a model in each column; leave model out"
+            )
+        if self.set is not None and tokens:
+            raise ConfigError(
+                f"set={self.set!r} names a list of items; files of format={format} hold a model's vocabulary. Leave set out"
+            )
+        if self.tokens is not None and not tokens:
+            raise ConfigError(
+                f"tokens={self.tokens!r} chooses among the tokens of a vocabulary; files of format={format} hold items. "
+                "Leave tokens out"
+            )
+        if self.set is not None and not re.fullmatch(r"[\w.-]+", self.set):
+            raise ConfigError(f"set={self.set!r}: a name has letters, digits, '.', '_' and '-' only")
+        if self.set is not None and (taken := (TAKEN | {"vocabulary"}).intersection(self.set.split("--"))):
+            raise ConfigError(
+                f"set={self.set}: in the names of score tables {taken.pop()!r} stands for something else. Give the list "
+                "another name"
+            )
+        if self.tokens is not None:
+            existing_file("tokens", self.tokens)
         self.path = matching("path", self.path)
 
 
@@ -141,13 +178,19 @@ class CompareConfig(TaskConfig):
     lexicons: dict[str, str] = field(default_factory=dict)
     """Sentiment lexicons by name: afinn, textblob, or a CSV file with the columns word and valence."""
     frequencies: str = "wordfreq"
-    """Word frequencies: wordfreq, or a CSV file with the columns word and per_million."""
+    """Word frequencies: wordfreq, a CSV file with the columns word and per_million, or the British National Corpus list as it
+    is given out (1_1_all_alpha.txt)."""
     identity: dict[str, IdentityAxis] = field(default_factory=dict)
     """Identity terms by axis."""
     dictionaries: dict[str, str] = field(default_factory=dict)
-    """Dictionaries by name: CSV files with the columns category and word, or LIWC files (.dic); a word may end in `*`."""
+    """Dictionaries by name: CSV files with the columns category and word, or LIWC files (.dic, .dicx, or a wide CSV file with
+    the column DicTerm); a word may end in `*`."""
+    words: list[str] = field(default_factory=list)
+    """Words to look at by name: what the step between two language models does to them, and their ranks over checkpoints."""
     polarity: dict[str, Annotated[int, OneOf((1, -1))]] = field(default_factory=dict)
     """1 for a prompt that good words answer, -1 for one that bad words do, by prompt key or by a level in the key."""
+    pairs: list[list[str]] = field(default_factory=list)
+    """Prompts that are compared two by two, such as [[best,worst],[mine,yours]]; by default those of opposite polarity."""
     wording: WordingSpec = field(default_factory=WordingSpec)
     """Prompts that are one question in many wordings."""
 
@@ -157,6 +200,10 @@ class CompareConfig(TaskConfig):
         if self.explanations and self.tables is not None:
             raise ConfigError(
                 "tables and explanations were both given, and are compared apart: leave one of them out"
+            )
+        if wrong := [pair for pair in self.pairs if len(set(pair)) != 2 or len(pair) != 2]:
+            raise ConfigError(
+                f"pairs: [{','.join(wrong[0])}] is no pair; give two different prompts each, such as pairs=[[best,worst]]"
             )
         if self.tables is not None:
             self.tables = matching("tables", self.tables)
