@@ -66,7 +66,7 @@ FAULTS = [
         "a resumed scan gives candidates the rewards of others",
     ),
     Fault(
-        "scoring/next_tokens.py",
+        "scoring/language_model.py",
         "before = scores[:, :-1].gather(-1, ids).sum(dim=(1, 2))",
         "before = scores[:, 1:].gather(-1, ids).sum(dim=(1, 2))",
         "a language model's items of several tokens get each token's probability one place too late",
@@ -91,8 +91,8 @@ FAULTS = [
     ),
     Fault(
         "compare/regression.py",
-        "deviations = -np.linalg.solve(remaining, pulls)",
-        "deviations = -np.linalg.solve(whole[None], pulls)",
+        "moved = np.linalg.solve(left, np.moveaxis(residuals[rows], -1, 0)[..., None])[..., 0]",
+        "moved = np.moveaxis(residuals[rows], -1, 0)",
         "standard errors of slopes are CR0: too small with few stems",
     ),
     Fault(
@@ -207,18 +207,14 @@ FAULTS = [
     ),
     Fault(
         "tracking/registry.py",
-        "                (staging / MANIFEST).write_text(manifest_text(manifest.document()))\n"
+        "                (staging / MANIFEST).write_text(manifest.text())\n"
         "                staging.chmod(0o755)\n"
         '                folder = home / f"v{version}"\n'
-        "                if self._path(folder) in self._read_index():\n"
-        "                    self._write_index()  # forgets a removed artifact before another takes its version\n"
         "                os.rename(staging, folder)\n",
         "                staging.chmod(0o755)\n"
         '                folder = home / f"v{version}"\n'
-        "                if self._path(folder) in self._read_index():\n"
-        "                    self._write_index()  # forgets a removed artifact before another takes its version\n"
         "                os.rename(staging, folder)\n"
-        "                (folder / MANIFEST).write_text(manifest_text(manifest.document()))\n",
+        "                (folder / MANIFEST).write_text(manifest.text())\n",
         "a kill leaves files under a version's name without their manifest",
     ),
     Fault(
@@ -231,7 +227,7 @@ FAULTS = [
         "tracking/registry.py",
         "            with self._lock():\n                version",
         "            with contextlib.nullcontext():\n                version",
-        "two processes take one version, or the index loses a line",
+        "two processes take one version",
     ),
     Fault(
         "tracking/registry.py",

@@ -51,7 +51,7 @@ def main() -> None:
             folder=Path(folder), loop=Loop(trainer, batch_size=512, progress=False),
         )  # fmt: skip
         passing.run(rows[:512], name="warm-up")
-        scorer = passing.module.scorer
+        scorer = passing.scorer
         for turn in range(ROUNDS):
             started = time.perf_counter()
             passing.run(rows, name=f"turn-{turn}")

@@ -161,7 +161,7 @@ def search(
         prompts: as for `scan`; of several, the mean reward is searched.
         length: tokens of the response, 1 to 16.
         goal: `optimal` or `pessimal`.
-        options: as of `pessimal search`, such as evaluations=50_000, mode="text", seed=1 (see `pessimal.search.run.search`).
+        options: as of `pessimal search`, such as evaluations=50_000; and mode="text", seed=1, batch_size=64.
 
     Returns:
         A Found: `.text`, `.reward`, `.verdict`, `.results`.

@@ -13,6 +13,7 @@ from pessimal.compare.base_models import (
     divergence,
     implicit_reward,
     reward_correlation,
+    word_mwlr,
 )
 from pessimal.errors import TableError
 from pessimal.plots.draw import draw
@@ -76,6 +77,22 @@ def test_model_that_was_made_from_another_by_a_reward_gives_that_reward_back(voc
     assert tau["mwlr"] < 0.9, "the weights mix what the models would say with what was rewarded"
 
 
+def test_words_by_name_are_the_mean_and_the_sum_over_their_spellings():
+    table = implicit_reward(P, Q)
+    found = word_mwlr(table, ["War", "love", "peace", "Love"]).set_index("word")
+    assert list(found.index) == ["war", "love"]
+    assert found.loc["love", "tokens"] == 2
+    one = 0.5 * (0.4 + 0.2) * (np.log(0.2) - np.log(0.4))  # 'love'; ' love' is as probable in both
+    assert found.loc["love", ["mwlr", "mwlr_sum"]].tolist() == pytest.approx([one / 2, one])
+    assert found.loc["love", ["log_p", "log_q", "implicit_reward"]].tolist() == pytest.approx(
+        [np.log(0.7), np.log(0.5), np.log(0.5 / 0.7)]
+    )
+    assert found.loc["war", "mwlr"] == pytest.approx(0.15 * np.log(0.5))
+    everything = word_mwlr(table, ["love", "war", "", "null"])
+    assert everything["mwlr_sum"].sum() == pytest.approx(divergence(table)["sum_mwlr"].iloc[0])
+    assert word_mwlr(table, ["peace"]).empty
+
+
 @pytest.mark.parametrize("wrong", [0.3, np.nan, -np.inf])
 def test_rewards_are_not_taken_for_log_probabilities(wrong):
     broken = Q.copy()
@@ -119,10 +136,10 @@ def rewarded(language):
     return [made(name, values, score="reward") for name, values in rewards.items()]
 
 
-def found(tables):
+def found(tables, options=OPTIONS):
     (one,) = table_sets(tables)
-    assert not analyse.needs.missing(one, OPTIONS)
-    results = {result.name: result for result in analyse(one, OPTIONS)}
+    assert not analyse.needs.missing(one, options)
+    results = {result.name: result for result in analyse(one, options)}
     for result in results.values():
         assert len(result.headline.split()) <= 25
         assert {"prompt", "candidates"} <= set(result.table)
@@ -174,6 +191,19 @@ def test_base_comes_before_the_chat_model_and_each_pair_has_its_measures(languag
     assert results["implicit_correlation"].estimate.value == row["kendall"] < -0.9
     for name in ("implicit_reward", "implicit_correlation"):
         assert len(draw(results[name].plot, results[name].table)) == 3
+
+
+def test_named_words_have_their_number_for_every_pair(language):
+    results, tables = found(language, Options(replicates=100, words=["T3", "t5", "nowhere", "t59"]))
+    named = tables["word_mwlr"].set_index(["pair", "word"])
+    assert len(named) == 3 + 2 * 2, "the third has no t59"
+    log = {t.provenance.model: t.rows.set_index("text")["reward"] for t in language}
+    for (_, word), row in named.iterrows():
+        p, q = (log[row[f"model_{name}"]][word] for name in "pq")
+        assert row["mwlr"] == row["mwlr_sum"] == pytest.approx((np.exp(p) + np.exp(q)) / 2 * (q - p))
+    assert "nowhere" in " ".join(results["language_extremes"].notes)
+    assert len(draw(results["word_mwlr"].plot, results["word_mwlr"].table)) == 1
+    assert "word_mwlr" not in found(language)[1]
 
 
 def test_same_candidates_are_matched_by_id_twins_included():

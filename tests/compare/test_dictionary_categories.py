@@ -12,21 +12,25 @@ import pytest
 from scipy import stats
 from statsmodels.formula.api import mixedlm
 
+from artifacts import score_table
 from pessimal.compare.analysis import Options
-from pessimal.compare.category_model import category_model
+from pessimal.compare.category_model import base_contrasts, category_model, model_contrasts
 from pessimal.compare.dictionaries import (
     ALL_BASES,
     ALL_CATEGORIES,
+    Spelling,
     analyse,
     category_means,
     matches,
     median_ranks,
+    word_scores,
     words_found,
 )
 from pessimal.errors import TableError
 from pessimal.plots.draw import draw
 from pessimal.statistics import median_interval
 from pessimal.tables.published import read_factorial54
+from pessimal.tables.table_set import Reading, table_sets
 from pessimal.tables.word_lists import read_dictionary
 
 POSITIVE = ("best", "greatest", "good")
@@ -42,7 +46,8 @@ def big_two(shared_data: Path) -> tuple[pd.DataFrame, dict[str, int], dict[str, 
     folder = shared_data / "big_two"
     rewards: dict[str, dict[str, pd.Series]] = {}
     for file in sorted(folder.glob("big2_rewards_*.parquet")):
-        for table in read_factorial54(file, prompts={}, models={}):
+        model = file.stem.removeprefix("big2_rewards_").replace("_", "/", 1)
+        for table in read_factorial54(file, model=model):
             of_prompt = rewards.setdefault(table.provenance.prompt, {})
             of_prompt[table.provenance.model] = table.rows.set_index("text")["reward"]
     medians = median_ranks(rewards, read_dictionary(folder / "dict_big2_nouns.csv"))
@@ -167,6 +172,121 @@ def test_restricted_likelihood_is_that_of_balanced_analysis_of_variance(intercep
     expected = max(0.0, (between - within) / n)
     assert found["intercept_variance"].iloc[0] == pytest.approx(expected, rel=1e-4, abs=1e-9)
     assert found["singular"].iloc[0] == (expected == 0)
+
+
+# Contrasts within a category and a framing.
+
+
+def test_big_two_contrasts_of_bases_are_the_published_means(big_two):
+    medians, polarity, bases = big_two
+    found = base_contrasts(medians, polarity=polarity, bases=bases)
+    cells = found.set_index(["framing", "category"])["estimate"].round(2).to_dict()
+    # Llama less Gemma, of the published mean median ranks, which are rounded
+    assert cells == pytest.approx(
+        {
+            ("positive", "Agency"): 128.29 - 132.46, ("positive", "Communion"): 135.27 - 131.08,
+            ("negative", "Agency"): 103.04 - 97.46, ("negative", "Communion"): 149.01 - 154.91,
+        },
+        abs=0.011,
+    )  # fmt: skip
+    assert set(zip(found["base"], found["reference"], strict=True)) == {("Llama", "Gemma")}
+    assert (found[["n", "models", "prompts", "relabellings"]] == [270, 10, 27, comb(10, 4)]).all(axis=None)
+    assert (found["mixed_p_adjusted"] < 0.01).all(), "as published, prompts count as independent"
+    assert (found["p_adjusted"] > 0.5).all(), "ten models do not carry it"
+    for row in found.to_dict("records"):
+        cell = medians[(medians["category"] == row["category"])]
+        cell = cell[cell["prompt"].map(polarity) == (1 if row["framing"] == "positive" else -1)]
+        one, other = (cell.loc[cell["model"].map(bases) == b, "median_rank"] for b in ("Llama", "Gemma"))
+        p = stats.ttest_ind(one, other, equal_var=False).pvalue
+        assert row["welch_p"] == pytest.approx(p)
+        assert row["welch_p_bonferroni"] == pytest.approx(4 * p)
+        means = cell.groupby("model")["median_rank"].mean()
+        t = stats.ttest_ind(
+            means[means.index.map(bases) == "Llama"], means[means.index.map(bases) == "Gemma"]
+        )
+        interval = t.confidence_interval(0.95)
+        assert (row["low"], row["high"]) == pytest.approx((interval.low, interval.high))
+        assert row["p"] == pytest.approx(t.pvalue, abs=0.06)
+
+
+def test_a_contrast_is_the_coefficient_of_a_model_that_has_its_cell_as_reference():
+    table = made_up(np.random.default_rng(3), models=7, categories=("a", "b", "c"), intercept=5.0, effect=9.0)
+    polarity, bases = polarity_of(table["prompt"]), bases_of(table)
+    found = base_contrasts(table, polarity=polarity, bases=bases).set_index(["category", "framing"])
+    for category, framing in product("abc", ("positive", "negative")):
+        first = table.assign(category=table["category"].replace(category, " "))  # first in order of name
+        signs = polarity if framing == "positive" else {prompt: -sign for prompt, sign in polarity.items()}
+        term = category_model(first, polarity=signs, bases=bases).set_index("term").loc["base y"]
+        row = found.loc[(category, framing)]
+        assert row["mixed_se"] == pytest.approx(term["se"], rel=1e-6)
+        assert (row["mixed_low"], row["mixed_high"]) == pytest.approx((term["low"], term["high"]), abs=1e-5)
+        assert row["mixed_p"] == pytest.approx(term["p_value"], rel=1e-5)
+        assert row["estimate"] == pytest.approx(term["estimate"])
+        assert (row["low"], row["high"], row["p"]) == pytest.approx(
+            (term["models_low"], term["models_high"], term["permutation_p"])
+        )
+    assert found["p_adjusted"].min() == pytest.approx(min(1, 6 * found["p"].min()))
+
+
+def test_three_bases_are_contrasted_two_by_two_and_one_base_not_at_all():
+    table = made_up(np.random.default_rng(4), models=9)
+    bases = {model: "xyz"[int(model[1:]) % 3] for model in table["model"].unique()}
+    found = base_contrasts(table, polarity=polarity_of(table["prompt"]), bases=bases)
+    assert len(found) == 2 * 2 * 3
+    assert (found["models"] == 6).all()
+    means = table.assign(
+        base=table["model"].map(bases), sign=table["prompt"].map(polarity_of(table["prompt"]))
+    )
+    means = means.groupby(["category", "sign", "base"])["median_rank"].mean()
+    row = found.query("category == 'b' and framing == 'negative' and base == 'z' and reference == 'x'").iloc[
+        0
+    ]
+    assert row["estimate"] == pytest.approx(means["b", -1, "z"] - means["b", -1, "x"])
+    with pytest.raises(TableError, match="two bases are needed"):
+        base_contrasts(table, polarity=polarity_of(table["prompt"]), bases=dict.fromkeys(bases, "x"))
+
+
+@pytest.mark.slow
+def test_contrasts_keep_their_level_where_models_differ_and_the_published_tests_do_not():
+    rng, found = np.random.default_rng(5), []
+    for _ in range(60):
+        table = made_up(rng, models=8, prompts=20, slope=10.0, intercept=4.0)
+        row = base_contrasts(table, polarity=polarity_of(table["prompt"]), bases=bases_of(table))
+        row = row.query("category == 'b' and framing == 'negative'").iloc[0]
+        found.append(
+            {name: row[name] <= 0.05 for name in ("p", "mixed_p", "welch_p")}
+            | {"in": row["low"] <= 0 <= row["high"]}
+        )
+    share = pd.DataFrame(found).mean()
+    assert share["p"] <= 0.12
+    assert share["in"] >= 0.88
+    assert share["mixed_p"] > 0.25
+    assert share["welch_p"] > 0.25
+
+
+def test_two_models_are_compared_prompt_by_prompt():
+    rng = np.random.default_rng(6)
+    table = made_up(rng, models=3, prompts=10, intercept=8.0)
+    polarity = polarity_of(table["prompt"])
+    found = model_contrasts(table, polarity=polarity)
+    assert len(found) == 2 * 2 * 3
+    for row in found.to_dict("records"):
+        cell = table[
+            (table["category"] == row["category"])
+            & (table["prompt"].map(polarity) == (1 if row["framing"] == "positive" else -1))
+        ]
+        one, other = (
+            cell[cell["model"] == row[k]].set_index("prompt")["median_rank"] for k in ("model", "reference")
+        )
+        t = stats.ttest_rel(one, other)
+        interval = t.confidence_interval(0.95)
+        assert (row["n"], row["estimate"]) == (5, pytest.approx((one - other).mean()))
+        assert (row["low"], row["high"], row["p"]) == pytest.approx((interval.low, interval.high, t.pvalue))
+        assert row["welch_p"] == pytest.approx(stats.ttest_ind(one, other, equal_var=False).pvalue)
+    assert found["welch_p_fdr"].to_numpy() == pytest.approx(stats.false_discovery_control(found["welch_p"]))
+    single = model_contrasts(table[table["prompt"].isin(["best_1", "worst_0"])], polarity=polarity)
+    assert single[["low", "p", "p_adjusted", "welch_p"]].isna().all(axis=None)
+    assert single["estimate"].notna().all()
 
 
 WORDS = [f"w{place}" for place in range(30)]
@@ -294,6 +414,41 @@ def test_a_wildcard_matches_words_that_begin_as_it_does_and_nothing_that_is_not_
     }
 
 
+# Log-probabilities.
+
+
+def test_a_word_is_as_probable_as_its_spellings_together_and_the_published_way_counts_one_of_them():
+    texts = [*WORDS, " W0", "W0"]
+    values = pd.Series(np.log(np.linspace(0.001, 0.03, 32)), index=texts)
+    rewards, exact = {"best": {"m": values}}, Spelling(exact=True, added=True)
+    found = median_ranks(rewards, DICTIONARY, spelling=Spelling(added=True)).set_index("category")
+    together = (
+        pd.Series(np.exp(values.to_numpy()), index=[t.strip().lower() for t in texts]).groupby(level=0).sum()
+    )
+    assert found.loc["a", "median_rank"] == together.rank(ascending=False)[WORDS[:15]].median()
+    alone = median_ranks(rewards, DICTIONARY, spelling=exact).set_index("category")
+    assert alone.loc["a", "median_rank"] == values[WORDS].rank(ascending=False)[WORDS[:15]].median()
+    mean = median_ranks(rewards, DICTIONARY).set_index("category")
+    assert (
+        len({found.loc["b", "median_rank"], alone.loc["b", "median_rank"], mean.loc["b", "median_rank"]}) > 1
+    )
+    capital = {"best": {"m": values.rename({word: word.upper() for word in WORDS[:20]})}}
+    assert words_found(capital, DICTIONARY, exact)["found"].sum() == 10
+
+
+def test_word_scores_are_those_that_are_ranked():
+    rng = np.random.default_rng(1)
+    rewards = {"m": rewards_of(rng, texts=[*WORDS, " W3"]), "n": rewards_of(rng, texts=WORDS[2:])}
+    twice = pd.concat([DICTIONARY, pd.DataFrame({"category": ["b"], "word": ["w5"]})])
+    scores, categories = word_scores(rewards, twice)
+    assert set(scores.index) == set(WORDS[2:])
+    assert scores.loc["w3", "m"] == pytest.approx(rewards["m"][["w3", " W3"]].mean())
+    assert categories[["w2", "w5", "w20"]].tolist() == ["a", "a, b", "b"]
+    ranked = median_ranks({"best": rewards}, twice).set_index(["model", "category"])["median_rank"]
+    ranks = scores.rank(ascending=False)
+    assert ranks.loc[categories.isin(["a", "a, b"]), "n"].median() == ranked["n", "a"]
+
+
 # The analysis.
 
 LEVELS = {"adjective": ["best", "good", "worst", "bad"], "superlative": ["ever", "time"]}
@@ -324,7 +479,9 @@ def test_the_analysis_finds_which_category_comes_first_and_whether_the_base_matt
     described = {f"m{i}": {"base": "oak" if i % 2 else "elm"} for i in range(6)}
     tables = table_set(asked(6, ("greatest", "best", "worst")), described=described, polarity=SIGNS)
     found = results_of(tables)
-    assert set(found) == {"dictionary_words", "median_ranks", "dictionary_means", "dictionary_mixed_model"}
+    assert set(found) == {
+        "dictionary_words", "median_ranks", "dictionary_means", "dictionary_mixed_model", "dictionary_contrasts",
+    }  # fmt: skip
     for result in found.values():
         assert {"dictionary", "candidates"} <= set(result.table)
         assert len(result.headline.split()) <= 25
@@ -345,7 +502,7 @@ def test_the_analysis_finds_which_category_comes_first_and_whether_the_base_matt
     )
     assert estimate.low < estimate.value < estimate.high
     assert estimate.n == 6
-    for name in ("dictionary_means", "dictionary_mixed_model"):
+    for name in ("dictionary_means", "dictionary_mixed_model", "dictionary_contrasts"):
         assert len(draw(found[name].plot, found[name].table)) == 1
 
 
@@ -392,3 +549,71 @@ def test_one_question_counts_once_and_models_that_lack_a_prompt_do_not(table_set
     notes = " ".join(found["dictionary_words"].notes)
     assert "best (as greatest)" in notes
     assert "lack some of the prompts: m1" in notes
+
+
+def spoken(rewards: dict[str, pd.DataFrame], described=None) -> list:
+    """Language models whose log-probabilities are in the order of the rewards."""
+    tables = []
+    for prompt, matrix in rewards.items():
+        for model in matrix:
+            values = matrix[model] - np.log(np.exp(matrix[model]).sum())
+            known = {
+                "score": "log_probability",
+                "candidates_digest": "one",
+                "described": (described or {}).get(model),
+            }
+            tables.append(score_table(list(matrix.index), values, model=model, prompt=prompt, **known))
+    return tables
+
+
+def test_log_probabilities_get_median_ranks_of_their_own_beside_those_of_rewards(table_set):
+    rewards = asked(4, ("greatest", "best", "worst", "bad"))
+    said = spoken(rewards, {f"m{i}": {"base": "oak" if i % 2 else "elm"} for i in range(4)})
+    (alone,) = table_sets(said, Reading(polarity=SIGNS))
+    assert not analyse.needs.missing(alone, OPTIONS)
+    found = results_of(alone)
+    assert set(found) == {
+        "language_median_ranks", "language_dictionary_words", "language_dictionary_means", "language_model_contrasts",
+        "language_dictionary_contrasts", "language_dictionary_mixed_model",
+    }  # fmt: skip
+    of_rewards = results_of(table_set(rewards, polarity=SIGNS))
+    # one text a word: the order of the log-probabilities is that of the rewards
+    pd.testing.assert_frame_equal(found["language_median_ranks"].table, of_rewards["median_ranks"].table)
+    assert set(of_rewards) == {
+        "median_ranks",
+        "dictionary_words",
+        "dictionary_means",
+        "dictionary_mixed_model",
+    }
+    for result in found.values():
+        assert len(result.headline.split()) <= 25
+    drawn = found["language_model_contrasts"]
+    assert len(draw(drawn.plot, drawn.table)) == 1
+
+    rewarded = [table for own in table_set(rewards).by_prompt.values() for table in own]
+    (both,) = table_sets([*rewarded, *said], Reading(polarity=SIGNS))
+    together = results_of(both)
+    for name, result in {**found, **of_rewards}.items():
+        pd.testing.assert_frame_equal(together[name].table, result.table)
+
+
+def test_log_probabilities_that_cannot_be_ranked_leave_a_note(table_set):
+    rewards = asked(2, ("greatest", "worst"))
+    rewarded = [table for own in table_set(rewards).by_prompt.values() for table in own]
+    (both,) = table_sets([*rewarded, *spoken(asked(1, ["odd"]))], Reading(polarity=SIGNS))
+    found = results_of(both)
+    assert not any(name.startswith("language_") for name in found)
+    assert any("odd" in note for result in found.values() for note in result.notes)
+
+
+def test_checkpoints_of_one_run_are_no_models_of_their_own():
+    rewards, made = asked(3, ("greatest", "worst")), []
+    for (prompt, matrix), (model, step) in product(
+        rewards.items(), (("m0", 100), ("m1", 2000), ("m2", None))
+    ):
+        name = "other" if step is None else f"run@step-{step}"
+        made.append(score_table(list(matrix.index), matrix[model], model=name, prompt=prompt, step=step))
+    (tables,) = table_sets(made, Reading(polarity=SIGNS))
+    found = results_of(tables)
+    assert set(found["median_ranks"].table["model"]) == {"run@step-2000", "other"}
+    assert "run@step-100" in " ".join(found["dictionary_words"].notes)

@@ -4,8 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pessimal.compare.extremes import extremes
+from pessimal.compare.analysis import Options
+from pessimal.compare.extremes import analyse, extremes
 from pessimal.errors import TableError
+from pessimal.tables.table_set import table_sets
 
 
 def scored(rewards: list[float], **more: list) -> pd.DataFrame:
@@ -49,3 +51,25 @@ def test_a_cut_through_equals_says_so():
 def test_mistakes_are_named(table, k, message):
     with pytest.raises(TableError, match=message):
         extremes(table, k=k)
+
+
+def test_the_ends_of_what_all_models_share_are_listed_where_they_are_not_those_of_each(table_set):
+    names = [f"w{i}" for i in range(40)]
+    both = pd.DataFrame(np.random.default_rng(0).normal(size=(40, 2)), index=names, columns=["a", "b"])
+    same = {r.name: r for r in analyse(table_set({"best": both}), Options(top=2))}
+    assert list(same) == ["extremes"]
+    small = table_set({"best": both[["b"]].iloc[:20]}).tables
+    tables = table_sets([*table_set({"best": both[["a"]]}).tables, *small])[0]
+    found = {r.name: r.table for r in analyse(tables, Options(top=2))}
+    shared = found["extremes_shared"].query("model == 'a' and end == 'top'")
+    assert shared["text"].tolist() == both["a"].iloc[:20].nlargest(2).index.tolist()
+    assert (found["extremes_shared"]["n"] == 20).all()
+    whole = found["extremes"].query("model == 'a' and end == 'top'")
+    assert whole["text"].tolist() == both["a"].nlargest(2).index.tolist()
+
+
+def test_models_without_a_common_token_have_ends_of_their_own_all_the_same(table_set):
+    rewards = pd.DataFrame({"a": np.arange(5.0)}, index=list("vwxyz"))
+    other = table_set({"best": rewards.set_axis(list("VWXYZ")).rename(columns={"a": "b"})}).tables
+    (result,) = analyse(table_sets([*table_set({"best": rewards}).tables, *other])[0], Options(top=1))
+    assert result.table["text"].tolist() == ["z", "v", "Z", "V"]

@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from pessimal.compare.analysis import Options
-from pessimal.compare.framing import analyse, ends_of_axes, reversals
+from pessimal.compare.framing import analyse, ends_of_axes, prompt_pairs, reversals
 from pessimal.errors import TableError
 from pessimal.tables.table_set import table_sets
 
@@ -110,7 +110,7 @@ POLARITY = {"best": 1, "greatest": 1, "worst": -1}
 
 
 def test_the_model_that_turns_is_the_estimate_on_the_opposite_pair(table_set):
-    result, ends = analyse(table_set(two_models(), polarity=POLARITY), Options(replicates=200, top=3))
+    result, ends, *_ = analyse(table_set(two_models(), polarity=POLARITY), Options(replicates=200, top=3))
     table = result.table
     assert table[["first", "second"]].drop_duplicates().to_numpy().tolist() == [
         ["best", "worst"], ["greatest", "worst"], ["greatest", "best"],
@@ -127,8 +127,49 @@ def test_prompts_of_ones_own_are_compared_where_their_polarity_is_opposite(table
     prompts = {"mine": two_models()["best"], "yours": two_models()["worst"]}
     table = analyse(table_set(prompts, polarity={"mine": 1, "yours": -1}), Options(replicates=200))[0].table
     assert set(zip(table["first"], table["second"], strict=True)) == {("mine", "yours")}
-    with pytest.raises(TableError, match="No two prompts"):
+    with pytest.raises(TableError, match=r"\+polarity.KEY=-1.*pairs=\[\[KEY,KEY\]\]"):
         analyse(table_set(prompts), Options())
+    chosen = analyse(table_set(prompts, pairs=[("yours", "mine")]), Options(replicates=200))[0].table
+    assert set(zip(chosen["first"], chosen["second"], strict=True)) == {("yours", "mine")}
+    assert chosen["reversal"].to_numpy() == pytest.approx(table["reversal"].to_numpy())
+
+
+def test_every_two_opposite_prompts_are_compared_and_of_many_one_by_one(table_set):
+    rewards = two_models(20)["best"]
+
+    def pairs(*keys, chosen=()) -> tuple[list, list]:
+        notes, signs = [], POLARITY | {f"good{i}": 1 for i in range(5)} | {f"bad{i}": -1 for i in range(5)}
+        tables = table_set(dict.fromkeys(keys, rewards), polarity=signs, pairs=chosen)
+        return prompt_pairs(tables, notes), notes
+
+    assert pairs("good0", "best", "worst", "odd") == ([("best", "worst"), ("good0", "worst")], [])
+    many, notes = pairs(*(f"{side}{i}" for side in ("good", "bad") for i in range(5)))
+    assert many == [(f"good{i}", f"bad{i}") for i in range(5)]
+    assert notes[0].startswith("5 of 25 pairs")
+    assert pairs("best", "worst", "odd", chosen=[("odd", "best")]) == ([("odd", "best")], [])
+
+
+def test_the_models_stand_side_by_side_on_one_scale_and_on_shared_items(table_set):
+    own = two_models()
+    both = table_set({p: own[p].iloc[:200] for p in ("best", "worst")}, polarity=POLARITY).tables
+    one = table_set({p: own[p][["deaf"]].iloc[50:] for p in ("best", "worst")}, polarity=POLARITY).tables
+    tables = table_sets([*[t for t in both if t.provenance.model == "turns"], *one])[0]
+    found = {
+        r.name: r
+        for r in analyse(table_sets(tables.tables, tables.reading)[0], Options(replicates=200, top=4))
+    }
+    points = found["prompt_scatter"].plot.data
+    assert points.groupby("model").size().to_dict() == {"turns": 200, "deaf": 250}
+    for _, rows in points.groupby("model"):
+        both = rows[["x_sd", "y_sd"]].to_numpy()
+        assert (both.mean(), both.std()) == pytest.approx((0, 1), abs=1e-6)
+        assert np.array_equal(both[:, 0] < both[:, 1], rows["x"] < rows["y"])
+    assert 2 <= len(found["prompt_scatter"].table) <= 8
+    shared = found["axes_shared"].table
+    total = (own["best"] + own["worst"])["turns"].iloc[50:200].sort_values(ascending=False)
+    listed = shared.query("model == 'turns' and axis == 'sum' and end == 'top'")
+    assert listed["text"].tolist() == total.index[:4].tolist()
+    assert listed["value"].to_numpy() == pytest.approx(total.iloc[:4].to_numpy())
 
 
 def test_a_model_scanned_in_two_modes_is_left_out_by_name(table_set):

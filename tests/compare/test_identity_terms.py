@@ -1,6 +1,5 @@
 """Effects of identity terms: planted ones come out, topics and meanings do not pass for them, errors are honest."""
 
-from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,7 +11,7 @@ from scipy import stats
 
 from pessimal.compare import Options
 from pessimal.compare.identity_terms import TOPICS, analyse, identity_effects, match_identity
-from pessimal.compare.matching import matched_sets, stems_of
+from pessimal.compare.matching import stems_of
 from pessimal.errors import TableError
 from pessimal.tables.word_lists import Frequencies
 
@@ -57,7 +56,7 @@ def world() -> World:
 
 
 def effects_of(world: World, rewards: pd.DataFrame, **options) -> pd.DataFrame:
-    options = {"pair": ("best", "worst"), "permutations": 500} | options
+    options = {"pair": ("best", "worst")} | options
     return identity_effects(rewards, world.matches, **options)[0].set_index(["axis", "measure"])
 
 
@@ -104,9 +103,7 @@ def test_a_word_taken_for_bad_differs_from_a_word_avoided(world):
 def test_topics_that_go_up_and_down_together_raise_no_false_alarm_but_would_word_by_word(world):
     rows = []
     for seed in range(70):
-        table = effects_of(
-            world, world.rewards(100 + seed, topic_sd=0.6, clumped_axes=True), permutations=200
-        )
+        table = effects_of(world, world.rewards(100 + seed, topic_sd=0.6, clumped_axes=True))
         rows.append(table.xs("half_sum", level="measure").loc[list(AXES)])
     found = pd.concat(rows)
     assert 0.01 <= (found["p"] < 0.05).mean() <= 0.10
@@ -146,41 +143,12 @@ def test_forms_of_one_stem_are_one_observation(world):
         topics=world.topics,
     )
     rewards = pd.concat([world.rewards(9), pd.DataFrame({"best": -3.0, "worst": -3.0}, index=extra.index)])
-    axes, terms = identity_effects(rewards, matches, pair=("best", "worst"), permutations=200)
+    axes, terms = identity_effects(rewards, matches, pair=("best", "worst"))
     row = axes.set_index(["axis", "measure"]).loc[("first", "half_sum")]
     assert row["n"] - row["n_stems"] == 2
     terms = terms[terms["axis"] == "first"]
     by_stem = terms.groupby(stems_of(terms["term"]))["half_sum"].mean()
     assert row["effect"] == pytest.approx(by_stem.mean())
-
-
-def crowded_sets(words: pd.Index, *, terms: list[str], shared: list[str], own: int):
-    """Each term has the shared words and `own` others as controls."""
-    others = iter(words[len(terms) + len(shared) :])
-    pairs = [(term, control) for term in terms for control in [*shared, *(next(others) for _ in range(own))]]
-    matches = pd.DataFrame(pairs, columns=["term", "control"]).assign(group="axis")
-    return matched_sets(matches, {word: place for place, word in enumerate(words)})
-
-
-def test_exchanging_gives_the_p_of_all_exchanges():
-    rng = np.random.default_rng(1)
-    words = pd.Index([a + b + "q" for a, b in product("bcdf", "bcdfghj")])
-    sets = crowded_sets(words, terms=list(words[:3]), shared=[], own=5)
-    values = rng.normal(size=(len(words), 2))
-    values[:3, 1] -= 2
-    p = sets.exchange(values, permutations=40_000, rng=rng)
-    for measure in (0, 1):
-        column, extremes, total = values[:, measure], 0, 0
-        members = [[t, *sets.controls[5 * i : 5 * i + 5]] for i, t in enumerate(sets.terms)]
-        observed = abs(np.mean([column[m[0]] - column[m[1:]].mean() for m in members]))
-        for chosen in product(range(6), repeat=3):
-            means = [
-                column[m[c]] - np.mean([column[x] for i, x in enumerate(m) if i != c])
-                for m, c in zip(members, chosen, strict=True)
-            ]
-            extremes += abs(np.mean(means)) >= observed - 1e-12
-            total += 1
-        assert p[measure] == pytest.approx(extremes / total, abs=0.01)
 
 
 def test_no_control_is_an_identity_term_of_any_axis(world):
@@ -256,7 +224,6 @@ def options(zipf) -> Options:
     rows = pd.DataFrame({"word": zipf.index, "per_million": 10 ** (zipf.to_numpy() - 3)})
     axes = {axis: SimpleNamespace(about=f"about {axis}", source="ours", terms=t) for axis, t in TERMS.items()}
     return Options(
-        permutations=200,
         lexicons={"mine": pd.Series({"christian": 1.0, "bread": 2.0}).rename_axis("word")},
         frequencies=Frequencies("a list", rows),
         identity=axes,

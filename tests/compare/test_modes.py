@@ -57,7 +57,10 @@ def test_correlations_are_scipys_under_ties_over_each_part(scans):
             assert row["kendall"] == pytest.approx(stats.kendalltau(x, y).statistic, abs=1e-12)
             assert row["spearman"] == pytest.approx(stats.spearmanr(x, y).statistic, abs=1e-12)
             assert row["largest_difference"] == np.abs(x - y).max()
-            assert row["low"] <= row["kendall"] <= row["high"]
+            if row["kendall"] > 1 - 1e-12 and len(x) < 100:  # all pairs alike say nothing of their error
+                assert np.isnan(row["low"])
+            else:
+                assert row["low"] <= row["kendall"] <= row["high"]
 
 
 def test_a_part_with_one_reward_or_two_tokens_has_no_correlation_and_keeps_the_rest(scans):

@@ -14,13 +14,16 @@ from pessimal.compare.analysis import Needs, Options
 from pessimal.compare.people import (
     POINTS,
     analyse,
+    consensus_test,
     corrected_for_error,
     human_correlation,
     least_error,
+    moderated,
     most_valued,
     rank_difference,
     rank_intervals,
     reliability,
+    surely_apart,
     surest_interval,
 )
 from pessimal.errors import TableError
@@ -188,6 +191,78 @@ def test_only_items_whose_difference_is_sure_are_listed():
     assert len(few) < len(listed), "with nine matches each, people's ranks are hardly known"
 
 
+# items called over- or undervalued
+
+
+def noisy(
+    models: int, noise: float, *, items: int = 300, seed: int = 0
+) -> tuple[pd.DataFrame, pd.Series, pd.Series]:
+    """Models that value every item as people truly do, but for noise (in SD of the true strengths); Elo and matches."""
+    rng = np.random.default_rng([models, items, seed])
+    matches = pd.Series(rng.lognormal(np.log(300), 0.6, size=items).astype(int).clip(9))
+    true = rng.normal(size=items)
+    elo = 1200 + 120 * true + least_error(matches) * rng.normal(size=items)
+    return (
+        pd.DataFrame(true[:, None] + noise * rng.normal(size=(items, models))).add_prefix("m"),
+        elo,
+        matches,
+    )
+
+
+@pytest.mark.parametrize("models", [2, 3, 6, 10])
+@pytest.mark.parametrize("noise", [0.3, 1.0, 3.0, 10.0])
+def test_noise_alone_makes_no_item_over_or_undervalued(models, noise):
+    """Once 3–31 % of such items were called from six models, and 17–98 % from fewer."""
+    tables = [
+        rank_difference(rewards, elo, matches=matches, draws=100)
+        for rewards, elo, matches in (noisy(models, noise, seed=seed) for seed in range(5))
+    ]
+    assert np.mean([surely_apart(table).mean() for table in tables]) <= 0.01
+    uncorrected = np.mean([(table["p"] <= 0.05).mean() for table in tables])
+    assert 0.01 < uncorrected < 0.075
+
+
+def test_an_item_that_models_value_otherwise_is_found_among_noisy_ones():
+    for models in (3, 10):
+        rewards, elo, matches = noisy(models, 0.5)
+        loved, scorned = elo.sort_values().index[[149, 150]]  # in people's middle
+        rewards.loc[loved] += 4  # SD of the true strengths
+        rewards.loc[scorned] -= 4
+        table = rank_difference(rewards, elo, matches=matches, draws=100)
+        called = table.index[surely_apart(table)]
+        assert {loved, scorned} <= set(called)
+        assert len(called) <= 4
+        assert table.loc[loved, "t"] < 0 < table.loc[scorned, "t"]
+
+
+def test_of_one_model_or_of_copies_no_item_is_called_but_the_farthest_are_listed():
+    rewards, elo, matches = noisy(1, 3.0)
+    for copies in (rewards, rewards.assign(again=rewards["m0"])):
+        table = rank_difference(copies, elo, matches=matches, draws=100)
+        assert table[["t", "p", "p_adjusted"]].isna().all(axis=None)
+        assert not surely_apart(table).any()
+        assert most_valued(table, k=3)["rank"].tolist() == [1, 2, 3, 1, 2, 3]
+
+
+def test_models_that_agree_on_nothing_say_nothing():
+    rng = np.random.default_rng(1)
+    rewards = pd.DataFrame(rng.normal(size=(200, 2)))
+    rewards[1] = -rewards[0] + 0.1 * rng.normal(size=200)
+    assert (consensus_test(rewards, pd.Series(rng.normal(size=200)))["p"] == 1).all()
+
+
+def test_variances_are_drawn_together_as_far_as_they_are_alike():
+    rng = np.random.default_rng(0)
+    true = 2.0 * 8 / rng.chisquare(8, size=20_000)  # a prior of 8 degrees of freedom around 2
+    seen = true * rng.chisquare(3, size=20_000) / 3
+    variance, freedom = moderated(seen, 3)
+    assert freedom == pytest.approx(11, rel=0.06)
+    assert variance == pytest.approx((8 * 2 + 3 * seen) / 11, rel=0.06)
+    same, freedom = moderated(np.array([2.0, 2.1, 1.9, 2.0]), 5)
+    assert freedom == np.inf
+    assert same.tolist() == [2.0] * 4
+
+
 # Elo
 
 
@@ -262,7 +337,7 @@ def asked(table_set, prompts: dict[str, int], *, people=ELO, outliers: bool = Fa
 
 def test_the_model_that_was_made_to_agree_is_in_the_headline(table_set):
     results = by_name(analyse(asked(table_set, {"greatest": 1}), OPTIONS))
-    assert list(results) == ["human_correlation", "rank_difference", "valued"]
+    assert list(results) == ["human_correlation", "people_agreement", "rank_difference", "valued"]
     table = results["human_correlation"].table.set_index("model")
     assert {"prompt", "n", "spearman", "kendall", "low", "high", "candidates"} <= set(table)
     assert (table["spearman_corrected"] > table["spearman"]).all()
@@ -271,6 +346,13 @@ def test_the_model_that_was_made_to_agree_is_in_the_headline(table_set):
     assert estimate.low < estimate.value < estimate.high
     lines = results["rank_difference"].plot.data
     assert list(dict.fromkeys(lines["rater"])) == ["people", "near", "between", "far"]
+    assert lines.groupby("rater")["ρ"].first()["near"] == table.loc["near", "spearman"]
+    first = lines[lines["group"] == "people's first ten"]
+    assert first[~first["behind"]]["name"].nunique() == 10
+    assert first[first["behind"] & (first["rater"] == "people")]["rank"].between(11, ITEMS).sum() > 20
+    taus = results["people_agreement"].table.set_index(["model_a", "model_b"])["kendall"]
+    assert len(taus) == 6
+    assert taus["near", "people"] == pytest.approx(table.loc["near", "kendall"])
     assert {"name", "human_rank", "difference", "difference_published", "turned"} <= set(
         results["rank_difference"].table
     )
@@ -324,7 +406,7 @@ def test_models_without_elo_are_left_out_and_named(table_set):
     found, alone = by_name(analyse(both, OPTIONS)), by_name(analyse(with_elo, OPTIONS))
     assert found["human_correlation"].table.equals(alone["human_correlation"].table)
     assert found["rank_difference"].table.equals(alone["rank_difference"].table)
-    assert found["human_correlation"].notes == ("greatest: no Elo in the scores of far",)
+    assert "greatest: no Elo in the scores of far" in found["human_correlation"].notes
     assert "rated" in Needs(elo=True).missing(bare, OPTIONS)
     assert not analyse.needs.missing(both, OPTIONS)
 

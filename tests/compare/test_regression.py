@@ -4,9 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
+from scipy.stats import multivariate_normal
 from statsmodels.stats.multitest import multipletests
 
-from pessimal.compare.regression import classical, interval, robust
+from pessimal.compare.regression import classical, interval, robust, taste
 from pessimal.errors import TableError
 from pessimal.statistics import holm
 
@@ -36,6 +37,57 @@ def test_with_larger_groups_the_errors_are_those_of_refits_without_each():
     )
     assert fit.errors == pytest.approx(np.sqrt(np.square(refits - fit.coefficients).sum(axis=0)))
     assert fit.freedom == len(np.unique(groups)) - 3
+
+
+def test_taste_and_noise_are_where_the_restricted_likelihood_is_highest():
+    design, outcomes = random_design()
+    rng = np.random.default_rng(3)
+    meanings = rng.normal(size=(60, 5))
+    outcomes = outcomes + meanings @ rng.normal(size=(5, 2))
+    found = taste(design, outcomes, meanings)
+    contrasts = np.linalg.qr(np.column_stack([design, np.eye(60)]))[0][:, 3:60]  # orthogonal to the design
+
+    def likelihood(column: int, variance: float, noise: float) -> float:
+        covariance = contrasts.T @ (variance * meanings @ meanings.T + noise * np.eye(60)) @ contrasts
+        return multivariate_normal(cov=covariance).logpdf(contrasts.T @ outcomes[:, column])
+
+    for column in range(2):
+        at = found.variance[column], found.noise[column]
+        best = likelihood(column, *at)
+        for factors in ((1.05, 1), (0.95, 1), (1, 1.05), (1, 0.95)):
+            assert likelihood(column, *np.multiply(at, factors)) < best
+        covariance = at[0] * meanings @ meanings.T + at[1] * np.eye(60)
+        left = outcomes[:, column] - design @ np.linalg.lstsq(design, outcomes[:, column])[0]
+        projected = np.eye(60) - design @ np.linalg.solve(design.T @ design, design.T)
+        inner = contrasts @ np.linalg.solve(contrasts.T @ covariance @ contrasts, contrasts.T)
+        expected = projected @ (at[0] * meanings @ meanings.T) @ inner @ left
+        assert found.residuals[:, column] == pytest.approx(left - expected, abs=1e-6)
+
+
+def test_with_meanings_the_coefficients_stay_and_the_errors_hold_what_a_taste_does_to_them():
+    rng = np.random.default_rng(4)
+    n, runs = 300, 400
+    meanings = rng.normal(size=(n, 20))
+    design = np.column_stack([np.ones(n), meanings[:, 0] + rng.normal(size=n)])
+    outcomes = meanings @ rng.normal(size=(20, runs)) + 2 * rng.normal(size=(n, runs))
+    blind, seeing = (robust(design, outcomes, np.arange(n), m) for m in (None, meanings))
+    assert (seeing.coefficients == blind.coefficients).all()
+    rejected = [
+        (interval(fit.coefficients[1], fit.errors[1], fit.freedom, confidence=0.95)[2] < 0.05).mean()
+        for fit in (blind, seeing)
+    ]
+    assert rejected[0] > 0.3
+    assert 0.02 < rejected[1] < 0.085
+    assert np.sqrt((seeing.errors[1] ** 2).mean()) == pytest.approx(seeing.coefficients[1].std(), rel=0.1)
+
+
+def test_where_there_is_no_taste_the_errors_are_those_without_meanings():
+    design, outcomes = random_design(400)
+    meanings = np.random.default_rng(5).normal(size=(400, 5))
+    fits = [
+        robust(design, outcomes - outcomes.mean(axis=0), np.arange(400) // 2, m) for m in (None, meanings)
+    ]
+    assert fits[1].errors == pytest.approx(fits[0].errors, rel=0.05)
 
 
 def test_textbook_errors_and_intervals_are_statsmodels():

@@ -254,7 +254,12 @@ def test_planted_slopes_and_asymmetry_are_in_the_tables_and_headlines(table_set)
     valence = words_and_lexicon()[1]
     tables = table_set(two_models(), polarity=POLARITY)
     options = Options(lexicons={"One": valence, "Two": valence / 4, "French": pd.Series({"amour": 1.0})})
-    slopes, asymmetry, across, curve = analyse(tables, options)
+    slopes, asymmetry, across, dots, curve = analyse(tables, options)
+    assert set(dots.table["lexicon"]) == {"One"}
+    for _, arm in dots.table[dots.table["arm"] != "none"].groupby(["model", "prompt", "arm"]):
+        assert np.polyval(np.polyfit(arm["valence"], arm["z"], 1), arm["valence"]) == pytest.approx(
+            arm["fit"]
+        )
     one = slopes.table[slopes.table["lexicon"] == "One"].set_index(["model", "prompt", "arm"])["slope"]
     assert one["plain", "best", "positive"] == pytest.approx(2, abs=0.1)
     assert one["plain", "worst", "negative"] == pytest.approx(-1, abs=0.1)

@@ -132,6 +132,38 @@ def test_a_figure_that_cannot_be_drawn_does_not_cost_the_others(result, drawn, c
     assert "wrong" in caplog.text
 
 
+def test_lines_behind_have_no_names_and_numbers_stand_beside_x(drawn):
+    rows = [(rater, item, rank + i, item == "third") for i, rater in enumerate(("people", "one", "two"))
+            for rank, item in enumerate(("first", "second", "third"), start=1)]  # fmt: skip
+    table = pd.DataFrame(rows, columns=["rater", "item", "rank", "behind"])
+    table["ρ"] = table["rater"].map({"one": 0.5, "two": -0.123})
+    plot = Lines(x="rater", y="rank", group="item", ends=True, behind="behind", beside="ρ", falling=True)
+    svg = drawn(Result("x", table, plot=plot)).svgs["x"]
+    found = texts(svg)
+    assert {"people", "one (ρ = 0.50)", "two (ρ = −0.12)", "first", "second"} <= set(found)
+    assert "third" not in found
+    without = drawn(Result("y", table[~table["behind"]], plot=plot)).svgs["y"]
+    assert svg.count("<path") > without.count("<path")
+
+
+@pytest.mark.parametrize("kind", ["scatter", "heatmap"])
+def test_ten_panels_stand_in_two_rows_of_five(kind, result):
+    one = result(kind, 3)
+    table = pd.concat([one.table.query("prompt == 'worst'").assign(panel=f"panel {i}") for i in range(10)])
+    (figure,) = draw(replace(one.plot, panel="panel", across=5), table).values()
+    corners = {(round(axes.get_position().x0, 3), round(axes.get_position().y0, 3)) for axes in figure.axes}
+    assert len({x for x, _ in corners}) == 5
+    assert len({y for _, y in corners}) == 2
+
+
+def test_a_table_of_tokens_calls_its_ends_what_they_are(result, drawn):
+    one = result("token_table")
+    axes = replace(one, plot=replace(one.plot, ends=("highest", "lowest")))
+    found = texts(drawn(axes).svgs["token_table--greatest"])
+    assert {"highest", "lowest"} <= set(found)
+    assert "optimal" not in found
+
+
 def strips(svg: str) -> dict[str, str]:
     """Colour by developer, as the strips of a heat map show it."""
     found = {}

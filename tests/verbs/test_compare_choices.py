@@ -141,6 +141,37 @@ def test_what_is_asked_for_and_left_out_by_other_choices_is_reported(command, tm
     assert "mode: ids" in err
 
 
+@pytest.mark.parametrize(
+    ("pairs", "why"),
+    [
+        ("[[GW]]", r"[GW] is no pair"),
+        ("[[GW,GW]]", "[GW,GW] is no pair"),
+        ("[[GW,GE,GA]]", "[GW,GE,GA] is no pair"),
+        ("[[GW,GX]]", "pairs names the prompt 'GX', but no score table is of it; there are: GE, GW"),
+        ("GW", "pairs"),
+    ],
+)
+def test_pairs_that_are_none_are_refused(command, tmp_path, pairs, why):
+    named = stored([made(prompt="GE"), made(prompt="GW", seed=1)], tmp_path)
+    code, _, err = command(*COMPARE, named, f"pairs={pairs}")
+    assert code == 2
+    assert why in err
+
+
+def test_chosen_pairs_are_compared_whatever_their_names(command, tmp_path):
+    keys = {"GE": 0, "GW": 1, "GA": 2}
+    named = stored([made(m, prompt=key, seed=seed + 9 * n) for n, m in enumerate("mn") for key, seed in keys.items()], tmp_path)  # fmt: skip
+    code, _, err = command(*COMPARE, named, "pairs=[[GW,GE]]")
+    assert code == 0, err
+    found = tables(tmp_path)
+    assert found["framing"][["first", "second", "model"]].to_numpy().tolist() == [
+        ["GW", "GE", "m"],
+        ["GW", "GE", "n"],
+    ]
+    within = found["prompt_agreement"]
+    assert within.groupby("model").size().to_dict() == {"m": 3, "n": 3}
+
+
 @pytest.mark.parametrize("option", ["+lexicons.mine", "+dictionaries.mine", "frequencies"])
 @pytest.mark.parametrize("content", [b"", b"\xff\xfew\x00"])
 def test_a_file_that_is_no_table_of_text_is_refused_at_once(command, tmp_path, option, content):

@@ -1,4 +1,5 @@
-"""`compare` gives the numbers that the first edition gave, on made-up scores (`tests/frozen/scores.py`)."""
+"""`compare` gives the numbers that it gave, on made-up scores (`tests/frozen/scores.py`): the first edition's, but for
+intervals and p over words, which are of when words alike in meaning came to count as dependent."""
 
 import sys
 from pathlib import Path
@@ -27,7 +28,7 @@ def scores(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_every_number_is_the_first_editions(command, scores, tmp_path):
+def test_every_number_is_as_it_was(command, scores, tmp_path):
     code, out, err = command(
         "compare", "name=frozen", f"tables={scores}", "tracking=off", "replicates=200", "permutations=500"
     )

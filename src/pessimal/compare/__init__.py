@@ -15,6 +15,7 @@ from pessimal import Verb
 from pessimal.compare import (
     agreement,
     base_models,
+    checkpoints,
     dictionaries,
     extremes,
     framing,
@@ -25,6 +26,7 @@ from pessimal.compare import (
     modes,
     moments,
     people,
+    prompt_agreement,
     provenance,
     rsa,
     sentiment,
@@ -46,6 +48,7 @@ ANALYSES: tuple[Analysis, ...] = (
     geometry.analyse,
     rsa.analyse,
     framing.analyse,
+    prompt_agreement.analyse,
     sentiment.analyse,
     lexicon_groups.analyse,
     frequency.analyse,
@@ -54,6 +57,7 @@ ANALYSES: tuple[Analysis, ...] = (
     wording.analyse,
     variance_components.analyse,
     dictionaries.analyse,
+    checkpoints.analyse,
     modes.analyse,
     base_models.analyse,
 )
@@ -79,7 +83,7 @@ def compare(
     Returns:
         Results in the order of `ANALYSES`, one a name; and what could not be done, by name: why.
     """
-    results, skipped = [], {}
+    results, skipped = [provenance.models(sets)], {}
     for analyse in ANALYSES:
         step(analyse.name)
         missing = {}

@@ -1,19 +1,26 @@
 """What an analysis is: a function from score tables to Results, and what it needs.
 
 To add one: a file beside this one whose `analyse` stands under `@analysis(...)`, a line in `compare.ANALYSES`, a text in
-`methods/`, a test.
+`methods/`, its columns in `docs/columns.yaml`, a test.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import numpy as np
 import pandas as pd
 
 from pessimal.errors import TableError
+from pessimal.tables import minilm
 from pessimal.tables.result import Result
 from pessimal.tables.table_set import TableSet
 from pessimal.tables.word_lists import Frequencies
+
+MEAN = "mean of models"
+"""Names a row of figures."""
+Meanings = Callable[[Sequence[str]], np.ndarray]
+"""Words → a vector of meaning each."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +44,10 @@ class Options:
     """Identity terms by axis: objects with `about`, `source`, `terms`."""
     dictionaries: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     """Category and word, by name of the dictionary."""
+    meanings: Meanings | None = minilm.meanings
+    """Of words: those alike in meaning are not independent. None takes them for independent."""
+    words: Sequence[str] = ()
+    """Words that are looked at by name."""
 
     @property
     def draws(self) -> dict[str, int | float]:
@@ -59,6 +70,7 @@ class Needs:
     frequencies: bool = False
     identity: bool = False
     dictionaries: bool = False
+    checkpoints: bool = False
 
     def missing(self, tables: TableSet, options: Options) -> str:
         """What is not there and what to type; empty where nothing is missing."""
@@ -73,6 +85,7 @@ class Needs:
             (not self.frequencies or options.frequencies is not None, "word frequencies: frequencies=wordfreq"),
             (not self.identity or options.identity, "identity terms: identity=[gender,religion]"),
             (not self.dictionaries or options.dictionaries, "a dictionary: +dictionaries.NAME=FILE"),
+            (not self.checkpoints or any(t.provenance.step is not None for t in tables.tables), "checkpoints of a run: pessimal import format=checkpoints path=FILE"),
         ]  # fmt: skip
         return "; ".join(f"needs {what}" for there, what in checks if not there)
 
@@ -127,3 +140,11 @@ def by_prompt(
     if failed is not None:
         failed += [f"{prompt}: {error}" for prompt, error in errors]
     return pd.concat(pieces, ignore_index=True) if pieces else pd.DataFrame()
+
+
+def with_mean(table: pd.DataFrame, estimate: str, *, by: list[str]) -> pd.DataFrame:
+    """The table with a row below the models' for their mean, where there are several; it has no interval, as the models
+    share their words."""
+    groups = table.groupby([*by, "candidates"], sort=False)[estimate]
+    means = groups.mean()[groups.size() > 1].reset_index()
+    return pd.concat([table, means.assign(model=MEAN)], ignore_index=True)

@@ -68,6 +68,40 @@ def implicit_reward(p: pd.Series, q: pd.Series) -> pd.DataFrame:
     return table
 
 
+def word_mwlr(table: pd.DataFrame, words: Sequence[str]) -> pd.DataFrame:
+    """What the step from model 1 to model 2 does to named words.
+
+    A word is every text that is the word without outer white space and in lower case (' Love', 'love'); its probability is
+    what these add up to. The published number is the mean of the mixture-weighted log ratio over them; their sum is what
+    they add to `sum_mwlr` of `divergence`.
+
+    Args:
+        table: of `implicit_reward`.
+        words: as people write them.
+
+    Returns:
+        One row per word that some text spells, in the order given: word (in lower case), tokens (texts that spell it), log_p,
+        log_q (of the word, nats), implicit_reward (log q − log p), mwlr (mean over its tokens, as published, nats), mwlr_sum.
+
+    Raises:
+        TableError: a column is missing.
+
+    Source: Christian et al. 2026 (arXiv 2601.20838), Figure 3; there p is Gemma and q is Llama.
+    """
+    _check_columns(table)
+    spelled = pd.Series([text.strip().lower() for text in table["text"].tolist()], dtype=object)
+    rows = []
+    for word in dict.fromkeys(word.strip().lower() for word in words):
+        own = table[(spelled == word).to_numpy()]
+        if own.empty:
+            continue
+        log_p, log_q = (float(np.logaddexp.reduce(own[name])) for name in ("log_p", "log_q"))
+        mwlr = {"mwlr": float(own["mwlr"].mean()), "mwlr_sum": float(own["mwlr"].sum())}
+        step = {"log_p": log_p, "log_q": log_q, "implicit_reward": log_q - log_p}
+        rows.append({"word": word, "tokens": len(own), **step, **mwlr})
+    return pd.DataFrame(rows, columns=["word", "tokens", *COLUMNS[1:], "mwlr_sum"])
+
+
 def divergence(table: pd.DataFrame) -> pd.DataFrame:
     """How far two language models are apart on the candidates of one table, in nats.
 
@@ -199,6 +233,15 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             except TableError as error:
                 notes[f"{pair} on {prompt}: {error}"] = None
                 continue
+            if options.words:
+                named = word_mwlr(table, options.words)
+                asked = dict.fromkeys(word.strip().lower() for word in options.words)
+                if unknown := [word for word in asked if word not in set(named["word"])]:
+                    notes[f"{pair}: no text of both models is {', '.join(unknown)}"] = None
+                if len(named):
+                    keep(
+                        "word_mwlr", named, model_p=p.provenance.model, model_q=q.provenance.model, pair=pair
+                    )
             if tables.candidates == "vocabulary":  # items are not all that a model could say
                 keep("language_divergence", divergence(table), matched=matched, pair=pair)
             try:
@@ -297,6 +340,17 @@ def _results(
             data=ends.assign(measure=ends["measure"].map(names)), column="measure", value="value", **plot
         )
         results.append(Result("implicit_reward", ends, headline, drawn, method))
+    if (named := whole.get("word_mwlr")) is not None:
+        most = named.loc[named["mwlr"].abs().idxmax()]
+        headline = (
+            f"On {most['prompt']}, the step from {steps[most['pair']]} moves {literal(most['word'])} most of the words named "
+            f"({_number(most['mwlr'], '+.2g')} nats, weighted by probability)."
+        )
+        drawn = Forest(
+            data=named.assign(step=named["pair"].map(steps)), row="step", estimate="mwlr", low=None, high=None,
+            group="word", xlabel="½ (p + q) (log q − log p), nats",
+        )  # fmt: skip
+        results.append(Result("word_mwlr", named, headline, drawn, method))
     if (apart := whole.get("language_divergence")) is not None:
         results.append(Result("language_divergence", apart, method=method))
     if (found := whole.get("implicit_correlation")) is not None:

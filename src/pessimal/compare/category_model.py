@@ -1,9 +1,10 @@
-"""Does the base, or the framing, move a category's rank: the published mixed model, and tests with models as units.
+"""Does the base, or the framing, move a category's rank: the published mixed model, contrasts of bases and of single models
+within each category and framing, and tests with models as units.
 
 Knows the table of `dictionaries.median_ranks`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations, product
 from math import comb
 from typing import NamedTuple
@@ -13,6 +14,7 @@ import pandas as pd
 from scipy import optimize, stats
 
 from pessimal.errors import TableError
+from pessimal.statistics import holm
 
 FRAMINGS = {1: "positive", -1: "negative"}
 
@@ -76,17 +78,9 @@ def category_model(
     Source: follow-up to Christian et al. (2026), Big Two: three-way −19.83 (standard error 2.50).
     """
     table = _units(medians, polarity, bases)
-    levels = {factor: _ordered(table, factor) for factor in _Term._fields}
-    terms = [_Term(*choice) for choice in product(*(["", *found[1:]] for found in levels.values()))]
-    terms.sort(key=lambda term: (sum(map(bool, term)), [not level for level in term]))  # as a formula's
-    is_level = [[table[f] == level for f, level in term._asdict().items() if level] for term in terms]
-    design = np.stack([np.broadcast_to(np.prod(of, axis=0), len(table)) for of in is_level], axis=1)
-    if len(table) <= len(terms):
-        raise TableError(
-            f"{len(table)} median ranks cannot carry {len(terms)} coefficients and a variance; give more models or prompts."
-        )
-    outcome, models = table["median_rank"].to_numpy(), table["model"].to_numpy()
-    estimates, se, intercept_variance, residual_variance = _fit(outcome, design, models)
+    levels, terms = _coding(table)
+    estimates, covariance, intercept_variance, residual_variance = _fit(table, terms)
+    se = np.sqrt(np.diag(covariance))
     z = estimates / se
     reach = stats.norm.ppf((1 + confidence) / 2) * se
     rng = np.random.default_rng(seed)
@@ -99,10 +93,179 @@ def category_model(
         for at, term in enumerate(terms)
     ]  # fmt: skip
     return pd.DataFrame(rows).assign(
-        n=len(table), models=len(set(models)), prompts=table["prompt"].nunique(),
+        n=len(table), models=table["model"].nunique(), prompts=table["prompt"].nunique(),
         intercept_variance=intercept_variance, residual_variance=residual_variance, singular=intercept_variance == 0,
         reference=", ".join(f"{factor} {found[0]}" for factor, found in levels.items() if found[0]),
     )  # fmt: skip
+
+
+def base_contrasts(
+    medians: pd.DataFrame,
+    *,
+    polarity: Mapping[str, int],
+    bases: Mapping[str, str],
+    permutations: int = 10_000,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Do models of one base rank a category's words before those of another, on prompts of one framing?
+
+    The estimate is the mean median rank of the one base's models less that of the other's; negative: ranked better. Its
+    unit is the model, whose prompts are averaged: pooled t interval, and a permutation test over all relabellings of the
+    models' bases (two-sided, ties count against the contrast). Beside it stand the same contrast in the mixed model of
+    `category_model`, whose standard error takes a model's prompts for independent draws, and the published figure's
+    Welch test, which takes every model × prompt for one. All p values are corrected for the contrasts of the table.
+
+    Args:
+        medians: of `dictionaries.median_ranks`.
+        polarity: 1 or −1 by prompt.
+        bases: base by model; two bases at least.
+        permutations, seed: at most so many relabellings; of sampled ones.
+
+    Returns:
+        One row per category, framing and pair of bases: category, framing, base, reference, n (models × prompts), models,
+        prompts, estimate, se, low, high, p, p_adjusted (Holm), smallest_p (that so few models allow), relabellings,
+        mixed_se, mixed_low, mixed_high, mixed_p, mixed_p_adjusted (Holm), welch_p, welch_p_bonferroni.
+
+    Raises:
+        TableError: fewer than two models or bases, models without a base, or an incomplete design.
+
+    Source: follow-up to Christian et al. (2026), Figure 1.
+    """
+    table = _units(medians, polarity, bases)
+    if table["base"].nunique() < 2:
+        raise TableError(
+            f"all models have the base {table['base'].iloc[0]}; two bases are needed for a contrast."
+        )
+    _, terms = _coding(table)
+    estimates, covariance, _, _ = _fit(table, terms)
+    reach, rng, rows = stats.norm.ppf((1 + confidence) / 2), np.random.default_rng(seed), []
+    framings = sorted(table["framing"].unique(), reverse=True)  # positive first
+    for framing, category in product(framings, sorted(table["category"].unique())):
+        cell = table[(table["framing"] == framing) & (table["category"] == category)]
+        own = cell.groupby("model").agg(base=("base", "first"), mean=("median_rank", "mean"))
+        for reference, base in combinations(sorted(table["base"].unique()), 2):
+            units = [cell.loc[cell["base"] == level, "median_rank"].to_numpy() for level in (base, reference)]
+            groups = [own.loc[own["base"] == level, "mean"].to_numpy() for level in (base, reference)]
+            tested = _relabelled(*groups, permutations, rng)
+            pooled = _pooled(groups, confidence)
+            both = pd.DataFrame({"base": [base, reference], "category": category, "framing": framing})
+            one, other = _design(both, terms)
+            mixed, se = (
+                float((one - other) @ estimates),
+                float(np.sqrt((one - other) @ covariance @ (one - other))),
+            )
+            rows.append(
+                {
+                    "category": category, "framing": framing, "base": base, "reference": reference,
+                    "n": sum(map(len, units)), "models": sum(map(len, groups)), "prompts": cell["prompt"].nunique(),
+                    "estimate": pooled.estimate, "se": pooled.se, "low": pooled.low, "high": pooled.high,
+                    "p": tested["permutation_p"], "smallest_p": tested["smallest_p"],
+                    "relabellings": tested["relabellings"], "mixed_se": se, "mixed_low": mixed - reach * se,
+                    "mixed_high": mixed + reach * se, "mixed_p": 2 * stats.norm.sf(abs(mixed) / se),
+                    "welch_p": _welch(*units),
+                }
+            )  # fmt: skip
+    found = pd.DataFrame(rows)
+    tests = found["welch_p"].notna().sum()
+    return found.assign(
+        p_adjusted=holm(found["p"]), mixed_p_adjusted=holm(found["mixed_p"]),
+        welch_p_bonferroni=(found["welch_p"] * tests).clip(upper=1),
+    )[CONTRASTS]  # fmt: skip
+
+
+CONTRASTS = [
+    "category", "framing", "base", "reference", "n", "models", "prompts", "estimate", "se", "low", "high", "p", "p_adjusted",
+    "smallest_p", "relabellings", "mixed_se", "mixed_low", "mixed_high", "mixed_p", "mixed_p_adjusted", "welch_p",
+    "welch_p_bonferroni",
+]  # fmt: skip
+
+
+def model_contrasts(
+    medians: pd.DataFrame, *, polarity: Mapping[str, int], confidence: float = 0.95
+) -> pd.DataFrame:
+    """Does one model rank a category's words before another model, on prompts of one framing?
+
+    The unit is the prompt, which both models answer: a paired t test. It says whether the difference of these two models
+    holds over wordings like these; it says nothing about other models of their kind, and wordings that share an adjective
+    are alike, so its p is too small where few adjectives were asked. Beside it stands the published unpaired test.
+
+    Args:
+        medians: of `dictionaries.median_ranks`.
+        polarity: 1 or −1 by prompt.
+
+    Returns:
+        One row per category, framing and pair of models: category, framing, model, reference, n (prompts), estimate (mean
+        median rank of the model less that of the reference; negative: ranked better), se, low, high, p, p_adjusted (Holm),
+        welch_p, welch_p_fdr (Benjamini & Hochberg). One prompt has no interval and no p.
+
+    Raises:
+        TableError: fewer than two models, or an incomplete design.
+
+    Source: follow-up to Christian et al. (2026), Figure 2.
+    """
+    table, rows = _units(medians, polarity, None), []
+    for framing in sorted(table["framing"].unique(), reverse=True):
+        for category in sorted(table["category"].unique()):
+            cell = table[(table["framing"] == framing) & (table["category"] == category)]
+            ranks = cell.pivot(index="prompt", columns="model", values="median_rank")
+            for reference, model in combinations(ranks, 2):
+                apart = (ranks[model] - ranks[reference]).to_numpy()
+                n, estimate = len(apart), float(apart.mean())
+                se = float(stats.sem(apart)) if n > 1 else np.nan
+                reach = stats.t.ppf((1 + confidence) / 2, n - 1) * se if n > 1 else np.nan
+                rows.append(
+                    {
+                        "category": category, "framing": framing, "model": model, "reference": reference, "n": n,
+                        "estimate": estimate, "se": se, "low": estimate - reach, "high": estimate + reach,
+                        "p": 2 * stats.t.sf(abs(estimate) / se, n - 1) if n > 1 and se > 0 else np.nan,
+                        "welch_p": _welch(ranks[model].to_numpy(), ranks[reference].to_numpy()),
+                    }
+                )  # fmt: skip
+    found = pd.DataFrame(rows)
+    known = found["welch_p"].notna()
+    rates = found["welch_p"].copy()
+    rates[known] = stats.false_discovery_control(found.loc[known, "welch_p"]) if known.any() else np.nan
+    columns = [
+        "category",
+        "framing",
+        "model",
+        "reference",
+        "n",
+        "estimate",
+        "se",
+        "low",
+        "high",
+        "p",
+        "p_adjusted",
+    ]
+    return found.assign(p_adjusted=holm(found["p"]), welch_p_fdr=rates)[[*columns, "welch_p", "welch_p_fdr"]]
+
+
+def _welch(one: np.ndarray, other: np.ndarray) -> float:
+    """p of Welch's t test; NaN where a group has one value or neither varies."""
+    # Not scipy's: it warns where one group does not vary.
+    if min(len(one), len(other)) < 2 or not (np.ptp(one) or np.ptp(other)):
+        return np.nan
+    parts = np.array([group.var(ddof=1) / len(group) for group in (one, other)])
+    freedom = parts.sum() ** 2 / (parts**2 / [len(one) - 1, len(other) - 1]).sum()
+    return float(2 * stats.t.sf(abs(one.mean() - other.mean()) / np.sqrt(parts.sum()), freedom))
+
+
+def _coding(table: pd.DataFrame) -> tuple[dict[str, list[str]], list[_Term]]:
+    """Levels by factor, the reference first; and the terms of the model with all their interactions."""
+    levels = {factor: _ordered(table, factor) for factor in _Term._fields}
+    terms = [_Term(*choice) for choice in product(*(["", *found[1:]] for found in levels.values()))]
+    return levels, sorted(
+        terms, key=lambda term: (sum(map(bool, term)), [not level for level in term])
+    )  # as a formula's
+
+
+def _design(table: pd.DataFrame, terms: Iterable[_Term]) -> np.ndarray:
+    """Whether each row (n) has all levels of each term (m): (n, m)."""
+    is_level = [[table[f] == level for f, level in term._asdict().items() if level] for term in terms]
+    columns = [np.broadcast_to(np.prod(of, axis=0), len(table)) for of in is_level]
+    return np.stack(columns, axis=1).astype(float)
 
 
 def _units(
@@ -130,17 +293,24 @@ def _ordered(table: pd.DataFrame, factor: str) -> list[str]:
     return found if len(found) > 1 else [""]
 
 
-def _fit(
-    outcome: np.ndarray, design: np.ndarray, models: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, float, float]:
-    """Restricted maximum likelihood with one intercept per model: estimates, standard errors, both variances.
+def _fit(table: pd.DataFrame, terms: Sequence[_Term]) -> tuple[np.ndarray, np.ndarray, float, float]:
+    """Restricted maximum likelihood with one intercept per model: estimates, their covariance, both variances.
 
     A search along one number, the ratio of the variances. Not statsmodels' `mixedlm`: its estimates are the same to
     4e-12, but its standard errors to 1e-5 and its variance to 7e-5 only, and a variance of 0 fails to converge.
     """
+    if len(table) <= len(terms):
+        raise TableError(
+            f"{len(table)} median ranks cannot carry {len(terms)} coefficients and a variance; give more models or prompts."
+        )
+    design, outcome, models = (
+        _design(table, terms),
+        table["median_rank"].to_numpy(),
+        table["model"].to_numpy(),
+    )
     group = np.unique(models, return_inverse=True)[1]
     sizes = np.bincount(group)
-    both = np.column_stack([design.astype(float), outcome])
+    both = np.column_stack([design, outcome])
     means = np.stack([np.bincount(group, weights=column) / sizes for column in both.T], axis=1)
     freedom = len(outcome) - design.shape[1]
 
@@ -168,7 +338,7 @@ def _fit(
             lambda value: at(value)[0], bounds=bounds, method="bounded", options={"xatol": 1e-9 * bounds[1]}
         ).x
     _, beta, inverse, residual = at(ratio)
-    return beta, np.sqrt(residual * np.diag(inverse)), float(ratio * residual), residual
+    return beta, residual * inverse, float(ratio * residual), residual
 
 
 def _between_models(
@@ -190,16 +360,31 @@ def _between_models(
         tested = _relabelled(*groups, permutations, rng)
     else:
         tested = _flipped(one, permutations, rng)
+    pooled = _pooled(groups, confidence)
+    return {
+        "models_se": pooled.se, "models_p": pooled.p, "models_low": pooled.low, "models_high": pooled.high, **tested,
+    }  # fmt: skip
+
+
+class _Pooled(NamedTuple):
+    """A mean, or a difference of two, with its t interval."""
+
+    estimate: float
+    se: float
+    p: float
+    low: float
+    high: float
+
+
+def _pooled(groups: Sequence[np.ndarray], confidence: float) -> _Pooled:
+    """The mean of one group, or the first's less the second's, with the variance of all."""
     freedom = sum(len(group) - 1 for group in groups) or np.nan
-    estimate = one.mean() - (groups[1].mean() if term.base else 0)
+    estimate = groups[0].mean() - (groups[1].mean() if len(groups) > 1 else 0)
     squares = sum(np.sum((group - group.mean()) ** 2) for group in groups)
     se = np.sqrt(squares / freedom * sum(1 / len(group) for group in groups))
     reach = stats.t.ppf((1 + confidence) / 2, freedom) * se
-    return {
-        "models_se": se,
-        "models_p": 2 * stats.t.sf(abs(estimate) / se, freedom) if se > 0 else np.nan,
-        "models_low": estimate - reach, "models_high": estimate + reach, **tested,
-    }  # fmt: skip
+    p = 2 * stats.t.sf(abs(estimate) / se, freedom) if se > 0 else np.nan
+    return _Pooled(estimate, se, p, estimate - reach, estimate + reach)
 
 
 def _contrasts(

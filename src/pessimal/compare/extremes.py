@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from pessimal.compare.analysis import Needs, Options, analysis
+from pessimal.compare.analysis import Needs, Options, analysis, by_prompt
 from pessimal.errors import TableError
 from pessimal.plots import TokenTable
 from pessimal.tables.result import Result
@@ -61,7 +61,7 @@ def _end(table: pd.DataFrame, *, k: int, highest: bool) -> pd.DataFrame:
 
 @analysis("extremes", Needs(prompts=1))
 def analyse(tables: TableSet, options: Options) -> list[Result]:
-    """What each model wants most and least, of all candidates that it was given."""
+    """What each model wants most and least, of all candidates that it was given, and of those that all models share."""
     ends = pd.concat(
         extremes(t.rows, k=options.top).assign(
             model=t.provenance.model, prompt=p, candidates=tables.candidates
@@ -78,4 +78,26 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     named = {"top": "optimal", "bottom": "pessimal"}
     firsts = ends[ends["rank"] == 1].itertuples()
     summary = {f"{row.prompt}/{row.model}/{named[row.end]}": row.text for row in firsts}
-    return [Result("extremes", ends, headline, TokenTable(), method="extremes", summary=summary)]
+    found = [Result("extremes", ends, headline, TokenTable(), method="extremes", summary=summary)]
+    if len(shared := by_prompt(tables, lambda p: _shared(tables, p, k=options.top), models=2)):
+        found.append(Result("extremes_shared", shared, plot=TokenTable(), method="extremes"))
+    return found
+
+
+def _shared(tables: TableSet, prompt: str, *, k: int) -> pd.DataFrame | None:
+    """`extremes` of each model over the texts that all models share; None where a model has no others.
+
+    Source: Christian et al. 2025, Table A7.
+    """
+    try:
+        rewards = tables.matrix(prompt)
+    except TableError:  # no common texts, which `agreement` reports
+        return None
+    if all(len(table.rows) == len(rewards) for table in tables.by_prompt[prompt]):
+        return None
+    texts = pd.DataFrame({"candidate_id": range(len(rewards)), "text": rewards.index, "token": rewards.index})
+    ends = [
+        extremes(texts.assign(reward=rewards[model].to_numpy()), k=k).assign(model=model, n=len(rewards))
+        for model in rewards
+    ]
+    return pd.concat(ends, ignore_index=True).drop(columns=["candidate_id", "token"])

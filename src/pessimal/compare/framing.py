@@ -5,6 +5,7 @@ scores them along best + worst.
 """
 
 from collections.abc import Mapping
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -22,13 +23,15 @@ from pessimal.compare.ranks import (
     spearman,
 )
 from pessimal.errors import TableError
-from pessimal.plots import Forest, Scatter
+from pessimal.plots import Forest, Scatter, TokenTable
 from pessimal.tables import ScoreTable
 from pessimal.tables.result import Estimate, Result, weight_of
 from pessimal.tables.table_set import TableSet
 
 PAIRS = (("best", "worst"), ("greatest", "worst"), ("greatest", "best"))
-"""Prompts that are compared, where they are there; else the pair of opposite polarity."""
+"""Prompts of the paper that are compared wherever they are there, the last as in its Figure A2."""
+MOST_PAIRS = 6
+"""So many pairs of prompts are compared unasked."""
 AXES = ("difference", "sum")
 STRAIGHT = 0.99
 """Rewards that correlate so highly are the same to the eye: no scatter of two prompts of one polarity is drawn then, and
@@ -168,7 +171,7 @@ def _reversal(a: Ranked, b: Ranked, net: np.ndarray) -> tuple[float, Statistic]:
     # Never 0: were all pairs tied in one column or the other, one of the columns would be constant.
     share = turned.sum() / untied.sum()
     influence = 2 * (turned - share * untied) / untied.mean()
-    return float(1 - untied.mean() / (n - 1)), Statistic(float(share), influence)
+    return float(1 - untied.mean() / (n - 1)), Statistic(float(share), influence, share=True)
 
 
 def _share_of_difference(x: np.ndarray, y: np.ndarray) -> Statistic:
@@ -176,33 +179,44 @@ def _share_of_difference(x: np.ndarray, y: np.ndarray) -> Statistic:
     x, y = x - x.mean(), y - y.mean()
     difference, both = (x - y) ** 2, 2 * (x * x + y * y)
     share = difference.mean() / both.mean()
-    return Statistic(float(share), (difference - share * both) / both.mean())
+    return Statistic(float(share), (difference - share * both) / both.mean(), share=True)
 
 
 @analysis("framing", Needs(prompts=2))
 def analyse(tables: TableSet, options: Options) -> list[Result]:
-    """Each model's rewards under one prompt against its rewards under another, each model over all its own items."""
-    pieces, ends, points, notes = [], [], [], []
+    """Each model's rewards under one prompt against its rewards under another, each model over all its own items; the
+    ends of both axes over the shared items too."""
+    pieces, ends, shared, points, notes = [], [], [], [], []
     drawn: dict[str, list[Pair]] = {}
-    for first, second in _prompt_pairs(tables):
+    for first, second in prompt_pairs(tables, notes):
         pairs = _pairs(tables, first, second, notes)
         if not pairs:
             continue
         where = {"first": first, "second": second, "candidates": tables.candidates}
         pieces.append(reversals(pairs, **options.draws).assign(**where))
+        if len(pairs) > 1:
+            try:
+                ends_here = _shared_ends(tables, first, second, list(pairs), k=options.top)
+                shared.append(ends_here.assign(**where))
+            except TableError as error:  # vocabularies without common items
+                notes.append(f"ends over shared items, {first} and {second}: {error}")
         same_polarity = _same_polarity(tables, first, second)
         for model, pair in pairs.items():
             ends.append(ends_of_axes(*pair, k=options.top).assign(model=model, **where))
             others = drawn.setdefault(model, [])
             repeated = any(_alike(pair[0], x) and _alike(pair[1], y) for x, y in others)
-            if not repeated and not (same_polarity and _alike(*pair)):
-                others.append(pair)
-                points.append(_points(*pair).assign(model=model, **where))
+            alone = not repeated and not (same_polarity and _alike(*pair))
+            others += [pair] if alone else []
+            if alone or len(pairs) > 1:
+                points.append(_points(*pair).assign(alone=alone, model=model, **where))
     if not pieces:
         raise TableError(
-            "; ".join(notes) or "No two prompts that are compared were scanned: best, greatest, worst."
+            "; ".join(notes)
+            or "no two prompts are known to be opposites. State their polarity (+polarity.KEY=-1), or "
+            "choose two: pairs=[[KEY,KEY]]"
         )
     table = pd.concat(pieces, ignore_index=True)
+    scattered = pd.concat(points, ignore_index=True) if points else pd.DataFrame({"alone": [], "model": []})
     shown = table.assign(prompts=table["first"] + " × " + table["second"])
     first, second = table["first"].iloc[0], table["second"].iloc[0]
     head = shown[shown["prompts"] == shown["prompts"].iloc[0]]
@@ -242,19 +256,76 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             pd.concat(ends, ignore_index=True),
             plot=Scatter(
                 x="x", y="y", name="text", named="named", tabs=("first", "second", "model"), diagonal=True,
-                xlabel="reward, first prompt", ylabel="reward, second prompt", data=pd.concat(points, ignore_index=True),
-            ) if points else None,
+                xlabel="reward, first prompt", ylabel="reward, second prompt", data=scattered, where={"alone": True},
+            ) if scattered["alone"].any() else None,
             method="framing",
         ),
+        *_over_models(shared, scattered),
     ]  # fmt: skip
 
 
-def _prompt_pairs(tables: TableSet) -> list[tuple[str, str]]:
-    """Of `PAIRS` those that are there; else the pair of opposite polarity, where both are single prompts."""
-    for pairs in (PAIRS, tables.opposite_pairs()):
-        if there := [pair for pair in pairs if set(pair) <= set(tables.prompts)]:
-            return there
-    return []
+def _over_models(shared: list[pd.DataFrame], points: pd.DataFrame) -> list[Result]:
+    """The models side by side: every item under both prompts, and the ends of both axes over shared items."""
+    if points["model"].nunique() < 2:
+        return []
+    outermost = points.loc[
+        points["outermost"], ["model", "text", "x", "y", "x_sd", "y_sd", "first", "second", "candidates"]
+    ]
+    results = [
+        Result(
+            "prompt_scatter",
+            outermost.reset_index(drop=True),
+            plot=Scatter(
+                x="x_sd", y="y_sd", name="text", named="outermost", tabs=("first", "second"), panel="model", across=5,
+                diagonal=True, equal=True, data=points, xlabel="reward on the first prompt (SD over both prompts)",
+                ylabel="on the second",
+            ),
+            method="framing",
+        )
+    ]  # fmt: skip
+    if shared:
+        ends = pd.concat(shared, ignore_index=True)
+        plot = TokenTable(value="value", tabs=("axis", "first", "second"), ends=("highest", "lowest"))
+        results.append(Result("axes_shared", ends, plot=plot, method="framing"))
+    return results
+
+
+def _shared_ends(tables: TableSet, first: str, second: str, models: list[str], *, k: int) -> pd.DataFrame:
+    """`ends_of_axes` of each model over the items that all models share on both prompts.
+
+    Raises:
+        TableError: there are fewer than three such items.
+
+    Source: Christian et al. 2025, Tables A8 and A9.
+    """
+    matrices = tables.matrix(first)[models], tables.matrix(second)[models]
+    items = matrices[0].index.intersection(matrices[1].index, sort=False)
+    first_rewards, second_rewards = (matrix.loc[items] for matrix in matrices)
+    return pd.concat(
+        ends_of_axes(first_rewards[model], second_rewards[model], k=k).assign(model=model) for model in models
+    )
+
+
+def prompt_pairs(tables: TableSet, notes: list[str]) -> list[tuple[str, str]]:
+    """The prompts to compare two by two, positive ones first.
+
+    The chosen pairs; else those of `PAIRS`, and every other two prompts of opposite polarity. Where these are more than
+    `MOST_PAIRS`, the i-th positive prompt is compared with the i-th negative one only, and `notes` says so.
+    """
+    if tables.reading.pairs:
+        return [pair for pair in tables.reading.pairs if set(pair) <= set(tables.prompts)]
+    known = [pair for pair in PAIRS if set(pair) <= set(tables.prompts)]
+    signs = {prompt: tables.reading.polarity_of(prompt) for prompt in tables.prompts}
+    positive, negative = ([prompt for prompt in signs if signs[prompt] == sign] for sign in (1, -1))
+    opposite = [pair for pair in product(positive, negative) if pair not in known]
+    if len(known) + len(opposite) > MOST_PAIRS:
+        all_of_them = len(known) + len(opposite)
+        opposite = [pair for pair in zip(positive, negative, strict=False) if pair not in known]
+        opposite = opposite[: MOST_PAIRS - len(known)]
+        notes.append(
+            f"{len(known) + len(opposite)} of {all_of_them} pairs of prompts are compared. To choose: pairs=[[KEY,KEY]]"
+        )
+    return [*known, *opposite]
 
 
 def _pairs(tables: TableSet, first: str, second: str, notes: list[str]) -> dict[str, Pair]:
@@ -290,9 +361,21 @@ def _alike(a: pd.Series, b: pd.Series) -> bool:
 
 
 def _points(first: pd.Series, second: pd.Series) -> pd.DataFrame:
-    """What a scatter shows: x, y, text, named (the outermost in x, y, x − y and x + y)."""
+    """What scatters show: text, x, y, named (the outermost in x, y, x − y and x + y); for models side by side x_sd, y_sd
+    (both on one scale, of mean 0 and variance 1, so that x = y stays so) and outermost (in x − y and x + y, one at each
+    end)."""
     pair = _pair(first, second)
     x, y = pair["first"].to_numpy(), pair["second"].to_numpy()
-    ends = [outermost(sign * values, count=NAMED) for values in (x, y, x - y, x + y) for sign in (-1, 1)]
-    named = np.isin(np.arange(len(x)), np.concatenate(ends))
-    return pd.DataFrame({"text": pair.index, "x": x, "y": y, "named": named})
+    both = pair.to_numpy()
+    x_sd, y_sd = ((both - both.mean()) / (both.std() or 1.0)).astype(np.float32).T
+
+    def ends(*axes: np.ndarray, count: int) -> np.ndarray:
+        rows = [outermost(sign * values, count=count) for values in axes for sign in (-1, 1)]
+        return np.isin(np.arange(len(x)), np.concatenate(rows))
+
+    return pd.DataFrame(
+        {
+            "text": pair.index, "x": x, "y": y, "named": ends(x, y, x - y, x + y, count=NAMED), "x_sd": x_sd, "y_sd": y_sd,
+            "outermost": ends(x - y, x + y, count=1),
+        }
+    )  # fmt: skip

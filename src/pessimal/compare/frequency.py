@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from pessimal.compare.analysis import Needs, Options, analysis
+from pessimal.compare.analysis import Meanings, Needs, Options, analysis, with_mean
 from pessimal.compare.regression import Fit, classical, interval, robust
 from pessimal.errors import TableError
 from pessimal.plots import Forest
@@ -31,6 +31,7 @@ def frequency_slopes(
     pairs: Sequence[tuple[str, str]] = (),
     unrated: pd.Index | None = None,
     least_zipf: float = LEAST_ZIPF,
+    meanings: Meanings | None = None,
     confidence: float = 0.95,
 ) -> pd.DataFrame:
     """Reward per Zipf unit (a factor of ten in use), over two sets of words, under each prompt and over opposite ones.
@@ -38,8 +39,8 @@ def frequency_slopes(
     `rated` are words of the lexicon, with valence and its absolute value controlled (see `sentiment`); `unrated` are words
     in no lexicon, with at least `LEAST_LETTERS` letters and a frequency of `least_zipf`. A slope under one prompt is
     biased, as good words are used more than bad ones; the half-sum of two prompts (`frames` is opposite) takes valence
-    out, provided that the model turns it round with the prompt. A word counts once. Errors are cluster-robust by stem (see
-    `regression.robust`), t has stems − coefficients degrees of freedom.
+    out, provided that the model turns it round with the prompt. A word counts once. Errors allow for words of one stem and
+    for a taste for any direction of meaning (see `regression.robust`), t has stems − coefficients degrees of freedom.
 
     Args:
         words: all words of the model's vocabulary × prompts, from `words.by_word`.
@@ -49,6 +50,7 @@ def frequency_slopes(
         unrated: words that may count as `unrated`: in no lexicon, and words rather than pieces. By default all that
             `valence` lacks.
         least_zipf, confidence: of the words that count as `unrated`; of the intervals.
+        meanings: vectors of meaning of words; without it, words of one meaning count as independent.
 
     Returns:
         One row per set and prompt or pair: words, frames (one, opposite), prompt (a pair is `a × b`), n, stems, slope,
@@ -77,7 +79,8 @@ def frequency_slopes(
         controls = _controls(values[inside]) if name == "rated" else []
         design = np.column_stack([np.ones(inside.sum()), used[inside], *controls])
         groups = stem_groups(words.index[inside])
-        fit = robust(design, outcomes.to_numpy(dtype=float)[inside], groups)
+        alike = meanings(words.index[inside].tolist()) if meanings else None
+        fit = robust(design, outcomes.to_numpy(dtype=float)[inside], groups, alike)
         pieces.append(
             _rows(fit, name, scales, n=len(design), stems=int(groups.max()) + 1, confidence=confidence)
         )
@@ -169,7 +172,8 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
                 unrated = [word for word in word_starts(tokens.index).tolist() if word not in known]
                 found = frequency_slopes(
                     tables.words(model), zipf, valence, pairs=tables.pairs_of(model),
-                    unrated=pd.Index(unrated, dtype=object), confidence=options.confidence,
+                    unrated=pd.Index(unrated, dtype=object), meanings=options.meanings,
+                    confidence=options.confidence,
                 )  # fmt: skip
         except TableError as error:
             left_out[str(error)].append(tables.labels[model])
@@ -204,6 +208,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             headline=f"On {first['prompt']}, {what}: {first['slope_sd']:+.2f} SD per {unit}; slopes of {certain.sum()} of "
             f"{len(asked)} models differ from 0.",
             plot=Forest(
+                data=with_mean(table, "slope_sd", by=["words", "prompt", "frames"]),
                 estimate="slope_sd", low="low_sd", high="high_sd", p="p_holm", group="prompt", panel="words",
                 where={"frames": least_biased}, tabs=(), xlabel=f"reward (SD) per {unit}",
             ),

@@ -13,9 +13,10 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from pessimal.compare.analysis import Needs, Options, analysis
+from pessimal.compare.analysis import Meanings, Needs, Options, analysis
 from pessimal.compare.checks import check_rewards, check_varied
 from pessimal.compare.matching import MatchedSets, balance, matched_controls, matched_sets, stems_of
+from pessimal.compare.regression import taste
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Heatmap
 from pessimal.statistics import holm
@@ -31,8 +32,6 @@ OPPOSITE = {HALF_SUM: "liked whatever is asked", HALF_DIFFERENCE: "taken for som
 LEAST_STEMS = 3
 LEAST_TOPICS = 10
 NAMED_CONTROLS = 5
-EXCHANGES = 2000
-"""Random exchanges behind p_words, which is not the p that decides."""
 BELOW, ABOVE = "farthest below", "farthest above"
 NAMED = 10
 """Terms named at each end, a model."""
@@ -58,8 +57,16 @@ class IdentityMatches:
     """Every term of every axis."""
     named: pd.DataFrame
     """Of each of `terms`: axis, term, n_controls, controls (the nearest, named)."""
-    concentration: float
-    """Sum of squares of the axes' shares in all stems: how much of one topic's variance the mean over all axes has."""
+    meanings: np.ndarray | None
+    """(words, directions) vectors of meaning."""
+    resemblance: dict[str, float]
+    """By axis: how far a taste of variance 1 for each direction of meaning moves it beyond what it moves single words,
+    squared. An axis of like words moves farther than one of unlike words; all axes together move the farther, the more they
+    resemble one another."""
+    typical: float
+    """The mean of the same over topics."""
+    freedom: float
+    """How many topics' worth of evidence the topics are: fewer than there are, where they resemble one another."""
 
 
 def match_identity(
@@ -68,6 +75,7 @@ def match_identity(
     *,
     topics: Mapping[str, Sequence[str]] = TOPICS,
     banned: Collection[str] = (),
+    meanings: Meanings | None = None,
 ) -> IdentityMatches:
     """Controls for the terms of each axis, and for the words of the topics that the axes are held against.
 
@@ -78,6 +86,8 @@ def match_identity(
         covariates: one row a word that the model has; zipf, and ratings by lexicon (see `matched_controls`).
         topics: everyday words by topic.
         banned: further words that must not be controls, in any form.
+        meanings: vectors of meaning of words; without it each axis is taken to move as a topic does, and axes to be
+            independent.
 
     Raises:
         TableError: no axis, or too few topics, have enough words with controls.
@@ -106,15 +116,50 @@ def match_identity(
     named = controls.groupby(["group", "term"], sort=False)["control"].agg(
         n_controls="size", controls=lambda near: ", ".join(near.iloc[:NAMED_CONTROLS])
     )
+    sets = found | {ALL_AXES: matched_sets(once, places)}
+    if meanings is None:
+        alike, typical, moved = (
+            None,
+            1.0,
+            dict.fromkeys(found, 1.0) | {ALL_AXES: float(((stems / stems.sum()) ** 2).sum())},
+        )
+        freedom = float(len(everyday))
+    else:
+        alike = meanings(words.tolist())
+        noise = _within([*sets.values(), *everyday.values()], alike).sum()
+        # What is beyond the noise of words that are matched, as it is with rewards.
+        beyond = {
+            name: _moved(own, alike) - noise * own.mean_variance
+            for name, own in [*everyday.items(), *sets.items()]
+        }
+        typical = np.mean([beyond[topic] for topic in everyday])
+        moved = {name: max(0.0, beyond[name]) for name in sets}
+        along = np.array([own.unit_effects(alike).mean(axis=0) for own in everyday.values()])
+        products = along @ along.T
+        freedom = float(np.trace(products) ** 2 / np.square(products).sum())
     return IdentityMatches(
         words=words,
         controls=controls,
-        axes=found | {ALL_AXES: matched_sets(once, places)},
+        axes=sets,
         topics=everyday,
         terms=matched_sets(controls, places),
         named=named.rename_axis(["axis", "term"]).reset_index(),
-        concentration=float(((stems / stems.sum()) ** 2).sum()),
+        meanings=alike,
+        resemblance=moved,
+        typical=float(typical),
+        freedom=freedom,
     )
+
+
+def _within(groups: Sequence[MatchedSets], grid: np.ndarray) -> np.ndarray:
+    """Variance of a word about the words it is matched with, (measures,): controls within their sets, pooled."""
+    squares, freedom = zip(*(sets.within(grid) for sets in groups), strict=True)
+    return np.sum(squares, axis=0) / sum(freedom)
+
+
+def _moved(sets: MatchedSets, meanings: np.ndarray) -> float:
+    """How far a taste of variance 1 for each direction of meaning moves the mean over the sets, squared."""
+    return float(np.square(sets.unit_effects(meanings).mean(axis=0)).sum())
 
 
 def identity_effects(
@@ -124,8 +169,6 @@ def identity_effects(
     pair: tuple[str, str] | None = None,
     main: str | None = None,
     confidence: float = 0.95,
-    permutations: int = 10_000,
-    seed: int = 0,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """How far identity terms lie from their controls, under each prompt and under opposite prompts together.
 
@@ -136,16 +179,19 @@ def identity_effects(
     square over both prompts; one divisor for all measures and axes).
 
     `p` is of the null hypothesis that the axis is one more everyday topic: the effect over `null_sd`, which has topics
-    and word noise in it (t, as many degrees of freedom as topics). The interval is about the axis: the scatter of its
-    terms, or that of words where this is larger, and topics (Satterthwaite). `p_words` is of the weaker null hypothesis
-    that terms are like single words: term and controls change places at random. All count how often controls are shared.
+    and word noise in it (t, `IdentityMatches.freedom` degrees of freedom). A topic's variance is that of the topics, or of a taste for a
+    direction of meaning (`regression.taste`, over all words) where that is larger, times the axis' resemblance
+    (`IdentityMatches`). The interval is about the axis: the scatter of its terms, or that of words where this
+    is larger, and topics (Satterthwaite). `p_words` is of the null hypothesis that rewards follow some direction of
+    meaning and are noise beyond (without meanings: noise alone). All count how often
+    controls are shared.
 
     Args:
         rewards: words × prompts; must hold every word of `matches.words`.
         matches: of `match_identity`.
         pair: the prompts that good words and that bad words answer; without it there is no measure of opposite prompts.
         main: the measure of single terms; else the half-sum of the pair, else the first prompt.
-        confidence, permutations, seed: of the intervals; of the exchanges behind each p_words.
+        confidence: of the intervals.
 
     Returns:
         axes: axis, measure, n (terms), n_stems, n_controls, effect, low, high, d, reward_sd, topic_sd (of a topic's true
@@ -178,18 +224,25 @@ def identity_effects(
     if main not in measures:
         raise TableError(f"No measure {main!r} to report single terms on; there are {measures}.")
     reward_sd, topics = float(spread[main]), list(matches.topics.values())
-    # Variance of a word about the words it is matched with, (measures,): controls within their sets, pooled.
-    squares, freedom = zip(*(sets.within(grid) for sets in [*matches.axes.values(), *topics]), strict=True)
-    noise = np.sum(squares, axis=0) / sum(freedom)
+    noise = _within([*matches.axes.values(), *topics], grid)
     # Variance about 0 of a topic's true effect; 0 where topics move no farther than their words do.
     moved = np.array([sets.unit_effects(grid).mean(axis=0) for sets in topics])  # (topics, measures)
     by_chance = noise * np.array([[sets.mean_variance] for sets in topics])
     topic = np.maximum(0.0, (moved**2 - by_chance).mean(axis=0))
-    rng, pieces = np.random.default_rng(seed), []
+    ones = np.ones((len(grid), 1))
+    liking = None if matches.meanings is None else taste(ones, grid, matches.meanings)
+    # Topics are few: where all words together show a stronger taste, that counts.
+    by_topics = np.maximum(topic / matches.typical, liking.variance if liking else 0.0)
+    pieces = []
     for axis, sets in matches.axes.items():
-        own = topic * (matches.concentration if axis == ALL_AXES else 1.0)
-        found = _axis(sets, grid, noise, own, df=len(topics), confidence=confidence)
-        found |= {"measure": measures, "p_words": sets.exchange(grid, permutations=permutations, rng=rng)}
+        own = by_topics * matches.resemblance[axis]
+        found = _axis(sets, grid, noise, own, df=matches.freedom, confidence=confidence)
+        by_words = noise * sets.mean_variance
+        if liking:
+            by_words = liking.noise * sets.mean_variance + liking.variance * _moved(sets, matches.meanings)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            away = np.nan_to_num(np.abs(found["effect"]) / np.sqrt(by_words))
+        found |= {"measure": measures, "p_words": 2 * stats.norm.sf(away)}
         if pair:  # the weaker penalty, and the larger one-sided p
             two = [measures.index(name) for name in pair]
             both = {"measure": BOTH, "effect": found["effect"][two].max(), "p": found["p_below"][two].max()}
@@ -208,7 +261,7 @@ _COLUMNS = [
 
 
 def _axis(
-    sets: MatchedSets, grid: np.ndarray, noise: np.ndarray, topic: np.ndarray, *, df: int, confidence: float
+    sets: MatchedSets, grid: np.ndarray, noise: np.ndarray, topic: np.ndarray, *, df: float, confidence: float
 ) -> dict[str, np.ndarray]:
     """effect, low, high, errors and p, (measures,) each."""
     units = sets.unit_effects(grid)  # (stems, measures)
@@ -259,8 +312,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     pair = next(iter(tables.opposite_pairs()), None)
     had = [tables.columns_of(model) for model in tables.models]
     main = HALF_SUM if pair else max(tables.columns, key=lambda column: sum(column in own for own in had))
-    settings = {"confidence": options.confidence, "permutations": min(options.permutations, EXCHANGES)}
-    settings |= {"pair": pair, "main": main, "seed": options.seed}
+    settings = {"confidence": options.confidence, "pair": pair, "main": main}
     vocabularies: dict[tuple, tuple[IdentityMatches, pd.DataFrame] | TableError] = {}
     effects, terms, balances, left_out = [], [], [], {}
     for model, own in zip(tables.models, had, strict=True):
@@ -300,7 +352,7 @@ def _matches(
         for name, lexicon in options.lexicons.items():
             covariates[name] = lexicon.reindex(words)
         try:
-            matches = match_identity(axes, covariates)
+            matches = match_identity(axes, covariates, meanings=options.meanings)
             known[key] = matches, balance(matches.controls, covariates)
         except TableError as error:
             known[key] = error

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from pessimal.compare.analysis import Needs, Options, analysis
+from pessimal.compare.analysis import Meanings, Needs, Options, analysis
 from pessimal.compare.regression import interval, robust
 from pessimal.errors import TableError
 from pessimal.plots import Forest
@@ -24,20 +24,26 @@ LEAST_WORDS = 10
 
 
 def lexicon_groups(
-    words: pd.DataFrame, valence: pd.Series, *, repeated: bool = False, confidence: float = 0.95
+    words: pd.DataFrame,
+    valence: pd.Series,
+    *,
+    repeated: bool = False,
+    meanings: Meanings | None = None,
+    confidence: float = 0.95,
 ) -> pd.DataFrame:
     """The probability that a positive word earns more than a negative one, and by how much they differ on average.
 
     The probability (AUC) is Mann and Whitney's U over the number of pairs; equal rewards count half. Words of valence 0
-    are in neither group. Words of one stem are taken to be dependent, of both groups as well ('hope', 'hopeless'): the
-    AUC's error is DeLong's with stems for units, its interval is made on the log-odds scale, with Student's t and as many
-    degrees of freedom as the smaller group has stems, less 1. Where the groups do not overlap (AUC 0 or 1) there is neither
-    interval nor p. The difference's error is cluster-robust (see `regression.robust`).
-
+    are in neither group. Words of one stem are taken to be dependent, of both groups as well ('hope', 'hopeless'), and so are
+    words alike in meaning. The difference's error is that of `regression.robust`. The AUC's is DeLong's with stems for
+    units, and what a taste for a direction of meaning does to the difference of the groups' mean ranks; its interval is
+    made on the log-odds scale, with Student's t and as many degrees of freedom as the smaller group has stems, less 1.
+    Where the groups do not overlap (AUC 0 or 1) there is neither interval nor p.
     Args:
         words: all words of the model's vocabulary × prompts, from `words.by_word` (`as_published` with `repeated`).
         valence: by word; above 0 is good.
         repeated: rows are tokens, so that the spellings of a word count each; their dependence is allowed for.
+        meanings: vectors of meaning of words; without it, words of one meaning count as independent.
 
     Returns:
         One row per prompt: prompt, positive, negative (words), stems, auc, auc_low, auc_high, auc_p (against ½), tied
@@ -64,13 +70,18 @@ def lexicon_groups(
     stems = stem_groups(rated.index)
     rewards = rated.to_numpy(dtype=float)
     counts |= {"stems": int(stems.max()) + 1}
+    # Of the rewards, and of their ranks: the groups' mean ranks differ by n · (AUC − ½).
+    outcomes = np.hstack([rewards, stats.rankdata(rewards, axis=0) / len(rewards)])
+    alike = meanings(rated.index.tolist()) if meanings else None
+    fit = robust(np.column_stack([np.ones(len(rated)), positive]), outcomes, stems, alike)
+    taste = np.zeros(2 * len(rewards.T)) if fit.tastes is None else np.square(fit.tastes[:, 1]).sum(axis=0)
+    m = len(words.columns)
     rows = [
-        {"prompt": prompt, **counts, **_separation(column, positive, stems, confidence)}
-        for prompt, column in zip(words, rewards.T, strict=True)
+        {"prompt": prompt, **counts, **_separation(column, positive, stems, own, confidence)}
+        for prompt, column, own in zip(words, rewards.T, taste[m:], strict=True)
     ]
-    fit = robust(np.column_stack([np.ones(len(rated)), positive]), rewards, stems)
-    difference, scale = fit.coefficients[1], words.std(ddof=0).to_numpy()
-    low, high, p = interval(difference, fit.errors[1], fit.freedom, confidence=confidence)
+    difference, scale = fit.coefficients[1, :m], words.std(ddof=0).to_numpy()
+    low, high, p = interval(difference, fit.errors[1, :m], fit.freedom, confidence=confidence)
     return pd.DataFrame(rows).assign(
         difference=difference, difference_sd=difference / scale,
         difference_low_sd=low / scale, difference_high_sd=high / scale, difference_p=p,
@@ -78,9 +89,9 @@ def lexicon_groups(
 
 
 def _separation(
-    rewards: np.ndarray, positive: np.ndarray, stems: np.ndarray, confidence: float
+    rewards: np.ndarray, positive: np.ndarray, stems: np.ndarray, taste: float, confidence: float
 ) -> dict[str, float]:
-    """The AUC with its interval and p value, and the share of tied pairs."""
+    """The AUC with its interval and p value, and the share of tied pairs. `taste` is added to the AUC's variance."""
     above, below = rewards[positive], rewards[~positive]
     # Of each word, the share of the other group that it beats (a positive one) or is beaten by (a negative one).
     everywhere = stats.rankdata(rewards)
@@ -104,7 +115,7 @@ def _separation(
     low = high = p = np.nan
     if 0 < auc < 1:
         odds = np.log(auc / (1 - auc))
-        error = np.sqrt(max(variance, 0)) / (auc * (1 - auc))
+        error = np.sqrt(max(variance, 0) + taste) / (auc * (1 - auc))
         low, high, p = interval(odds, error, min(groups) - 1, confidence=confidence)
         low, high = 1 / (1 + np.exp(-low)), 1 / (1 + np.exp(-high))
     tied = ties.sum() / (len(above) * len(below))
@@ -125,7 +136,13 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         words = as_published(tables.tokens(model)) if options.paper else tables.words(model)
         for lexicon, valence in options.lexicons.items():
             try:
-                found = lexicon_groups(words, valence, repeated=options.paper, confidence=options.confidence)
+                found = lexicon_groups(
+                    words,
+                    valence,
+                    repeated=options.paper,
+                    meanings=options.meanings,
+                    confidence=options.confidence,
+                )
             except TableError as error:
                 left_out[f"with {lexicon}: {error}"].append(tables.labels[model])
                 continue

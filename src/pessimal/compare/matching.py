@@ -228,31 +228,6 @@ class MatchedSets:
         about = grid[self.controls] - np.repeat(self._means(grid), self.counts, axis=0)
         return (about**2).sum(axis=0), int((self.counts - 1).sum())
 
-    def exchange(self, grid: np.ndarray, *, permutations: int, rng: np.random.Generator) -> np.ndarray:
-        """Two-sided p (measures,) of the mean effect when terms change places with their controls at random.
-
-        A unit counts as one word, so it draws from the set of its first term. Drawn sets do not share controls, the
-        true ones do: the reference distribution is widened by what sharing adds to the standard error.
-        """
-        first = np.unique(self.unit, return_index=True)[1]
-        counts, starts = self.counts[first], self.starts[first]
-        # (units, most controls + 1); what lies beyond a unit's own controls is never drawn
-        members = self.controls[
-            np.minimum(starts[:, None] + np.arange(counts.max() + 1), len(self.controls) - 1)
-        ]
-        members[np.arange(len(first)), counts] = self.terms[first]
-        sums_of_sets = self._means(grid)[first] * counts[:, None] + grid[self.terms[first]]
-        middle = sums_of_sets / (counts + 1)[:, None]
-        # A member less the mean of the others is (k + 1) / k of its distance from the mean of all.
-        away = (grid[members] - middle[:, None]) * ((counts + 1) / counts)[:, None, None]
-        widened = np.sqrt(self.mean_variance * len(first) ** 2 / (1 + 1 / counts).sum())
-        sums = np.zeros((permutations, grid.shape[1]))
-        for unit, count in enumerate(counts.tolist()):
-            sums += away[unit, rng.integers(count + 1, size=permutations)]
-        means = np.abs(sums) / len(first) * widened
-        observed = np.abs(self.unit_effects(grid).mean(axis=0))
-        return (1 + (means >= observed - 1e-12).sum(axis=0)) / (1 + permutations)
-
     def _means(self, grid: np.ndarray) -> np.ndarray:
         """(terms, measures): mean of each term's controls."""
         return np.add.reduceat(grid[self.controls], self.starts, axis=0) / self.counts[:, None]

@@ -4,20 +4,25 @@ The published scores come without errors, and without the matches, from which be
 of matches says of the error is a lower bound.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
-from scipy.stats import rankdata
+from scipy.optimize import brentq
+from scipy.special import digamma, polygamma
+from scipy.stats import false_discovery_control, norm, rankdata
+from scipy.stats import t as student
 
+from pessimal.compare.agreement import agreement
 from pessimal.compare.analysis import Needs, Options, analysis
 from pessimal.compare.checks import align, check_rewards, check_varied
 from pessimal.compare.ranks import bootstrapped, kendall, ranked, spearman
 from pessimal.errors import TableError
-from pessimal.plots import Forest, Lines
+from pessimal.plots import Forest, Heatmap, Lines
 from pessimal.statistics import median_interval
 from pessimal.tables import ScoreTable
-from pessimal.tables.result import Estimate, Result, weight_of
+from pessimal.tables.result import LEVEL, Estimate, Result, weight_of
 from pessimal.tables.table_set import MANY_PROMPTS, TableSet
 from pessimal.texts import literal
 
@@ -25,10 +30,12 @@ POINTS = 400 / np.log(10)
 """Elo points to one unit of log odds: 400 points are odds of ten to one."""
 ENDS = ("overvalued", "undervalued")
 """By models, as people see it."""
-SHOWN, FOLLOWED, FARTHEST = 12, 10, 5
-"""Items drawn: at each end of the differences; of people's highest, and at each end, from rater to rater."""
+SHOWN, FOLLOWED, FARTHEST, BEHIND = 12, 10, 5, 60
+"""Items drawn: at each end of the differences; of people's highest, at each end, and of all behind these, from rater to
+rater."""
 PEOPLE = "people"
 FIRST, APART = "people's first ten", "farthest apart"
+TAUS = ["model_a", "model_b", "n", "kendall", "low", "high"]
 
 
 def human_correlation(
@@ -106,6 +113,9 @@ def rank_difference(
     * models: the median of a population that the models are a sample of, from order statistics (6 models at 95 %);
     * low, high: both, half widths joined as independent errors are, each side on its own.
 
+    The intervals are those of the median's distance. As noise alone pulls medians to the middle, an interval that leaves
+    out zero does not say that models value an item otherwise; that is tested by `consensus_test`.
+
     Args:
         rewards: items × models.
         elo: as in `human_correlation`.
@@ -116,7 +126,8 @@ def rank_difference(
     Returns:
         One row per item, in the order of `rewards`: name, human_rank, model_rank (median), difference (model − human:
         negative where models rank the item higher), low, high, people_low, people_high, models_low, models_high (NaN
-        where there is no such interval), consensus_rank, consensus_difference, difference_published, matches, n_models.
+        where there is no such interval), consensus_rank, consensus_difference, difference_published, matches, n_models,
+        t (positive where models rank the item lower), p, p_adjusted (of `consensus_test`; NaN in `paper`).
 
     Raises:
         TableError: see `checks.check_rewards` and `rank_intervals`; or the items differ.
@@ -141,6 +152,9 @@ def rank_difference(
         human_low, human_high = likely["low"].to_numpy(), likely["high"].to_numpy()
     if not paper:
         model_low, model_high = median_interval(raters, confidence=confidence)
+    tested = consensus_test(
+        rewards, people, matches=None if matches is None else pd.Series(played, people.index)
+    )
     # The index as it is: a list of its items would become Arrow strings, which cannot hold a lone surrogate.
     return pd.DataFrame({"name": rewards.index}).assign(
         human_rank=human, model_rank=model, difference=model - human,
@@ -150,28 +164,113 @@ def rank_difference(
         models_low=model_low - human, models_high=model_high - human,
         consensus_rank=consensus, consensus_difference=consensus - human,
         difference_published=published - human, matches=played, n_models=rewards.shape[1],
+        **{name: np.nan if paper else tested[name].to_numpy() for name in tested},
     )  # fmt: skip
 
 
+def consensus_test(
+    rewards: pd.DataFrame, elo: pd.Series, *, matches: pd.Series | None = None
+) -> pd.DataFrame:
+    """Tests of each item: do models place it where people do, but for the noise of either?
+
+    Models and people each measure where an item stands among all items: the models by their mean normal score, with the
+    error that the spread of the models about it gives; people by the normal score of their Elo, with the error that the
+    matches leave at least. Both are divided by the root of their reliability, so that noise, which pulls scores to the
+    middle, makes no difference between them. The difference over its error is Student's t; an item's variance over the
+    models is moderated by that of all items.
+
+    One score of each model is enough: its noise is part of the spread of the models. Models are taken for independent
+    draws from a population; relatives of one base or developer are not, and then the test finds too much. The places are
+    taken to be normal; where they are uniform, and the noise is as large as they spread, p falls below .05 in up to 11 %
+    of the items of which nothing is true (else 2 to 8 %), and after correction 0 to 4 % of the items are called.
+
+    Args:
+        rewards: items × models.
+        elo: human score per item, in the order of the rewards.
+        matches: behind each score; without them people's order is taken for exact.
+
+    Returns:
+        Indexed as `rewards`: t, p (two-sided), p_adjusted (Benjamini & Hochberg over the items: of those called at .05, at
+        most 5 % are expected to be false). NaN for one model, and where all models order the items alike: there is no
+        noise to be seen. p is 1 for all items where the models' agreement is no more than chance.
+
+    Raises:
+        TableError: see `reliability`.
+
+    Source: Smyth 2004 (moderated t); Benjamini & Hochberg 1995.
+    """
+    scores = _normal_scores(rewards.to_numpy())  # (items, models)
+    n, models = scores.shape
+    spread = scores.var(axis=1, ddof=1) if models > 1 else np.zeros(n)
+    mean, people = scores.mean(axis=1), _normal_scores(elo.to_numpy(dtype=float))
+    if not spread.any():
+        return pd.DataFrame(np.nan, index=rewards.index, columns=["t", "p", "p_adjusted"])
+    known = 1 - spread.mean() / models / mean.var()  # the share of the models' mean scores that is no noise
+    if known <= 0:
+        return pd.DataFrame({"t": 0.0, "p": 1.0, "p_adjusted": 1.0}, index=rewards.index)
+    variance, freedom = moderated(spread, models - 1)
+    of_models, of_people, known_people = variance / models / (known * mean.var()), np.zeros(n), 1.0
+    if matches is not None:
+        known_people = reliability(elo, matches)
+        of_people = np.square(least_error(matches).to_numpy()) / (
+            known_people * np.var(elo.to_numpy(dtype=float))
+        )
+    apart = people / known_people**0.5 - _normal_scores(mean) / known**0.5
+    t = apart / np.sqrt(of_models + of_people)
+    # Satterthwaite: people's error is known, the models' is estimated.
+    p = 2 * student.sf(np.abs(t), freedom * (1 + of_people / of_models) ** 2)
+    return pd.DataFrame({"t": t, "p": p, "p_adjusted": false_discovery_control(p)}, index=rewards.index)
+
+
+def moderated(variances: np.ndarray, freedom: int) -> tuple[np.ndarray, float]:
+    """Variances (n,), not all 0, each drawn to what they have in common, and their degrees of freedom then.
+
+    The true variances are taken for draws from an inverse χ² distribution, fitted by the moments of the logarithms. Where
+    they vary no more than chance makes them, all are their mean, on infinitely many degrees of freedom.
+
+    Source: Smyth 2004, section 6.2.
+    """
+    half = freedom / 2
+    logs = np.log(np.maximum(variances, 1e-5 * variances.mean())) - digamma(half) + np.log(half)
+    extra = logs.var(ddof=1) - polygamma(1, half)
+    if extra <= 1e-6:
+        return np.full(len(variances), variances.mean()), np.inf
+    prior = brentq(lambda x: polygamma(1, x) - extra, 1e-6, 1e7)  # half of its degrees of freedom
+    common = np.exp(logs.mean() + digamma(prior) - np.log(prior))
+    return (prior * common + half * variances) / (prior + half), float(2 * (prior + half))
+
+
+def _normal_scores(values: np.ndarray) -> np.ndarray:
+    """Normal quantiles of the mid-ranks of each column."""
+    return norm.ppf((rankdata(values, axis=0) - 0.5) / len(values))
+
+
 def surely_apart(difference: pd.DataFrame) -> pd.Series:
-    """Of each item, whether its interval leaves out zero and the consensus ranks differ to the same side (bool)."""
-    low, high = surest_interval(difference)
-    same_side = difference["difference"] * difference["consensus_difference"] > 0
-    return same_side & ~((low <= 0) & (high >= 0))
+    """Of each item, whether models surely value it otherwise than people do (bool).
+
+    The corrected p of `consensus_test` is at most .05; medians, their order and the test say so to the same side; and
+    where there is an interval (six models), it leaves out zero.
+    """
+    side, (low, high) = np.sign(difference["difference"]), surest_interval(difference)
+    same_side = (side == np.sign(difference["consensus_difference"])) & (side == np.sign(difference["t"]))
+    return same_side & (difference["p_adjusted"] <= LEVEL) & ~((low <= 0) & (high >= 0))
 
 
 def most_valued(difference: pd.DataFrame, *, k: int = 20) -> pd.DataFrame:
-    """The items that models overvalue most, as people see it, and those they undervalue most, of those `surely_apart`.
+    """The items that models overvalue most, as people see it, and those they undervalue most.
 
-    Items are picked for being far out, so their differences are more likely too large than too small.
+    Of those `surely_apart`; where nothing could be tested (as published, or one model), of all. Items are picked for being
+    far out, so their differences are more likely too large than too small.
 
     Returns:
         At most 2k rows of `rank_difference` with, in front: end (`overvalued`, `undervalued`), rank (1 = the farthest).
         Equal differences keep the order of the rows.
     """
-    sure = difference[surely_apart(difference)].sort_values("difference", kind="stable")
-    over = sure[sure["difference"] < 0].head(k)
-    under = sure[sure["difference"] > 0].sort_values("difference", ascending=False, kind="stable").head(k)
+    tested = difference["p"].notna().any()
+    listed = difference[surely_apart(difference)] if tested else difference
+    listed = listed.sort_values("difference", kind="stable")
+    over = listed[listed["difference"] < 0].head(k)
+    under = listed[listed["difference"] > 0].sort_values("difference", ascending=False, kind="stable").head(k)
     ends = pd.concat([over, under], ignore_index=True)
     ends.insert(0, "end", [ENDS[0]] * len(over) + [ENDS[1]] * len(under))
     ends.insert(1, "rank", [*range(1, len(over) + 1), *range(1, len(under) + 1)])
@@ -179,9 +278,10 @@ def most_valued(difference: pd.DataFrame, *, k: int = 20) -> pd.DataFrame:
 
 
 def surest_interval(difference: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
-    """Of each item the interval with the most in it: of people and models, else of people, else of models."""
-    low = difference["low"].fillna(difference["people_low"]).fillna(difference["models_low"])
-    high = difference["high"].fillna(difference["people_high"]).fillna(difference["models_high"])
+    """Of each item the interval of people and models, else of models; NaN for fewer than six, as people's alone would
+    leave out the models' noise."""
+    low = difference["low"].fillna(difference["models_low"])
+    high = difference["high"].fillna(difference["models_high"])
     return low, high
 
 
@@ -274,7 +374,8 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     rated = {p: found for p in tables.prompts if (found := [t for t in tables.by_prompt[p] if t.has_elo])}
     if not rated:
         raise TableError("only wordings looked at together have Elo. Take one at a time: prompts=[KEY]")
-    found, notes = {"correlation": [], "difference": [], "valued": [], "lines": []}, _left_out(tables, rated)
+    found: dict[str, list[pd.DataFrame]] = defaultdict(list)
+    notes = _left_out(tables, rated)
     seeded = {"confidence": options.confidence, "seed": options.seed}
     for prompt, members in rated.items():
         rewards = tables.matrix(prompt)[[table.provenance.model for table in members]]
@@ -292,13 +393,23 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         difference = rank_difference(rewards, elo, **numbers).assign(turned=turned)
         valued = most_valued(difference, k=options.top)
         agreeing = correlation.sort_values("spearman", ascending=sign == -1, kind="stable")["model"]
-        lines = _from_people_to_models(rewards[list(agreeing)], difference, valued)
-        pieces = {"correlation": correlation, "difference": difference, "valued": valued, "lines": lines}
+        rhos = correlation.set_index("model")["spearman"] * (-1 if turned else 1)
+        lines = _from_people_to_models(rewards[list(agreeing)], difference, valued, rhos)
+        if rewards.shape[1] == 1:
+            notes.append(
+                f"{prompt}: of one model's scores it cannot be told which differences are noise; none is called sure"
+            )
+        raters = (-rewards if turned else rewards).assign(**{PEOPLE: elo})
+        taus = agreement(raters, replicates=options.replicates, **seeded)[TAUS]
+        pieces = {
+            "correlation": correlation, "difference": difference, "valued": valued, "lines": lines, "agreement": taus,
+        }  # fmt: skip
         for name, piece in pieces.items():
             found[name].append(piece.assign(prompt=prompt, candidates=tables.candidates))
     whole = {name: pd.concat(pieces, ignore_index=True) for name, pieces in found.items()}
     return [
         _correlation_result(tables, whole["correlation"], list(rated), notes),
+        _agreement_result(whole["agreement"]),
         _difference_result(whole["difference"], whole["lines"]),
         _valued_result(whole["valued"], len(found["difference"][0])),
     ]
@@ -347,22 +458,41 @@ def _left_out(tables: TableSet, rated: Mapping[str, list[ScoreTable]]) -> list[s
 
 
 def _from_people_to_models(
-    rewards: pd.DataFrame, difference: pd.DataFrame, listed: pd.DataFrame
+    rewards: pd.DataFrame, difference: pd.DataFrame, listed: pd.DataFrame, rhos: pd.Series
 ) -> pd.DataFrame:
-    """Some items' ranks by each rater, people first, then the models as given: group, name, rater, rank."""
+    """Some items' ranks by each rater, people first, then the models as given: group, name, rater, rank, ρ (the rater's
+    correlation with people), behind (one of the items that stand for all, evenly over the logarithm of people's rank)."""
     names, people = difference["name"].to_numpy(), difference["human_rank"].to_numpy()
     farthest = set(listed.loc[listed["rank"] <= FARTHEST, "name"])
+    order = people.argsort(kind="stable")
     groups = {
-        FIRST: people.argsort(kind="stable")[:FOLLOWED],
+        FIRST: list(order[:FOLLOWED]),
         APART: [row for row, name in enumerate(names) if name in farthest],
     }
+    spaced = np.unique(np.geomspace(1, len(order), BEHIND).astype(int)) - 1
     models = rankdata(-rewards.to_numpy(), axis=0)  # (items, models)
-    pieces = [
-        pd.DataFrame({"rater": [PEOPLE, *rewards], "rank": [people[row], *models[row]], "name": names[row], "group": group})
-        for group, rows in groups.items()
-        for row in rows
-    ]  # fmt: skip
+    columns = {"rater": [PEOPLE, *rewards], "ρ": [np.nan, *rhos[list(rewards)]]}
+    pieces = []
+    for group, rows in groups.items():
+        behind = [row for row in order[spaced] if row not in rows] if rows else []
+        for row in [*rows, *behind]:
+            ranks = {
+                "rank": [people[row], *models[row]],
+                "name": names[row],
+                "group": group,
+                "behind": row in behind,
+            }
+            pieces.append(pd.DataFrame(columns | ranks))
     return pd.concat(pieces, ignore_index=True)
+
+
+def _agreement_result(taus: pd.DataFrame) -> Result:
+    """Kendall's tau of every two raters, people among them.
+
+    Source: Christian et al. 2025, Figure A5.
+    """
+    plot = Heatmap(value="kendall", symmetric=True, order=True, label="Kendall's τ-b")
+    return Result("people_agreement", taus, plot=plot, method="people")
 
 
 def _correlation_result(
@@ -383,7 +513,7 @@ def _correlation_result(
         "human_correlation",
         correlation,
         headline=f"On {prompt}, {tables.labels[most['model']]} {how} with people: "
-        f"ρ = {most['spearman']:.2f} [{most['low']:.2f}, {most['high']:.2f}]{rest}.",
+        f"ρ = {most['spearman']:.2f}{_interval(most)}{rest}.",
         plot=Forest(
             data=correlation.iloc[order.argsort(kind="stable")],
             estimate="spearman",
@@ -399,12 +529,17 @@ def _correlation_result(
     )  # fmt: skip
 
 
+def _interval(row: pd.Series) -> str:
+    """` [low, high]`; empty where there are too few items for one."""
+    return f" [{row['low']:.2f}, {row['high']:.2f}]" if np.isfinite(row["low"]) else ""
+
+
 def _difference_result(difference: pd.DataFrame, lines: pd.DataFrame) -> Result:
     """Every item's difference in rank; the headline counts the sure ones, where there are intervals."""
     rows = difference[difference["prompt"] == difference["prompt"].iloc[0]]
     plot = Lines(data=lines, x="rater", y="rank", group="name", panel="group", falling=True, log_y=True, ends=True,
-                 marks=True, ylabel="rank")  # fmt: skip
-    if surest_interval(rows)[0].isna().any():
+                 marks=True, behind="behind", beside="ρ", ylabel="rank")  # fmt: skip
+    if rows["p"].isna().all():
         return Result("rank_difference", difference, plot=plot, method="people")
     apart = rows["difference"][surely_apart(rows)]
     share = len(apart) / len(rows)

@@ -1,8 +1,12 @@
-"""Where each score comes from: one row a score table, published scores and log-probabilities included."""
+"""Where each score comes from: one row a score table, published scores and log-probabilities included; and what is known
+of each model."""
+
+from collections.abc import Sequence
 
 import pandas as pd
 
 from pessimal.compare.analysis import Needs, Options, analysis
+from pessimal.models.spec import known_model, models_table
 from pessimal.tables.result import Result
 from pessimal.tables.score_table import ScoreTable
 from pessimal.tables.table_set import TableSet
@@ -37,3 +41,32 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     rows = pd.DataFrame([provenance(table) for table in tables.tables])[COLUMNS]
     ordered = rows.sort_values(["model", "prompt"], kind="stable", ignore_index=True)
     return [Result("provenance", ordered, method="provenance")]
+
+
+def models(sets: Sequence[TableSet]) -> Result:
+    """Every model compared, by the names it goes under, with what a representational similarity analysis asks of it.
+
+    Columns: model (as in all other tables), then those of `models_table`: label, repository, base, developer, size
+    (billions of parameters), rank (RewardBench's, 1 = best). What the score tables say of a model comes first, then what
+    `conf/model` does.
+    """
+    rows = {}
+    for table in (table for one in sets for table in one.tables):
+        known, model = table.description, table.provenance.model
+        row = known_model(model) or {}
+        size = known.parameters / 1e9 if known.parameters else row.get("size")
+        own = {
+            "label": known.label,
+            "base": known.base,
+            "developer": known.developer,
+            "size": size,
+            "rank": known.rank,
+        }
+        found = rows.setdefault(model, {"model": model})
+        for name, value in {**row, **{k: v for k, v in own.items() if v is not None}}.items():
+            found.setdefault(name, value)
+    columns = ["model", *models_table().columns]
+    table = pd.DataFrame(rows.values(), columns=columns).astype({"size": float, "rank": float})
+    label = table["label"].where(table["label"].notna(), table["model"])
+    ordered = table.assign(label=label).sort_values(["rank", "label"], kind="stable", ignore_index=True)
+    return Result("models", ordered, method="provenance")

@@ -1,17 +1,21 @@
-"""Least squares whose errors hold for words: of unequal variance, and dependent where they share a stem.
+"""Least squares whose errors hold for words: of unequal variance, and dependent where they share a stem or a meaning.
 
-Knows designs, outcomes and groups of rows. Knows nothing of words or models.
+Knows designs, outcomes, groups of rows and vectors of meaning. Knows nothing of words or models.
 """
 
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy import optimize, stats
 
 from pessimal.errors import TableError
 
 LEAST_REMAINING = 1e-6
 """Of the design's determinant, what must remain without any one group; below, one group alone decides a coefficient."""
+LEAST_DIRECTION = 1e-9
+"""A direction of meaning in which the rows spread less than this, of the widest, is none."""
+RATIOS = np.linspace(-14, 8, 23)
+"""Logarithms of the ratio of taste to noise between which its likelihood is searched for its maximum."""
 
 
 class Fit(NamedTuple):
@@ -23,43 +27,138 @@ class Fit(NamedTuple):
     """(k, m) standard errors."""
     deviations: np.ndarray | None
     """(groups, k, m): by how much each coefficient moves as a group is left out; None where errors are classical.
-    The squared deviations of a linear combination of coefficients, summed over groups, are its variance."""
+    The squared deviations of a linear combination of coefficients, summed over groups, are its variance; but see
+    `tastes`."""
     freedom: int
     """Degrees of freedom for intervals."""
+    tastes: np.ndarray | None = None
+    """(directions, k, m): by how much each coefficient moves with a typical taste for each direction of meaning. Their
+    squares add to the variance as those of `deviations` do."""
 
 
-def robust(design: np.ndarray, outcomes: np.ndarray, groups: np.ndarray) -> Fit:
-    """Ordinary least squares with cluster-robust errors CR3: one group of rows is left out at a time.
+class Taste(NamedTuple):
+    """How much rewards follow some direction of meaning, whatever it is: y = X b + E w + e, w and e independent normal."""
 
-    Where each row is a group of its own they are HC3. Ours, as statsmodels has CR0 and CR1 only.
+    variance: np.ndarray
+    """(m,) of each outcome's w, one number for all directions."""
+    noise: np.ndarray
+    """(m,) variance of e."""
+    residuals: np.ndarray
+    """(n, m): less the fitted X b and the expected E w."""
+    basis: np.ndarray
+    """(n, d) orthonormal: E less what the design explains of it."""
+    kept: np.ndarray
+    """(d, m): the share of the outcome along each column of `basis` that is taken for taste."""
+
+
+def robust(
+    design: np.ndarray, outcomes: np.ndarray, groups: np.ndarray, meanings: np.ndarray | None = None
+) -> Fit:
+    """Ordinary least squares with errors that allow for dependent rows.
+
+    Rows of one group: cluster-robust errors CR3, one group of rows left out at a time (HC3 where each row is a group of
+    its own). Ours, as statsmodels has CR0 and CR1 only. Rows alike in meaning: rewards may follow any one direction of
+    meaning, for a reason that has nothing to do with the design. How far they do is estimated (`taste`), and what such
+    directions do to the coefficients by chance is added to the errors. The coefficients stay those of least squares: the
+    mixed model's own are surer where it is true, and wrong more often where meaning is more than these vectors hold
+    (measured in experiments/nulls).
 
     Args:
         design: (n, k), a column of ones included where an intercept is wanted.
         outcomes: (n, m).
         groups: (n,) which group a row belongs to, whole numbers from 0; a number may be absent.
+        meanings: (n, directions) vectors of the rows' meanings; without them no taste is allowed for.
 
     Raises:
         TableError: too few rows or groups, columns that depend on one another, or one group that alone decides a
             coefficient.
 
-    Source: Bell & McCaffrey 2002 (CR3); MacKinnon & White 1985 (HC3).
+    Source: Bell & McCaffrey 2002 (CR3); MacKinnon & White 1985 (HC3); for the mixed model, which genetics uses for
+    kinship, Kang et al. 2008 (EMMA).
     """
-    k = design.shape[1]
+    k, m = design.shape[1], outcomes.shape[1]
     size = int(groups.max()) + 1 if len(groups) else 0
-    present = np.count_nonzero(np.bincount(groups, minlength=size))
+    sizes = np.bincount(groups, minlength=size)
+    present = np.count_nonzero(sizes)
     _check(design, present, things="groups of rows")
     whole = design.T @ design
-    coefficients = np.linalg.solve(whole, design.T @ outcomes)
-    residuals = outcomes - design @ coefficients
-    remaining = whole - _sums(design[:, :, None] * design[:, None, :], groups, size)  # (groups, k, k)
-    pulls = _sums(design[:, :, None] * residuals[:, None, :], groups, size)  # (groups, k, m)
-    if np.linalg.det(remaining).min() < LEAST_REMAINING * np.linalg.det(whole):
-        raise TableError(
-            f"One group of rows alone decides a coefficient: without it, the {k} columns of the design depend on one "
-            "another, so no error can be given. Give more words, or words that differ more."
-        )
-    deviations = -np.linalg.solve(remaining, pulls)
-    return Fit(coefficients, np.sqrt(np.square(deviations).sum(axis=0)), deviations, present - k)
+    weights = np.linalg.solve(whole, design.T)  # (k, n)
+    coefficients = weights @ outcomes
+    basis = np.linalg.qr(design)[0]
+    if meanings is None:
+        tastes, directions, kept = None, np.zeros((len(design), 0)), np.zeros((0, m))
+        residuals = outcomes - design @ coefficients
+    else:
+        found = taste(design, outcomes, meanings)
+        directions, kept, residuals = found.basis, found.kept, found.residuals
+        tastes = (weights @ meanings).T[:, :, None] * np.sqrt(found.variance)  # (directions, k, m)
+    deviations = np.zeros((size, k, m))
+    order = np.argsort(groups, kind="stable")
+    for count in np.unique(sizes[sizes > 0]).tolist():  # groups of one size at once
+        rows = order[sizes[groups[order]] == count].reshape(-1, count)  # (groups of this size, count)
+        near, along = basis[rows], directions[rows]
+        explained = (along[:, :, None] * along[:, None]) @ kept  # (groups, count, count, m)
+        explained += (near @ near.transpose(0, 2, 1))[..., None]
+        left = np.moveaxis(np.eye(count)[..., None] - explained, -1, 0)  # (m, groups, count, count)
+        if np.linalg.det(left).min() < LEAST_REMAINING:
+            raise TableError(
+                f"One group of rows alone decides a coefficient: without it, the {k} columns of the design depend on one "
+                "another, so no error can be given. Give more words, or words that differ more."
+            )
+        moved = np.linalg.solve(left, np.moveaxis(residuals[rows], -1, 0)[..., None])[
+            ..., 0
+        ]  # (m, groups, count)
+        deviations[sizes == count] = -np.einsum("kgc,mgc->gkm", weights[:, rows], moved)
+    variance = np.square(deviations).sum(axis=0)
+    if tastes is not None:
+        variance = variance + np.square(tastes).sum(axis=0)
+    return Fit(coefficients, np.sqrt(variance), deviations, present - k, tastes)
+
+
+def taste(design: np.ndarray, outcomes: np.ndarray, meanings: np.ndarray) -> Taste:
+    """Variances of the linear mixed model whose random effect is a direction of meaning, by restricted maximum likelihood.
+
+    Args:
+        design, outcomes, meanings: as in `robust`.
+
+    Source: Patterson & Thompson 1971 (restricted likelihood); Kang et al. 2008 for solving it by one decomposition.
+    """
+    basis = np.linalg.qr(design)[0]
+    less = meanings - basis @ (basis.T @ meanings)
+    spread, turned = np.linalg.eigh(less.T @ less)
+    wide = spread > LEAST_DIRECTION * max(spread.max(initial=0.0), 1e-300)
+    spread = spread[wide]
+    directions = less @ (turned[:, wide] / np.sqrt(spread))  # (n, d) orthonormal
+    residuals = outcomes - basis @ (basis.T @ outcomes)
+    along = directions.T @ residuals  # (d, m)
+    freedom = len(design) - design.shape[1]
+    beyond = np.maximum(np.square(residuals).sum(axis=0) - np.square(along).sum(axis=0), 0.0)
+    scale = np.log(spread.mean()) if len(spread) else 0.0
+    ratios, noise = np.zeros(outcomes.shape[1]), np.zeros(outcomes.shape[1])
+    for j, (own, rest) in enumerate(zip(np.square(along).T, beyond, strict=True)):
+        if not own.sum() + rest > 0:
+            continue  # the design explains all of it
+
+        def variance(ratio: float, own: np.ndarray = own, rest: float = rest) -> float:
+            return ((own / (ratio * spread + 1)).sum() + rest) / freedom
+
+        def unlikely(log_ratio: float, variance=variance) -> float:
+            ratio = np.exp(log_ratio - scale)
+            return freedom * np.log(max(variance(ratio), 1e-300)) + np.log(ratio * spread + 1).sum()
+
+        def rise(log_ratio: float, own: np.ndarray = own, variance=variance) -> float:
+            ratio = np.exp(log_ratio - scale)
+            share = ratio * spread / (ratio * spread + 1)
+            return share.sum() - (own / (ratio * spread + 1) * share).sum() / max(variance(ratio), 1e-300)
+
+        best = int(np.argmin([unlikely(ratio) for ratio in RATIOS]))
+        low, high = RATIOS[max(best - 1, 0)], RATIOS[min(best + 1, len(RATIOS) - 1)]
+        # A root, and not the least value, which no search finds to more than half of the digits.
+        inside = rise(low) < 0 < rise(high)
+        ratios[j] = np.exp((optimize.brentq(rise, low, high, xtol=1e-13) if inside else RATIOS[best]) - scale)
+        noise[j] = variance(ratios[j])
+    kept = ratios * spread[:, None] / (ratios * spread[:, None] + 1)  # (d, m)
+    return Taste(ratios * noise, noise, residuals - directions @ (kept * along), directions, kept)
 
 
 def classical(design: np.ndarray, outcomes: np.ndarray) -> Fit:
@@ -109,10 +208,3 @@ def _check(design: np.ndarray, units: int, *, things: str) -> None:
             f"The {k} columns of the design depend on one another over these {n} rows (a column that does not vary, "
             "say). Give words that differ in each of them."
         )
-
-
-def _sums(values: np.ndarray, groups: np.ndarray, size: int) -> np.ndarray:
-    """Sums over groups: (n, a, b) → (groups, a, b)."""
-    columns = values.reshape(len(values), -1).T
-    sums = np.stack([np.bincount(groups, weights=column, minlength=size) for column in columns], axis=1)
-    return sums.reshape(size, *values.shape[1:])

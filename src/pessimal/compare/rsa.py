@@ -211,14 +211,16 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     table = by_prompt(tables, of_prompt)
     if table.empty:
         raise TableError("; ".join(f"{prompt}: {why}" for prompt, why in failed.items()))
-    table = table.assign(p_holm=holm(table["p_value"]))  # over factors and prompts
+    table = table.assign(
+        p_holm=holm(table["p_value"]), mantel_p_holm=holm(table["mantel_p"])
+    )  # factors × prompts
     shown = table.assign(factor=table["factor"].map(WORDS))
     found, left_out = shown[shown["status"] == ESTIMATED], shown[shown["status"] != ESTIMATED]
     ordered = found.assign(size=-found["beta"].abs()).sort_values(["p_holm", "size"])
     best = ordered.iloc[0]
     others = ordered[(ordered["prompt"] == best["prompt"]) & (ordered["factor"] != best["factor"])].head(1)
     following = "".join(f"; next {row.factor}, β = {row.beta:.2f}" for row in others.itertuples())
-    p = f"p = {best['p_value']:.3f}" if best["p_value"] >= 0.001 else "p < 0.001"
+    p = f"p = {best['p_holm']:.3f}" if best["p_holm"] >= 0.001 else "p < 0.001"
     what = f"no factor surely explains agreement; first comes {best['factor']}"
     if best["p_holm"] <= LEVEL:
         what = f"agreement {'follows' if best['beta'] > 0 else 'goes against'} the models' {best['factor']}"
@@ -226,7 +228,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         Result(
             "rsa",
             table,
-            headline=f"On {best['prompt']}, {what}: β = {best['beta']:.2f}, {p} (Holm {best['p_holm']:.3f}){following}.",
+            headline=f"On {best['prompt']}, {what}: β = {best['beta']:.2f}, {p} (Holm){following}.",
             plot=Forest(
                 row="factor", estimate="beta", low=None, high=None, p="p_holm", data=found,
                 xlabel="standardised coefficient β",

@@ -11,10 +11,10 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from pessimal.compare.analysis import Needs, Options, analysis
+from pessimal.compare.analysis import MEAN, Meanings, Needs, Options, analysis, with_mean
 from pessimal.compare.regression import Fit, classical, interval, robust
 from pessimal.errors import TableError
-from pessimal.plots import Forest, Lines
+from pessimal.plots import Forest, Lines, Scatter
 from pessimal.statistics import holm
 from pessimal.tables.result import Estimate, Result, weight_of
 from pessimal.tables.table_set import TableSet
@@ -23,6 +23,8 @@ from pessimal.tables.words import as_published, check_words, half_sum, stems, wi
 ARMS = ("positive", "negative")
 LEAST_WORDS = 10
 """Words that an arm needs; its line has two coefficients."""
+DIRECTION = "direction "
+"""Before the number of a direction of meaning, where stems stand; no stem holds a space."""
 BINS_A_SIDE = 5
 """Of valence, for lexicons whose valences are not whole numbers."""
 SLOPES = [
@@ -48,9 +50,12 @@ class Sentiment(NamedTuple):
     difference between the `steeper` of the two."""
     curve: pd.DataFrame
     """prompt, valence (middle of the bin), n, z (mean), error (of that mean, words independent)."""
+    words: pd.DataFrame
+    """prompt, word, valence, z: every rated word under every prompt."""
     influence: pd.DataFrame | None
     """index stem, a column for each prompt of the asymmetry: by how much its `steeper_sd` moves as the stem's words are
-    left out. None where one stem alone decides a slope, which only `paper` lets pass."""
+    left out; and as the model has a typical taste for one direction of meaning, index `DIRECTION` and its number. None
+    where one stem alone decides a slope, which only `paper` lets pass."""
 
 
 def sentiment(
@@ -59,13 +64,14 @@ def sentiment(
     *,
     polarity: Mapping[str, int] | None = None,
     pairs: Sequence[tuple[str, str]] = (),
+    meanings: Meanings | None = None,
     confidence: float = 0.95,
     paper: bool = False,
 ) -> Sentiment:
     """Separate least-squares lines of reward on valence for words above zero and words below, under each prompt.
 
-    Words rated exactly 0 are in neither arm. Words of one stem ('love', 'loved') are taken to be dependent: errors are
-    cluster-robust (see `regression.robust`), and t has the arm's stems − 2 degrees of freedom.
+    Words rated exactly 0 are in neither arm. Errors allow for words of one stem ('love', 'loved') and for a taste for any
+    direction of meaning (see `regression.robust`); t has the arm's stems − 2 degrees of freedom.
 
     `steeper` is the prompt's sign × (positive − negative slope), free of the bias that absolute values of noisy slopes
     have. A prompt of unknown polarity takes the sign of the sum of its slopes (`sign_from`: frame or slopes). Under one
@@ -78,6 +84,7 @@ def sentiment(
         valence: by word, above 0 is good.
         polarity: 1 for a prompt that good words answer, −1 for one that bad words do.
         pairs: prompts of opposite polarity, the positive one first; both columns of `words`.
+        meanings: vectors of meaning of words; without it, words of one meaning count as independent.
         paper: rows are tokens, a zero belongs to the negative arm, and errors are textbook ones, as published;
             `influence` is of whole stems there too.
 
@@ -93,10 +100,11 @@ def sentiment(
     known = place >= 0
     values = valence.to_numpy(dtype=float)[place[known]]
     groups, names = pd.factorize(stems(words.index[known]))
+    alike = meanings(words.index[known].tolist()) if meanings else np.zeros((len(values), 0))
     rated = outcomes.to_numpy(dtype=float)[known]  # (rated words, prompts and half-sums)
     inside = dict(zip(ARMS, (values > 0, values <= 0 if paper else values < 0), strict=True))
     fits = {
-        arm: _arm(rated[rows], values[rows], groups[rows], arm=arm, paper=paper)
+        arm: _arm(rated[rows], values[rows], groups[rows], alike[rows], arm=arm, paper=paper)
         for arm, rows in inside.items()
     }
     counts = {arm: len(np.unique(groups[rows])) for arm, rows in inside.items()}
@@ -121,18 +129,30 @@ def sentiment(
     )
     if moves is not None:
         used = np.unique(np.concatenate([groups[rows] for rows in inside.values()]))
-        influence = moves[used] * asymmetry["sign"].to_numpy() / spread
-        moves = pd.DataFrame(influence, pd.Index(names[used], name="stem"), list(outcomes))
+        stem_moves, taste_moves = moves
+        influence = np.concatenate([stem_moves[used], taste_moves]) * asymmetry["sign"].to_numpy() / spread
+        index = [*names[used], *(f"{DIRECTION}{number}" for number in range(len(taste_moves)))]
+        moves = pd.DataFrame(influence, pd.Index(index, name="stem"), list(outcomes))
     z = (rated[:, : words.shape[1]] - words.mean().to_numpy()) / spread[: words.shape[1]]
     return Sentiment(
         slopes[SLOPES].reset_index(drop=True),
         _standardised(asymmetry, "steeper", spread)[ASYMMETRY],
         _curve(z, values, list(words)),
+        pd.DataFrame(
+            {
+                "prompt": np.repeat(list(words), len(values)),
+                "word": np.tile(words.index[known], words.shape[1]),
+                "valence": np.tile(values, words.shape[1]),
+                "z": z.T.ravel(),
+            }
+        ),
         moves,
     )
 
 
-def _arm(rated: np.ndarray, values: np.ndarray, groups: np.ndarray, *, arm: str, paper: bool) -> Fit:
+def _arm(
+    rated: np.ndarray, values: np.ndarray, groups: np.ndarray, alike: np.ndarray, *, arm: str, paper: bool
+) -> Fit:
     """The line of one arm, under every prompt; stems keep their numbers, so that arms can be joined."""
     if len(values) < LEAST_WORDS:
         raise TableError(
@@ -147,12 +167,14 @@ def _arm(rated: np.ndarray, values: np.ndarray, groups: np.ndarray, *, arm: str,
     design = np.column_stack([np.ones(len(values)), values])
     try:
         textbook = classical(design, rated) if paper else None
-        stems_out = robust(design, rated, groups)
+        stems_out = robust(design, rated, groups, alike if alike.shape[1] else None)
     except TableError as error:
         if paper and textbook is not None:
             return textbook  # one stem alone decides the slope: no error over stems
         raise TableError(f"No slope over the {len(values)} words with a {arm} valence: {error}") from error
-    return textbook._replace(deviations=stems_out.deviations) if textbook else stems_out
+    return (
+        textbook._replace(deviations=stems_out.deviations, tastes=stems_out.tastes) if textbook else stems_out
+    )
 
 
 def _asymmetry(
@@ -163,9 +185,10 @@ def _asymmetry(
     confidence: float,
     *,
     paper: bool,
-) -> tuple[pd.DataFrame, np.ndarray | None]:
-    """How much steeper the positive arm is; and (stems, prompts) by how much the slopes' difference moves as a stem is
-    left out (one with words in both arms moves both), None where that is not known of an arm."""
+) -> tuple[pd.DataFrame, tuple[np.ndarray, np.ndarray] | None]:
+    """How much steeper the positive arm is; and by how much the slopes' difference moves as a stem is left out (stems,
+    prompts) and with each direction of meaning (directions, prompts). Either may move both arms. None where that is not
+    known of an arm."""
     positive, negative = (fits[arm] for arm in ARMS)
     difference = positive.coefficients[1] - negative.coefficients[1]
     together = np.sign(positive.coefficients[1] + negative.coefficients[1])
@@ -173,11 +196,16 @@ def _asymmetry(
     sign = np.array([known.get(prompt, own or 1) for prompt, own in zip(prompts, together, strict=True)])
     moves = None
     if positive.deviations is not None and negative.deviations is not None:
-        moves = np.zeros((max(len(positive.deviations), len(negative.deviations)), len(prompts)))
-        moves[: len(positive.deviations)] += positive.deviations[:, 1]
-        moves[: len(negative.deviations)] -= negative.deviations[:, 1]
+        stem_moves = np.zeros((max(len(positive.deviations), len(negative.deviations)), len(prompts)))
+        stem_moves[: len(positive.deviations)] += positive.deviations[:, 1]
+        stem_moves[: len(negative.deviations)] -= negative.deviations[:, 1]
+        known_tastes = positive.tastes is not None and negative.tastes is not None
+        taste_moves = (
+            positive.tastes[:, 1] - negative.tastes[:, 1] if known_tastes else np.zeros((0, len(prompts)))
+        )
+        moves = stem_moves, taste_moves
     textbook = positive.errors[1] ** 2 + negative.errors[1] ** 2  # no word in both arms
-    error = np.sqrt(textbook if paper else np.square(moves).sum(axis=0))
+    error = np.sqrt(textbook if paper else np.square(np.concatenate(moves)).sum(axis=0))
     freedom = min(positive.freedom, negative.freedom)
     low, high, p = interval(sign * difference, error, freedom, confidence=confidence)
     table = pd.DataFrame(
@@ -226,7 +254,8 @@ def asymmetry_across_models(
     """Is the positive arm steeper, over models: the mean of `steeper_sd`, by lexicon and prompt.
 
     Both models and words are samples. The standard error is the root of two variances, `error_models`² (of the mean over
-    models) and `error_words`² (of the same mean as one stem at a time is left out in all models that have it). What happens
+    models) and `error_words`² (of the same mean as one stem at a time is left out in all models that have it, and as all
+    models share one taste for a direction of meaning). What happens
     to one model on one word is in both, so intervals are too wide rather than too narrow. Degrees of freedom after
     Satterthwaite; with two models they are little known themselves (of 400 simulated comparisons without asymmetry 13 % had
     p < .05; with three or more models 7 % at most). Models of one family count as independent. p is corrected over all rows
@@ -278,7 +307,8 @@ def asymmetry_across_models(
 def _moves_of_mean(
     part: pd.DataFrame, influences: Mapping[tuple[str, str], pd.DataFrame | None]
 ) -> tuple[np.ndarray, int]:
-    """By how much the models' mean moves as each stem is left out of all of them, and how many stems there are.
+    """By how much the models' mean moves as each stem is left out of all of them, or all share a taste, and how many stems
+    there are.
 
     Not a number where a model's influences are unknown.
     """
@@ -294,7 +324,8 @@ def _moves_of_mean(
     known = [moves[prompt] for moves in columns if moves is not None]
     total = pd.concat(known).groupby(level=0).sum() if known else pd.Series(dtype=float)
     whole = len(known) == len(part)
-    return (total.to_numpy() / len(part) if whole else np.array([np.nan])), len(total)
+    names = sum(not name.startswith(DIRECTION) for name in total.index)
+    return (total.to_numpy() / len(part) if whole else np.array([np.nan])), names
 
 
 @analysis("sentiment", Needs(lexicons=True))
@@ -307,7 +338,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             try:
                 found[model, lexicon] = sentiment(
                     words, valence, polarity=tables.polarity, pairs=tables.pairs_of(model),
-                    confidence=options.confidence, paper=options.paper,
+                    meanings=options.meanings, confidence=options.confidence, paper=options.paper,
                 )  # fmt: skip
             except TableError as error:
                 left_out[f"with {lexicon}: {error}"].append(tables.labels[model])
@@ -336,6 +367,12 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     steeper_on = "the words asked for" if len(pairs) else "positive words"
     # One row below the models' in each panel.
     means = across[across["n"] > 1].rename(columns={"mean": "steeper_sd", "low": "low_sd", "high": "high_sd"})
+    # The words of the first lexicon, each with the line of its arm.
+    dots = whole("words").query("lexicon == @lexicon")
+    dots = dots.assign(arm=np.select([dots["valence"] > 0, dots["valence"] < 0], ARMS, "none"))
+    lines = slopes[slopes["lexicon"] == lexicon][["model", "prompt", "arm", "slope_sd", "level_sd"]]
+    dots = dots.merge(lines, on=["model", "prompt", "arm"], how="left")
+    dots["fit"] = dots.pop("level_sd") + dots.pop("slope_sd") * dots["valence"]
     prefix = "" if tables.candidates == "vocabulary" else f"{tables.candidates}-"
     figure = {"panel": "prompt", "tabs": ("lexicon",)}
     unit = "reward (SD) per unit of valence"
@@ -345,7 +382,10 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             slopes,
             headline=f"On {prompt}, a unit of {lexicon} valence is worth {above:+.2f} SD of reward above zero and "
             f"{below:+.2f} below (mean of {first['model'].nunique()} models).",
-            plot=Forest(estimate="slope_sd", low="low_sd", high="high_sd", group="arm", xlabel=unit, **figure),
+            plot=Forest(
+                data=with_mean(slopes, "slope_sd", by=["lexicon", "prompt", "arm"]),
+                estimate="slope_sd", low="low_sd", high="high_sd", group="arm", xlabel=unit, **figure,
+            ),
             method="sentiment",
             weight=weight_of((above + below) / 2) / 2,  # expected of every model
             estimate=Estimate(f"{unit}, above zero", above, first["model"].nunique(), "models"),
@@ -357,7 +397,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             headline=f"On {side['prompt']}, {side['above']} of {side['n']} models are steeper on {steeper_on}; mean "
             f"difference {side['mean']:+.2f} SD per unit of {side['lexicon']} valence.",
             plot=Forest(
-                data=pd.concat([asymmetry, means.assign(model="mean of models")], ignore_index=True),
+                data=pd.concat([asymmetry, means.assign(model=MEAN)], ignore_index=True),
                 estimate="steeper_sd", low="low_sd", high="high_sd", p="p_holm",
                 xlabel="difference of slopes (SD per unit of valence)", **figure,
             ),
@@ -369,6 +409,15 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             },
         ),
         Result("sentiment_models", across, method="sentiment"),
+        Result(
+            "sentiment_words",
+            dots,
+            plot=Scatter(
+                x="valence", y="z", panel="model", line="fit", group="arm", dense=True, xlabel=f"{lexicon} valence",
+                ylabel="reward (SD)", across=5,
+            ),
+            method="sentiment",
+        ),
         Result(
             "sentiment_curve",
             curve,

@@ -23,6 +23,8 @@ class Plot:
     get figures of their own."""
     where: Mapping[str, object] = field(default_factory=dict)
     """Only rows with these values: column and value, or list of values."""
+    across: int = 3
+    """Panels side by side at most."""
     data: pd.DataFrame | None = None
     """What is drawn, where it is not the result's own table."""
 
@@ -40,7 +42,7 @@ class Forest(Plot):
     panel: str | None = None
     """A column whose values get a panel each, beside one another."""
     p: str | None = None
-    """A column of corrected p values: marks above .05 are hollow."""
+    """A column of corrected p values: marks above .05 are hollow, those without a test grey."""
     xlabel: str = ""
     reference: float | None = 0.0
     """Where nothing is found: a vertical line."""
@@ -87,6 +89,10 @@ class Scatter(Plot):
     """Draws y = x."""
     equal: bool = False
     """One unit is as long in x as in y (a map)."""
+    line: str | None = None
+    """A column of fitted values: a line through them for each of `group`."""
+    dense: bool = False
+    """A density however few points there are."""
     axes: bool = True
     """False: no ticks, as distances mean something and directions do not."""
 
@@ -104,6 +110,10 @@ class Lines(Plot):
     panel: str | None = None
     marks: bool = False
     """Points as well as lines."""
+    behind: str | None = None
+    """A boolean column: groups drawn thin and grey behind the others, without their names."""
+    beside: str | None = None
+    """A column of numbers, one for each x: printed with the column's name beside the name of x."""
     thin: str | None = None
     """A column of groups drawn thin and grey (each model), under the mean drawn bold."""
     ends: bool = False
@@ -139,6 +149,8 @@ class TokenTable(Plot):
     value: str = "reward"
     shown: int = 10
     """Ranks at each end."""
+    ends: tuple[str, str] = ("optimal", "pessimal")
+    """What the ends `top` and `bottom` are called."""
 
 
 def tabs_of(

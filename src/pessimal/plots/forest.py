@@ -63,6 +63,8 @@ def _mark(axes: Axes, plot: Forest, record: dict, height: float, colour: str, ma
         called += f" [{number(low)}, {number(high)}]"
     if plot.p is not None and np.isfinite(record[plot.p]):
         called += f", p = {number(record[plot.p])}"
+    if plot.p is not None and not np.isfinite(record[plot.p]):
+        colour = style.GREY  # not tested, a mean of models say
     face = PAPER if plot.p is not None and record[plot.p] > LEVEL else colour
     size = 4.6 if mark == "*" else 3.8
     (point,) = axes.plot(estimate, height, mark, color=colour, mfc=face, ms=size, mew=0.9, zorder=3)

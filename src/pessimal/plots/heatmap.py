@@ -61,7 +61,7 @@ def _frame(
     plot: Heatmap, headings: Sequence[object], rows: Names, columns: Names
 ) -> tuple[Figure, list[Axes]]:
     """Panels in which the cells have the size that was meant for them."""
-    across, slope = style.side_by_side(len(headings)), np.radians(SLOPE)
+    across, slope = style.side_by_side(len(headings), plot.across), np.radians(SLOPE)
     gaps = style.PANEL_GAP * (across - 1)
     first = style.inches(list(columns.values())[:1])
     left = max(style.inches(rows.values()) + 0.12, first * np.cos(slope) + 0.1)
@@ -83,6 +83,7 @@ def _frame(
         right=right,
         below=style.inches(columns.values()) * np.sin(slope) + 0.22,
         width=left + right + across * wide * len(columns) + gaps,
+        columns=plot.across,
     )
 
 

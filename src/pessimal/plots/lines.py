@@ -22,17 +22,20 @@ SLOPE = 40
 def lines(plot: Lines, table: pd.DataFrame, palette: Mapping[object, str]) -> Figure:
     """A panel for each value of `panel`; x may be numbers, or names in their order."""
     needed(table, plot.x, plot.y, plot.low, plot.high, plot.thin)
-    table = table[table[plot.y].notna()]
-    groups, panels = distinct(table, plot.group), distinct(table, plot.panel)
+    needed(table, plot.behind, plot.beside)
+    table, panels = table[table[plot.y].notna()], distinct(table, plot.panel)
+    steps = None
+    if not pd.api.types.is_numeric_dtype(table[plot.x]):
+        values = distinct(table, plot.x)
+        steps = _steps(plot, table, values)
+        table = table.assign(**{plot.x: table[plot.x].map({value: i for i, value in enumerate(values)})})
+    every = table
+    table = table if plot.behind is None else table[~table[plot.behind].to_numpy(dtype=bool)]
+    groups = distinct(table, plot.group)
     looks = style.looks(groups, palette)
     if plot.ends and plot.panel and plot.group and table.groupby(plot.group)[plot.panel].nunique().max() == 1:
         for _, rows in table.groupby(plot.panel, sort=False):  # each panel begins with the first colour again
             looks |= style.looks(distinct(rows, plot.group), palette)
-    steps = None
-    if not pd.api.types.is_numeric_dtype(table[plot.x]):
-        values = distinct(table, plot.x)
-        steps = shown_names(values, plot.x, limit=26)
-        table = table.assign(**{plot.x: table[plot.x].map({value: i for i, value in enumerate(values)})})
     names = shown_names([group for group in groups if group is not None], plot.group, limit=28)
     height = 2.3 if min(len(panels), 3) == 1 else 1.75
     figure, places = style.frame(
@@ -50,6 +53,11 @@ def lines(plot: Lines, table: pd.DataFrame, palette: Mapping[object, str]) -> Fi
     for axes, panel in zip(places, panels, strict=True):
         shown = rows_with(table, plot.panel, panel)
         _scales(axes, plot, steps)
+        if plot.behind is not None:
+            for _, line in rows_with(every[every[plot.behind]], plot.panel, panel).groupby(
+                plot.group, sort=False
+            ):
+                axes.plot(line[plot.x], line[plot.y], color=style.FAINT, lw=0.5, alpha=0.3, zorder=1.5)
         for group, look in looks.items():
             _line(axes, plot, rows_with(shown, plot.group, group), names.get(group, ""), *look)
     if plot.falling:
@@ -58,6 +66,20 @@ def lines(plot: Lines, table: pd.DataFrame, palette: Mapping[object, str]) -> Fi
         if plot.ends:
             _ends(axes, plot, rows_with(table, plot.panel, panel), names, looks)
     return figure
+
+
+def _steps(plot: Lines, table: pd.DataFrame, values: Sequence[object]) -> dict[object, str]:
+    """What stands below each x: its name, and its number where the declaration has one."""
+    names = shown_names(values, plot.x, limit=26)
+    if plot.beside is None:
+        return names
+    numbers = table.groupby(plot.x, sort=False)[plot.beside].first()
+    told = {
+        v: f" ({literal(plot.beside)} = {numbers[v]:.2f})".replace("-", "−")
+        for v in values
+        if np.isfinite(numbers[v])
+    }
+    return {value: name + told.get(value, "") for value, name in names.items()}
 
 
 def apart(heights: Sequence[float], *, gap: float, low: float, high: float) -> np.ndarray:

@@ -32,20 +32,26 @@ def scatter(plot: Scatter, table: pd.DataFrame, palette: Mapping[object, str]) -
     table = table[np.isfinite(table[[plot.x, plot.y]].to_numpy(dtype=float)).all(axis=1)]
     panels = distinct(table, plot.panel)
     looks = style.looks(distinct(table, plot.group), palette)
-    many = max(len(rows_with(table, plot.panel, panel)) for panel in panels) > MANY
-    across = style.side_by_side(len(panels))
+    many = plot.dense or max(len(rows_with(table, plot.panel, panel)) for panel in panels) > MANY
+    across = style.side_by_side(len(panels), plot.across)
     left = 0.55 if plot.axes else 0.25 if plot.ylabel else 0.08
     figure, places = style.frame(
         panels,
         height=3.7 if across == 1 else (style.PAGE_WIDTH - left) / across * 0.95,
         width=style.COLUMN_WIDTH if across == 1 else None,
+        columns=plot.across,
         left=left,
         below=0.42 if plot.axes else 0.24 if plot.xlabel else 0.08,
         xlabel=plot.xlabel,
         ylabel=plot.ylabel,
-        handles=[] if many else style.key(looks, ls="", ms=4.5),
+        handles=style.key(looks, lw=1.4, ls="-")
+        if plot.line
+        else []
+        if many
+        else style.key(looks, ls="", ms=4.5),
     )
-    _limits(places[0], table[plot.x], table[plot.y], equal=plot.equal, named=plot.name is not None)
+    drawn = pd.concat([table[column] for column in (plot.y, plot.line) if column is not None])
+    _limits(places[0], table[plot.x], drawn, equal=plot.equal, named=plot.name is not None)
     for axes, panel in zip(places, panels, strict=True):
         shown = rows_with(table, plot.panel, panel)
         _lines(axes, plot)
@@ -54,6 +60,9 @@ def scatter(plot: Scatter, table: pd.DataFrame, palette: Mapping[object, str]) -
         else:
             for group, (colour, mark) in looks.items():
                 _points(axes, plot, rows_with(shown, plot.group, group), colour, mark)
+        if plot.line is not None:
+            for group, (colour, _) in looks.items():
+                _fitted(axes, plot, rows_with(shown, plot.group, group), colour)
         if plot.name is not None:
             _label(axes, plot, shown[_named(plot, shown)], crowded=many)
     return figure
@@ -91,6 +100,13 @@ def _lines(axes: Axes, plot: Scatter) -> None:
     axes.spines[:].set(color=style.RULE, linewidth=0.6)
     axes.axhline(0, color=style.RULE, lw=0.5, zorder=0)
     axes.axvline(0, color=style.RULE, lw=0.5, zorder=0)
+
+
+def _fitted(axes: Axes, plot: Scatter, table: pd.DataFrame, colour: str) -> None:
+    """A line through the fitted values of one group, on a light edge so that it is seen over many points."""
+    ends = table.dropna(subset=plot.line).sort_values(plot.x)
+    axes.plot(ends[plot.x], ends[plot.line], color=style.PAPER, lw=2.6, zorder=4)
+    axes.plot(ends[plot.x], ends[plot.line], color=colour, lw=1.4, zorder=4)
 
 
 def _points(axes: Axes, plot: Scatter, table: pd.DataFrame, colour: str, mark: str) -> None:

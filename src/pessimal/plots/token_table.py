@@ -15,7 +15,7 @@ from pessimal.texts import literal, significant
 
 ACROSS = 5
 """Columns beside one another at most."""
-ENDS = {"top": ("optimal", style.BLUE), "bottom": ("pessimal", style.VERMILION)}
+ENDS = {"top": style.BLUE, "bottom": style.VERMILION}
 WIDE, GAP = 1.8, 0.16
 """Inches: a column at most, and between two."""
 TEXT, SMALL = 6.5, 6.0  # points
@@ -52,7 +52,7 @@ def token_table(plot: TokenTable, table: pd.DataFrame, palette: Mapping[object, 
 
 def _block(axes: Axes, plot: TokenTable, table: pd.DataFrame, depth: int, room: float) -> None:
     """k lines from the top and k lines to the very last, each with its number."""
-    for end, (word, colour) in ENDS.items():
+    for (end, colour), word in zip(ENDS.items(), plot.ends, strict=True):
         head = 0.8 if end == "top" else 2 * depth + 2.8
         axes.text(0, head, word, color=style.GREY, fontsize=SMALL, va="center")
         for row in table[table[plot.end] == end].to_dict("records"):

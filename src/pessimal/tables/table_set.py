@@ -10,7 +10,8 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from pessimal.errors import TableError
+from pessimal.errors import TableError, did_you_mean
+from pessimal.models.spec import described
 from pessimal.tables.join import reward_matrix
 from pessimal.tables.score_table import REWARD, ScoreProvenance, ScoreTable
 from pessimal.tables.words import by_word
@@ -43,6 +44,8 @@ class Reading:
     """1 for a prompt that good words answer, −1 for one that bad words do, by prompt key or by a level in the key."""
     factors: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The factorial of wordings: levels by factor, in the order in which they stand in a prompt's key."""
+    pairs: Sequence[tuple[str, str]] = ()
+    """Prompts that are compared two by two; chosen by polarity where empty."""
 
     def levels_of(self, prompt: str) -> dict[str, str] | None:
         """The level of each factor in a prompt's key; None where it is not of the factorial."""
@@ -92,8 +95,13 @@ class TableSet:
 
     @cached_property
     def prompts(self) -> list[str]:
-        """The prompts that are looked at one by one."""
-        return [prompt for prompt in self.by_prompt if prompt not in self.wordings]
+        """The prompts that are looked at one by one; of the wordings only those of a pair that was chosen."""
+        return [p for p in self.by_prompt if p not in self.wordings or p in self._chosen]
+
+    @cached_property
+    def _chosen(self) -> list[str]:
+        """Prompts of the pairs that were chosen."""
+        return list(dict.fromkeys(prompt for pair in self.reading.pairs for prompt in pair))
 
     @cached_property
     def wordings(self) -> list[str]:
@@ -116,7 +124,7 @@ class TableSet:
         """What is known of each reward model: index = model; base, developer, parameters, rank."""
         firsts = {t.provenance.model: t for tables in self.by_prompt.values() for t in tables[::-1]}
         rows = [
-            {"model": model, **{c: getattr(firsts[model].description, c) for c in ("base", "developer", "parameters", "rank")}}
+            {"model": model, **described(model, {c: getattr(firsts[model].description, c) for c in ("base", "developer", "parameters", "rank")})}
             for model in self.models
         ]  # fmt: skip
         frame = pd.DataFrame(rows, columns=["model", "base", "developer", "parameters", "rank"]).set_index(
@@ -165,8 +173,11 @@ class TableSet:
 
     @cached_property
     def columns(self) -> dict[str, list[str]]:
-        """What analyses over words look at: each prompt, or the mean of those of one polarity where there are many."""
+        """What analyses over words look at: each prompt, or where there are many those of the chosen pairs, else the mean
+        of those of one polarity."""
         signs = {p: s for p in self.prompts if (s := self.reading.polarity_of(p)) is not None}
+        if len(self.prompts) > MANY_PROMPTS and (chosen := [p for p in self.prompts if p in self._chosen]):
+            return {prompt: [prompt] for prompt in chosen}
         if len(self.prompts) <= MANY_PROMPTS or not signs:
             return {prompt: [prompt] for prompt in self.prompts}
         averaged = {}
@@ -182,10 +193,13 @@ class TableSet:
         return {name: sign for name, sign in signs.items() if sign is not None}
 
     def opposite_pairs(self) -> list[tuple[str, str]]:
-        """At most one pair of columns of opposite polarity, the positive one first: that of `OPPOSITE`, else of the first
-        columns, that most models have both of."""
+        """Pairs of columns of opposite polarity, the positive one first: the chosen ones, else at most one: that of
+        `OPPOSITE`, else of the first columns, that most models have both of."""
         positive = [name for name in self.columns if self.polarity.get(name) == 1]
         negative = [name for name in self.columns if self.polarity.get(name) == -1]
+        chosen = [pair if pair[0] in positive else pair[::-1] for pair in self.reading.pairs]
+        if chosen := [pair for pair in chosen if pair[0] in positive and pair[1] in negative]:
+            return list(dict.fromkeys(chosen))
         known = [pair for pair in OPPOSITE if pair[0] in positive and pair[1] in negative]
         pairs = list(dict.fromkeys([*known, *((a, b) for a in positive for b in negative)]))
         had = [set(self.columns_of(model)) for model in self.models]
@@ -220,7 +234,7 @@ class TableSet:
         return {}
 
     def pairs_of(self, model: str) -> list[tuple[str, str]]:
-        """The opposite pair, where this model has both; none in `paper`, which knows none."""
+        """The opposite pairs that this model has both of; none in `paper`, which knows none."""
         own = self.columns_of(model)
         return [pair for pair in self.opposite_pairs() if set(pair) <= set(own) and not self.reading.paper]
 
@@ -244,6 +258,12 @@ class TableSet:
         return notes
 
 
+def run_and_step(provenance: ScoreProvenance) -> tuple[str, int] | None:
+    """The run that a checkpoint belongs to, its model's name without the step, and its step; None for any other model."""
+    step = provenance.step
+    return None if step is None else (provenance.model.removesuffix(f"@step-{step}"), step)
+
+
 def labels_of(tables: Sequence[ScoreTable]) -> dict[str, str]:
     """Model names as people see them: the models' own where two labels are the same."""
     labels = {t.provenance.model: t.description.label or t.provenance.model for t in tables}
@@ -254,11 +274,17 @@ def table_sets(tables: Sequence[ScoreTable], reading: Reading | None = None) -> 
     """Score tables by candidate set, the vocabulary first.
 
     Raises:
-        TableError: tables of one prompt key with different wordings, or several of one model and prompt that
-            cannot stand for one another.
+        TableError: tables of one prompt key with different wordings, several of one model and prompt that cannot stand
+            for one another, or a chosen pair with a prompt that no table is of.
     """
     reading = reading or Reading()
     rewards = [table for table in tables if table.provenance.score == REWARD]
+    keys = list(dict.fromkeys(table.provenance.prompt for table in rewards))
+    if missing := [key for pair in reading.pairs for key in pair if key not in keys]:
+        raise TableError(
+            f"pairs names the prompt {missing[0]!r}, but no score table is of it; there are: {', '.join(keys)}."
+            f"{did_you_mean(missing[0], keys)}".removesuffix(".")
+        )
     modes = _by_mode(rewards)
     again, none = _rescans(rewards, modes)
     language = _one_a_model([table for table in tables if table.provenance.score != REWARD])

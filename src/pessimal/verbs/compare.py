@@ -8,6 +8,7 @@ from pathlib import Path
 from pessimal.compare import ANALYSES, Options, compare
 from pessimal.config.schema import CompareConfig, Join
 from pessimal.errors import TableError
+from pessimal.models.spec import answering, names_of
 from pessimal.tables import ScoreTable, read_score_table
 from pessimal.tables.score_table import REWARD, SharedColumns
 from pessimal.tables.table_set import Reading, labels_of, table_sets
@@ -65,6 +66,7 @@ def reading_of(config: CompareConfig) -> Reading:
         stripped=config.join is Join.stripped,
         polarity=config.polarity,
         factors=config.wording.factors,
+        pairs=[(first, second) for first, second in config.pairs],
     )
 
 
@@ -88,7 +90,8 @@ def fetched(config: CompareConfig) -> Registry:
     tracking = config.tracking
     own = Path(config.paths.cache) / "fetched" / (tracking.entity or "own") / tracking.project
     into = Registry(own / "registry")
-    got = fetch_score_tables(tracking.project, tracking.entity, config.models, list(config.prompts), into)
+    names = list(dict.fromkeys(name for model in config.models for name in names_of(model)))
+    got = fetch_score_tables(tracking.project, tracking.entity, names, list(config.prompts), into)
     new = sum(downloaded for _, _, downloaded in got)
     log.info("%d score tables of %s, %d of them fetched now", len(got), tracking.project, new)
     return into
@@ -104,6 +107,7 @@ def named(config: CompareConfig) -> list[tuple[ScoreTable, str | None]]:
         files |= dict.fromkeys(file.resolve() for file in below)
     shared = SharedColumns()
     found = [(shared.of(read_score_table(file)), None) for file in files]
+    config.models = answering(config.models, [table.provenance.model for table, _ in found])
     _check_known(config, [asdict(table.provenance) for table, _ in found], where="the tables named")
     return _chosen(config, found, "the tables named")
 
@@ -112,6 +116,7 @@ def registered(config: CompareConfig, registry: Registry) -> list[tuple[ScoreTab
     """The registry's tables that are asked for, verified, with their references."""
     there = _current(registry)
     summaries = [manifest.summary for _, manifest in there]  # spares opening what is not asked for
+    config.models = answering(config.models, [summary["model"] for summary in summaries])
     wanted = [pair for pair, summary in zip(there, summaries, strict=True) if _asked_for(config, summary)]
     _check_known(config, summaries, where=str(registry.root))
     for folder, _ in wanted:

@@ -1,0 +1,116 @@
+"""Writes `docs/tables.md`: every table that a verb writes, every column, what it means, and an example.
+
+    python docs/table_columns.py
+
+What columns mean is said in `docs/columns.yaml`; examples are of made-up scores (`tests/described_tables.py`).
+A test fails where a table has a column that is not described there, or where this page is older than the descriptions.
+"""
+
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+import pandas as pd
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "tables.md"
+DESCRIPTIONS = ROOT / "docs" / "columns.yaml"
+HEAD = """# Tables
+
+Every table that a verb writes, for use in pandas:
+
+```python
+import pandas as pd
+
+pd.read_parquet("runs/registry/comparison/NAME/v0/tables/agreement.parquet")
+pd.read_parquet("runs/registry/score-table/MODEL--PROMPT/v0/scores.parquet")
+```
+
+`pessimal runs show REFERENCE` prints them. A table is there where what it needs is there. Intervals are at the level of
+`confidence`, 95 % by default; a missing number is one that could not be computed. Examples are of made-up scores.
+
+<!-- Made by `python docs/table_columns.py` from docs/columns.yaml: change that, not this. -->
+"""
+PARTS = {
+    "score-table": ("scan, import", "`scores.parquet` in `score-table/NAME`"),
+    "comparison": ("compare", "`tables/NAME.parquet` in `comparison/NAME`"),
+    "comparison of explanations": ("compare explanations=[…]", "`tables/NAME.parquet` in `comparison/NAME`"),
+    "explanation": ("explain", "`tables/NAME.parquet` in `explanation/NAME`"),
+    "search-result": ("search", "`tables/NAME.parquet` in `search-result/NAME`"),
+    "conformance": ("check", "`tables/NAME.parquet` in `conformance/NAME`"),
+    "study": ("search -m hparams_search=…", "`tables/NAME.parquet` in `study/NAME`"),
+}
+"""By type of artifact: what writes it, and where its tables are."""
+
+
+def descriptions() -> dict[str, dict[str, dict]]:
+    """By type of artifact and table: `what` it holds, `columns` and their meanings in order, and `named` columns."""
+    written = yaml.safe_load(DESCRIPTIONS.read_text(encoding="utf-8"))
+    shared = written.pop("shared")
+    found: dict[str, dict[str, dict]] = {}
+    for part, tables in written.items():
+        for name, table in tables.items():
+            own = table.get("columns") or {}
+            keys = {key: own.get(key, shared.get(key)) for key in (table.get("keys") or "").split()}
+            if unknown := [key for key, meaning in keys.items() if not meaning]:
+                raise ValueError(f"{part}, {name}: what {', '.join(unknown)} means is said nowhere")
+            table = {"what": table["what"], "columns": keys | own, "named": table.get("named") or {}}
+            found.setdefault(part, {})[name] = table
+    return found
+
+
+def page(examples: dict[tuple[str, str], pd.DataFrame]) -> str:
+    """The whole page; `examples` are tables by type of artifact and name."""
+    lines = [HEAD]
+    for part, tables in descriptions().items():
+        verb, where = PARTS[part]
+        lines += [f"## {part}", "", f"Written by `pessimal {verb}`: {where}.", ""]
+        for name, table in tables.items():
+            lines += [f"### {name}", "", table["what"], "", "| column | meaning | example |", "|---|---|---|"]
+            example = examples.get((part, name))
+            rows = {column: (meaning, re.escape(column)) for column, meaning in table["columns"].items()}
+            rows |= {column: (meaning, pattern) for column, (pattern, meaning) in table["named"].items()}
+            lines += [f"| `{c}` | {_cell(m)} | {_example(example, of)} |" for c, (m, of) in rows.items()]
+            lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def without_examples(text: str) -> str:
+    """The page without its third column, whose numbers another machine may give otherwise."""
+    return "\n".join(
+        line.rsplit(" | ", 1)[0] if line.startswith("| `") else line for line in text.splitlines()
+    )
+
+
+def _cell(text: str) -> str:
+    return str(text).replace("|", "\\|")
+
+
+def _example(table: pd.DataFrame | None, pattern: str) -> str:
+    """The first value of the column of this name, as short as it can be."""
+    column = next((c for c in ([] if table is None else table) if re.fullmatch(pattern, c)), None)
+    values = [] if column is None else table[column].dropna().tolist()
+    if not values:
+        return ""
+    text = f"{values[0]:.4g}" if isinstance(values[0], float) else str(values[0]).replace("\n", " ")
+    text = text if len(text) <= 40 else text[:39] + "…"
+    return f"`{_cell(text)}`" if text.strip() and "`" not in text else ""
+
+
+def main() -> None:
+    """Write the page."""
+    sys.path.insert(0, str(ROOT / "tests"))
+    from described_tables import asked_of_a_model, results, vocabulary
+
+    with tempfile.TemporaryDirectory() as folder:
+        examples = {("comparison", name): table for name, table in results(Path(folder)).items()}
+    examples |= asked_of_a_model()
+    examples["score-table", "scores"] = vocabulary()[0].rows
+    PAGE.write_text(page(examples), encoding="utf-8")
+    print(PAGE)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,162 @@
+"""Do tests over words reject too often? Made-up rewards without the effect, on the words of MiniLM's vocabulary.
+
+    python experiments/nulls/words.py [--runs 400] [--words-independent]
+
+Prints one row per test and null: the share of p < .05, and of 95 % intervals that hold 0. With `--words-independent` the
+errors are those of the stems alone, as they were before words alike in meaning counted as dependent.
+"""
+
+import argparse
+import functools
+import itertools
+
+import numpy as np
+import pandas as pd
+from omegaconf import OmegaConf
+from sklearn.cluster import MiniBatchKMeans
+
+from pessimal.cli.arguments import CONF
+from pessimal.compare.frequency import frequency_slopes
+from pessimal.compare.identity_terms import TOPICS, identity_effects, match_identity
+from pessimal.compare.lexicon_groups import lexicon_groups
+from pessimal.compare.sentiment import asymmetry_across_models, sentiment
+from pessimal.tables import minilm
+from pessimal.tables.word_lists import read_frequencies, read_lexicon
+from pessimal.tables.words import stem_groups
+
+TASTES = (0.06, 0.20, 0.67)
+"""Share of the variance of rewards that follows one random direction of meaning."""
+MODELS = 10
+CLUSTERS = 100
+
+
+class Words:
+    """The words, what people say of them, and how rewards without any effect are drawn."""
+
+    def __init__(self, seed: int):
+        self.random = np.random.default_rng(seed)
+        known = sorted({word for word in minilm.load_vocabulary() if word.isalpha() and word.isascii()})
+        self.words = pd.Index(known, name="word")
+        self.zipf = read_frequencies("wordfreq").zipf(known)
+        self.afinn, self.textblob = read_lexicon("afinn"), read_lexicon("textblob")
+        self.vectors = minilm.meanings(known)
+        self.unrated = self.words[~self.words.isin(self.afinn.index) & ~self.words.isin(self.textblob.index)]
+        self.axes = {
+            path.stem: list(OmegaConf.load(path)[path.stem]["terms"]) for path in sorted((CONF / "identity").glob("*.yaml"))
+        }  # fmt: skip
+
+    def nulls(self) -> dict[str, functools.partial]:
+        """What rewards may be made of, by name: a function of runs to (words, runs)."""
+        tastes = {f"taste {share:.2f}": functools.partial(self.taste, share) for share in TASTES}
+        return {
+            "iid": self.noise, "stem": functools.partial(self.grouped, stem_groups(self.words)), **tastes,
+            "clusters .20": functools.partial(self.grouped, self.clusters, share=0.2),
+        }  # fmt: skip
+
+    def noise(self, runs: int) -> np.ndarray:
+        return self.random.normal(size=(len(self.words), runs))
+
+    def taste(self, share: float, runs: int) -> np.ndarray:
+        """A random direction of the embeddings, and noise."""
+        liked = self.vectors @ self.random.normal(size=(self.vectors.shape[1], runs))
+        liked = (liked - liked.mean(axis=0)) / liked.std(axis=0)
+        return np.sqrt(share) * liked + np.sqrt(1 - share) * self.noise(runs)
+
+    def grouped(self, groups: np.ndarray, runs: int, *, share: float = 0.5) -> np.ndarray:
+        """One number for each group of words, and noise."""
+        effects = self.random.normal(size=(groups.max() + 1, runs))
+        return np.sqrt(share) * effects[groups] + np.sqrt(1 - share) * self.noise(runs)
+
+    @functools.cached_property
+    def clusters(self) -> np.ndarray:
+        """Of like meaning; a taste for some clusters is none for a direction, so the mixed model is wrong here."""
+        return MiniBatchKMeans(CLUSTERS, random_state=0, n_init=3).fit(self.vectors).labels_
+
+
+def shares(test: str, p: pd.Series, low: pd.Series | None = None, high: pd.Series | None = None) -> dict:
+    """One row of the exam."""
+    row = {"test": test, "runs": len(p), "type I": float((p < 0.05).mean())}
+    return row if low is None else row | {"coverage": float(((low <= 0) & (high >= 0)).mean())}
+
+
+def one_model(words: Words, rewards: np.ndarray, meanings) -> list[dict]:
+    """Every test of one model; runs stand for prompts."""
+    frame = pd.DataFrame(rewards, words.words, [f"run {i}" for i in range(rewards.shape[1])])
+    found = frequency_slopes(frame, words.zipf, words.afinn, unrated=words.unrated, meanings=meanings)
+    rows = [
+        shares(f"frequency, {kind} words", part["p"], part["low"], part["high"])
+        for kind, part in found.groupby("words", sort=False)
+    ]
+    asked = sentiment(frame, words.afinn, polarity=dict.fromkeys(frame, 1), meanings=meanings)
+    slopes, asymmetry = asked.slopes, asked.asymmetry
+    rows.append(shares("sentiment, slope of an arm", slopes["p"], slopes["low"], slopes["high"]))
+    rows.append(shares("sentiment, asymmetry", asymmetry["p"], asymmetry["low"], asymmetry["high"]))
+    groups = lexicon_groups(frame, words.afinn, meanings=meanings)
+    rows.append(
+        shares("lexicon groups, AUC", groups["auc_p"], groups["auc_low"] - 0.5, groups["auc_high"] - 0.5)
+    )
+    difference = groups["difference_p"], groups["difference_low_sd"], groups["difference_high_sd"]
+    return [*rows, shares("lexicon groups, difference", *difference)]
+
+
+def identity(words: Words, matches, rewards: np.ndarray) -> list[dict]:
+    """Axes of identity terms, one by one and together."""
+    frame = pd.DataFrame(rewards, words.words, [f"run {i}" for i in range(rewards.shape[1])])
+    found = identity_effects(frame, matches)[0]
+    together = found["axis"] == "all"
+    return [
+        shares(
+            f"identity, {name}{own}", part[column], *((part["low"], part["high"]) if column == "p" else ())
+        )
+        for name, part in (("axes", found[~together]), ("all axes", found[together]))
+        for column, own in (("p", ""), ("p_words", ", p_words"))
+    ]
+
+
+def several_models(words: Words, draws: list[np.ndarray], meanings) -> list[dict]:
+    """The asymmetry test over models."""
+    tables, influences = [], {}
+    for number, rewards in enumerate(draws):
+        frame = pd.DataFrame(rewards, words.words, [f"run {i}" for i in range(rewards.shape[1])])
+        found = sentiment(frame, words.afinn, polarity=dict.fromkeys(frame, 1), meanings=meanings)
+        tables.append(found.asymmetry.assign(model=f"model {number}", lexicon="afinn"))
+        influences[f"model {number}", "afinn"] = found.influence
+    across = asymmetry_across_models(pd.concat(tables, ignore_index=True), influences)
+    return [shares(f"asymmetry over {len(draws)} models", across["p"], across["low"], across["high"])]
+
+
+def exam(runs: int, *, independent: bool, seed: int = 0) -> pd.DataFrame:
+    """Test × null: type I error at .05 and coverage at .95."""
+    words = Words(seed)
+    meanings = None if independent else minilm.meanings
+    covariates = words.zipf.to_frame("zipf").assign(afinn=words.afinn.reindex(words.words))
+    matches = match_identity(words.axes, covariates, topics=TOPICS, meanings=meanings)
+    rows = []
+    for null, draw in words.nulls().items():
+        rewards = draw(runs)
+        found = [*one_model(words, rewards, meanings), *identity(words, matches, rewards)]
+        # Models of one taste, each with noise of its own; and models each with its own.
+        shared = draw(runs)
+        alike = [np.sqrt(0.5) * shared + np.sqrt(0.5) * words.noise(runs) for _ in range(MODELS)]
+        own = [draw(runs // 4) for _ in range(MODELS)]
+        for name, draws in (("alike", alike), ("unlike", own)):
+            across = several_models(words, draws, meanings)
+            found += [row | {"test": f"{row['test']}, {name}"} for row in across]
+        rows += [{"null": null, **row} for row in found]
+        print(pd.DataFrame(rows[-len(found) :]).round(3).to_string(), flush=True)
+    table = pd.DataFrame(rows).pivot(index="test", columns="null", values=["type I", "coverage"])
+    order = list(dict.fromkeys(row["test"] for row in rows))
+    return table.loc[order, list(itertools.product(["type I", "coverage"], words.nulls()))]
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--runs", type=int, default=400)
+    parser.add_argument("--words-independent", action="store_true")
+    chosen = parser.parse_args()
+    result = exam(chosen.runs, independent=chosen.words_independent)
+    pd.set_option("display.width", 250)
+    print(result["type I"].round(3).to_string(na_rep=""))
+    print(result["coverage"].round(3).to_string(na_rep=""))

@@ -1,0 +1,91 @@
+"""Every column of every table is described, and `docs/tables.md` says what the descriptions say."""
+
+import re
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "docs"), str(ROOT / "tests")]
+
+from table_columns import DESCRIPTIONS, PAGE, descriptions, page, without_examples  # noqa: E402
+
+import described_tables  # noqa: E402
+
+DESCRIBED = descriptions()
+NAMED = re.compile(r"(?:\bResult|_result|\bkeep)\(\s*\"([a-z_]+)\"")
+
+
+def undescribed(part: str, name: str, columns) -> list[str]:
+    """Columns of a table that have no description."""
+    table = DESCRIBED[part].get(name)
+    if table is None:
+        return [f"{part}, {name}: the table itself"]
+    patterns = [pattern for pattern, _ in table["named"].values()]
+    return [
+        f"{part}, {name}: {column}"
+        for column in columns
+        if column not in table["columns"] and not any(re.fullmatch(p, column) for p in patterns)
+    ]
+
+
+def test_every_table_that_the_code_names_is_described():
+    known = {name for tables in DESCRIBED.values() for name in tables}
+    found = {}
+    for file in (ROOT / "src" / "pessimal").rglob("*.py"):
+        if file.parent.name in ("compare", "explain", "search", "tuning", "verbs"):
+            found |= dict.fromkeys(NAMED.findall(file.read_text(encoding="utf-8")), file.name)
+    assert len(found) > 60, "the code's own way of naming tables has changed"
+    prefixed = {name.removeprefix("language_") for name in known}
+    assert {name: file for name, file in found.items() if name not in known | prefixed} == {}
+
+
+def test_columns_of_small_comparisons_are_described(tmp_path):
+    tables = described_tables.results(tmp_path, described_tables.SMALL)
+    assert len(tables) > 25
+    assert [u for name, table in tables.items() for u in undescribed("comparison", name, table)] == []
+
+
+@pytest.mark.slow
+def test_columns_of_a_vocabularys_comparison_are_described_and_every_described_one_is_there(tmp_path):
+    tables = described_tables.results(tmp_path)
+    assert [u for name, table in tables.items() for u in undescribed("comparison", name, table)] == []
+    assert set(DESCRIBED["comparison"]) == set(tables)
+    optional = {"elo", "elo_matches", "share", "share_low", "share_high"}
+    gone = [(n, c) for n, t in tables.items() for c in DESCRIBED["comparison"][n]["columns"] if c not in t]
+    assert [(name, column) for name, column in gone if column not in optional] == []
+
+
+def test_columns_of_what_asks_a_model_are_described():
+    tables = described_tables.asked_of_a_model()
+    assert [u for (part, name), table in tables.items() for u in undescribed(part, name, table)] == []
+    assert {"sequences", "curve", "ladder", "pair", "outcomes", "conformance"} <= {name for _, name in tables}
+
+
+def test_columns_that_explain_lists_are_described():
+    from pessimal.explain import explain, flips, metrics, outcomes, slopes, smallest
+
+    shrunk, grown = ([field.name for field in fields(kind)] for kind in (smallest.Shrunk, smallest.Grown))
+    listed = {
+        "sensitivity": flips.RETURNED,
+        "slopes": slopes.RETURNED,
+        "metrics": metrics.RETURNED,
+        "outcomes": [*outcomes.KINDS, "syntactic", "semantic", "locality", "complied", "moved/length"],
+        "smallest_flips": [*explain.NAMED, *shrunk],
+        "largest_holds": [*explain.NAMED, *grown],
+    }
+    assert [u for name, columns in listed.items() for u in undescribed("explanation", name, columns)] == []
+
+
+def test_a_column_without_a_description_is_seen():
+    assert undescribed("comparison", "agreement", ["kendall", "news"]) == ["comparison, agreement: news"]
+    assert undescribed("comparison", "news", ["kendall"]) == ["comparison, news: the table itself"]
+    assert undescribed("comparison", "identity_terms", ["worst", "axis"]) == []
+
+
+def test_the_page_is_made_of_these_descriptions():
+    assert without_examples(PAGE.read_text(encoding="utf-8")) == without_examples(page({})), (
+        f"{PAGE.name} is older than {DESCRIPTIONS.name}; type python docs/table_columns.py"
+    )
