@@ -82,10 +82,11 @@ def test_cedars_taste_for_frequent_words_is_measured_and_none_in_plain(tables):
     for model, row in slopes.iterrows():
         if model.startswith("cedar"):
             assert row["low"] <= 0.38 <= row["high"], model
-            assert row["p_holm"] < 0.001
-        elif model.startswith("plain"):
+            assert row["p_holm"] < 0.05
+        else:  # the others have no such plant, whatever their slopes
+            assert row["p_holm"] > 0.05, model
+        if model.startswith("plain"):
             assert abs(row["slope"]) < 0.03, model
-            assert row["p_holm"] > 0.01
 
 
 def test_birchs_penalty_on_identity_terms_is_measured_and_none_in_plain(tables):
@@ -94,7 +95,8 @@ def test_birchs_penalty_on_identity_terms_is_measured_and_none_in_plain(tables):
     for model in every.index.unique("model"):
         both, added = every.loc[(model, "both_frames")], every.loc[(model, "half_sum")]
         if model.startswith("birch"):
-            assert both["p_holm"] < 0.05, model
+            assert added["p_holm"] < 0.05, model
+            assert both["p"] < 0.05, model
             assert added["high"] < 0
         elif model.startswith("plain"):
             assert both["p_holm"] > 0.05, model

@@ -59,14 +59,14 @@ class IdentityMatches:
     """Of each of `terms`: axis, term, n_controls, controls (the nearest, named)."""
     meanings: np.ndarray | None
     """(words, directions) vectors of meaning."""
+    design: np.ndarray
+    """(words, k) what controls are matched on: 1, frequency, and of each lexicon the rating and whether there is one."""
     resemblance: dict[str, float]
     """By axis: how far a taste of variance 1 for each direction of meaning moves it beyond what it moves single words,
     squared. An axis of like words moves farther than one of unlike words; all axes together move the farther, the more they
     resemble one another."""
     typical: float
     """The mean of the same over topics."""
-    freedom: float
-    """How many topics' worth of evidence the topics are: fewer than there are, where they resemble one another."""
 
 
 def match_identity(
@@ -117,13 +117,18 @@ def match_identity(
         n_controls="size", controls=lambda near: ", ".join(near.iloc[:NAMED_CONTROLS])
     )
     sets = found | {ALL_AXES: matched_sets(once, places)}
+    known = covariates.loc[words]
+    rated = known.drop(columns="zipf")
+    design = np.column_stack([np.ones(len(known)), known["zipf"], rated.fillna(0.0), rated.notna()]).astype(
+        float
+    )
+    design = design[:, [0, *np.flatnonzero(np.ptp(design, axis=0))]]  # without what does not vary
     if meanings is None:
         alike, typical, moved = (
             None,
             1.0,
             dict.fromkeys(found, 1.0) | {ALL_AXES: float(((stems / stems.sum()) ** 2).sum())},
         )
-        freedom = float(len(everyday))
     else:
         alike = meanings(words.tolist())
         noise = _within([*sets.values(), *everyday.values()], alike).sum()
@@ -134,9 +139,6 @@ def match_identity(
         }
         typical = np.mean([beyond[topic] for topic in everyday])
         moved = {name: max(0.0, beyond[name]) for name in sets}
-        along = np.array([own.unit_effects(alike).mean(axis=0) for own in everyday.values()])
-        products = along @ along.T
-        freedom = float(np.trace(products) ** 2 / np.square(products).sum())
     return IdentityMatches(
         words=words,
         controls=controls,
@@ -145,9 +147,9 @@ def match_identity(
         terms=matched_sets(controls, places),
         named=named.rename_axis(["axis", "term"]).reset_index(),
         meanings=alike,
+        design=design,
         resemblance=moved,
         typical=float(typical),
-        freedom=freedom,
     )
 
 
@@ -179,7 +181,7 @@ def identity_effects(
     square over both prompts; one divisor for all measures and axes).
 
     `p` is of the null hypothesis that the axis is one more everyday topic: the effect over `null_sd`, which has topics
-    and word noise in it (t, `IdentityMatches.freedom` degrees of freedom). A topic's variance is that of the topics, or of a taste for a
+    and word noise in it (t, as many degrees of freedom as topics). A topic's variance is that of the topics, or of a taste for a
     direction of meaning (`regression.taste`, over all words) where that is larger, times the axis' resemblance
     (`IdentityMatches`). The interval is about the axis: the scatter of its terms, or that of words where this
     is larger, and topics (Satterthwaite). `p_words` is of the null hypothesis that rewards follow some direction of
@@ -229,14 +231,13 @@ def identity_effects(
     moved = np.array([sets.unit_effects(grid).mean(axis=0) for sets in topics])  # (topics, measures)
     by_chance = noise * np.array([[sets.mean_variance] for sets in topics])
     topic = np.maximum(0.0, (moved**2 - by_chance).mean(axis=0))
-    ones = np.ones((len(grid), 1))
-    liking = None if matches.meanings is None else taste(ones, grid, matches.meanings)
+    liking = None if matches.meanings is None else taste(matches.design, grid, matches.meanings)
     # Topics are few: where all words together show a stronger taste, that counts.
     by_topics = np.maximum(topic / matches.typical, liking.variance if liking else 0.0)
     pieces = []
     for axis, sets in matches.axes.items():
         own = by_topics * matches.resemblance[axis]
-        found = _axis(sets, grid, noise, own, df=matches.freedom, confidence=confidence)
+        found = _axis(sets, grid, noise, own, df=len(topics), confidence=confidence)
         by_words = noise * sets.mean_variance
         if liking:
             by_words = liking.noise * sets.mean_variance + liking.variance * _moved(sets, matches.meanings)
@@ -261,7 +262,7 @@ _COLUMNS = [
 
 
 def _axis(
-    sets: MatchedSets, grid: np.ndarray, noise: np.ndarray, topic: np.ndarray, *, df: float, confidence: float
+    sets: MatchedSets, grid: np.ndarray, noise: np.ndarray, topic: np.ndarray, *, df: int, confidence: float
 ) -> dict[str, np.ndarray]:
     """effect, low, high, errors and p, (measures,) each."""
     units = sets.unit_effects(grid)  # (stems, measures)
