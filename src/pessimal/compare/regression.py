@@ -105,9 +105,8 @@ def robust(
                 f"One group of rows alone decides a coefficient: without it, the {k} columns of the design depend on one "
                 "another, so no error can be given. Give more words, or words that differ more."
             )
-        moved = np.linalg.solve(left, np.moveaxis(residuals[rows], -1, 0)[..., None])[
-            ..., 0
-        ]  # (m, groups, count)
+        inside = np.moveaxis(residuals[rows], -1, 0)  # (m, groups, count)
+        moved = np.linalg.solve(left, inside[..., None])[..., 0]
         deviations[sizes == count] = -np.einsum("kgc,mgc->gkm", weights[:, rows], moved)
     variance = np.square(deviations).sum(axis=0)
     if tastes is not None:
