@@ -13,7 +13,7 @@ from pathlib import Path
 import pandas as pd
 
 from pessimal.compare.identity_terms import identity_effects, match_identity
-from pessimal.tables import read_score_table
+from pessimal.tables import minilm, read_score_table
 from pessimal.tables.word_lists import read_frequencies, read_lexicon
 from pessimal.tables.words import by_word, word_starts
 from pessimal.tracking.registry import Registry
@@ -43,8 +43,8 @@ def measured(registry: Registry, sibling: str, split: str) -> pd.Series:
         },
         index=words.index,
     )
-    matches = match_identity(axes, covariates, banned=list(terms["term"]))
-    effects, _ = identity_effects(words, matches, pair=("greatest", "worst"), permutations=500)
+    matches = match_identity(axes, covariates, banned=list(terms["term"]), meanings=minilm.meanings)
+    effects, _ = identity_effects(words, matches, pair=("greatest", "worst"))
     return effects[(effects["axis"] == "all") & (effects["measure"] == "half_sum")].iloc[0]
 
 
