@@ -267,7 +267,8 @@ def test_contrasts_keep_their_level_where_models_differ_and_the_published_tests_
 def test_two_models_are_compared_prompt_by_prompt():
     rng = np.random.default_rng(6)
     table = made_up(rng, models=3, prompts=10, intercept=8.0)
-    polarity = polarity_of(table["prompt"])
+    polarity = {prompt.replace("_", ""): sign for prompt, sign in polarity_of(table["prompt"]).items()}
+    table["prompt"] = table["prompt"].str.replace("_", "")  # each a unit of its own
     found = model_contrasts(table, polarity=polarity)
     assert len(found) == 2 * 2 * 3
     for row in found.to_dict("records"):
@@ -284,9 +285,34 @@ def test_two_models_are_compared_prompt_by_prompt():
         assert (row["low"], row["high"], row["p"]) == pytest.approx((interval.low, interval.high, t.pvalue))
         assert row["welch_p"] == pytest.approx(stats.ttest_ind(one, other, equal_var=False).pvalue)
     assert found["welch_p_fdr"].to_numpy() == pytest.approx(stats.false_discovery_control(found["welch_p"]))
-    single = model_contrasts(table[table["prompt"].isin(["best_1", "worst_0"])], polarity=polarity)
+    single = model_contrasts(table[table["prompt"].isin(["best1", "worst0"])], polarity=polarity)
     assert single[["low", "p", "p_adjusted", "welch_p"]].isna().all(axis=None)
     assert single["estimate"].notna().all()
+
+
+def test_prompts_of_one_adjective_are_one_unit():
+    rng = np.random.default_rng(7)
+    table = made_up(rng, models=2, prompts=6, intercept=8.0)
+    names = dict(
+        zip(
+            table["prompt"].unique(),
+            ["best_a", "worst_a", "best_b", "worst_b", "good_a", "bad_a"],
+            strict=True,
+        )
+    )
+    table["prompt"] = table["prompt"].map(names)
+    polarity = polarity_of(table["prompt"])
+    found = model_contrasts(table, polarity=polarity)
+    assert set(found["n"]) == {3}
+    assert set(found["units"]) == {2}
+    row = found.iloc[0]
+    cell = table[(table["category"] == row["category"]) & (table["prompt"].map(polarity) == 1)]
+    ranks = cell.pivot(index="prompt", columns="model", values="median_rank")
+    apart = ranks[row["model"]] - ranks[row["reference"]]
+    t = stats.ttest_1samp([(apart["best_a"] + apart["best_b"]) / 2, apart["good_a"]], 0)
+    assert (row["estimate"], row["p"]) == pytest.approx(
+        ((apart["best_a"] + apart["best_b"]) / 4 + apart["good_a"] / 2, t.pvalue)
+    )
 
 
 WORDS = [f"w{place}" for place in range(30)]

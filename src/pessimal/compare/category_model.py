@@ -186,18 +186,19 @@ def model_contrasts(
 ) -> pd.DataFrame:
     """Does one model rank a category's words before another model, on prompts of one framing?
 
-    The unit is the prompt, which both models answer: a paired t test. It says whether the difference of these two models
-    holds over wordings like these; it says nothing about other models of their kind, and wordings that share an adjective
-    are alike, so its p is too small where few adjectives were asked. Beside it stands the published unpaired test.
+    Both models answer the same prompts: a paired t test. Its unit is the adjective, the first part of a key of the
+    factorial (`best_world_one`), as wordings that share one are alike; a key of another kind is a unit of its own. It says
+    whether the difference of these two models holds over questions like these, and nothing about other models of their
+    kind. Beside it stands the published test, which takes every prompt for one and the models' for unrelated.
 
     Args:
         medians: of `dictionaries.median_ranks`.
         polarity: 1 or −1 by prompt.
 
     Returns:
-        One row per category, framing and pair of models: category, framing, model, reference, n (prompts), estimate (mean
-        median rank of the model less that of the reference; negative: ranked better), se, low, high, p, p_adjusted (Holm),
-        welch_p, welch_p_fdr (Benjamini & Hochberg). One prompt has no interval and no p.
+        One row per category, framing and pair of models: category, framing, model, reference, n (prompts), units, estimate
+        (mean over units of the median rank of the model less that of the reference; negative: ranked better), se, low, high,
+        p, p_adjusted (Holm), welch_p, welch_p_fdr (Benjamini & Hochberg). One unit has no interval and no p.
 
     Raises:
         TableError: fewer than two models, or an incomplete design.
@@ -210,14 +211,19 @@ def model_contrasts(
             cell = table[(table["framing"] == framing) & (table["category"] == category)]
             ranks = cell.pivot(index="prompt", columns="model", values="median_rank")
             for reference, model in combinations(ranks, 2):
-                apart = (ranks[model] - ranks[reference]).to_numpy()
+                apart = (
+                    (ranks[model] - ranks[reference])
+                    .groupby(lambda prompt: prompt.split("_")[0])
+                    .mean()
+                    .to_numpy()
+                )
                 n, estimate = len(apart), float(apart.mean())
                 se = float(stats.sem(apart)) if n > 1 else np.nan
                 reach = stats.t.ppf((1 + confidence) / 2, n - 1) * se if n > 1 else np.nan
                 rows.append(
                     {
-                        "category": category, "framing": framing, "model": model, "reference": reference, "n": n,
-                        "estimate": estimate, "se": se, "low": estimate - reach, "high": estimate + reach,
+                        "category": category, "framing": framing, "model": model, "reference": reference,
+                        "n": len(ranks), "units": n, "estimate": estimate, "se": se, "low": estimate - reach, "high": estimate + reach,
                         "p": 2 * stats.t.sf(abs(estimate) / se, n - 1) if n > 1 and se > 0 else np.nan,
                         "welch_p": _welch(ranks[model].to_numpy(), ranks[reference].to_numpy()),
                     }
@@ -232,6 +238,7 @@ def model_contrasts(
         "model",
         "reference",
         "n",
+        "units",
         "estimate",
         "se",
         "low",
