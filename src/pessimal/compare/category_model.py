@@ -233,19 +233,8 @@ def model_contrasts(
     rates = found["welch_p"].copy()
     rates[known] = stats.false_discovery_control(found.loc[known, "welch_p"]) if known.any() else np.nan
     columns = [
-        "category",
-        "framing",
-        "model",
-        "reference",
-        "n",
-        "units",
-        "estimate",
-        "se",
-        "low",
-        "high",
-        "p",
-        "p_adjusted",
-    ]
+        "category", "framing", "model", "reference", "n", "units", "estimate", "se", "low", "high", "p", "p_adjusted",
+    ]  # fmt: skip
     return found.assign(p_adjusted=holm(found["p"]), welch_p_fdr=rates)[[*columns, "welch_p", "welch_p_fdr"]]
 
 

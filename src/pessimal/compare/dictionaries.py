@@ -376,10 +376,7 @@ def _contrasts_result(contrasts: pd.DataFrame, called: str, words: int) -> Resul
         contrasts,
         headline=f"{called}: on {best['framing']} prompts, {best['base']} models rank {best['category']} words "
         f"{_places(best['estimate'])} than {best['reference']} models (p = {best['p_adjusted']:.3f}, Holm).",
-        plot=Forest(
-            tabs=("dictionary", "candidates"), data=contrasts.assign(pair=pair), row="category", panel="framing",
-            group="pair", p="p_adjusted", xlabel="difference in mean median rank (negative: ranked better)",
-        ),
+        plot=_contrast_plot(contrasts.assign(pair=pair), row="category", group="pair"),
         method="dictionaries",
         weight=weight_of(2 * best["estimate"] / words, best["p_adjusted"]),
         estimate=_difference(best, int(best["models"]), "models"),
@@ -396,12 +393,16 @@ def _pairs_result(contrasts: pd.DataFrame, called: str, tables: TableSet) -> Res
         contrasts,
         headline=f"{called}: on {best['framing']} prompts, {label[best['model']]} ranks {best['category']} words "
         f"{_places(best['estimate'])} than {label[best['reference']]}.",
-        plot=Forest(
-            tabs=("dictionary", "candidates"), data=contrasts.assign(pair=pair), row="pair", panel="framing",
-            group="category", p="p_adjusted", xlabel="difference in mean median rank (negative: ranked better)",
-        ),
+        plot=_contrast_plot(contrasts.assign(pair=pair), row="pair", group="category"),
         method="dictionaries",
-        estimate=_difference(best, int(best["n"]), "prompts"),
+        estimate=_difference(best, int(best["units"]), "adjectives"),
+    )  # fmt: skip
+
+
+def _contrast_plot(contrasts: pd.DataFrame, *, row: str, group: str) -> Forest:
+    return Forest(
+        tabs=("dictionary", "candidates"), data=contrasts, row=row, panel="framing", group=group, p="p_adjusted",
+        xlabel="difference in mean median rank (negative: ranked better)",
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from pessimal.compare.analysis import Needs, Options, analysis
-from pessimal.models.spec import known_model, models_table
+from pessimal.models.spec import described, known_model, models_table
 from pessimal.tables.result import Result
 from pessimal.tables.score_table import ScoreTable
 from pessimal.tables.table_set import TableSet
@@ -52,19 +52,18 @@ def models(sets: Sequence[TableSet]) -> Result:
     """
     rows = {}
     for table in (table for one in sets for table in one.tables):
-        known, model = table.description, table.provenance.model
-        row = known_model(model) or {}
-        size = known.parameters / 1e9 if known.parameters else row.get("size")
-        own = {
-            "label": known.label,
-            "base": known.base,
-            "developer": known.developer,
-            "size": size,
-            "rank": known.rank,
+        model, given = table.provenance.model, table.description
+        fields = ("label", "base", "developer", "parameters", "rank")
+        known = described(model, {name: getattr(given, name) for name in fields})
+        parameters = known.pop("parameters")
+        known |= {
+            "repository": (known_model(model) or {}).get("repository"),
+            "size": parameters and parameters / 1e9,
         }
         found = rows.setdefault(model, {"model": model})
-        for name, value in {**row, **{k: v for k, v in own.items() if v is not None}}.items():
-            found.setdefault(name, value)
+        for name, value in known.items():
+            if value is not None:
+                found.setdefault(name, value)
     columns = ["model", *models_table().columns]
     table = pd.DataFrame(rows.values(), columns=columns).astype({"size": float, "rank": float})
     label = table["label"].where(table["label"].notna(), table["model"])

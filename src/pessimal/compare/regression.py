@@ -135,29 +135,42 @@ def taste(design: np.ndarray, outcomes: np.ndarray, meanings: np.ndarray) -> Tas
     scale = np.log(spread.mean()) if len(spread) else 0.0
     ratios, noise = np.zeros(outcomes.shape[1]), np.zeros(outcomes.shape[1])
     for j, (own, rest) in enumerate(zip(np.square(along).T, beyond, strict=True)):
-        if not own.sum() + rest > 0:
-            continue  # the design explains all of it
-
-        def variance(ratio: float, own: np.ndarray = own, rest: float = rest) -> float:
-            return ((own / (ratio * spread + 1)).sum() + rest) / freedom
-
-        def unlikely(log_ratio: float, variance=variance) -> float:
-            ratio = np.exp(log_ratio - scale)
-            return freedom * np.log(max(variance(ratio), 1e-300)) + np.log(ratio * spread + 1).sum()
-
-        def rise(log_ratio: float, own: np.ndarray = own, variance=variance) -> float:
-            ratio = np.exp(log_ratio - scale)
-            share = ratio * spread / (ratio * spread + 1)
-            return share.sum() - (own / (ratio * spread + 1) * share).sum() / max(variance(ratio), 1e-300)
-
-        best = int(np.argmin([unlikely(ratio) for ratio in RATIOS]))
-        low, high = RATIOS[max(best - 1, 0)], RATIOS[min(best + 1, len(RATIOS) - 1)]
-        # A root, and not the least value, which no search finds to more than half of the digits.
-        inside = rise(low) < 0 < rise(high)
-        ratios[j] = np.exp((optimize.brentq(rise, low, high, xtol=1e-13) if inside else RATIOS[best]) - scale)
-        noise[j] = variance(ratios[j])
+        if own.sum() + rest > 0:  # else the design explains all of it
+            ratios[j], noise[j] = _likeliest(own, rest, spread, scale, freedom)
     kept = ratios * spread[:, None] / (ratios * spread[:, None] + 1)  # (d, m)
     return Taste(ratios * noise, noise, residuals - directions @ (kept * along), directions, kept)
+
+
+def _likeliest(
+    own: np.ndarray, rest: float, spread: np.ndarray, scale: float, freedom: int
+) -> tuple[float, float]:
+    """The ratio of taste to noise at which the restricted likelihood of one outcome is highest, and the noise there.
+
+    Args:
+        own: (d,) squares of the outcome along the directions, whose squared lengths are `spread` (d,); `rest` is the sum of
+            its squares beyond them.
+        scale: logarithm of a typical length, from which `RATIOS` count.
+        freedom: rows less coefficients.
+    """
+
+    def variance(ratio: float) -> float:
+        return ((own / (ratio * spread + 1)).sum() + rest) / freedom
+
+    def unlikely(log_ratio: float) -> float:
+        ratio = np.exp(log_ratio - scale)
+        return freedom * np.log(max(variance(ratio), 1e-300)) + np.log(ratio * spread + 1).sum()
+
+    def rise(log_ratio: float) -> float:
+        ratio = np.exp(log_ratio - scale)
+        share = ratio * spread / (ratio * spread + 1)
+        return share.sum() - (own / (ratio * spread + 1) * share).sum() / max(variance(ratio), 1e-300)
+
+    best = int(np.argmin([unlikely(ratio) for ratio in RATIOS]))
+    low, high = RATIOS[max(best - 1, 0)], RATIOS[min(best + 1, len(RATIOS) - 1)]
+    # A root, and not the least value, which no search finds to more than half of the digits.
+    inside = rise(low) < 0 < rise(high)
+    ratio = np.exp((optimize.brentq(rise, low, high, xtol=1e-13) if inside else RATIOS[best]) - scale)
+    return ratio, variance(ratio)
 
 
 def classical(design: np.ndarray, outcomes: np.ndarray) -> Fit:

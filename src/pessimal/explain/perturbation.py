@@ -4,6 +4,7 @@ Knows texts and attributes. Does not know rewards: a perturbation depends on a r
 that model prefers, so it is made once and serves all models.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -79,16 +80,16 @@ class Perturber(Protocol):
         Against one of another kind nothing is tested: see `flips.null_makers`."""
 
 
-class OneByOne:
+class OneByOne(ABC):
     """A perturber that changes one response after another and whose null is by rule, as it knows no meaning."""
 
     def perturb(self, requests: Sequence[Request]) -> list[Perturbation]:
         """One perturbation a request, in their order; each depends on its own request only."""
         return [self.perturbed(request) for request in requests]
 
+    @abstractmethod
     def perturbed(self, request: Request) -> Perturbation:
         """What comes of one request."""
-        raise NotImplementedError
 
     def placebo(self) -> Perturber:
         """Edits by rule that keep the meaning."""

@@ -77,18 +77,14 @@ def meanings(words: Sequence[str]) -> np.ndarray:
     A word that MiniLM does not know at all is at 0.
     """
     pieces = [_pieces(word) for word in words]
-    counts = np.array([len(ids) for ids in pieces])
-    table = np.vstack([load_embeddings(), np.zeros((1, DIMENSIONS), dtype=np.float32)])
-    # One row beyond the table stands for a word without pieces, so that every sum has a term.
-    rows = np.array([row for ids in pieces for row in ids or (len(table) - 1,)], dtype=int)
-    starts = np.concatenate([[0], np.cumsum(np.maximum(counts, 1))[:-1]]) if len(pieces) else []
-    sums = (
-        np.add.reduceat(table[rows].astype(float), starts, axis=0)
-        if len(pieces)
-        else np.zeros((0, DIMENSIONS))
-    )
+    counts = np.array([len(ids) for ids in pieces], dtype=int)
+    sums, known = np.zeros((len(words), DIMENSIONS)), counts > 0
+    if known.any():
+        rows = np.array([row for ids in pieces for row in ids])
+        starts = np.concatenate([[0], np.cumsum(counts[known])[:-1]])
+        sums[known] = np.add.reduceat(load_embeddings()[rows].astype(float), starts, axis=0)
     lengths = np.linalg.norm(sums, axis=1, keepdims=True)
-    return np.divide(sums, lengths, out=np.zeros_like(sums), where=lengths > 0)
+    return np.divide(sums, lengths, out=sums, where=lengths > 0)
 
 
 @cache
