@@ -24,7 +24,7 @@ from tokenizers import (
 )
 from transformers import PreTrainedTokenizerFast
 
-from pessimal.models.frame import find_frame, templated
+from pessimal.rewards.frame import find_frame, templated
 from pessimal.scoring.candidates import vocabulary
 from pessimal.texts import literal
 

@@ -15,8 +15,8 @@ import pytorch_lightning as pl
 import scan as speed
 import torch
 
-from pessimal.models.frame import Frame
-from pessimal.models.spec import Dtype
+from pessimal.rewards.frame import Frame
+from pessimal.rewards.spec import Dtype
 from pessimal.scoring.candidates import Inputs, batches
 from pessimal.scoring.loop import Loop, Pass
 from pessimal.scoring.memory import keep_large_buffers

@@ -14,7 +14,7 @@ from pessimal.tables import ScoreTable
 from pessimal.tables.result import Result, Results
 
 if TYPE_CHECKING:
-    from pessimal.models.load import RewardModel
+    from pessimal.rewards.load import RewardModel
     from pessimal.search.run import Found
 
 PROMPTS = ("greatest", "best", "worst")
@@ -37,8 +37,8 @@ def load(
     Raises:
         ConfigError, ModelError: there is none, or it is no scalar reward model.
     """
-    from pessimal.models.load import open_model
-    from pessimal.models.spec import Dtype, ModelSpec
+    from pessimal.rewards.load import open_model
+    from pessimal.rewards.spec import Dtype, ModelSpec
     from pessimal.verbs.common import fetch
 
     if dtype not in {one.value for one in Dtype}:
@@ -58,8 +58,8 @@ def load(
 
 
 def reward(network, tokenizer, *, name: str = "model", output: int | None = None) -> "RewardModel":
-    """A reward model of a network and a tokenizer in memory (see `pessimal.models.load.wrap`)."""
-    from pessimal.models.load import wrap
+    """A reward model of a network and a tokenizer in memory (see `pessimal.rewards.load.wrap`)."""
+    from pessimal.rewards.load import wrap
 
     return wrap(network, tokenizer, name=name, output=output)
 
@@ -90,7 +90,7 @@ def scan(
     """
     import functools
 
-    from pessimal.models.spec import Mode
+    from pessimal.rewards.spec import Mode
     from pessimal.scoring.candidates import listed, vocabulary
     from pessimal.scoring.loop import Loop
     from pessimal.scoring.scan import identify

@@ -8,7 +8,7 @@ from hydra import compose, initialize_config_dir
 from pessimal.cli.arguments import CONF
 from pessimal.cli.compose import build, register
 from pessimal.config.schema import CompareConfig, ScanConfig, TaskConfig, TrainConfig
-from pessimal.models.spec import Dtype, Score
+from pessimal.rewards.spec import Dtype, Score
 
 
 def composed(*overrides: str) -> TaskConfig:

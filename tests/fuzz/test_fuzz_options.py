@@ -20,7 +20,7 @@ from pessimal.config.schema.runs import FILTERS, runs_overrides
 from pessimal.config.schema.shared import check_writable
 from pessimal.config.schema.values import existing_file, matching
 from pessimal.errors import ConfigError, UserError
-from pessimal.models.spec import ModelSpec
+from pessimal.rewards.spec import ModelSpec
 from pessimal.tracking.listing import frame, select
 from pessimal.tracking.registry import Manifest
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from pessimal.models.frame import find_frame
-from pessimal.models.load import open_model
-from pessimal.models.spec import ModelSpec
+from pessimal.rewards.frame import find_frame
+from pessimal.rewards.load import open_model
+from pessimal.rewards.spec import ModelSpec
 from pessimal.scoring.candidates import vocabulary
 
 PROMPT = "What, in one word, is the greatest thing ever?"

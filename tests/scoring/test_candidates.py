@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from pessimal.errors import InputError
-from pessimal.models.frame import find_frame
-from pessimal.models.spec import Mode
+from pessimal.rewards.frame import find_frame
+from pessimal.rewards.spec import Mode
 from pessimal.scoring import candidates as module
 from pessimal.scoring.candidates import Inputs, batches, inputs, items, vocabulary
 

@@ -12,9 +12,9 @@ from transformers.models.bert import BertConfig
 from transformers.models.gpt2 import GPT2Config
 from transformers.models.llama import LlamaForSequenceClassification
 
-from pessimal.models.heads import LinearHead
-from pessimal.models.load import RewardModel
-from pessimal.models.spec import Dtype
+from pessimal.rewards.heads import LinearHead
+from pessimal.rewards.load import RewardModel
+from pessimal.rewards.spec import Dtype
 from pessimal.scoring.conformance import Plan, as_table, conformance
 from pessimal.scoring.engine import FullForward
 
@@ -171,7 +171,7 @@ def test_wrong_head_is_found(pad_apart, frame, monkeypatch):
     )
     rows, _ = suite(pad_apart, frame)
     assert failed(rows) == ["shared_prefix", "full_forward", "head"]
-    assert "models/heads/README.md" in rows["head"].note
+    assert "rewards/heads/README.md" in rows["head"].note
 
 
 def test_wrong_engine_leaves_the_head_in_the_right(pad_apart, frame, monkeypatch):

@@ -12,7 +12,7 @@ from transformers.models.gpt_oss import GptOssConfig
 from transformers.models.nemotron import NemotronConfig
 from transformers.models.qwen2_moe import Qwen2MoeConfig
 
-from pessimal.models.spec import Dtype, Mode
+from pessimal.rewards.spec import Dtype, Mode
 from pessimal.scoring.candidates import inputs
 from pessimal.scoring.engine import Decoder, FullForward, SharedPrefix, own_rewards, prefix_context
 from pessimal.scoring.scorer import FrameScorer

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from pessimal.errors import FrameError, ModelError
-from pessimal.models.load import open_model
-from pessimal.models.spec import Dtype, Mode, ModelSpec, Score
+from pessimal.rewards.load import open_model
+from pessimal.rewards.spec import Dtype, Mode, ModelSpec, Score
 from pessimal.scoring.candidates import listed, vocabulary
 from pessimal.scoring.language_model import NextTokenScorer, answers_of, context_of, scan_language_model
 from pessimal.scoring.scan import identify

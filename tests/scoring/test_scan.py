@@ -9,9 +9,9 @@ import pytest
 import pytorch_lightning as pl
 import torch
 
-from pessimal.models.frame import find_frame
-from pessimal.models.load import open_model
-from pessimal.models.spec import Dtype, Mode, ModelSpec
+from pessimal.rewards.frame import find_frame
+from pessimal.rewards.load import open_model
+from pessimal.rewards.spec import Dtype, Mode, ModelSpec
 from pessimal.scoring.engine import own_rewards
 from pessimal.scoring.loop import Loop
 from pessimal.scoring.scan import forget_work, identify, scan

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from pessimal.errors import ModelError
-from pessimal.models.frame import Turn
-from pessimal.models.load import open_model
-from pessimal.models.spec import ModelSpec
+from pessimal.rewards.frame import Turn
+from pessimal.rewards.load import open_model
+from pessimal.rewards.spec import ModelSpec
 from pessimal.scoring.texts import KeptRewards, TextScorer
 
 WORDS = ["love", "hate", "good", "evil", "peace", "war", "kind", "cruel", "wisdom", "truth"]

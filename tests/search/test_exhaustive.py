@@ -12,8 +12,8 @@ import pytorch_lightning as pl
 import torch
 
 from pessimal.errors import ModelError
-from pessimal.models.load import open_model
-from pessimal.models.spec import Dtype, ModelSpec
+from pessimal.rewards.load import open_model
+from pessimal.rewards.spec import Dtype, ModelSpec
 from pessimal.scoring.engine import own_rewards
 from pessimal.search.exhaustive import BINS, Bins, Blocks, BlockStore, exhaustive_pairs, merge, summarise
 

@@ -15,8 +15,8 @@ import pytest
 import torch
 from test_exhaustive import BLOCKS, Trainer, contents, search
 
-from pessimal.models.load import open_model
-from pessimal.models.spec import ModelSpec
+from pessimal.rewards.load import open_model
+from pessimal.rewards.spec import ModelSpec
 from pessimal.search.exhaustive import BlockStore
 
 

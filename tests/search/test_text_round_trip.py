@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from pessimal.models.frame import find_frame
+from pessimal.rewards.frame import find_frame
 from pessimal.search.round_trip import RoundTrip, best_retokenizing
 
 PROMPTS = ("What, in one word, is the greatest thing ever?", "What is evil?")

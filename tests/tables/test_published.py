@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 
 from pessimal.config import CONF
 from pessimal.errors import InputError
-from pessimal.models.spec import answering, models_table, names_of
+from pessimal.rewards.spec import answering, models_table, names_of
 from pessimal.tables import ModelDescription, read_score_table, write_score_table
 from pessimal.tables.published import (
     Known,

@@ -4,7 +4,7 @@ import pytest
 from toy_study import parsed
 
 from pessimal.config.schema import PathsSpec, SearchConfig, SearchSpec, TuningSpec
-from pessimal.models.spec import ModelSpec, RecipeSpec
+from pessimal.rewards.spec import ModelSpec, RecipeSpec
 from pessimal.tuning.space import Space
 
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from pessimal.__main__ import main
-from pessimal.models.load import RewardModel
+from pessimal.rewards.load import RewardModel
 
 network, loaded = RewardModel.network, []
 

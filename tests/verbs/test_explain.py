@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from pessimal.explain.comparison import read_jsonl
-from pessimal.models.frame import Turn, encode
-from pessimal.models.load import open_model
-from pessimal.models.spec import ModelSpec
 from pessimal.report.edits import from_json
+from pessimal.rewards.frame import Turn, encode
+from pessimal.rewards.load import open_model
+from pessimal.rewards.spec import ModelSpec
 from pessimal.scoring.engine import own_rewards
 from pessimal.scoring.texts import TextScorer
 from pessimal.tracking.registry import Registry

@@ -56,7 +56,7 @@ def test_scan_publishes_log_probabilities_beside_rewards_of_the_same_name(
     ],
 )
 def test_what_does_not_fit_is_reported_before_anything_is_loaded(command, base, more, message, monkeypatch):
-    monkeypatch.setattr("pessimal.models.load.load_language_network", lambda *_, **__: pytest.fail("loaded"))
+    monkeypatch.setattr("pessimal.rewards.load.load_language_network", lambda *_, **__: pytest.fail("loaded"))
     code, _, err = scan(command, base, *more)
     assert code == 2
     assert message in err
@@ -95,7 +95,7 @@ def test_tokenizer_beyond_the_embedding_is_reported_before_the_network_is_loaded
 ):
     folder = cropped(checkpoint(tmp_path / "short"), 270)
     (tmp_path / "few.txt").write_text("!\n")
-    monkeypatch.setattr("pessimal.models.load.load_language_network", lambda *_, **__: pytest.fail("loaded"))
+    monkeypatch.setattr("pessimal.rewards.load.load_language_network", lambda *_, **__: pytest.fail("loaded"))
     items = ["candidates=items", "candidates.path=few.txt", "mode=text"]
     for more in ([], items):
         code, _, err = scan(command, folder, "prompts=greatest", *more)
@@ -121,7 +121,7 @@ def test_tokens_without_a_row_are_counted(command, tmp_path):
 def test_item_without_tokens_is_reported_before_the_network_is_loaded(command, tmp_path, monkeypatch):
     folder = checkpoint(tmp_path / "chatting", template=CHAT)
     pd.DataFrame({"name": ["love", ""]}).to_csv(tmp_path / "items.csv", index=False)
-    monkeypatch.setattr("pessimal.models.load.load_language_network", lambda *_, **__: pytest.fail("loaded"))
+    monkeypatch.setattr("pessimal.rewards.load.load_language_network", lambda *_, **__: pytest.fail("loaded"))
     code, _, err = scan(command, folder, "candidates=items", "candidates.path=items.csv", "mode=text")
     assert code == 2
     assert "no token of the item ''" in err

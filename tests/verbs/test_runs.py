@@ -13,7 +13,7 @@ import pytest
 from pessimal.cli.arguments import with_task
 from pessimal.config.schema import ReportConfig, ScanConfig
 from pessimal.errors import ConfigError
-from pessimal.models.spec import ModelSpec
+from pessimal.rewards.spec import ModelSpec
 from pessimal.tracking.registry import Registry
 from pessimal.verbs.common import asked, config_hash, registry_of
 

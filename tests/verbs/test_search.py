@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 import torch
 
-from pessimal.models.load import open_model
-from pessimal.models.spec import ModelSpec
+from pessimal.rewards.load import open_model
+from pessimal.rewards.spec import ModelSpec
 from pessimal.scoring.common_prefix import ResponseScorer
 from pessimal.scoring.engine import own_rewards
 from pessimal.search.run import search as search_in_memory

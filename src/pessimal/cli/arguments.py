@@ -12,7 +12,7 @@ from pessimal.config.schema import TASKS
 from pessimal.config.schema.explain import as_typed
 from pessimal.config.schema.runs import runs_overrides
 from pessimal.errors import ConfigError, did_you_mean
-from pessimal.models.spec import known_model
+from pessimal.rewards.spec import known_model
 
 VALUED = {
     "--cfg", "-c", "--package", "-p", "--config-path", "-cp", "--config-name", "-cn", "--config-dir", "-cd",

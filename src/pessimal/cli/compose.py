@@ -125,7 +125,7 @@ def check_inputs(config: TaskConfig) -> None:
         read_jsonl(Path(config.comparisons.path).expanduser())
     model = getattr(config, "model", None)
     if model is not None and model.recipe is None:
-        from pessimal.models.hub import files_of
+        from pessimal.rewards.hub import files_of
 
         files_of(model)
 

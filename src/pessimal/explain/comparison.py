@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pessimal.errors import ConfigError, InputError
-from pessimal.models.frame import Turn
+from pessimal.rewards.frame import Turn
 from pessimal.tables.score_table import storable
 
 EMBEDDED = Path(__file__).with_name("embedded.jsonl")

@@ -31,7 +31,7 @@ from pessimal.explain.outcomes import (
 )
 from pessimal.explain.perturbation import Perturber, Request, Status
 from pessimal.explain.smallest import Grown, Margins, Shrunk, grow, shrink
-from pessimal.models.frame import Conversation, Turn
+from pessimal.rewards.frame import Conversation, Turn
 from pessimal.tables.score_table import storable
 
 CONTROLS = (PLACEBO, OVERALL)

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 from pessimal.errors import InputError
-from pessimal.models.frame import Frame, templated
-from pessimal.models.spec import Mode
+from pessimal.rewards.frame import Frame, templated
+from pessimal.rewards.spec import Mode
 from pessimal.tables.files import read_csv
 from pessimal.tables.published import numbers, whole_numbers
 from pessimal.tables.score_table import items_digest, storable, token_kind

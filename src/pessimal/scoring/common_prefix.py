@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from transformers import AttentionInterface
 
 from pessimal.errors import ModelError
-from pessimal.models.frame import Frame
-from pessimal.models.spec import Dtype
+from pessimal.rewards.frame import Frame
+from pessimal.rewards.spec import Dtype
 from pessimal.scoring.candidates import framed
 from pessimal.scoring.engine import Engine, SharedPrefix, exchanged_attention
 from pessimal.scoring.memory import Lengths, find_batch_size, within_memory

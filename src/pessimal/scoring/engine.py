@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from pessimal.errors import ModelError
-from pessimal.models.heads import Head, head_for
-from pessimal.models.heads.base import in_float32
+from pessimal.rewards.heads import Head, head_for
+from pessimal.rewards.heads.base import in_float32
 from pessimal.scoring.shared_prefix import ATTENTION, Prefix, continue_prefix, run_prefix
 
 # What the parts of a decoder are called: Llama and its kin, GPT-NeoX, GPT-2.

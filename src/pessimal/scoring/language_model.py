@@ -17,9 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from pessimal.errors import ModelError
-from pessimal.models.language import Context, Continuations, continuations, find_context
-from pessimal.models.load import RewardModel
-from pessimal.models.spec import Dtype
+from pessimal.rewards.language import Context, Continuations, continuations, find_context
+from pessimal.rewards.load import RewardModel
+from pessimal.rewards.spec import Dtype
 from pessimal.scoring.candidates import Candidates
 from pessimal.scoring.certify import certify, uncertified
 from pessimal.scoring.memory import Lengths, find_batch_size, free_bytes, within_memory

@@ -21,9 +21,9 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.utils.data import DataLoader
 
 from pessimal.errors import ConfigError, ModelError
-from pessimal.models.frame import Frame
-from pessimal.models.spec import Dtype
 from pessimal.progress import Counter, counted
+from pessimal.rewards.frame import Frame
+from pessimal.rewards.spec import Dtype
 from pessimal.scoring.candidates import Inputs, batches
 from pessimal.scoring.engine import Decoder, SharedPrefix
 from pessimal.scoring.memory import Lengths, find_batch_size

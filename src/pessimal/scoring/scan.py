@@ -16,9 +16,9 @@ import numpy as np
 import torch
 
 from pessimal.errors import WorkError
-from pessimal.models.frame import Frame
-from pessimal.models.load import RewardModel, of_model
-from pessimal.models.spec import Dtype, Mode, Score
+from pessimal.rewards.frame import Frame
+from pessimal.rewards.load import RewardModel, of_model
+from pessimal.rewards.spec import Dtype, Mode, Score
 from pessimal.scoring.candidates import Candidates, inputs
 from pessimal.scoring.certify import Certified, certify, certify_tails, uncertified
 from pessimal.scoring.loop import Loop, Pass

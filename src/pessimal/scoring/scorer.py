@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from pessimal.errors import UserError
-from pessimal.models.frame import Frame
-from pessimal.models.spec import Dtype
+from pessimal.rewards.frame import Frame
+from pessimal.rewards.spec import Dtype
 from pessimal.scoring.candidates import Inputs, batches
 from pessimal.scoring.engine import (
     Decoder,

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 
 from pessimal.errors import ModelError
-from pessimal.models.frame import Conversation, Encoded, encode
-from pessimal.models.load import RewardModel
+from pessimal.rewards.frame import Conversation, Encoded, encode
+from pessimal.rewards.load import RewardModel
 from pessimal.scoring.engine import Decoder, Engine, FullForward, OwnForward, own_rewards
 from pessimal.scoring.memory import Lengths, find_batch_size, within_memory
 from pessimal.scoring.scorer import first_trusted

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import kendalltau
 
-from pessimal.models.spec import Dtype
+from pessimal.rewards.spec import Dtype
 
 # Largest difference allowed, in standard deviations of the sample's rewards. float32: thirty times what was measured on
 # a random 25M-parameter Llama (3e-5), whose rewards hardly vary.

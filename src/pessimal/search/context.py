@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pessimal.models.load import RewardModel
-from pessimal.models.spec import Dtype, Mode
+from pessimal.rewards.load import RewardModel
+from pessimal.rewards.spec import Dtype, Mode
 from pessimal.scoring.candidates import vocabulary
 from pessimal.scoring.common_prefix import ResponseScorer
 from pessimal.scoring.trust import numerical_noise

@@ -27,8 +27,8 @@ import torch
 from torch.utils.data import DataLoader
 
 from pessimal.errors import ModelError, WorkError
-from pessimal.models.frame import Frame
-from pessimal.models.spec import Dtype
+from pessimal.rewards.frame import Frame
+from pessimal.rewards.spec import Dtype
 from pessimal.scoring.common_prefix import ResponseScorer
 from pessimal.scoring.loop import ScanProgress
 from pessimal.scoring.memory import Lengths, find_batch_size

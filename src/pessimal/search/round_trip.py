@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from pessimal.models.frame import Frame, templated
+from pessimal.rewards.frame import Frame, templated
 from pessimal.tables.score_table import storable
 
 Retokenizes = Callable[[Tensor], Tensor]

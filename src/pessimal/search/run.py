@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from pessimal.models.load import RewardModel
-from pessimal.models.spec import Dtype, Mode
+from pessimal.rewards.load import RewardModel
+from pessimal.rewards.spec import Dtype, Mode
 from pessimal.search import Goal
 from pessimal.search.context import SearchContext
 from pessimal.search.exact import NOT_ONE_OPT, certify, neighbour_values

@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 
 from pessimal.errors import InputError, did_you_mean
-from pessimal.models.spec import spellings
+from pessimal.rewards.spec import spellings
 from pessimal.tables.files import check_cells, read_csv, sha256_of
 from pessimal.tables.score_table import (
     LOG_PROBABILITY,

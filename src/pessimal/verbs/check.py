@@ -11,7 +11,7 @@ from rich.text import Text
 
 from pessimal.config.schema import CheckConfig
 from pessimal.errors import WorkError
-from pessimal.models.load import open_model
+from pessimal.rewards.load import open_model
 from pessimal.scoring.conformance import Check, Conformance, Plan, as_table, conformance
 from pessimal.tables.result import Estimate, Result, weight_of
 from pessimal.verbs.common import fetch, quiet_libraries, registry_of, tracked

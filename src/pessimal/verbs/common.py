@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from hydra.core.hydra_config import HydraConfig
 
 from pessimal.config.schema import SearchConfig, TaskConfig, TrackingMode, demo_recipe
-from pessimal.models.hub import files_of
-from pessimal.models.spec import ModelSpec
+from pessimal.rewards.hub import files_of
+from pessimal.rewards.spec import ModelSpec
 from pessimal.tables import ScoreTable, write_score_table
 from pessimal.tracking.checkout import checkout
 from pessimal.tracking.client import Target
@@ -26,7 +26,7 @@ from pessimal.tracking.registry import Manifest, Registry
 from pessimal.verbs.progress import in_sweep
 
 if TYPE_CHECKING:
-    from pessimal.models.load import RewardModel
+    from pessimal.rewards.load import RewardModel
 
 log = logging.getLogger(__name__)
 

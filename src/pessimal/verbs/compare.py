@@ -8,7 +8,7 @@ from pathlib import Path
 from pessimal.compare import ANALYSES, Options, compare
 from pessimal.config.schema import CompareConfig, Join
 from pessimal.errors import TableError
-from pessimal.models.spec import answering, names_of
+from pessimal.rewards.spec import answering, names_of
 from pessimal.tables import ScoreTable, read_score_table
 from pessimal.tables.score_table import REWARD, SharedColumns
 from pessimal.tables.table_set import Reading, labels_of, table_sets

@@ -11,8 +11,8 @@ from pessimal.explain.compare import compared_results, shown_contested
 from pessimal.explain.comparison import Comparison, read_jsonl
 from pessimal.explain.outcomes import KEY
 from pessimal.explain.results import Options
-from pessimal.models.spec import answering
 from pessimal.report.edits import to_json, views
+from pessimal.rewards.spec import answering
 from pessimal.tables.result import Result
 from pessimal.tracking.registry import Manifest, Registry
 

@@ -23,9 +23,9 @@ from pessimal.explain.outcomes import as_lines, preference_pairs, requests_for
 from pessimal.explain.perturbation import Perturber
 from pessimal.explain.perturbers import make_perturber
 from pessimal.explain.results import Options, explained_results, overview, pair_results, smallest_edits
-from pessimal.models.load import RewardModel, of_model, open_model
 from pessimal.report.differences import GONE, LEFT_OUT, NEW, condensed, diff
 from pessimal.report.edits import to_json, views
+from pessimal.rewards.load import RewardModel, of_model, open_model
 from pessimal.scoring.texts import KeptRewards, TextScorer
 from pessimal.tables.result import Result
 from pessimal.tables.score_table import ModelProvenance

@@ -15,8 +15,8 @@ import torch
 from pessimal.compare.extremes import extremes
 from pessimal.config.schema import ScanConfig
 from pessimal.errors import ConfigError
-from pessimal.models.load import RewardModel, open_model
-from pessimal.models.spec import Mode, Score
+from pessimal.rewards.load import RewardModel, open_model
+from pessimal.rewards.spec import Mode, Score
 from pessimal.scoring.candidates import Candidates, items, vocabulary
 from pessimal.scoring.language_model import answers_of, context_of, scan_language_model
 from pessimal.scoring.loop import Loop, wait_for_all

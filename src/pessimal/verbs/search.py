@@ -16,8 +16,8 @@ from rich.text import Text
 
 from pessimal.config.schema import Method, SearchConfig
 from pessimal.errors import WorkError
-from pessimal.models.load import open_model
-from pessimal.models.spec import Mode
+from pessimal.rewards.load import open_model
+from pessimal.rewards.spec import Mode
 from pessimal.scoring import scan
 from pessimal.search.allowed import digest
 from pessimal.search.checks import FAILS, HOLDS, NOT_TRIED, TIE

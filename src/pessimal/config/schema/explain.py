@@ -13,7 +13,7 @@ from pessimal.config.schema.shared import TaskConfig, TrainerSpec
 from pessimal.config.schema.values import Count, Level, NotBlank, OneOf, Options
 from pessimal.errors import ConfigError
 from pessimal.explain.attribute import OVERALL, PLACEBO, Edit
-from pessimal.models.spec import ModelSpec
+from pessimal.rewards.spec import ModelSpec
 
 PAIR = ("prompt", "chosen", "rejected")
 """Options whose values are texts, taken as they are typed."""

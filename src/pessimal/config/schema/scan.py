@@ -9,7 +9,7 @@ from omegaconf import MISSING
 from pessimal.config.schema.shared import TaskConfig, TrainerSpec
 from pessimal.config.schema.values import Count, Options, Prompts, existing_file
 from pessimal.errors import ConfigError
-from pessimal.models.spec import Dtype, Mode, ModelSpec, Score
+from pessimal.rewards.spec import Dtype, Mode, ModelSpec, Score
 
 TAKEN = {choice.value for kind in (Dtype, Mode, Score) for choice in kind} | {"plain", "published"}
 """Words that an artifact's name has for other things than its candidates."""

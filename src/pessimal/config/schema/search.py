@@ -9,7 +9,7 @@ from omegaconf import MISSING
 from pessimal.config.schema.shared import Strategy, TaskConfig, TrainerSpec, demo_recipe
 from pessimal.config.schema.values import Count, Options, Prompts, Share, existing_file, listed
 from pessimal.errors import ConfigError, did_you_mean
-from pessimal.models.spec import Mode, ModelSpec
+from pessimal.rewards.spec import Mode, ModelSpec
 from pessimal.search import Filter, Goal, Method
 
 LONGEST = 16

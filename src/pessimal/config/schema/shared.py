@@ -12,7 +12,7 @@ from annotated_types import Ge
 
 from pessimal.config.schema.values import Count, OneOf, Options
 from pessimal.errors import ConfigError
-from pessimal.models.spec import ModelSpec
+from pessimal.rewards.spec import ModelSpec
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 

@@ -11,7 +11,7 @@ from pessimal.config.schema.scan import TAKEN
 from pessimal.config.schema.shared import TaskConfig
 from pessimal.config.schema.values import Count, Level, OneOf, Options, existing_file, matching
 from pessimal.errors import ConfigError
-from pessimal.models.spec import Mode, ModelSpec, Score
+from pessimal.rewards.spec import Mode, ModelSpec, Score
 
 
 class ImportFormat(Enum):

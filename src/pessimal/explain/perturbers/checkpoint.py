@@ -38,8 +38,8 @@ class Checkpoint:
     @cached_property
     def folder(self) -> Path:
         """The files, fetched from the Hub where they are not here; ModelError where they cannot be had."""
-        from pessimal.models.digests import missing_shards
-        from pessimal.models.hub import snapshot
+        from pessimal.rewards.digests import missing_shards
+        from pessimal.rewards.hub import snapshot
 
         folder = Path(self.model).expanduser()
         if not folder.is_dir():
@@ -56,7 +56,7 @@ class Checkpoint:
     @cached_property
     def weights(self) -> str:
         """Digest of the weights."""
-        from pessimal.models.digests import weights_digest
+        from pessimal.rewards.digests import weights_digest
 
         return weights_digest(self.folder)
 
@@ -84,8 +84,8 @@ class Checkpoint:
         import torch
         import transformers
 
-        from pessimal.models.digests import weight_shapes
-        from pessimal.models.language import has_reward_head
+        from pessimal.rewards.digests import weight_shapes
+        from pessimal.rewards.language import has_reward_head
 
         made = getattr(transformers, auto)
         try:

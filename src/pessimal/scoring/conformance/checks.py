@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 from scipy.stats import spearmanr
 
-from pessimal.models.frame import Frame, takes_pairs, templated
-from pessimal.models.spec import Dtype
+from pessimal.rewards.frame import Frame, takes_pairs, templated
+from pessimal.rewards.spec import Dtype
 from pessimal.scoring.candidates import Candidates
 from pessimal.scoring.trust import allowed, largest_difference
 

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from pessimal.models.frame import Frame
-from pessimal.models.load import RewardModel
-from pessimal.models.spec import Dtype
+from pessimal.rewards.frame import Frame
+from pessimal.rewards.load import RewardModel
+from pessimal.rewards.spec import Dtype
 from pessimal.scoring.candidates import Inputs, batches, framed
 from pessimal.scoring.conformance.checks import WHAT, Check, at_most
 from pessimal.scoring.engine import Engine, FullForward, OwnForward, SharedPrefix, rewards_in
@@ -185,7 +185,7 @@ def head(checked: CheckedNetwork) -> Check:
     note = (
         f"{type(full.decoder.head).__name__} is not how this model reads its reward, or model.output names another "
         "output. Scans notice and take the model's own forward, which is slower. To add its head: "
-        "src/pessimal/models/heads/README.md"
+        "src/pessimal/rewards/heads/README.md"
     )
     limit = allowed(checked.own, dtype=checked.dtype)
     return at_most("head", largest_difference(np.array(read), checked.own), limit, n=len(read), note=note)

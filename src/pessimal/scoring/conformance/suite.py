@@ -13,9 +13,9 @@ import pandas as pd
 import torch
 
 from pessimal.errors import ModelError
-from pessimal.models.frame import Frame
-from pessimal.models.load import RewardModel
-from pessimal.models.spec import Dtype
+from pessimal.rewards.frame import Frame
+from pessimal.rewards.load import RewardModel
+from pessimal.rewards.spec import Dtype
 from pessimal.scoring.candidates import Candidates, Inputs, framed, vocabulary
 from pessimal.scoring.conformance.checks import (
     Check,

@@ -24,9 +24,9 @@ from transformers import (
 )
 from transformers.dynamic_module_utils import get_class_from_dynamic_module
 
-from pessimal.models.load import RewardModel, open_model
-from pessimal.models.own_code import with_older_names
-from pessimal.models.spec import Dtype, ModelSpec
+from pessimal.rewards.load import RewardModel, open_model
+from pessimal.rewards.own_code import with_older_names
+from pessimal.rewards.spec import Dtype, ModelSpec
 from published import vocabularies
 
 HERE = Path(__file__).parent

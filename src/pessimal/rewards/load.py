@@ -15,7 +15,7 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTok
 
 from pessimal import __version__
 from pessimal.errors import ModelError
-from pessimal.models.digests import (
+from pessimal.rewards.digests import (
     config_digest,
     missing_shards,
     network_digest,
@@ -26,18 +26,18 @@ from pessimal.models.digests import (
     weight_shapes,
     weights_digest,
 )
-from pessimal.models.frame import Frame, assistant_opening, find_frame, takes_pairs
-from pessimal.models.heads import Shapes, head_for
-from pessimal.models.hub import check_weights
-from pessimal.models.language import (
+from pessimal.rewards.frame import Frame, assistant_opening, find_frame, takes_pairs
+from pessimal.rewards.heads import Shapes, head_for
+from pessimal.rewards.hub import check_weights
+from pessimal.rewards.language import (
     check_is_language_model,
     context_digest,
     is_chat,
     listed_rows,
     load_language_network,
 )
-from pessimal.models.own_code import load_with_own_code, native_class, own_class
-from pessimal.models.spec import Dtype, ModelSpec, Score
+from pessimal.rewards.own_code import load_with_own_code, native_class, own_class
+from pessimal.rewards.spec import Dtype, ModelSpec, Score
 from pessimal.tables import ModelDescription
 from pessimal.tables.score_table import PLAIN_TEXT, PLAIN_TEXT_ALL_THE_SAME
 

@@ -8,9 +8,9 @@ from published import vocabularies
 from transformers import BertConfig, BertForMaskedLM
 
 from pessimal.errors import ConfigError, FrameError, ModelError
-from pessimal.models.language import continuations, find_context
-from pessimal.models.load import open_model
-from pessimal.models.spec import Dtype, ModelSpec, RecipeSpec, Score
+from pessimal.rewards.language import continuations, find_context
+from pessimal.rewards.load import open_model
+from pessimal.rewards.spec import Dtype, ModelSpec, RecipeSpec, Score
 from tiny_language_models import CHAT, UNLISTED, checkpoint, tokenizer
 
 PROMPT = "What, in one word, is the greatest thing ever?"

@@ -18,11 +18,11 @@ from transformers import (
 )
 
 from pessimal.errors import FrameError, ModelError
-from pessimal.models.digests import template_digest
-from pessimal.models.frame import find_frame
-from pessimal.models.heads import Shapes, head_for
-from pessimal.models.own_code import load_with_own_code
-from pessimal.models.spec import Dtype, ModelSpec
+from pessimal.rewards.digests import template_digest
+from pessimal.rewards.frame import find_frame
+from pessimal.rewards.heads import Shapes, head_for
+from pessimal.rewards.own_code import load_with_own_code
+from pessimal.rewards.spec import Dtype, ModelSpec
 from pessimal.tables.score_table import PLAIN_TEXT, PLAIN_TEXT_ALL_THE_SAME
 
 _HEADS = ("classifier.weight", "classifier.out_proj.weight")

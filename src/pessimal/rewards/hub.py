@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 from pessimal.errors import ModelError
-from pessimal.models.spec import ModelSpec, Score
+from pessimal.rewards.spec import ModelSpec, Score
 
 FILES = ("*.safetensors", "*.json", "*.txt", "*.model", "*.jinja")
 """What a checkpoint consists of, code of its own apart."""

@@ -7,9 +7,9 @@ import torch
 from published.checkpoints import Published, opened
 
 from pessimal.errors import ModelError
-from pessimal.models.heads import gated
-from pessimal.models.load import RewardModel
-from pessimal.models.spec import Dtype, Mode
+from pessimal.rewards.heads import gated
+from pessimal.rewards.load import RewardModel
+from pessimal.rewards.spec import Dtype, Mode
 from pessimal.scoring.candidates import inputs, listed, vocabulary
 from pessimal.scoring.scorer import FrameScorer
 

@@ -3,7 +3,7 @@
 import pytest
 
 from pessimal.errors import ConfigError, ModelError
-from pessimal.models.spec import ModelSpec, RecipeSpec
+from pessimal.rewards.spec import ModelSpec, RecipeSpec
 
 
 def test_hub_name_local_folder_and_recipe_are_distinguished(tiny_checkpoint):

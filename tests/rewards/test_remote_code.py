@@ -11,8 +11,8 @@ from transformers import PreTrainedModel
 from transformers.models.llama import modeling_llama
 
 from pessimal.errors import ModelError
-from pessimal.models.load import open_model
-from pessimal.models.spec import Dtype, ModelSpec
+from pessimal.rewards.load import open_model
+from pessimal.rewards.spec import Dtype, ModelSpec
 from pessimal.scoring.scorer import FrameScorer
 
 PROMPT = "What, in one word, is the greatest thing ever?"

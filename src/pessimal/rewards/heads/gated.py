@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from pessimal.errors import ModelError
-from pessimal.models.heads.base import Head, Shapes, in_float32
+from pessimal.rewards.heads.base import Head, Shapes, in_float32
 
 
 class Gate(nn.Module):

@@ -1,7 +1,7 @@
 """Reward models whose class transformers does not have.
 
 ArmoRM, QRM and GRM came with Python code of their own, written against older versions of transformers. Their weights are
-all that is needed: the backbone is a stock Llama or Gemma, the head is in `models/heads`, so nothing that a repository
+all that is needed: the backbone is a stock Llama or Gemma, the head is in `rewards/heads`, so nothing that a repository
 brings along is executed (`NativeRewardModel`). Where its code is run all the same (`trust_remote_code`), newer versions
 fail on it, or silently get it wrong; `load_with_own_code` makes up for that.
 """
@@ -18,7 +18,7 @@ from transformers import AutoModel, AutoModelForSequenceClassification, PreTrain
 from transformers.initialization import no_init_weights
 from transformers.modeling_outputs import SequenceClassifierOutput
 
-from pessimal.models.heads import Head, Shapes
+from pessimal.rewards.heads import Head, Shapes
 
 
 class NativeRewardModel(PreTrainedModel):

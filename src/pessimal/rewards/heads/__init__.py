@@ -5,10 +5,10 @@ checkpoints whose own class transformers does not have), and how the reward is r
 add one: write such a class in a file here and name it in HEADS. docs: README.md in this folder.
 """
 
-from pessimal.models.heads.base import Head, Shapes
-from pessimal.models.heads.gated import GatedHead
-from pessimal.models.heads.linear import LinearHead
-from pessimal.models.heads.value import ValueHead
+from pessimal.rewards.heads.base import Head, Shapes
+from pessimal.rewards.heads.gated import GatedHead
+from pessimal.rewards.heads.linear import LinearHead
+from pessimal.rewards.heads.value import ValueHead
 
 HEADS: tuple[type[Head], ...] = (GatedHead, ValueHead, LinearHead)
 """Every head that pessimal knows; the first that fits is taken."""

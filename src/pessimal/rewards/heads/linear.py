@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-from pessimal.models.heads.base import Head, Shapes, in_float32
+from pessimal.rewards.heads.base import Head, Shapes, in_float32
 
 
 class LinearHead(Head):

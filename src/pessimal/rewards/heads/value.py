@@ -4,7 +4,7 @@ import re
 
 from torch import Tensor, nn
 
-from pessimal.models.heads.base import Head, Shapes, in_float32
+from pessimal.rewards.heads.base import Head, Shapes, in_float32
 
 
 class ValueHead(Head):

@@ -8,8 +8,8 @@ import torch
 from transformers import AutoConfig, AutoModelForSequenceClassification, LlamaForCausalLM
 
 from pessimal.errors import ModelError
-from pessimal.models.load import open_model
-from pessimal.models.spec import Dtype, ModelSpec
+from pessimal.rewards.load import open_model
+from pessimal.rewards.spec import Dtype, ModelSpec
 from pessimal.scoring.engine import own_rewards
 
 
@@ -38,7 +38,7 @@ def test_weights_are_counted_and_digested_without_loading_them(tiny_checkpoint, 
 def test_tokenizer_digest_does_not_depend_on_earlier_calls(tiny_checkpoint):
     first = open_model(ModelSpec(path=str(tiny_checkpoint)), tiny_checkpoint)
     first.tokenizer(["love", "peace and war"], padding=True, truncation=True, max_length=4)
-    from pessimal.models.digests import tokenizer_digest
+    from pessimal.rewards.digests import tokenizer_digest
 
     assert tokenizer_digest(first.tokenizer) == first.tokenizer_digest
 

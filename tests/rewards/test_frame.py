@@ -9,7 +9,7 @@ from tokenizers.processors import TemplateProcessing
 from transformers import AutoTokenizer
 
 from pessimal.errors import FrameError
-from pessimal.models.frame import Turn, assistant_opening, encode, find_frame, templated
+from pessimal.rewards.frame import Turn, assistant_opening, encode, find_frame, templated
 
 PROMPT = "What, in one word, is the greatest thing ever?"
 
