@@ -8,7 +8,7 @@ from hydra import compose, initialize_config_dir
 from pessimal.cli.arguments import CONF
 from pessimal.cli.compose import build, register
 from pessimal.config.schema import CompareConfig, ScanConfig, TaskConfig, TrainConfig
-from pessimal.rewards.spec import Dtype, Score
+from pessimal.rewards.spec import Dtype, Kind
 
 
 def composed(*overrides: str) -> TaskConfig:
@@ -47,16 +47,37 @@ BASES = {
 """The language models that the paper's ten were made from."""
 
 
-@pytest.mark.parametrize("model", [m for m in options("model") if m != "auto"])
+OPEN = {
+    "auto": ["model.path=a/b"],
+    "judge": ["model.path=a/b"],
+    "judge-rating": ["model.path=a/b"],
+    "judge-correct": ["model.path=a/b"],
+    "judge-pairwise": ["model.path=a/b", "model.judge.opponent=B"],
+    "implicit": ["model.path=a/b", "model.implicit.reference=a/c"],
+    "adapter": ["model.adapter=a/b"],
+    "callable": ["mode=text", "model.tokenizer=a/b", "model.callable._target_=builtins.len"],
+    "endpoint": ["mode=text", "model.tokenizer=a/b", "model.endpoint.url=http://localhost:1"],
+    "PairRM-hf": ["model.judge.opponent=B"],
+    "pair-preference-model-LLaMA3-8B": ["model.judge.opponent=B"],
+}
+"""What has to be typed with models whose file leaves something open."""
+
+
+@pytest.mark.parametrize("model", options("model"))
 def test_every_model_composes_and_says_what_it_is(model):
-    config = composed("task=scan", f"model={model}")
+    config = composed("task=scan", f"model={model}", *OPEN.get(model, []))
     assert isinstance(config, ScanConfig)
+    if model in OPEN:
+        assert config.model.kind.value in (model.split("-")[0], "head", "judge")
+        return
     assert config.model.name == model
-    if config.model.score is Score.log_probability:
+    if config.model.kind is Kind.log_probability:
         assert config.model.path in BASES
         assert config.model.rank is None
     elif config.model.recipe is None:
-        assert (config.model.path, config.model.rank) in PAPER.values()
+        assert config.model.rank is None or (config.model.path, config.model.rank) in PAPER.values()
+        assert config.model.developer == config.model.path.split("/")[0]
+        assert not config.model.trust_remote_code, "their weights are enough"
     else:
         assert config.model.developer == config.model.recipe.lab
         assert config.model.base == config.model.recipe.base
@@ -93,8 +114,12 @@ def test_every_experiment_composes(preset):
         with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
             hydra = compose("config", [f"experiment={preset}"], return_hydra_config=True).hydra
         assert hydra.mode.name == "MULTIRUN"
-        swept = [name.strip() for name in hydra.sweeper.params.model.split(",")]
-        assert set(swept) <= set(options("model"))
+        (swept,) = (
+            [name.strip() for name in str(values).split(",")]
+            for key, values in hydra.sweeper.params.items()
+            if key in ("model", "model.revision")
+        )
+        assert set(swept) <= set(options("model")) or "model.revision" in hydra.sweeper.params
         assert len(swept) >= (3 if variant else 6)
     if isinstance(config, CompareConfig):
         assert set(config.models) <= set(options("model"))

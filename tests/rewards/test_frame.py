@@ -9,7 +9,7 @@ from tokenizers.processors import TemplateProcessing
 from transformers import AutoTokenizer
 
 from pessimal.errors import FrameError
-from pessimal.rewards.frame import Turn, assistant_opening, encode, find_frame, templated
+from pessimal.rewards.frame import Templated, Turn, assistant_opening
 
 PROMPT = "What, in one word, is the greatest thing ever?"
 
@@ -29,9 +29,9 @@ def adding_begin(tokenizer):
 
 
 def test_frame_rebuilds_the_templates_own_ids(tokenizer):
-    frame = find_frame(tokenizer, PROMPT)
+    frame = Templated(tokenizer).frame(PROMPT)
     for response in ("love", "peace and war", "=1+1", "Ünïcode"):
-        own = templated(tokenizer, PROMPT, [response])[0]
+        own = Templated(tokenizer).ids(PROMPT, [response])[0]
         assert frame.around(tokenizer.encode(response, add_special_tokens=False)) == own
         assert frame.inside(own) == tokenizer.encode(response, add_special_tokens=False)
 
@@ -39,16 +39,16 @@ def test_frame_rebuilds_the_templates_own_ids(tokenizer):
 @pytest.mark.parametrize("kind", ["tiny", "llama3", "gemma"])
 def test_frame_has_one_beginning_token_and_the_published_one_has_two(tokenizer, kind):
     words = tokenizer if kind == "tiny" else getattr(vocabularies, kind)()
-    once = find_frame(words, PROMPT)
+    once = Templated(words).frame(PROMPT)
     assert once.prefix.count(words.bos_token_id) == 1
     # A tokenizer adds its beginning token where it is set to, as Llama 3's does by default.
-    twice = find_frame(adding_begin(words), PROMPT, double_bos=True)
+    twice = Templated(adding_begin(words)).frame(PROMPT, double_bos=True)
     assert twice.prefix == (words.bos_token_id, *once.prefix)
     assert twice.suffix == once.suffix
 
 
 def test_conversation_that_does_not_fit_has_no_inside(tokenizer):
-    frame = find_frame(tokenizer, PROMPT)
+    frame = Templated(tokenizer).frame(PROMPT)
     assert frame.inside([1, 2, 3]) is None
     assert frame.inside([*frame.prefix[:-1], 7, 7, *frame.suffix]) is None
     assert frame.inside(frame.around([])) == []
@@ -71,13 +71,13 @@ def test_conversation_that_does_not_fit_has_no_inside(tokenizer):
 def test_templates_without_a_slot_are_refused(tokenizer, template, message):
     tokenizer.chat_template = template
     with pytest.raises(FrameError, match=message):
-        find_frame(tokenizer, PROMPT)
+        Templated(tokenizer).frame(PROMPT)
 
 
 @pytest.mark.parametrize(("kind", "typed"), [("bert", True), ("deberta", False)])
 def test_encoders_take_prompt_and_response_as_a_pair(kind, typed):
     tokenizer = getattr(vocabularies, kind)()
-    frame = find_frame(tokenizer, PROMPT)
+    frame = Templated(tokenizer).frame(PROMPT)
     asked = tokenizer.encode(PROMPT, add_special_tokens=False)
     assert list(frame.prefix) == [tokenizer.cls_token_id, *asked, tokenizer.sep_token_id]
     assert list(frame.suffix) == [tokenizer.sep_token_id]
@@ -85,14 +85,14 @@ def test_encoders_take_prompt_and_response_as_a_pair(kind, typed):
     response = tokenizer.encode("peace", add_special_tokens=False)
     assert frame.around(response) == tokenizer(PROMPT, "peace")["input_ids"]
     with pytest.raises(FrameError, match="mode=text"):
-        find_frame(tokenizer, PROMPT, double_bos=True)
+        Templated(tokenizer).frame(PROMPT, double_bos=True)
 
 
 def test_ids_that_the_model_wants_at_the_end_are_part_of_the_suffix(tokenizer):
-    plain, closed = find_frame(tokenizer, PROMPT), find_frame(tokenizer, PROMPT, closing=(4,))
+    plain, closed = Templated(tokenizer).frame(PROMPT), Templated(tokenizer, (4,)).frame(PROMPT)
     assert closed.prefix == plain.prefix
     assert closed.suffix == (*plain.suffix, 4)
-    assert closed.inside(templated(tokenizer, PROMPT, ["love"], closing=(4,))[0]) == tokenizer.encode("love")
+    assert closed.inside(Templated(tokenizer, (4,)).ids(PROMPT, ["love"])[0]) == tokenizer.encode("love")
 
 
 @pytest.mark.parametrize(
@@ -107,15 +107,15 @@ def test_assistants_turn_opens_alike_after_every_prompt(kind, opening):
     found = assistant_opening(tokenizer)
     assert list(found) == tokenizer.encode(opening, add_special_tokens=False)
     for prompt in (PROMPT, "Why?", "love"):
-        assert find_frame(tokenizer, prompt).prefix[-len(found) :] == found
+        assert Templated(tokenizer).frame(prompt).prefix[-len(found) :] == found
 
 
 # Whole conversations.
 
 
 def test_one_turn_is_what_stands_in_the_frame(tokenizer):
-    frame = find_frame(tokenizer, PROMPT)
-    found = encode(tokenizer, [Turn("user", PROMPT), Turn("assistant", "peace and truth")])
+    frame = Templated(tokenizer).frame(PROMPT)
+    found = Templated(tokenizer).encode([Turn("user", PROMPT), Turn("assistant", "peace and truth")])
     response = tokenizer("peace and truth", add_special_tokens=False)["input_ids"]
     assert list(found.ids) == frame.around(response)
     assert found.types is None
@@ -123,7 +123,7 @@ def test_one_turn_is_what_stands_in_the_frame(tokenizer):
 
 def test_earlier_turns_come_first_and_closing_ids_last(tokenizer):
     turns = [Turn("user", "hate"), Turn("assistant", "war"), Turn("user", PROMPT), Turn("assistant", "love")]
-    found = encode(tokenizer, turns, closing=(7, 8))
+    found = Templated(tokenizer, (7, 8)).encode(turns)
     said = tokenizer.decode(found.ids[:-2])
     assert [said.index(turn.content) for turn in turns] == sorted(said.index(turn.content) for turn in turns)
     assert found.ids[-2:] == (7, 8)
@@ -132,14 +132,14 @@ def test_earlier_turns_come_first_and_closing_ids_last(tokenizer):
 
 @pytest.mark.parametrize("hostile", ["\ud800 half", "", " \n ", "a\x00b", "<|end|>", "é" * 300])
 def test_any_text_is_encoded(tokenizer, hostile):
-    assert encode(tokenizer, [Turn("user", hostile), Turn("assistant", hostile)]).ids
+    assert Templated(tokenizer).encode([Turn("user", hostile), Turn("assistant", hostile)]).ids
 
 
 def test_a_template_that_refuses_is_reported(tokenizer):
     strict = copy.deepcopy(tokenizer)
     strict.chat_template = "{{ raise_exception('no system turn') }}"
     with pytest.raises(FrameError, match="turns system, user, assistant: no system turn"):
-        encode(strict, [Turn("system", "be"), Turn("user", "a"), Turn("assistant", "b")])
+        Templated(strict).encode([Turn("system", "be"), Turn("user", "a"), Turn("assistant", "b")])
 
 
 # Templates of published styles.
@@ -151,7 +151,7 @@ def style(request):
 
 
 def in_slot(tokenizer, text: str) -> list[int] | None:
-    return find_frame(tokenizer, PROMPT).inside(templated(tokenizer, PROMPT, [text])[0])
+    return Templated(tokenizer).frame(PROMPT).inside(Templated(tokenizer).ids(PROMPT, [text])[0])
 
 
 def survives(tokenizer, token: str) -> bool:

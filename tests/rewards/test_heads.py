@@ -78,7 +78,7 @@ def test_reward_is_the_published_classs_own_by_every_engine(published, kind, way
             ours = engine.rewards(with_suffix(ids, frame), shared=len(frame.prefix))
             assert close(ours, theirs), engine.name
     candidates = vocabulary(model.tokenizer, size=model.embedding_rows)
-    made = inputs(model.tokenizer, frame, candidates, Mode.ids, closing=model.closing)
+    made = inputs(model.parts[0].conversations, frame, candidates, Mode.ids)
     scorer.establish_trust(made, dtype=Dtype.float32)
     assert scorer.trust.holds
     assert scorer.attention == ENGINES[kind, way][0]
@@ -168,7 +168,7 @@ def test_internlm_score_of_a_conversation_is_the_reward_of_its_ids_also_where_it
     candidates = listed(
         ["love", "\nlove", "\n\nhate", " peace", "war\n", "good\n\n", "evil", "is"], name="texts"
     )
-    made = inputs(model.tokenizer, frame, candidates, Mode.text, closing=model.closing)
+    made = inputs(model.parts[0].conversations, frame, candidates, Mode.text)
     assert len(set(made.shared)) > 1, "or nothing merges"
     ours = FrameScorer(network, frame, device=CPU).score_rows(made, np.arange(len(made)), batch_size=16)
     for scoring in (checkpoint.network, network):

@@ -8,16 +8,21 @@ from published import vocabularies
 from transformers import BertConfig, BertForMaskedLM
 
 from pessimal.errors import ConfigError, FrameError, ModelError
-from pessimal.rewards.language import continuations, find_context
+from pessimal.rewards.frame import Turn
+from pessimal.rewards.language import Continued
 from pessimal.rewards.load import open_model
-from pessimal.rewards.spec import Dtype, ModelSpec, RecipeSpec, Score
+from pessimal.rewards.spec import Dtype, Kind, ModelSpec, RecipeSpec
 from tiny_language_models import CHAT, UNLISTED, checkpoint, tokenizer
 
 PROMPT = "What, in one word, is the greatest thing ever?"
 
 
+def conversations(words, *, chat):
+    return Continued(words, chat, rows=len(words))
+
+
 def asked(folder, **options):
-    return open_model(ModelSpec(path=str(folder), score=Score.log_probability, **options), folder)
+    return open_model(ModelSpec(path=str(folder), kind=Kind.log_probability, **options), folder)
 
 
 @pytest.fixture(scope="module")
@@ -36,25 +41,25 @@ def copy(base, tmp_path):
 @pytest.mark.parametrize(("words", "after"), [(tokenizer(), 0), (vocabularies.bert(), 1)])
 def test_plain_text_has_one_beginning_token_and_nothing_after_the_prompt(words, after):
     whole = words(PROMPT)["input_ids"]
-    context = find_context(words, PROMPT, chat=False)
-    assert list(context.ids) == whole[: len(whole) - after]
-    assert not context.chat
+    frame = conversations(words, chat=False).frame(PROMPT)
+    assert list(frame.prefix) == whole[: len(whole) - after]
+    assert frame.suffix == ()
 
 
 def test_chat_is_asked_where_the_assistant_begins_to_speak():
     words = tokenizer(template=CHAT)
-    context = find_context(words, PROMPT, chat=True)
+    context = conversations(words, chat=True).context(PROMPT)
     turn = [{"role": "user", "content": PROMPT}]
     own = words.apply_chat_template(turn, add_generation_prompt=True, tokenize=True, return_dict=False)
-    assert list(context.ids) == own
-    assert words.decode(context.ids).endswith("<|start|>assistant<|sep|>")
-    assert context.ids.count(words.bos_token_id) == 1
+    assert list(context) == own
+    assert words.decode(context).endswith("<|start|>assistant<|sep|>")
+    assert context.count(words.bos_token_id) == 1
 
 
 def test_template_that_does_not_open_the_assistants_turn_is_refused():
     words = tokenizer(template=CHAT.split("{% if add_generation_prompt")[0])
     with pytest.raises(FrameError, match=r"add_generation_prompt.*model\.chat=false"):
-        find_context(words, PROMPT, chat=True)
+        conversations(words, chat=True).frame(PROMPT)
 
 
 def test_template_whose_answers_need_no_opening_is_asked_as_it_is():
@@ -62,18 +67,18 @@ def test_template_whose_answers_need_no_opening_is_asked_as_it_is():
         template="{{ bos_token }}{% for m in messages %}{% if m['role'] == 'user' %}<|start|>{{ m['content'] }}<|sep|>"
         "{% else %}{{ m['content'] }}<|end|>{% endif %}{% endfor %}"
     )
-    assert words.decode(find_context(words, PROMPT, chat=True).ids) == f"<|bos|><|start|>{PROMPT}<|sep|>"
+    context = conversations(words, chat=True).context(PROMPT)
+    assert words.decode(context) == f"<|bos|><|start|>{PROMPT}<|sep|>"
 
 
 def test_answers_go_on_after_a_space_in_plain_text_and_directly_in_a_chat():
     plain, chat = tokenizer(), tokenizer(template=CHAT)
     for words, is_chat, text in ((plain, False, " love"), (chat, True, "love")):
-        context = find_context(words, PROMPT, chat=is_chat)
-        found = continuations(words, context, ["love", "peace and war"])
-        assert words.decode(found.ids[0]) == text
-        assert found.apart == []
-    context = find_context(plain, PROMPT, chat=False)
-    whole = [*context.ids, *continuations(plain, context, ["peace and war"]).ids[0]]
+        asking = conversations(words, chat=is_chat)
+        (first, _), apart = asking.continued(PROMPT, ["love", "peace and war"])
+        assert words.decode(first[len(asking.context(PROMPT)) :]) == text
+        assert apart == []
+    [whole] = conversations(plain, chat=False).ids(PROMPT, ["peace and war"])
     assert whole == plain(f"{PROMPT} peace and war")["input_ids"]
 
 
@@ -81,10 +86,31 @@ def test_answer_that_the_tokenizer_merges_with_the_prompt_is_tokenised_by_itself
     words = tokenizer(template=CHAT)
     # The assistant's turn opens with letters, which the answer's would be joined to.
     words.chat_template = CHAT.replace("assistant<|sep|>{% endif", "assistant<|sep|>great{% endif")
-    context = find_context(words, PROMPT, chat=True)
-    found = continuations(words, context, ["est", "!"])
-    assert found.apart == ["est"]
-    assert found.ids[0] == tuple(words("est", add_special_tokens=False)["input_ids"])
+    asking = conversations(words, chat=True)
+    (first, _), apart = asking.continued(PROMPT, ["est", "!"])
+    assert apart == ["est"]
+    assert first == [*asking.context(PROMPT), *words("est", add_special_tokens=False)["input_ids"]]
+    assert first != words(words.decode(asking.context(PROMPT)) + "est", add_special_tokens=False)["input_ids"]
+
+
+@pytest.mark.parametrize("chat", [True, False])
+def test_conversation_that_is_explained_is_asked_as_one_that_is_scanned(chat):
+    words = tokenizer(template=CHAT)
+    asking = Continued(words, chat, rows=len(words), closing=(words.eos_token_id,))
+    [scanned] = asking.ids(PROMPT, ["peace and war"])
+    encoded = asking.encode([Turn("user", PROMPT), Turn("assistant", "peace and war")])
+    assert list(encoded.ids) == scanned
+    assert encoded.own == len(scanned) - len(asking.context(PROMPT))
+    assert scanned[-1] == words.eos_token_id
+    turns = [Turn("user", "Why?"), Turn("assistant", "So."), Turn("user", PROMPT), Turn("assistant", "love")]
+    if not chat:
+        with pytest.raises(FrameError, match="several turns"):
+            asking.encode(turns)
+        return
+    messages = [{"role": turn.role, "content": turn.content} for turn in turns[:-1]]
+    opened = words.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
+    love = words("love", add_special_tokens=False)["input_ids"]
+    assert list(asking.encode(turns).ids) == [*opened, *love, words.eos_token_id]
 
 
 # Which models are asked.
@@ -94,11 +120,11 @@ def test_template_is_taken_where_there_is_one_unless_chosen_otherwise(tmp_path, 
     chatting = checkpoint(tmp_path / "chatting", template=CHAT)
     assert asked(base).template_digest == "plain text"
     assert asked(base, chat=False).template_digest == "plain text"
-    assert not asked(base).chat
+    assert not asked(base).parts[0].conversations.chat
     apart = asked(chatting, chat=False)
-    assert not apart.chat
+    assert not apart.parts[0].conversations.chat
     in_chat = asked(chatting)
-    assert in_chat.chat
+    assert in_chat.parts[0].conversations.chat
     assert in_chat.template_digest == asked(chatting, chat=True).template_digest
     assert len({m.template_digest for m in (asked(base), apart, in_chat)}) == 3, "or one replaces another"
     with pytest.raises(ModelError, match="no chat template"):
@@ -116,7 +142,7 @@ def test_network_comes_in_the_precision_asked_for(base):
 
 
 def test_reward_model_has_no_log_probabilities(tiny_checkpoint):
-    with pytest.raises(ModelError, match=r"is a reward model.*Leave out model\.score"):
+    with pytest.raises(ModelError, match=r"is a reward model.*Leave out model\.kind"):
         asked(tiny_checkpoint)
 
 
@@ -138,7 +164,7 @@ def test_encoder_has_no_next_token(tmp_path):
 
 
 def test_language_model_given_as_a_reward_model_is_recognised_by_its_files(copy):
-    with pytest.raises(ModelError, match=r"is a language model.*model\.score=log_probability"):
+    with pytest.raises(ModelError, match=r"is a language model.*model\.kind=log_probability"):
         open_model(ModelSpec(path=str(copy)), copy)
 
 
@@ -152,20 +178,12 @@ def test_checkpoint_that_lacks_its_output_embedding_is_refused(copy):
         asked(copy).network()
 
 
-def test_log_probabilities_are_only_scanned(base):
-    with pytest.raises(ConfigError, match="pessimal scan") as raised:
-        asked(base, name="mine").frame(PROMPT)
-    assert f"scan model=auto model.path={base} model.name=mine model.score=log_probability" in str(
-        raised.value
-    )
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"path": "a/b", "chat": True}, r"model\.score=log_probability"),
-        ({"recipe": RecipeSpec(), "score": Score.log_probability}, "reward models"),
-        ({"path": "a/b", "score": Score.log_probability, "output": 0}, r"model\.output=0"),
+        ({"path": "a/b", "chat": True}, r"model\.chat=true"),
+        ({"recipe": RecipeSpec(), "kind": Kind.log_probability}, "reward models"),
+        ({"path": "a/b", "kind": Kind.log_probability, "output": 0}, r"model\.output=0"),
     ],
 )
 def test_options_that_do_not_fit_are_refused_before_anything_is_read(options, message):

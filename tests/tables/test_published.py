@@ -148,7 +148,7 @@ def test_published_models_have_the_size_in_their_name():
         config = build(compose("config", overrides=["task=import", "format=vocabulary", f"path={CONF}"]))
     assert len(config.published) == 15
     known = models_table().set_index("repository")
-    assert {spec.path for spec in config.published.values()} == set(known.index)
+    assert {spec.path for spec in config.published.values()} <= set(known.index)
     for spec in config.published.values():
         assert known.loc[spec.path, "size"] == spec.parameters / 1e9
         size = re.search(r"-(\d+)[bB]", spec.path) or re.search(r"(\d+)B", spec.name)

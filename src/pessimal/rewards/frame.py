@@ -3,8 +3,10 @@
 Knows a tokenizer's chat template. Does not know vocabularies or rewards.
 """
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from pessimal.errors import FrameError
 from pessimal.tables.score_table import storable
@@ -13,6 +15,8 @@ SENTINEL = "qzxjkvw"
 # Different first and last characters, so that what they share is the template's and not theirs.
 _FITTING = ("love", "Wisdom", "a", "9", "Kindness!", "truth?", "(evil)", "z Q")
 _CHECKING = ("Music", "hope and peace", "7 stars", "it is good.")
+PLAIN_WORDS = (("love", "Wisdom", "a", "truth", "kind"), ("Music", "hope and peace"))
+"""Responses that no tokenizer ties to punctuation or a line's end around them."""
 
 
 @dataclass(frozen=True)
@@ -51,63 +55,126 @@ def takes_pairs(tokenizer) -> bool:
     return not tokenizer.chat_template and tokenizer.sep_token is not None
 
 
-def templated(
-    tokenizer,
-    prompt: str,
-    responses: Sequence[str],
-    *,
-    double_bos: bool = False,
-    closing: Sequence[int] = (),
-) -> list[list[int]]:
-    """Ids of whole conversations, as the tokenizer's own template makes them of the texts.
+@dataclass(frozen=True)
+class Templated:
+    """Conversations in a tokenizer's own chat template; encoders without one take a prompt and a response as a pair."""
 
-    `double_bos` tokenises the templated *string* with special tokens added again, as the published code of
-    Christian et al. (2025) does. `closing` ids are what the model wants after it.
-    """
-    if takes_pairs(tokenizer):
-        whole = tokenizer([prompt] * len(responses), list(responses), return_attention_mask=False)[
-            "input_ids"
-        ]
-    else:
-        conversations = [
-            [{"role": "user", "content": prompt}, {"role": "assistant", "content": response}]
-            for response in responses
-        ]
-        if double_bos:
-            texts = tokenizer.apply_chat_template(conversations, tokenize=False)
-            whole = tokenizer(texts, add_special_tokens=True, return_attention_mask=False)["input_ids"]
+    round_trips: ClassVar[bool] = True
+
+    tokenizer: object
+    closing: tuple[int, ...] = ()
+    """Ids that the model wants after the conversation."""
+
+    def ids(self, prompt: str, responses: Sequence[str], *, double_bos: bool = False) -> list[list[int]]:
+        """The whole input for each response, as the template makes it of the texts.
+
+        `double_bos` tokenises the templated *string* with special tokens added again, as the published code of
+        Christian et al. (2025) does.
+        """
+        tokenizer = self.tokenizer
+        if takes_pairs(tokenizer):
+            whole = tokenizer([prompt] * len(responses), list(responses), return_attention_mask=False)[
+                "input_ids"
+            ]
         else:
-            whole = tokenizer.apply_chat_template(conversations, tokenize=True, return_dict=False)
-    return [[*ids, *closing] for ids in whole] if closing else whole
+            conversations = [_turns(prompt, response) for response in responses]
+            if double_bos:
+                texts = tokenizer.apply_chat_template(conversations, tokenize=False)
+                whole = tokenizer(texts, add_special_tokens=True, return_attention_mask=False)["input_ids"]
+            else:
+                whole = tokenizer.apply_chat_template(conversations, tokenize=True, return_dict=False)
+        return [[*ids, *self.closing] for ids in whole] if self.closing else whole
+
+    def frame(self, prompt: str, *, double_bos: bool = False) -> Frame:
+        """What stands before and after the response (see `find_frame`)."""
+        pairs = takes_pairs(self.tokenizer)
+        if pairs and double_bos:
+            raise FrameError(
+                "mode=paper doubles the token that begins a chat template; this model takes a pair of texts and has none. "
+                "Type mode=text"
+            )
+        if not pairs:
+            check_written_once(
+                lambda response: self.tokenizer.apply_chat_template(_turns(prompt, response), tokenize=False)
+            )
+        typed = pairs and "token_type_ids" in self.tokenizer.model_input_names
+        make = functools.partial(self.ids, prompt, double_bos=double_bos)
+        return find_frame(make, self.tokenizer, prompt, typed=typed)
+
+    def encode(self, conversation: "Conversation") -> "Encoded":
+        """The ids of a conversation of several turns.
+
+        Raises FrameError where the template refuses it, and where an encoder that takes one prompt and one response is
+        given more.
+        """
+        messages = messages_of(conversation)
+        if takes_pairs(self.tokenizer):
+            if [message["role"] for message in messages] != ["user", "assistant"]:
+                raise FrameError(
+                    f"this model takes one prompt and one response, and a conversation has the turns "
+                    f"{', '.join(message['role'] for message in messages)}. Leave out conversations of several turns: "
+                    "comparisons.single_turn=true"
+                )
+            prompt, response = (message["content"] for message in messages)
+            encoded = self.tokenizer(prompt, response, return_token_type_ids=True)
+            typed = "token_type_ids" in self.tokenizer.model_input_names
+            return Encoded(
+                (*encoded["input_ids"], *self.closing), tuple(encoded["token_type_ids"]) if typed else None
+            )
+        ids = rendered(self.tokenizer, messages, tokenize=True, return_dict=False)
+        return Encoded((*ids, *self.closing), None)
+
+
+def messages_of(conversation: "Sequence[Turn]") -> list[dict[str, str]]:
+    """The turns as chat templates take them."""
+    return [{"role": turn.role, "content": storable(turn.content)} for turn in conversation]
+
+
+def rendered(tokenizer, messages: list[dict[str, str]], **options):
+    """A conversation through the chat template; FrameError where that fails."""
+    try:
+        return tokenizer.apply_chat_template(messages, **options)
+    except Exception as error:
+        roles = ", ".join(message["role"] for message in messages)
+        raise FrameError(
+            f"the chat template fails on a conversation with the turns {roles}: {error}"
+        ) from error
+
+
+def _turns(prompt: str, response: str) -> list[dict[str, str]]:
+    return [{"role": "user", "content": prompt}, {"role": "assistant", "content": response}]
 
 
 def assistant_opening(tokenizer) -> tuple[int, ...]:
     """The ids between the end of the user's turn and the response: what the frames of all prompts end with."""
-    ends = [find_frame(tokenizer, prompt).prefix[::-1] for prompt in ("Why?", "Say it", "One of 2")]
+    conversations = Templated(tokenizer)
+    ends = [conversations.frame(prompt).prefix[::-1] for prompt in ("Why?", "Say it", "One of 2")]
     return tuple(_common_start(ends)[::-1])
 
 
-def find_frame(tokenizer, prompt: str, *, double_bos: bool = False, closing: Sequence[int] = ()) -> Frame:
-    """Find the ids before and after the response by templating samples, and check them on others.
+def find_frame(
+    make: Callable[[Sequence[str]], list[list[int]]],
+    tokenizer,
+    prompt: str,
+    *,
+    typed: bool = False,
+    words: tuple[tuple[str, ...], tuple[str, ...]] = (_FITTING, _CHECKING),
+) -> Frame:
+    """Find the ids before and after the response by making samples of conversations, and check them on others.
 
-    Raises FrameError where the template drops, changes or repeats a plain response, where text around the
-    response tokenises differently from response to response, or where no conversation can be made at all.
+    Args:
+        make: from responses to the ids of whole conversations.
+        words: responses that the frame is found with, and those that it is checked on.
+
+    Raises:
+        FrameError: text around the response tokenises differently from response to response.
     """
-    pairs = takes_pairs(tokenizer)
-    if pairs and double_bos:
-        raise FrameError(
-            "mode=paper doubles the token that begins a chat template; this model takes a pair of texts and has none. "
-            "Type mode=text"
-        )
-    if not pairs:
-        _check_written_once(tokenizer, prompt)
-    options = {"double_bos": double_bos, "closing": closing}
-    samples = templated(tokenizer, prompt, _FITTING, **options)
+    fitting, checking = words
+    samples = make(fitting)
     prefix = _common_start(samples)
     suffix = _common_start([ids[len(prefix) :][::-1] for ids in samples])[::-1]
-    typed = pairs and "token_type_ids" in tokenizer.model_input_names
     frame = Frame(prompt=prompt, prefix=tuple(prefix), suffix=tuple(suffix), typed=typed)
-    for response, ids in zip(_CHECKING, templated(tokenizer, prompt, _CHECKING, **options), strict=True):
+    for response, ids in zip(checking, make(checking), strict=True):
         inside = frame.inside(ids)
         if inside is None or _plain(tokenizer.decode(inside)) != _plain(response):
             raise FrameError(
@@ -118,11 +185,10 @@ def find_frame(tokenizer, prompt: str, *, double_bos: bool = False, closing: Seq
     return frame
 
 
-def _check_written_once(tokenizer, prompt: str) -> None:
+def check_written_once(render: Callable[[str], str]) -> None:
+    """FrameError where a template drops or repeats the response, or fails. `render` gives the text for a response."""
     try:
-        text = tokenizer.apply_chat_template(
-            [{"role": "user", "content": prompt}, {"role": "assistant", "content": SENTINEL}], tokenize=False
-        )
+        text = render(SENTINEL)
     except Exception as error:
         raise FrameError(
             f"the chat template fails on a user turn followed by an assistant turn: {error}"
@@ -168,31 +234,5 @@ class Encoded:
     ids: tuple[int, ...]
     types: tuple[int, ...] | None
     """Token types, for encoders that mark prompt (0) and response (1) by them."""
-
-
-def encode(tokenizer, conversation: Sequence[Turn], *, closing: Sequence[int] = ()) -> Encoded:
-    """The ids of one conversation; `closing` ids are what the model wants behind it.
-
-    Raises FrameError where the template refuses the conversation, and where an encoder that takes one prompt and one
-    response is given more.
-    """
-    messages = [{"role": t.role, "content": storable(t.content)} for t in conversation]
-    if takes_pairs(tokenizer):
-        if [message["role"] for message in messages] != ["user", "assistant"]:
-            raise FrameError(
-                f"this model takes one prompt and one response, and a conversation has the turns "
-                f"{', '.join(message['role'] for message in messages)}. Leave out conversations of several turns: "
-                "comparisons.single_turn=true"
-            )
-        prompt, response = (message["content"] for message in messages)
-        encoded = tokenizer(prompt, response, return_token_type_ids=True)
-        typed = "token_type_ids" in tokenizer.model_input_names
-        return Encoded((*encoded["input_ids"], *closing), tuple(encoded["token_type_ids"]) if typed else None)
-    try:
-        ids = tokenizer.apply_chat_template(messages, tokenize=True, return_dict=False)
-    except Exception as error:
-        roles = ", ".join(message["role"] for message in messages)
-        raise FrameError(
-            f"the chat template fails on a conversation with the turns {roles}: {error}"
-        ) from error
-    return Encoded((*ids, *closing), None)
+    own: int = 0
+    """How many of the last ids are the response's, for readings that sum over these alone."""

@@ -5,7 +5,9 @@ import json
 from pathlib import Path
 
 from pessimal.errors import ModelError
-from pessimal.rewards.spec import ModelSpec, Score
+from pessimal.rewards.adapters import CONFIG, Adapter, base_of, check_head, read_adapter, shapes_in
+from pessimal.rewards.quantised import check_gguf
+from pessimal.rewards.spec import Kind, ModelSpec, is_folder
 
 FILES = ("*.safetensors", "*.json", "*.txt", "*.model", "*.jinja")
 """What a checkpoint consists of, code of its own apart."""
@@ -33,48 +35,70 @@ _fetched = functools.cache(snapshot)
 """Asked for before torch is imported, and again by the verb."""
 
 
-def files_of(spec: ModelSpec) -> Path:
-    """The folder with a model's files; a model of the demo family has none before it is trained.
+def files_of(spec: ModelSpec) -> Path | None:
+    """The folder with a model's files; None for a function or a server. A model of the demo family has none before it is
+    trained.
 
     Raises:
         ModelError: it cannot be fetched, has no weights as safetensors, or is a language model given for its rewards.
     """
-    if spec.local:
-        folder = Path(spec.path).expanduser().resolve()
+    adapter = adapter_of(spec)
+    path, revision = (spec.path, spec.revision) if adapter is None else base_of(spec, adapter)
+    if path is None:
+        return None
+    if is_folder(path):
+        folder = Path(path).expanduser().resolve()
     else:
-        folder = _fetched(spec.path, spec.revision, files=(*FILES, "*.py"), local="model=auto model.path=DIR")
+        # Of the GGUF files of a repository, which holds the same model in many precisions, only the one that is asked.
+        files = (*FILES, "*.py") if spec.file is None else (spec.file, *FILES[1:])
+        folder = _fetched(path, revision, files=files, local="model=auto model.path=DIR")
     check_weights(spec, folder)
     return folder
+
+
+def adapter_of(spec: ModelSpec) -> Adapter | None:
+    """The adapter that a spec names, fetched where it is on the Hub; None where it names none. ModelError as
+    `read_adapter`."""
+    if spec.adapter is None:
+        return None
+    if is_folder(spec.adapter):
+        folder = Path(spec.adapter).expanduser().resolve()
+    else:
+        folder = _fetched(spec.adapter, spec.adapter_revision, local="model.adapter=DIR")
+    return read_adapter(folder, name=spec.name)
 
 
 def check_weights(spec: ModelSpec, folder: Path) -> None:
     """ModelError where a folder has no weights as safetensors, or those of a plain language model that is given for its
     rewards: by its configuration and the names of its weights alone."""
+    if spec.file is not None:
+        return check_gguf(spec, folder)
+    if (folder / CONFIG).is_file():  # which transformers would add to the weights of its own accord
+        raise ModelError(
+            f"{folder} holds an adapter ({CONFIG}): type model.adapter={spec.path}, with model.path=BASE where the adapter does "
+            "not name its base. Where a whole model lies beside it, put the two into folders of their own"
+        )
     weights = sorted(folder.glob("*.safetensors"))
     if not weights:
-        kind = "CausalLM" if spec.score is Score.log_probability else "SequenceClassification"
+        kind = "SequenceClassification" if spec.kind is Kind.head else "CausalLM"
         raise ModelError(
             f"{folder} holds no *.safetensors; weights are read from nothing else. To convert: "
             f"AutoModelFor{kind}.from_pretrained(DIR).save_pretrained(NEW_DIR)"
         )
-    if spec.score is Score.log_probability or spec.trust_remote_code:
+    if spec.kind is not Kind.head or spec.trust_remote_code:
         return
     try:
         named = json.loads((folder / "config.json").read_text())["architectures"]
-        names = {name for file in weights for name in _names(file)}
+        names = {name for file in weights for name in shapes_in(file)}
         plain = bool(named) and all(name.endswith(("ForCausalLM", "LMHeadModel")) for name in named)
     except (OSError, ValueError, KeyError, TypeError):
         return  # whoever loads it says what is wrong
+    if (adapter := adapter_of(spec)) is not None:
+        check_head(spec.name, adapter, names)
+        return
     if plain and names and all(name.startswith(LANGUAGE) for name in names):
         raise ModelError(
             f"{spec.name!r} is a language model ({', '.join(named)}): {folder} lacks score.weight, a reward head, which "
             "would be random. For a reward give a sequence classifier; for the log-probabilities of the same tokens type: "
-            "model.score=log_probability"
+            "model.kind=log_probability; to ask it for a judgement: model=judge model.path=DIR_OR_ID"
         )
-
-
-def _names(file: Path) -> list[str]:
-    """Of the tensors in a safetensors file, whose header is JSON behind its length."""
-    with file.open("rb") as stream:
-        header = json.loads(stream.read(int.from_bytes(stream.read(8), "little")))
-    return [name for name in header if name != "__metadata__"]

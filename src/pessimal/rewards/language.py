@@ -7,6 +7,7 @@ Knows configurations, names of weights, transformers' loading, tokenizers and te
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import torch
 from torch import nn
@@ -18,12 +19,15 @@ from transformers import (
 )
 
 from pessimal.errors import FrameError, ModelError
+from pessimal.rewards.adapters import load_adapter
 from pessimal.rewards.digests import template_digest
-from pessimal.rewards.frame import find_frame
+from pessimal.rewards.frame import Encoded, Frame, Templated, Turn, messages_of, rendered
 from pessimal.rewards.heads import Shapes, head_for
+from pessimal.rewards.hub import adapter_of
 from pessimal.rewards.own_code import load_with_own_code
+from pessimal.rewards.quantised import loading_options, settle
 from pessimal.rewards.spec import Dtype, ModelSpec
-from pessimal.tables.score_table import PLAIN_TEXT, PLAIN_TEXT_ALL_THE_SAME
+from pessimal.tables.score_table import PLAIN_TEXT, PLAIN_TEXT_ALL_THE_SAME, storable
 
 _HEADS = ("classifier.weight", "classifier.out_proj.weight")
 """Of classifiers, beside those of `heads`; the last is RoBERTa's."""
@@ -36,11 +40,11 @@ def has_reward_head(shapes: Shapes) -> bool:
 
 def check_is_language_model(spec: ModelSpec, config, shapes: Shapes) -> None:
     """ModelError where a checkpoint, by its files, gives no next-token probabilities: a reward model, an encoder."""
-    message = f"model.score=log_probability was asked of {spec.name!r}, "
+    message = f"model.kind={spec.kind.value} was asked of {spec.name!r}, "
     if has_reward_head(shapes):
         raise ModelError(
             f"{message}which is a reward model: its weights hold a reward head in place of a language model's. Leave out "
-            "model.score for its rewards; for log-probabilities give the language model that it was made from"
+            "model.kind for its rewards; otherwise give the language model that it was made from"
         )
     if getattr(config, "is_encoder_decoder", False) or _is_encoder(config):
         raise ModelError(
@@ -64,15 +68,21 @@ def listed_rows(config, shapes: Shapes) -> int:
     return min([rows, *heads])
 
 
-def load_language_network(spec: ModelSpec, folder: Path, *, dtype: Dtype) -> nn.Module:
-    """The causal language model in evaluation mode, on the CPU; safetensors only. ModelError where it cannot be."""
+def load_language_network(
+    spec: ModelSpec, folder: Path, *, dtype: Dtype, kind: type = AutoModelForCausalLM
+) -> nn.Module:
+    """The language model in evaluation mode, on the CPU; safetensors only. ModelError where it cannot be."""
     options = {"dtype": getattr(torch, dtype.value), "use_safetensors": True, "output_loading_info": True}
     try:
-        config = AutoConfig.from_pretrained(folder, trust_remote_code=spec.trust_remote_code)
+        file = {} if spec.file is None else {"gguf_file": spec.file}
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=spec.trust_remote_code, **file)
+        options |= loading_options(spec, config, dtype)
         if spec.trust_remote_code and _brings_own_code(config):
-            network, report = load_with_own_code(AutoModelForCausalLM, folder, **options)
+            network, report = load_with_own_code(kind, folder, **options)
         else:
-            network, report = AutoModelForCausalLM.from_pretrained(folder, **options)
+            network, report = kind.from_pretrained(folder, config=config, **options)
+    except ModelError:
+        raise
     except Exception as error:
         raise ModelError(
             f"the language model {spec.name!r} cannot be loaded from {folder}: {error}"
@@ -82,6 +92,9 @@ def load_language_network(spec: ModelSpec, folder: Path, *, dtype: Dtype) -> nn.
             f"the checkpoint of {spec.name!r} in {folder} lacks {missing[:5]}: these would be random, and so would its "
             "probabilities. Give a causal language model, as `save_pretrained` of an AutoModelForCausalLM wrote it"
         )
+    if (adapter := adapter_of(spec)) is not None:
+        network = load_adapter(network, adapter, name=spec.name)
+    settle(network, name=spec.name, dtype=dtype)
     return network.eval().requires_grad_(False)
 
 
@@ -92,34 +105,6 @@ def _is_encoder(config) -> bool:
 
 def _brings_own_code(config) -> bool:
     return "AutoModelForCausalLM" in (getattr(config, "auto_map", None) or {})
-
-
-@dataclass(frozen=True)
-class Context:
-    """Everything before the answer."""
-
-    text: str
-    """What the ids were made of: the rendered chat up to where the assistant begins to speak, or the prompt."""
-    ids: tuple[int, ...]
-    """Its ids, with the special tokens that the template or the tokenizer writes ahead, and none after it."""
-    chat: bool
-    """Whether the text is a chat template's."""
-
-    @property
-    def joint(self) -> str:
-        """What stands between the text and an answer: a space after plain text, nothing after a template."""
-        return "" if self.chat else " "
-
-
-@dataclass(frozen=True)
-class Continuations:
-    """Answers as ids that go on from a context."""
-
-    ids: list[tuple[int, ...]]
-    """One tuple an answer, at least one id each."""
-    apart: list[str]
-    """Answers whose first letters the tokenizer would merge with the context's end; they were tokenised by themselves,
-    so that what is scored is not what the tokenizer makes of the whole text."""
 
 
 def is_chat(tokenizer, *, chat: bool | None, name: str) -> bool:
@@ -140,41 +125,110 @@ def context_digest(tokenizer, *, chat: bool) -> str:
     return PLAIN_TEXT_ALL_THE_SAME if tokenizer.chat_template else PLAIN_TEXT
 
 
-def find_context(tokenizer, prompt: str, *, chat: bool) -> Context:
-    """The ids before the answer to one prompt.
+@dataclass(frozen=True)
+class Continued:
+    """A response as what a causal language model goes on with: after the user's turn and what opens the assistant's, or
+    after the prompt's plain text and a space."""
 
-    In a chat: the user's turn and what opens the assistant's (`add_generation_prompt`). Otherwise the prompt's own
-    text, with what the tokenizer puts ahead of a text (a beginning-of-sequence token, once) and without what it may
-    put after one: the model is asked how the text goes on.
+    round_trips: ClassVar[bool] = False
 
-    Raises FrameError where the template fails, or does not say where the assistant begins to speak.
-    """
-    text = _opened_chat(tokenizer, prompt) if chat else prompt
-    ids = _ids(tokenizer, [text], chat=chat)[0]
-    if not ids:
-        raise FrameError(f"the tokenizer makes no token of the prompt {prompt!r}: give another prompt")
-    return Context(text=text, ids=tuple(ids), chat=chat)
+    tokenizer: object
+    chat: bool
+    """Whether it is asked in its chat template."""
+    rows: int
+    """Rows of its embeddings."""
+    closing: tuple[int, ...] = ()
+    """Ids behind the response whose probability counts too: the token that closes the assistant's turn, or none."""
 
+    def context(self, prompt: str) -> tuple[int, ...]:
+        """The ids before the response: of the chat, rendered up to where the assistant begins to speak
+        (`add_generation_prompt`); or of the prompt's text, with what the tokenizer puts ahead of a text (a
+        beginning-of-sequence token, once) and without what it may put after one.
 
-def continuations(tokenizer, context: Context, answers: Sequence[str]) -> Continuations:
-    """The ids of whole answers after the context: after plain text joined by one space, in a chat directly.
+        Raises:
+            FrameError: the template fails, or does not say where the assistant begins to speak.
+            ModelError: the model has no row for a token.
+        """
+        return self._begun(self._opened(prompt), f"the prompt {prompt!r}")
 
-    The ids are those of the text as a whole, less the context's. Where the tokenizer merges the two at their border,
-    the answer's own ids are taken, and it is named in `apart`. Raises FrameError for an answer without any ids.
-    """
-    parts = [context.joint + answer for answer in answers]
-    wholes = _ids(tokenizer, [context.text + part for part in parts], chat=context.chat)
-    before = list(context.ids)
-    own, apart = [], []
-    for answer, part, whole in zip(answers, parts, wholes, strict=True):
-        ids = whole[len(before) :] if whole[: len(before)] == before else []
+    def ids(self, prompt: str, responses: Sequence[str], *, double_bos: bool = False) -> list[list[int]]:
+        """The whole input for each response. Its ids are those of the text as a whole; where the tokenizer merges the
+        response's beginning with the prompt's end, its own. FrameError for a response without any ids."""
+        return self.continued(prompt, responses)[0]
+
+    def continued(self, prompt: str, responses: Sequence[str]) -> tuple[list[list[int]], list[str]]:
+        """`ids`, and the responses that were tokenised by themselves."""
+        before = list(self.context(prompt))
+        own, apart = self._answers(self._opened(prompt), before, responses)
+        return [[*before, *ids, *self.closing] for ids in own], apart
+
+    def frame(self, prompt: str, *, double_bos: bool = False) -> Frame:
+        """The context and the closing ids."""
+        return Frame(prompt=prompt, prefix=self.context(prompt), suffix=self.closing)
+
+    def encode(self, conversation: Sequence[Turn]) -> Encoded:
+        """The whole input for a conversation, whose last turn is the response."""
+        *before, response = messages_of(conversation)
+        if self.chat:
+            opened = rendered(self.tokenizer, before, add_generation_prompt=True, tokenize=False)
+        elif [message["role"] for message in before] == ["user"]:
+            opened = before[0]["content"]
+        else:
+            raise FrameError(
+                "without a chat template, a language model takes one prompt and one response. Leave out conversations "
+                "of several turns: comparisons.single_turn=true"
+            )
+        begun = list(self._begun(opened, "a conversation"))
+        [own], _ = self._answers(opened, begun, [response["content"]])
+        return Encoded((*begun, *own, *self.closing), None, len(own) + len(self.closing))
+
+    def _opened(self, prompt: str) -> str:
+        return _opened_chat(self.tokenizer, prompt) if self.chat else prompt
+
+    def _begun(self, opened: str, what: str) -> tuple[int, ...]:
+        [ids] = plain_ids(self.tokenizer, [opened], chat=self.chat)
         if not ids:
-            ids = tokenizer(part, add_special_tokens=False)["input_ids"]
-            apart.append(answer)
-        if not ids:
-            raise FrameError(f"the tokenizer makes no token of the item {answer!r}: take it out of the list")
-        own.append(tuple(ids))
-    return Continuations(own, apart)
+            raise FrameError(f"the tokenizer makes no token of {what}: give another prompt")
+        self._check_rows(ids, what)
+        return tuple(ids)
+
+    def _answers(
+        self, opened: str, before: list[int], answers: Sequence[str]
+    ) -> tuple[list[list[int]], list[str]]:
+        """The ids of whole answers, and the answers that were tokenised by themselves."""
+        parts = ["" if self.chat else " "] * len(answers)
+        parts = [joint + storable(answer) for joint, answer in zip(parts, answers, strict=True)]
+        wholes = plain_ids(self.tokenizer, [opened + part for part in parts], chat=self.chat)
+        own, apart = [], []
+        for answer, part, whole in zip(answers, parts, wholes, strict=True):
+            ids = whole[len(before) :] if whole[: len(before)] == before else []
+            if not ids:
+                ids = self.tokenizer(part, add_special_tokens=False)["input_ids"]
+                apart.append(answer)
+            if not ids:
+                raise FrameError(
+                    f"the tokenizer makes no token of the item {answer!r}: take it out of the list"
+                )
+            self._check_rows(ids, f"the item {answer!r}")
+            own.append(list(ids))
+        return own, apart
+
+    def _check_rows(self, ids: Sequence[int], what: str) -> None:
+        """ModelError where an id lies beyond the embedding: on a GPU that would be an assertion deep inside."""
+        if (worst := max(ids)) >= self.rows:
+            token = self.tokenizer.convert_ids_to_tokens(worst)
+            raise ModelError(
+                f"{what} holds the token {token!r} (id {worst}), and the model has {self.rows} rows in its embedding, so "
+                "none for it. Tokenizer and model do not belong together"
+            )
+
+
+def closing_of(tokenizer, *, chat: bool) -> tuple[int, ...]:
+    """The token that closes a response: the first that the chat template writes behind one, else the tokenizer's
+    end-of-sequence token; none where there is neither."""
+    if chat and (suffix := Templated(tokenizer).frame("Why?").suffix):
+        return suffix[:1]
+    return () if tokenizer.eos_token_id is None else (tokenizer.eos_token_id,)
 
 
 def _opened_chat(tokenizer, prompt: str) -> str:
@@ -189,7 +243,7 @@ def _opened_chat(tokenizer, prompt: str) -> str:
         return opened
     # Some (Mistral's) need nothing to open the assistant's turn. Others forget it: their next token would be the header.
     ids = tuple(tokenizer(opened, add_special_tokens=False)["input_ids"])
-    if find_frame(tokenizer, prompt).prefix != ids:
+    if Templated(tokenizer).frame(prompt).prefix != ids:
         raise FrameError(
             "the chat template writes nothing with add_generation_prompt=True, though its answers come after an opening "
             "of their own: the next token would be that, and no answer. Mend the template, or type model.chat=false to "
@@ -198,7 +252,7 @@ def _opened_chat(tokenizer, prompt: str) -> str:
     return opened
 
 
-def _ids(tokenizer, texts: Sequence[str], *, chat: bool) -> list[list[int]]:
+def plain_ids(tokenizer, texts: Sequence[str], *, chat: bool) -> list[list[int]]:
     """Ids of whole texts; of plain ones with the special tokens that go ahead of a text, without those that follow it."""
     bare = tokenizer(list(texts), add_special_tokens=False)["input_ids"]
     if chat:  # the template wrote its own

@@ -3,11 +3,11 @@ models that have a file in `conf/model` are known."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import OmegaConf
 
@@ -30,13 +30,54 @@ class Dtype(Enum):
     float16 = "float16"
 
 
-class Score(Enum):
-    """What a score of a response is."""
+class Kind(Enum):
+    """What a reward is; a file of this package each."""
 
-    reward = "reward"
-    """The reward of a reward model."""
+    head = "head"
+    """A reward model: a number read off a network's last hidden state, or given by its own forward."""
     log_probability = "log_probability"
     """log p(response | prompt) in nats, of a causal language model."""
+    implicit = "implicit"
+    """β · (log π(response | prompt) − log π_ref(response | prompt)): what direct preference optimisation rewards."""
+    judge = "judge"
+    """A causal language model that is asked to judge: log-odds of its positive against its negative answers."""
+    callable = "callable"
+    """A Python function of a prompt and responses."""
+    endpoint = "endpoint"
+    """A server that scores texts."""
+
+    @property
+    def can(self) -> frozenset[str]:
+        """What rewards of this kind can be asked: `ids` (any token ids as the response), `text` (a text), `gradient` (with
+        respect to the response's tokens), `shared_prefix` (the prompt is run once for many responses),
+        `next_token_logits` (one forward gives all responses of one token)."""
+        return _CAN[self]
+
+
+_NETWORK = frozenset(("ids", "text", "gradient", "shared_prefix"))
+_CAN = {
+    Kind.head: _NETWORK,
+    Kind.log_probability: _NETWORK | {"next_token_logits"},
+    Kind.implicit: _NETWORK | {"next_token_logits"},
+    Kind.judge: _NETWORK,
+    Kind.callable: frozenset(("text",)),
+    Kind.endpoint: frozenset(("text",)),
+}
+_WHAT = {
+    "ids": "any token ids as the response",
+    "text": "texts",
+    "gradient": "gradients",
+    "shared_prefix": "many responses to a prompt that is run once",
+    "next_token_logits": "the probabilities of all next tokens",
+}
+
+
+class Quantize(Enum):
+    """Precision that weights are quantised to."""
+
+    int8 = "int8"
+    nf4 = "nf4"
+    fp4 = "fp4"
 
 
 class Mode(Enum):
@@ -72,27 +113,150 @@ class RecipeSpec:
 
 
 @dataclass
+class ImplicitSpec:
+    """The reference of an implicit reward."""
+
+    reference: str | None = None
+    """Hub repository or local folder of π_ref; null takes π with its adapter off (`model.adapter`)."""
+    revision: str | None = None
+    """Commit, tag or branch of the reference's repository."""
+    beta: float = 1.0
+    """β: what the difference of log-probabilities is multiplied by; 0.1 was most models' in training."""
+    closing: bool = True
+    """Whether the response ends with the token that closes the assistant's turn, as it does in training."""
+
+
+@dataclass
+class JudgeSpec:
+    """How a judge is asked, and which answers count for and against the response."""
+
+    template: str | None = None
+    """Text of the user's turn, with {prompt} and {response}, and {opponent} where two are compared; null shows the
+    conversation itself, and asks for what comes after it."""
+    system: str | None = None
+    """System turn ahead of it."""
+    begin: str = ""
+    """What the judge's answer begins with before the token that is read, such as "Rating: "."""
+    chat: bool | None = None
+    """false writes the template as plain text, without the tokenizer's chat template; null takes that where there is one."""
+    positive: list[str] = field(default_factory=list)
+    """Answers for the response, of one token each: spellings, whose probabilities are summed."""
+    negative: list[str] = field(default_factory=list)
+    """Answers against it."""
+    ratings: dict[str, float] = field(default_factory=dict)
+    """In place of both: answers of one token each and what they are worth; the reward is the expected value."""
+    logit: int | None = None
+    """In place of all these: the raw logit of this token id (Nemotron's reward models: 0)."""
+    opponent: str | None = None
+    """The other response of a template that compares two; each pair is asked in both orders, and averaged."""
+
+    @property
+    def says_yes_above(self) -> float | None:
+        """The reward above which it says yes; None for a raw logit."""
+        if self.ratings:
+            return (min(self.ratings.values()) + max(self.ratings.values())) / 2
+        return None if self.logit is not None else 0.0
+
+    def check(self) -> None:
+        """ConfigError where it does not say what is read, or its template leaves something out."""
+        ways = {
+            "positive and negative": bool(self.positive and self.negative),
+            "ratings": bool(self.ratings),
+            "logit": self.logit is not None,
+        }
+        given = [name for name, there in ways.items() if there]
+        if len(given) != 1 or (given != ["positive and negative"] and (self.positive or self.negative)):
+            raise ConfigError(
+                "model.judge needs one way to read the answer: positive and negative, or ratings, or logit; got "
+                f"{' and '.join(given) or 'none'}. Type for example model=judge model.path=DIR_OR_ID"
+            )
+        if both := set(self.positive) & set(self.negative):
+            raise ConfigError(
+                f"model.judge: {sorted(both)[0]!r} is a positive and a negative answer; let it be one of them"
+            )
+        if self.template is None:
+            return
+        wanted = ["{prompt}", "{response}"] + ["{opponent}"] * (self.opponent is not None)
+        for name in wanted:
+            if self.template.count(name) != 1:
+                raise ConfigError(
+                    f"model.judge.template holds {name} {self.template.count(name)} times instead of once: {self.template!r}"
+                )
+        if self.opponent is None and "{opponent}" in self.template:
+            raise ConfigError(
+                "model.judge.template compares two responses: give the other one, model.judge.opponent=TEXT"
+            )
+
+
+@dataclass
+class EndpointSpec:
+    """A server that scores texts."""
+
+    url: str | None = None
+    """Its address, such as http://localhost:8000."""
+    api: str = "vllm-classify"
+    """What it speaks: vllm-classify, vllm-pooling, vllm-score, sglang-classify, sglang-score, or chat (an OpenAI-compatible
+    chat with log-probabilities, which is asked as `model.judge` says)."""
+    served: str | None = None
+    """The model's name there."""
+    api_key_variable: str | None = "OPENAI_API_KEY"
+    """Environment variable that holds the key; a server on this machine needs none."""
+    batch_size: int = 32
+    """Texts a request, where the API takes several."""
+    concurrency: int = 8
+    """Most requests at once."""
+    timeout: float = 60.0
+    """Seconds that the server may be silent in one request."""
+    retries: int = 5
+    """How often a failed request is repeated, with growing waits."""
+    price: float | None = None
+    """Dollars for a million tokens sent; null where it costs nothing."""
+
+
+@dataclass
 class ModelSpec:
-    """One reward model: a Hub repository, a local folder, or a recipe that is trained on first use; or a causal
-    language model, whose log-probabilities are then its scores."""
+    """One reward: a Hub repository, a local folder, or a recipe that is trained on first use, and how it is asked; or a
+    function, or a server."""
 
     name: str | None = None
     """Short name, used in tables, figures and artifact names; by default the last part of `path`."""
+    kind: Kind = Kind.head
+    """What the reward is: head, log_probability, implicit, judge, callable or endpoint."""
     path: str | None = None
-    """Hub repository (`org/name`) or local folder of a sequence classifier with one output; of a causal language model
-    where `score` is log_probability."""
+    """Hub repository (`org/name`) or local folder: of a sequence classifier, or of the causal language model that is asked."""
     revision: str | None = None
     """Commit, tag or branch of the Hub repository; a commit hash pins it."""
+    adapter: str | None = None
+    """Hub repository or local folder of a PEFT adapter (LoRA and its kin) on `path`; where the adapter names its own base,
+    `path` may be left out."""
+    adapter_revision: str | None = None
+    """Commit, tag or branch of the adapter's repository."""
+    file: str | None = None
+    """Name of a GGUF file in `path`."""
+    quantize: Quantize | None = None
+    """Quantise the weights while they are loaded, by bitsandbytes: int8, nf4 or fp4. Checkpoints that are quantised
+    already (AWQ, GPTQ) say so themselves."""
     dtype: Dtype = Dtype.float32
     """Precision of the first pass; tails of a low-precision scan are scored again in float32."""
-    output: int | None = None
-    """Which output is the reward, counted from 0, for a model that has several (URM: 0)."""
-    score: Score = Score.reward
-    """What is scored: reward, or log_probability for a causal language model."""
+    output: Any = None
+    """Which output is the reward, for a model that has several: its number, counted from 0 (URM: 0), or its label."""
     chat: bool | None = None
-    """For log_probability: true asks inside the chat template, false after the prompt's plain text; null takes the
-    template where the tokenizer has one, as those of instruction-tuned models do, and those of some base models too:
+    """For log_probability and implicit: true asks inside the chat template, false after the prompt's plain text; null takes
+    the template where the tokenizer has one, as those of instruction-tuned models do, and those of some base models too:
     for these type false."""
+    implicit: ImplicitSpec = field(default_factory=ImplicitSpec)
+    judge: JudgeSpec = field(default_factory=JudgeSpec)
+    endpoint: EndpointSpec = field(default_factory=EndpointSpec)
+    callable: Any = None
+    """The function, as Hydra instantiates it: `_target_` (module.name) and further arguments. Called as f(prompt, responses),
+    it gives one number a response."""
+    tokenizer: str | None = None
+    """Hub repository or local folder of the tokenizer, where `path` has none. For callable and endpoint: the one whose
+    vocabulary is scanned, token by token as text; none is needed for lists of items."""
+    chat_template: str | None = None
+    """Jinja text of a chat template, in place of the tokenizer's own or where it has none."""
+    negate: bool = False
+    """For a model that gives costs, of which less is better: the reward is their negative."""
     trust_remote_code: bool = False
     """Run Python code that comes with the model: a local folder's, or a repository's at a pinned `revision`."""
     base: str | None = None
@@ -107,16 +271,11 @@ class ModelSpec:
     """A member of the demo family, instead of `path`."""
 
     def __post_init__(self):
-        if (self.path is None) == (self.recipe is None):
-            given = "neither" if self.path is None else "both"
-            raise ConfigError(
-                f"model: give model.path or model.recipe, got {given}. For a Hub model or a local folder type: "
-                "model=auto model.path=DIR_OR_ID"
-            )
-        self._check_score()
+        self._check_source()
+        self._check_kind()
         if self.path is not None:
             self._check_path()
-        if self.output is not None and self.output < 0:
+        if isinstance(self.output, int) and self.output < 0:
             raise ConfigError(f"model.output={self.output}: outputs are counted from 0")
         if self.local and self.revision is not None:
             raise ConfigError(
@@ -131,57 +290,110 @@ class ModelSpec:
                 f"model.trust_remote_code=true runs the repository's Python code; pin it with a full commit hash: "
                 f"model.revision=<40 hexadecimal digits> (got {self.revision!r})"
             )
-        if self.name is None and self.recipe is not None:
-            raise ConfigError(
-                "model.name is null, and a member of the demo family has no path to be named after: type model.name=NAME"
-            )
         if self.name is None:
-            self.name = (
-                Path(self.path).expanduser().resolve().name if self.local else self.path.split("/")[-1]
-            )
+            self.name = self._own_name()
 
     @property
     def local(self) -> bool:
         """Whether `path` is a folder on this machine."""
-        try:
-            return self.path is not None and Path(self.path).expanduser().is_dir()
-        except (OSError, RuntimeError):  # too long a name, or ~ of a user there is not
-            return False
+        return is_folder(self.path)
 
-    def check_gives_rewards(self) -> None:
-        """ConfigError, with the command to type, where the model is asked for log-probabilities."""
-        if self.score is Score.log_probability:
-            own = [f"model.path={self.path}", f"model.name={self.name}"]
-            own += [f"model.revision={self.revision}"] if self.revision else []
+    def require(self, verb: str, *needs: str) -> None:
+        """ConfigError where a reward of this kind cannot be asked what a verb needs (see `Kind.can`)."""
+        if lacking := [need for need in needs if need not in self.kind.can]:
+            fit = ", ".join(kind.value for kind in Kind if kind.can.issuperset(needs))
             raise ConfigError(
-                f"{self.name!r} is asked for log-probabilities (model.score=log_probability), which only `pessimal scan` "
-                "does. Type the same options of the model after `pessimal scan`, or: pessimal scan model=auto "
-                f"{' '.join(own)} model.score=log_probability"
+                f"{verb} needs {' and '.join(_WHAT[need] for need in lacking)}, which model.kind={self.kind.value} does not "
+                f"give. Kinds that do: {fit}"
             )
 
-    def _check_score(self) -> None:
-        if self.score is Score.reward:
-            if self.chat is not None:
+    @property
+    def summed(self) -> bool:
+        """Whether it is a sum of several readings."""
+        return self.kind is Kind.implicit or (self.kind is Kind.judge and self.judge.opponent is not None)
+
+    def _own_name(self) -> str:
+        if self.recipe is not None:
+            raise ConfigError(
+                "model.name is null, and a member of the demo family has no path to be named after: type model.name=NAME"
+            )
+        if self.kind is Kind.callable:
+            return str(self.callable["_target_"]).split(".")[-1]
+        if self.kind is Kind.endpoint:
+            return (self.endpoint.served or "endpoint").split("/")[-1]
+        if self.file is not None:
+            return self.file.removesuffix(".gguf")
+        path = self.adapter or self.path
+        name = Path(path).expanduser().resolve().name if is_folder(path) else path.split("/")[-1]
+        return name if self.quantize is None else f"{name}-{self.quantize.value}"
+
+    def _check_source(self) -> None:
+        if self.kind is Kind.callable:
+            if not isinstance(self.callable, Mapping) or "_target_" not in self.callable:
                 raise ConfigError(
-                    f"model.chat={str(self.chat).lower()} says how a language model is asked; reward models are always "
-                    "asked in their template. Leave it out, or type model.score=log_probability"
+                    f"model.kind=callable needs a function, got model.callable={self.callable!r}. Type "
+                    "model.callable._target_=module.function"
                 )
+            return
+        if self.kind is Kind.endpoint:
+            if not self.endpoint.url:
+                raise ConfigError("model.kind=endpoint needs an address: model.endpoint.url=http://HOST:PORT")
+            least = {"batch_size": 1, "concurrency": 1, "retries": 0, "timeout": 1e-3}
+            for name, smallest in least.items():
+                if (given := getattr(self.endpoint, name)) < smallest:
+                    raise ConfigError(f"model.endpoint.{name}={given} is too small: give {smallest} or more")
+            return
+        given = [name for name in ("path", "adapter", "recipe") if getattr(self, name) is not None]
+        if not given or ("recipe" in given and len(given) > 1):
+            got = "neither" if not given else "both"
+            raise ConfigError(
+                f"model: give model.path or model.recipe, got {got}. For a Hub model or a local folder type: "
+                "model=auto model.path=DIR_OR_ID"
+            )
+
+    def _check_kind(self) -> None:
+        kind = self.kind.value
+        asked_in_context = self.kind in (Kind.log_probability, Kind.implicit)
+        if self.chat is not None and not asked_in_context:
+            raise ConfigError(
+                f"model.chat={str(self.chat).lower()} says how a language model's log-probabilities are asked; "
+                f"model.kind={kind} is not. Leave it out"
+            )
+        if self.kind is Kind.head:
             return
         if self.recipe is not None:
             raise ConfigError(
-                "model.score=log_probability needs a causal language model; members of the demo family are reward "
-                "models. Type model=auto model.path=DIR_OR_ID model.score=log_probability"
+                f"model.kind={kind} needs a model of another kind; members of the demo family are reward models. Type "
+                f"model=auto model.path=DIR_OR_ID model.kind={kind}"
             )
-        if self.output is not None:
+        if self.output is not None and self.kind is not Kind.endpoint:
             raise ConfigError(
-                f"model.output={self.output} names a reward among several outputs; a language model's are its tokens. "
-                "Leave it out"
+                f"model.output={self.output} names a reward among several outputs; model.kind={kind} has one. Leave it out"
             )
+        if self.kind is Kind.implicit and self.implicit.reference is None and self.adapter is None:
+            raise ConfigError(
+                "model.kind=implicit is the difference of two models: give the one that training began from, "
+                "model.implicit.reference=DIR_OR_ID, or an adapter, which is switched off for it: model.adapter=DIR_OR_ID"
+            )
+        served = self.endpoint.api if self.kind is Kind.endpoint else None
+        if (
+            self.kind is Kind.judge
+            or served == "chat"
+            or (served == "sglang-score" and self.judge != JudgeSpec())
+        ):
+            self.judge.check()
 
     def _check_path(self) -> None:
         if self.local:
             folder = Path(self.path).expanduser()
-            if not (folder / "config.json").is_file():
+            if self.file is not None:
+                if not (folder / self.file).is_file():
+                    raise ModelError(
+                        f"model.file={self.file!r} is no file of the folder model.path={self.path!r}"
+                    )
+            elif (folder / "adapter_config.json").is_file() and not (folder / "config.json").is_file():
+                raise ModelError(f"model.path={self.path!r} holds an adapter: type model.adapter={self.path}")
+            elif not (folder / "config.json").is_file():
                 raise ModelError(
                     f"model.path={self.path!r} is a folder without a config.json; give the folder that "
                     "`save_pretrained` wrote"
@@ -190,6 +402,14 @@ class ModelSpec:
             raise ModelError(
                 f"model.path={self.path!r} is neither a folder on this machine nor a Hub repository of the form org/name"
             )
+
+
+def is_folder(path: str | None) -> bool:
+    """Whether a path is a folder on this machine."""
+    try:
+        return path is not None and Path(path).expanduser().is_dir()
+    except (OSError, RuntimeError):  # too long a name, or ~ of a user there is not
+        return False
 
 
 @cache

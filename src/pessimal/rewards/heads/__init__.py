@@ -6,11 +6,22 @@ add one: write such a class in a file here and name it in HEADS. docs: README.md
 """
 
 from pessimal.rewards.heads.base import Head, Shapes
+from pessimal.rewards.heads.checkpoint import closing_ids, is_pairrm, renamed
 from pessimal.rewards.heads.gated import GatedHead
 from pessimal.rewards.heads.linear import LinearHead
+from pessimal.rewards.heads.named import NamedLinearHead
+from pessimal.rewards.heads.normalized import NormalizedHead
+from pessimal.rewards.heads.perceptron import PerceptronHead
 from pessimal.rewards.heads.value import ValueHead
 
-HEADS: tuple[type[Head], ...] = (GatedHead, ValueHead, LinearHead)
+HEADS: tuple[type[Head], ...] = (
+    GatedHead,
+    ValueHead,
+    LinearHead,
+    PerceptronHead,
+    NamedLinearHead,
+    NormalizedHead,
+)
 """Every head that pessimal knows; the first that fits is taken."""
 
 
@@ -19,4 +30,4 @@ def head_for(names: Shapes) -> type[Head] | None:
     return next((head for head in HEADS if head.fits(names)), None)
 
 
-__all__ = ["HEADS", "Head", "Shapes", "head_for"]
+__all__ = ["HEADS", "Head", "Shapes", "closing_ids", "head_for", "is_pairrm", "renamed"]

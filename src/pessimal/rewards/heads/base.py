@@ -20,6 +20,8 @@ class Head(ABC):
 
     gated = False
     """Whether part of it reads the end of the prompt (`context`)."""
+    sequence = False
+    """Whether it reads every position of the response, and not the last alone."""
 
     @staticmethod
     @abstractmethod

@@ -1,0 +1,281 @@
+"""PEFT adapters, LoRA and its kin: what their files say, whether they hold all that a reward needs, and merging them.
+
+Knows `adapter_config.json` and the weights beside it. Does not know how the base is loaded, nor what is asked of it. Files
+are looked at without torch, which is imported with the network.
+"""
+
+import hashlib
+import json
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pessimal.errors import ModelError
+from pessimal.rewards.spec import ModelSpec, is_folder
+
+if TYPE_CHECKING:
+    from torch import nn
+
+log = logging.getLogger(__name__)
+
+CONFIG, WEIGHTS, VALUE_HEAD = "adapter_config.json", "adapter_model.safetensors", "value_head.safetensors"
+"""The last is LLaMA-Factory's: TRL's value head in a file of its own."""
+HEADS = (
+    "score",
+    "classifier",
+    "v_head",
+    "regression_layer",
+    "regression_head",
+    "out_proj",
+    "score_head",
+    "gating",
+)
+"""Modules of a network that give a reward: those of `rewards.heads`, and encoders' classifiers."""
+EMBEDDINGS = ("embed_tokens.weight", "wte.weight", "embed_in.weight", "word_embeddings.weight")
+SAVED, ORIGINAL = ".modules_to_save.", ".original_module."
+"""In names of weights, where PEFT saved a resized embedding three times: as trained (twice), and as it was."""
+_NOT_WEIGHTS = (
+    "PREFIX_TUNING", "PROMPT_TUNING", "P_TUNING", "MULTITASK_PROMPT_TUNING", "ADAPTION_PROMPT", "CPT", "XLORA",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """An adapter's folder on this machine."""
+
+    folder: Path
+    config: Mapping
+    """`adapter_config.json`."""
+    shapes: Mapping[str, list[int]]
+    """Shape of each weight by its name in the network: what PEFT puts into the names is taken out."""
+
+    @property
+    def head(self) -> bool:
+        """Whether it holds the whole of a reward head."""
+        return holds_head(self.full)
+
+    @property
+    def full(self) -> dict[str, list[int]]:
+        """The shapes of those weights that take the place of the base's: head, embeddings, whatever was in
+        `modules_to_save`."""
+        return {name: shape for name, shape in self.shapes.items() if _is_full(name)}
+
+    @property
+    def rows(self) -> int | None:
+        """Rows of its own input embedding, where tokens were added in training; None where it has none."""
+        return next((shape[0] for name, shape in self.full.items() if name.endswith(EMBEDDINGS)), None)
+
+    @property
+    def brings_tokenizer(self) -> bool:
+        """Whether its folder has a tokenizer, which then stands for the base's: template and added tokens are in it."""
+        return (self.folder / "tokenizer_config.json").is_file()
+
+    @property
+    def base(self) -> str | None:
+        """The model that it says it was trained on, a Hub repository or a folder."""
+        return self.config.get("base_model_name_or_path") or None
+
+
+def read_adapter(folder: Path, *, name: str) -> Adapter:
+    """The adapter in a folder; ModelError where it is none that can be merged into a model's weights."""
+    folder = Path(folder)
+    if not (folder / CONFIG).is_file():
+        raise ModelError(
+            f"model.adapter: {folder} has no {CONFIG}; give the folder that PEFT's `save_pretrained` wrote. A model that is "
+            "merged already needs no adapter: model.path=DIR"
+        )
+    if not (folder / WEIGHTS).is_file():
+        raise ModelError(
+            f"{folder} holds no {WEIGHTS}; weights are read from nothing else. To convert: "
+            "PeftModel.from_pretrained(base, DIR).save_pretrained(NEW_DIR)"
+        )
+    try:
+        config = json.loads((folder / CONFIG).read_text())
+        shapes = {}
+        for file in (WEIGHTS, VALUE_HEAD):
+            if (folder / file).is_file():
+                own = shapes_in(folder / file).items()
+                shapes |= {_plain(weight): shape for weight, shape in own if ORIGINAL not in weight}
+        method = config["peft_type"]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ModelError(f"the adapter of {name!r} in {folder} cannot be read: {error!r}") from error
+    if method in _NOT_WEIGHTS:
+        raise ModelError(
+            f"the adapter of {name!r} is of type {method}, which puts something into the input and changes no weights; "
+            "adapters that are merged into weights are read: LoRA, DoRA, LoHa, LoKr, OFT, IA3 and their kin"
+        )
+    return Adapter(folder, config, shapes)
+
+
+def shapes_in(file: Path) -> dict[str, list[int]]:
+    """Shape of every tensor of a safetensors file, whose header is JSON behind its length."""
+    with Path(file).open("rb") as stream:
+        length = int.from_bytes(stream.read(8), "little")
+        if length > Path(file).stat().st_size:
+            raise ValueError(f"{file} is no safetensors file")
+        header = json.loads(stream.read(length))
+    return {name: about["shape"] for name, about in header.items() if name != "__metadata__"}
+
+
+def base_of(spec: ModelSpec, adapter: Adapter) -> tuple[str, str | None]:
+    """Path and revision of the base: `model.path`, or what the adapter names. ModelError where that is not here."""
+    if spec.path is not None:
+        return spec.path, spec.revision
+    named = adapter.base
+    if named is None or (not is_folder(named) and named.count("/") != 1):
+        raise ModelError(
+            f"the adapter of {spec.name!r} names as its base {named!r}, which is neither a folder on this machine nor a Hub "
+            "repository. Say where the base is: model.path=DIR_OR_ID"
+        )
+    return named, spec.revision or adapter.config.get("revision")
+
+
+def holds_head(names: Iterable[str]) -> bool:
+    """Whether weights of these names hold a reward head."""
+    return any(name.split(".")[0] in HEADS and name.endswith(".weight") for name in names)
+
+
+def check_head(name: str, adapter: Adapter, base: Mapping[str, object]) -> None:
+    """ModelError where neither the adapter nor the `base` (weights by name) holds a reward head: it would be random."""
+    if adapter.head or holds_head(base):
+        return
+    task, saved = adapter.config.get("task_type"), adapter.config.get("modules_to_save")
+    if task == "CAUSAL_LM":
+        why = "Its task_type is CAUSAL_LM, under which PEFT saves no head"
+    elif saved:
+        why = (
+            f"Its modules_to_save names {', '.join(saved)}, but the file holds none of them, as where DeepSpeed ZeRO-3 or an "
+            "older trainer saved it"
+        )
+    else:
+        why = f"Its task_type is {task} and modules_to_save is not set, so that PEFT did not save the head"
+    raise ModelError(
+        f"the adapter of {name!r} in {adapter.folder} has no reward head (score.weight), and nor has its base: the head that it "
+        f"was trained with is lost, and another would be random. {why}. Train it with LoraConfig(task_type='SEQ_CLS', "
+        "modules_to_save=['score']); or give the base that holds the head, model.path=DIR_OR_ID. For the log-probabilities "
+        "of a language model's adapter type model.kind=log_probability, for its implicit reward model.kind=implicit"
+    )
+
+
+def is_untrained(adapter: Adapter) -> bool:
+    """Whether every lora_B is zero, as it is before training: the network then computes what its base does."""
+    from safetensors import safe_open
+
+    with safe_open(adapter.folder / WEIGHTS, framework="pt") as tensors:
+        names = [name for name in tensors.keys() if "lora_B" in name or "lora_embedding_B" in name]  # noqa: SIM118
+        return bool(names) and not any(tensors.get_tensor(name).any() for name in names)
+
+
+def warn_if_untrained(name: str, adapter: Adapter) -> bool:
+    """Log it where an adapter changes nothing; gives `is_untrained`."""
+    untrained = is_untrained(adapter)
+    if untrained:
+        log.warning(
+            "%s: every lora_B of the adapter in %s is zero. It was never trained, or not saved after training: all but the "
+            "head is the base's",
+            name,
+            adapter.folder,
+        )
+    return untrained
+
+
+def with_adapter(shapes: Mapping[str, list[int]], adapter: Adapter) -> dict[str, list[int]]:
+    """Shapes of the base's weights (by name) once the adapter is merged."""
+    return {**shapes, **adapter.full}
+
+
+def adapted_digest(base: str, adapter: Adapter) -> str:
+    """sha256 over the base's weights digest and the adapter's weights and configuration."""
+    from pessimal.rewards.digests import weights_digest
+
+    silent = ("base_model_name_or_path", "revision", "inference_mode", "peft_version", "auto_mapping")
+    said = {key: value for key, value in adapter.config.items() if key not in silent}
+    whole = f"{base} {weights_digest(adapter.folder)} {json.dumps(said, sort_keys=True)}"
+    return hashlib.sha256(whole.encode()).hexdigest()
+
+
+def load_adapter(network: "nn.Module", adapter: Adapter, *, name: str) -> "nn.Module":
+    """The network with the adapter merged into its weights, in place; for the base alone load it again.
+
+    A quantised network keeps the adapter beside its weights, as in training: merging would round it away.
+
+    Args:
+        network: the base, of the class that is asked, its head as wide as the adapter's.
+        adapter: of `read_adapter`.
+        name: of the model, for errors.
+
+    Raises:
+        ModelError: some of the adapter's weights have no place in the network, or the other way round.
+    """
+    from peft import PeftConfig, PeftModel, load_peft_weights, set_peft_model_state_dict
+    from peft.utils import ModulesToSaveWrapper
+
+    try:
+        _resize(network, adapter)
+        config = PeftConfig.from_pretrained(adapter.folder)
+        config.task_type = None  # only says what else PEFT does to the model's inputs and outputs
+        config.inference_mode = True
+        if config.modules_to_save:
+            config.modules_to_save = [m for m in config.modules_to_save if _saves(adapter, m)] or None
+        model = PeftModel(network, config)
+        weights = load_peft_weights(adapter.folder, device="cpu")
+        weights = {key.replace(SAVED, "."): weight for key, weight in weights.items() if ORIGINAL not in key}
+        report = set_peft_model_state_dict(model, weights)
+    except Exception as error:
+        raise ModelError(
+            f"the adapter of {name!r} in {adapter.folder} does not fit its base: {error}"
+        ) from error
+    lacking = [
+        key for key in report.missing_keys if ".default" in key
+    ]  # PEFT's own, under the adapter's name
+    if astray := sorted([*report.unexpected_keys, *lacking]):
+        raise ModelError(
+            f"the adapter of {name!r} in {adapter.folder} does not fit its base: {', '.join(astray[:5])} "
+            f"({len(astray)} weights) without a counterpart. It was trained on {adapter.base!r}: give that, "
+            "model.path=DIR_OR_ID"
+        )
+    if getattr(network, "hf_quantizer", None) is None:
+        network = model.merge_and_unload(safe_merge=True)
+    for path, module in list(network.named_modules()):
+        if isinstance(module, ModulesToSaveWrapper):
+            network.set_submodule(path, module.modules_to_save["default"])
+    load_value_head(network, adapter.folder)
+    return network.eval().requires_grad_(False)
+
+
+def load_value_head(network: "nn.Module", folder: Path) -> set[str]:
+    """Fill the network's value head from the file of its own that LLaMA-Factory writes; gives the names of its weights, none
+    where there is no such file."""
+    file = Path(folder) / VALUE_HEAD
+    if not file.is_file():
+        return set()
+    from safetensors.torch import load_file
+
+    weights = load_file(file)
+    network.load_state_dict(weights, strict=False)
+    return set(weights)
+
+
+def _resize(network: "nn.Module", adapter: Adapter) -> None:
+    """Make room for tokens that were added in training; the adapter then holds the whole embedding."""
+    rows = adapter.rows
+    if rows is not None and rows != network.get_input_embeddings().weight.shape[0]:
+        network.resize_token_embeddings(rows, mean_resizing=False)
+
+
+def _saves(adapter: Adapter, module: str) -> bool:
+    return any(f".{module}." in f".{name}" for name in adapter.full)
+
+
+def _is_full(name: str) -> bool:
+    """Whether a weight takes the place of another, and is no factor of a change to it."""
+    return name.endswith((".weight", ".bias")) and not any(
+        mark in name for mark in ("lora_", "oft_", "ln_tuning_")
+    )
+
+
+def _plain(name: str) -> str:
+    """The name of a weight in the network that PEFT wrapped."""
+    return name.removeprefix("base_model.model.").replace(SAVED, ".").replace(".base_layer.", ".")

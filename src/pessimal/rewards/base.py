@@ -1,0 +1,121 @@
+"""What a reward is to the rest of the house: `Reward`, of which there are two forms.
+
+A `NetworkReward` is a weighted sum of `Part`s, each one network that reads one frame: any token ids can be asked. A
+`TextReward` takes conversations and gives numbers. Knows no kind; each is a file beside this one.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from pessimal.rewards.spec import Dtype, ModelSpec
+from pessimal.tables import ModelDescription
+
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import nn
+
+    from pessimal.rewards.frame import Conversation, Encoded, Frame
+
+Report = Callable[[dict[int, float], int], None]
+"""Called with the rewards of one batch, by row, and the number of all rows."""
+
+
+class Conversations(Protocol):
+    """How a prompt and a response are shown to a network, as token ids."""
+
+    round_trips: bool
+    """Whether a scan says which tokens survive decoding and tokenising (it takes longer than scoring them)."""
+
+    def ids(self, prompt: str, responses: Sequence[str], *, double_bos: bool = False) -> list[list[int]]:
+        """The whole input for each response."""
+
+    def encode(self, conversation: "Conversation") -> "Encoded":
+        """The whole input for a conversation of several turns, whose last is the response."""
+
+    def frame(self, prompt: str, *, double_bos: bool = False) -> "Frame":
+        """What stands before and after the response."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One term of a reward: `weight` times what a network reads off a conversation."""
+
+    weight: float
+    conversations: Conversations
+    network: int = 0
+    """Which of the reward's networks reads it (`NetworkReward.network`)."""
+
+
+@dataclass(frozen=True)
+class Reward(ABC):
+    """A reward, and what pins its numbers down."""
+
+    spec: ModelSpec
+    tokenizer: object
+    """None where texts are all that is known of it."""
+    weights_digest: str
+    config_digest: str
+    tokenizer_digest: str
+    template_digest: str
+    description: ModelDescription
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def can(self) -> frozenset[str]:
+        """What it can be asked (see `Kind.can`)."""
+        return self.spec.kind.can
+
+    @property
+    def revision(self) -> str | None:
+        """The Hub commit; None for a local folder, a demo sibling, a function or a server."""
+        return None
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """What pins its rewards down, apart from precision and prompt, by the names of the fields of `ModelProvenance`."""
+        names = ("weights_digest", "config_digest", "tokenizer_digest", "template_digest")
+        return {name: getattr(self, name) for name in names}
+
+
+@dataclass(frozen=True)
+class NetworkReward(Reward):
+    """A reward that networks on this machine give."""
+
+    folder: Path
+    """Where its files are."""
+    embedding_rows: int
+    """Rows of the input embedding (of a language model, of the output embedding too): ids from here on cannot be
+    scored."""
+    parts: tuple[Part, ...]
+    """Its terms; mostly one, of weight 1."""
+
+    def frame(self, prompt: str, *, double_bos: bool = False) -> "Frame":
+        """The ids around the response slot for one prompt (of the first part)."""
+        return self.parts[0].conversations.frame(prompt, double_bos=double_bos)
+
+    @abstractmethod
+    def network(self, dtype: Dtype | None = None, which: int = 0) -> "nn.Module":
+        """Load a network, in evaluation mode on the CPU (in the spec's precision where `dtype` is None)."""
+
+
+@dataclass(frozen=True)
+class TextReward(Reward):
+    """A reward that takes texts."""
+
+    def cost(self, conversations: Sequence["Conversation"], *, timed: bool = False) -> object | None:
+        """What asking for these will take, to be printed; None where it costs nothing. `timed` asks for a few, to tell how
+        long."""
+        return None
+
+    @abstractmethod
+    def rewards(
+        self, conversations: Sequence["Conversation"], *, report: Report | None = None, again: bool = False
+    ) -> "np.ndarray":
+        """Rewards float64 (n,) of conversations, whose last turns are the responses. Batches are reported as they come, so
+        that nothing is lost where it ends in an error; `again` asks anew what is known already."""

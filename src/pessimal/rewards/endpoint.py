@@ -1,0 +1,371 @@
+"""A server that scores texts, as a reward: vLLM, SGLang, or a chat that is asked to judge.
+
+Knows how conversations become requests, and answers rewards. Does not know the shapes of either (`wires`).
+"""
+
+import hashlib
+import json
+import logging
+import math
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from threading import Event
+
+import numpy as np
+
+from pessimal.errors import ConfigError, ModelError, WorkError
+from pessimal.rewards.base import Report, TextReward
+from pessimal.rewards.callable import NOTHING, plain_prompt
+from pessimal.rewards.digests import template_digest, tokenizer_digest
+from pessimal.rewards.frame import Conversation, Templated, messages_of, takes_pairs
+from pessimal.rewards.spec import JudgeSpec, ModelSpec
+from pessimal.rewards.wires import TOP, Input, Messages, Wire, root_of
+from pessimal.tables import ModelDescription
+
+STOP_AFTER = 5
+"""Requests in a row that fail for good, after which the work stops; what was answered is kept."""
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What asking a server will take."""
+
+    requests: int
+    tokens: int | None
+    """Sent; None where no tokenizer is known."""
+    dollars: float | None
+    """None where there is no price, or tokens cannot be counted."""
+    seconds: float | None
+    """None where no request was timed."""
+
+    def __str__(self) -> str:
+        parts = [f"{self.requests:,} requests"]
+        if self.tokens is not None:
+            parts.append(f"{self.tokens:,} tokens")
+        if self.dollars is not None:
+            parts.append(f"${self.dollars:,.2f}")
+        if self.seconds is not None:
+            parts.append(f"about {self.seconds:,.0f} s")
+        return ", ".join(parts)
+
+
+@dataclass(frozen=True)
+class EndpointReward(TextReward):
+    """A server that gives rewards of conversations. Keeps nothing: `pessimal.scoring.texts.KeptRewards` does, by content."""
+
+    wire: Wire
+    inputs: Callable[[Conversation], list[Input]]
+    """What is sent for a conversation: one input, or two where a judge compares in both orders."""
+    read: Callable[[list[Input]], np.ndarray]
+    """Rewards (n,) of the inputs of one request; NaN where the server gives none."""
+    batch_size: int
+    """Conversations a request."""
+
+    def cost(self, conversations: Sequence[Conversation], *, timed: bool = False) -> Cost:
+        """Requests, tokens, dollars and seconds that the rewards of conversations take. `timed` sends the first batch, and
+        takes the others to be as fast; a server gets faster once it is warm."""
+        sent = [given for conversation in conversations for given in self.inputs(conversation)]
+        orders = len(sent) // len(conversations) if conversations else 0
+        requests = orders * len(self._starts(conversations))
+        tokens, price = self.wire.tokens(sent), self.spec.endpoint.price
+        seconds = None
+        if timed and conversations:
+            started = time.perf_counter()
+            first = self._batch(conversations, 0)
+            for given in first:
+                self.read(given)
+            once = (time.perf_counter() - started) / len(first)
+            seconds = once * math.ceil(requests / self.spec.endpoint.concurrency)
+        return Cost(requests, tokens, None if None in (price, tokens) else price * tokens / 1e6, seconds)
+
+    def rewards(
+        self, conversations: Sequence[Conversation], *, report: Report | None = None, again: bool = False
+    ) -> np.ndarray:
+        """Rewards float64 (n,). Several requests at once; batches are reported as they come, in any order.
+
+        Raises:
+            ConfigError: a wrong key, model or API; several outputs, and none chosen.
+            ModelError: an answer is of no use, or some rewards are no numbers.
+            WorkError: requests failed for good. In each case what was answered was reported.
+        """
+        rewards = np.full(len(conversations), np.nan)
+        starts, failed, in_a_row, stop = self._starts(conversations), [], 0, Event()
+
+        def work(batch: list[list[Input]]) -> np.ndarray | None:
+            return None if stop.is_set() else self._score(batch)
+
+        pool, waiting, running = ThreadPoolExecutor(self.spec.endpoint.concurrency), iter(starts), {}
+        try:
+            while True:
+                # Few are prepared ahead, so that the first answers, and failures, are seen early.
+                ahead = 0 if stop.is_set() else 2 * self.spec.endpoint.concurrency - len(running)
+                for start in islice(waiting, ahead):
+                    running[pool.submit(work, self._batch(conversations, start))] = start
+                if not running:
+                    break
+                for done in wait(running, return_when=FIRST_COMPLETED).done:
+                    start = running.pop(done)
+                    try:
+                        values = done.result()
+                    except (ConfigError, ModelError, WorkError) as error:
+                        failed.append(error)
+                        in_a_row += 1
+                        if isinstance(error, ConfigError) or in_a_row >= STOP_AFTER:
+                            stop.set()
+                        continue
+                    if values is None:
+                        continue
+                    in_a_row = 0
+                    rewards[start : start + len(values)] = values
+                    if report:
+                        known = {start + i: float(v) for i, v in enumerate(values) if math.isfinite(v)}
+                        report(known, len(conversations))
+        finally:
+            stop.set()
+            pool.shutdown(cancel_futures=True)
+        _raise_first(failed, len(starts))
+        missing = np.flatnonzero(~np.isfinite(rewards))
+        if len(missing):
+            response = conversations[missing[0]][-1].content
+            raise ModelError(
+                f"{self.wire.address} gives no number for {len(missing)} of {len(conversations)} conversations, the first "
+                f"ending in {response[:60]!r}: {self._why()}"
+            )
+        return rewards
+
+    def _starts(self, conversations: Sequence[Conversation]) -> range:
+        return range(0, len(conversations), self.batch_size)
+
+    def _batch(self, conversations: Sequence[Conversation], start: int) -> list[list[Input]]:
+        """The requests of one batch: one; where a judge is asked in both orders, two."""
+        rows = [self.inputs(conversation) for conversation in conversations[start : start + self.batch_size]]
+        return [list(order) for order in zip(*rows, strict=True)]
+
+    def _score(self, orders: list[list[Input]]) -> np.ndarray:
+        """Rewards (n,) of one batch: of two orders half the difference, since the second is the opponent's."""
+        first, *second = [self.read(inputs) for inputs in orders]
+        return (first - second[0]) / 2 if second else first
+
+    def _why(self) -> str:
+        if self.wire.spec.api == "chat":
+            return (
+                f"no positive, or no negative, answer of the judge is among the {TOP} likeliest first tokens, which is all "
+                "that the server gives, and a number for it would be invented. Give more spellings (model.judge.positive, "
+                "model.judge.negative), or load the judge here: model.kind=judge model.path=DIR_OR_ID"
+            )
+        return "its answer was null, NaN or infinite; in its precision the model's numbers may overflow"
+
+
+def _raise_first(failed: list[Exception], batches: int) -> None:
+    for error in failed:
+        if isinstance(error, ConfigError):
+            raise error
+    if failed:
+        raise type(failed[0])(
+            f"{failed[0]}. {len(failed)} of {batches} batches failed, and what was answered is kept: type the same command "
+            "again to ask for the rest"
+        ) from failed[0]
+
+
+def open_endpoint(spec: ModelSpec, tokenizer=None) -> EndpointReward:
+    """The server of a spec; nothing is sent yet. With a `tokenizer`, servers of sequence classifiers get token ids in its
+    chat template, as the model's own forward does; without, messages, which vLLM alone takes.
+
+    ConfigError for an address, API, judge or output that cannot be, and for a tokenizer that is missing.
+    """
+    options, judge = spec.endpoint, spec.judge
+    wire = Wire(options, tokenizer)
+    if spec.output is not None and not isinstance(spec.output, int):
+        raise ConfigError(f"model.output={spec.output!r}: a server's outputs go by number, counted from 0")
+    judging = options.api == "chat" or (options.api == "sglang-score" and judge != JudgeSpec())
+    size = options.batch_size
+    if options.api == "chat":
+        size, inputs, read = 1, _questions(spec), _ChatReader(wire, judge)
+    elif judging:
+        inputs, read = _graded(spec, tokenizer, wire)
+    else:
+        inputs, messages = _shown(options.api, tokenizer)
+        size, read = 1 if messages else size, _OutputReader(wire, spec.output)
+    said = {"api": options.api, "output": spec.output, "judge": asdict(judge) if judging else None}
+    server = {"url": root_of(options), "served": options.served}
+    return EndpointReward(
+        spec=spec,
+        tokenizer=tokenizer,
+        weights_digest=_digest(server),  # a server does not say more about them
+        config_digest=_digest(said),
+        tokenizer_digest=tokenizer_digest(tokenizer) if tokenizer else NOTHING,
+        template_digest=template_digest(tokenizer) if tokenizer else NOTHING,
+        description=ModelDescription(
+            base=spec.base, developer=spec.developer, parameters=spec.parameters, rank=spec.rank
+        ),
+        wire=wire,
+        inputs=inputs,
+        read=read,
+        batch_size=size,
+    )
+
+
+def _shown(api: str, tokenizer) -> tuple[Callable[[Conversation], list[Input]], bool]:
+    """How conversations are sent to a classifier, and whether as messages."""
+    if api == "vllm-score":
+        return lambda c: [(plain_prompt(c), messages_of(c)[-1]["content"])], False
+    if tokenizer is None:
+        if api.startswith("vllm"):
+            return lambda c: [messages_of(c)], True
+        raise ConfigError(
+            f"model.endpoint.api={api} takes texts in the model's own template: give its tokenizer, "
+            "model.tokenizer=DIR_OR_ID"
+        )
+    if takes_pairs(tokenizer):
+        raise ConfigError(
+            f"the tokenizer of model.tokenizer takes a prompt and a response as a pair, which model.endpoint.api={api} does "
+            "not: type model.endpoint.api=vllm-score"
+        )
+    template = Templated(tokenizer)
+    return lambda c: [list(template.encode(c).ids)], False
+
+
+@dataclass(frozen=True)
+class _OutputReader:
+    """Reads one output of a classifier."""
+
+    wire: Wire
+    output: int | None
+
+    def __call__(self, inputs: list[Input]) -> np.ndarray:
+        rows = self.wire.rows(inputs)
+        outputs = rows.shape[1]
+        if (self.output is None and outputs > 1) or (self.output or 0) >= outputs:
+            raise ConfigError(
+                f"{self.wire.address} gives {outputs} outputs, and model.output={self.output}: say which is the reward, "
+                f"model.output=0 to {outputs - 1}"
+            )
+        return rows[:, self.output or 0]
+
+
+def _questions(spec: ModelSpec) -> Callable[[Conversation], list[Input]]:
+    """What a chat is asked about a conversation."""
+    judge = spec.judge
+    judge.check()
+    wrong = {
+        "model.judge.template=null": judge.template is None,
+        "model.judge.logit": judge.logit is not None,
+        "model.judge.chat=false": judge.chat is False,
+    }
+    if any(wrong.values()):
+        raise ConfigError(
+            f"{next(name for name, is_so in wrong.items() if is_so)} cannot be asked of model.endpoint.api=chat, which takes a "
+            "question and gives log-probabilities: give model.judge.template with {prompt} and {response}, and positive "
+            "and negative, or ratings"
+        )
+    if spec.endpoint.served is None:
+        raise ConfigError(
+            "model.endpoint.api=chat needs the model's name at the server: model.endpoint.served=NAME"
+        )
+    from pessimal.rewards.judge import Graded  # not before: it loads transformers
+
+    orders = [Graded(None, judge, chat=True, swapped=swapped) for swapped in _orders(judge)]
+    begun = [{"role": "assistant", "content": judge.begin}] if judge.begin else []
+
+    def ask(conversation: Conversation) -> list[Input]:
+        prompt, response = plain_prompt(conversation), messages_of(conversation)[-1]["content"]
+        return [[*order.question(prompt, response), *begun] for order in orders]
+
+    return ask
+
+
+@dataclass(frozen=True)
+class _ChatReader:
+    """Reads a judge's reward off the likeliest first tokens of its answer.
+
+    Spellings that are not among them are less likely than the last of them, and count as 0; by how much a reward may be off
+    for that is logged once.
+    """
+
+    wire: Wire
+    judge: JudgeSpec
+    warned: list[float] = field(default_factory=list)
+
+    def __call__(self, inputs: list[Messages]) -> np.ndarray:
+        reward, off = read_answer(self.wire.top(inputs[0]), self.judge)
+        if off > 0.1 and not self.warned:
+            self.warned.append(off)
+            _log.warning(
+                "%s: spellings of an answer that are not among the %d likeliest tokens may move a reward by up to %.2f",
+                self.wire.address, TOP, off,
+            )  # fmt: skip
+        return np.array([reward])
+
+
+def read_answer(top: list[tuple[str, float]], judge: JudgeSpec) -> tuple[float, float]:
+    """The reward in the likeliest tokens and their log-probabilities, and by how much it may be off.
+
+    Log-odds: log Σ p(positive) − log Σ p(negative), in nats. Ratings: Σ value · p / Σ p. NaN where no positive, no negative
+    or no rating is among the tokens, or ratings that are not might outweigh those that are.
+    """
+    probabilities: dict[str, float] = {}
+    for token, log_probability in top:
+        probabilities[token] = probabilities.get(token, 0.0) + math.exp(log_probability)
+    least = min(probabilities.values(), default=0.0)
+
+    def total(answers: Sequence[str]) -> tuple[float, float]:
+        """Probability of answers that are there, and most of those that are not."""
+        there = [probabilities[answer] for answer in answers if answer in probabilities]
+        return sum(there), least * (len(answers) - len(there))
+
+    if judge.ratings:
+        seen, unseen = total(list(judge.ratings))
+        if seen <= unseen or seen == 0:
+            return math.nan, math.inf
+        expected = (
+            sum(worth * probabilities.get(answer, 0.0) for answer, worth in judge.ratings.items()) / seen
+        )
+        spread = max(judge.ratings.values()) - min(judge.ratings.values())
+        return expected, spread * unseen / (seen + unseen)
+    (positive, more), (negative, less) = total(judge.positive), total(judge.negative)
+    if positive == 0 or negative == 0:
+        return math.nan, math.inf
+    off = max(math.log1p(more / positive), math.log1p(less / negative))
+    return math.log(positive) - math.log(negative), off
+
+
+def _graded(spec: ModelSpec, tokenizer, wire: Wire):
+    """What sglang-score is sent for a judge's question, and how its answer is read."""
+    judge = spec.judge
+    judge.check()
+    if tokenizer is None or judge.logit is not None:
+        raise ConfigError(
+            "a judge behind model.endpoint.api=sglang-score is asked for probabilities of token ids: give its tokenizer, "
+            "model.tokenizer=DIR_OR_ID, and positive and negative, or ratings"
+        )
+    import torch
+
+    from pessimal.rewards.judge import Graded, reading_of
+    from pessimal.rewards.language import is_chat
+
+    chat = is_chat(tokenizer, chat=judge.chat, name=spec.name)
+    orders = [Graded(tokenizer, judge, chat, swapped=swapped) for swapped in _orders(judge)]
+    reading = reading_of(tokenizer, judge, orders[0])
+    wire.labels = reading.ids
+
+    def read(inputs: list[Input]) -> np.ndarray:
+        with np.errstate(divide="ignore"):
+            logs = np.log(
+                wire.rows(inputs)
+            )  # of probabilities, whose normaliser cancels as that of logits does
+        return reading.reward(torch.from_numpy(logs)).numpy()
+
+    return lambda c: [list(order.encode(c).ids) for order in orders], read
+
+
+def _orders(judge: JudgeSpec) -> tuple[bool, ...]:
+    """Whether the response stands in the opponent's place, for each time that it is asked."""
+    return (False,) if judge.opponent is None else (False, True)
+
+
+def _digest(said: dict) -> str:
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,187 @@
+"""log p(response | prompt) in nats, of a causal language model: the sum over the response's tokens.
+
+Without a closing token, a token of the vocabulary is its next-token probability, and one forward gives them all.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from transformers.modeling_outputs import SequenceClassifierOutput
+
+from pessimal.errors import ModelError
+from pessimal.rewards.base import NetworkReward, Part
+from pessimal.rewards.heads import Head
+from pessimal.rewards.language import (
+    Continued,
+    check_is_language_model,
+    context_digest,
+    is_chat,
+    listed_rows,
+    load_language_network,
+)
+from pessimal.rewards.load import commit_of, load_tokenizer, pinned, read_checkpoint
+from pessimal.rewards.spec import Dtype, ModelSpec
+
+# Logits that are float32 at once; and rows of an output embedding in lower precision that are turned into float32 at once,
+# in one buffer: a whole one of Gemma 2 27B would take 4.7 GB. On a CPU (128,256 rows of 1,024) this took 25 ms, a tensor
+# of its own for every 1,024 rows 310 ms, and 4,096 at once 39 ms.
+_LOGITS, _ROWS = 2**24, 1024
+
+
+@dataclass(frozen=True)
+class LogProbability(NetworkReward):
+    """The log-probabilities of a causal language model on this machine's disk."""
+
+    @property
+    def revision(self) -> str | None:
+        return commit_of(self.folder)
+
+    def network(self, dtype: Dtype | None = None, which: int = 0) -> "SequenceNetwork":
+        causal = load_language_network(self.spec, self.folder, dtype=dtype or self.spec.dtype)
+        rows = len(causal.get_output_embeddings().weight)
+        if (
+            rows < self.embedding_rows
+        ):  # a model with code of its own may name it so that its files do not show this
+            raise ModelError(
+                f"{type(causal).__name__} gives {rows} next-token probabilities, and its tokenizer has ids up to "
+                f"{self.embedding_rows - 1}. Tokenizer and model do not belong together: look at {self.folder}"
+            )
+        return SequenceNetwork(causal)
+
+
+def open_log_probability(spec: ModelSpec, folder: Path, *, closing: tuple[int, ...] = ()) -> LogProbability:
+    """The language model in a checkpoint folder. ModelError where it is none."""
+    config, shapes = read_checkpoint(spec, folder)
+    check_is_language_model(spec, config, shapes)
+    tokenizer = load_tokenizer(spec, folder)
+    chat = is_chat(tokenizer, chat=spec.chat, name=spec.name)
+    rows = listed_rows(config, shapes)
+    return LogProbability(
+        spec=spec,
+        folder=folder,
+        tokenizer=tokenizer,
+        embedding_rows=rows,
+        parts=(Part(1.0, Continued(tokenizer, chat, rows, closing)),),
+        template_digest=context_digest(tokenizer, chat=chat),
+        **pinned(spec, folder, tokenizer, shapes),
+    )
+
+
+class LanguageNetwork(nn.Module):
+    """A causal language model that is read as a reward."""
+
+    base_model_prefix = "backbone"
+    reward_output = 0
+    assistant_opening = ()
+
+    def __init__(self, causal: nn.Module):
+        super().__init__()
+        self.causal = causal
+        self.eval()
+
+    @property
+    def backbone(self) -> nn.Module:
+        return getattr(self.causal, self.causal.base_model_prefix)
+
+    @property
+    def config(self):
+        return self.causal.config
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.causal.dtype
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.causal.get_input_embeddings()
+
+
+class SequenceNetwork(LanguageNetwork):
+    """Gives log p of the last ids after those before them."""
+
+    sequence = True
+    """Its forward is told how many of the last ids are the response's."""
+
+    def __init__(self, causal: nn.Module):
+        super().__init__(causal)
+        self._last: tuple[Tensor, Tensor] | None = None
+
+    def make_head(self) -> "SequenceHead":
+        return SequenceHead(self.causal)
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, own: int = 1, **_
+    ) -> SequenceClassifierOutput:
+        """log p(last `own` ids | the others) as `logits` (batch, 1), by the model's untouched forward, normalised in
+        float64 over all rows of its output embedding."""
+        before, targets = input_ids[:, :-1], input_ids[:, -own:].unsqueeze(-1)
+        if self._last is None or not torch.equal(self._last[0], before):
+            logits = self.causal(input_ids=before).logits[:, -own:]
+            exact = logits.cpu() if logits.device.type == "mps" else logits  # which has no float64
+            # Candidates of one token are asked one by one about the same context: its answer is kept.
+            self._last = (before, torch.log_softmax(exact.double(), dim=-1))
+        chosen = self._last[1].gather(-1, targets.to(self._last[1].device)).sum(dim=1)
+        return SequenceClassifierOutput(logits=chosen)
+
+
+class SequenceHead(Head):
+    """From final hidden states to log-probabilities of tokens, in float32."""
+
+    sequence = True
+
+    def __init__(self, causal: nn.Module):
+        self.embedding = causal.get_output_embeddings()
+        self.scaling = LogitScaling.of(causal.config)
+
+    @staticmethod
+    def fits(shapes) -> bool:
+        return False
+
+    def read(self, final: Tensor, context: Tensor | None) -> Tensor:
+        raise NotImplementedError("a sequence is read at all of its positions: see `chosen`")
+
+    def to(self, device: torch.device) -> "SequenceHead":
+        return self  # the network's own module, which moves with it
+
+    def distribution(self, states: Tensor) -> Tensor:
+        """Log-probabilities (n, rows) float32 after the positions with these final `states` (n, hidden)."""
+        return torch.log_softmax(self._logits(states).double(), dim=-1).float()
+
+    def chosen(self, states: Tensor, ids: Tensor) -> Tensor:
+        """Log-probabilities (batch, T) float32 of `ids` (batch, T) after positions with `states` (batch, T, hidden)."""
+        flat, targets = states.flatten(0, 1), ids.flatten().unsqueeze(-1)
+        size = max(1, _LOGITS // len(self.embedding.weight))
+        found = []
+        for part, wanted in zip(flat.split(size), targets.split(size), strict=True):
+            logits = self._logits(part)
+            found.append(logits.gather(-1, wanted)[:, 0] - logits.logsumexp(dim=-1))
+        return torch.cat(found).view(ids.shape)
+
+    def _logits(self, states: Tensor) -> Tensor:
+        weight, bias = self.embedding.weight, self.embedding.bias
+        states = states.to(weight.device, torch.float32)
+        if weight.dtype is torch.float32:
+            logits = states @ weight.T
+        else:
+            # In bfloat16, logits of size 16 lie an eighth apart: a vocabulary of 128,000 then has a few hundred of them.
+            logits = torch.cat([states @ rows.float().T for rows in weight.split(_ROWS)], dim=-1)
+        return self.scaling(logits if bias is None else logits + bias.float())
+
+
+@dataclass(frozen=True)
+class LogitScaling:
+    """What some models do to their logits: Cohere's multiply, Granite's divide, Gemma 2's cap them."""
+
+    factor: float = 1.0
+    cap: float | None = None
+
+    @classmethod
+    def of(cls, config) -> "LogitScaling":
+        text = config.get_text_config()
+        factor = (getattr(text, "logit_scale", None) or 1.0) / (getattr(text, "logits_scaling", None) or 1.0)
+        return cls(factor, getattr(text, "final_logit_softcapping", None))
+
+    def __call__(self, logits: Tensor) -> Tensor:
+        logits = logits if self.factor == 1.0 else logits * self.factor
+        return logits if self.cap is None else torch.tanh(logits / self.cap) * self.cap

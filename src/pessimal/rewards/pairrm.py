@@ -1,0 +1,153 @@
+"""PairRM (Jiang, Ren and Lin 2023): an encoder that reads a prompt and two responses, and says by how much one is better.
+
+The reward of a response is that difference to one fixed opponent, averaged over both orders. Knows the published format
+of a prompt and one response to it; conversations of several turns are refused.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoConfig, DebertaV2Config, DebertaV2Model, PreTrainedModel
+from transformers.modeling_outputs import SequenceClassifierOutput
+
+from pessimal.errors import FrameError, ModelError
+from pessimal.rewards.base import NetworkReward, Part
+from pessimal.rewards.frame import PLAIN_WORDS, Conversation, Encoded, Frame, find_frame, messages_of
+from pessimal.rewards.heads import Shapes
+from pessimal.rewards.load import commit_of, load_tokenizer, pinned
+from pessimal.rewards.spec import Dtype, ModelSpec
+from pessimal.tables.score_table import storable
+
+_FORMAT = ("<|source|>", "<|candidate1|>", "<|candidate2|>")
+"""What stands before the prompt and the two responses."""
+
+
+class PairRMNetwork(PreTrainedModel):
+    """The encoder, and a network that reads the prompt's marker together with a response's."""
+
+    config_class = DebertaV2Config
+    base_model_prefix = "pretrained_model"
+    reward_output = 0
+    """Which of its outputs is the reward."""
+    assistant_opening = ()
+
+    def __init__(self, config):
+        super().__init__(config)
+        hidden = config.hidden_size
+        self.pretrained_model = DebertaV2Model(config)
+        self.head_layer = nn.Sequential(  # numbered as in the checkpoint, where 0 and 3 are dropouts
+            nn.Identity(),
+            nn.Linear(2 * hidden, hidden),
+            nn.Tanh(),
+            nn.Identity(),
+            nn.Linear(hidden, getattr(config, "n_tasks", 1)),
+        )
+        self.post_init()
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, **_
+    ) -> SequenceClassifierOutput:
+        """How much better the first response is than the second, as `logits` (batch, 1)."""
+        states = self.pretrained_model(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+        source, first, second = (
+            self._at(states, input_ids, name) for name in ("source", "cand1", "cand2")
+        )  # (batch, hidden)
+        better = self.head_layer(torch.cat([source, first], dim=-1))
+        worse = self.head_layer(torch.cat([source, second], dim=-1))
+        return SequenceClassifierOutput(logits=(better - worse).mean(dim=-1, keepdim=True))
+
+    def _at(self, states: Tensor, input_ids: Tensor, name: str) -> Tensor:
+        """States where a marker stands first; a response that holds one itself moves it."""
+        found = input_ids == getattr(self.config, f"{name}_prefix_id")
+        return states[torch.arange(len(states), device=states.device), found.int().argmax(dim=1)]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A prompt, a response and its opponent, in one order."""
+
+    round_trips: ClassVar[bool] = True
+
+    tokenizer: object
+    opponent: str
+    swapped: bool = False
+    """Whether the response comes second."""
+
+    def ids(self, prompt: str, responses: Sequence[str], *, double_bos: bool = False) -> list[list[int]]:
+        """The whole input for each response."""
+        if double_bos:
+            raise FrameError(
+                "mode=paper doubles the token that begins a chat template, and PairRM has none. Type mode=ids or mode=text"
+            )
+        return [self._ids(prompt, storable(response)) for response in responses]
+
+    def encode(self, conversation: Conversation) -> Encoded:
+        """FrameError for other conversations than a prompt and a response."""
+        messages = messages_of(conversation)
+        if [message["role"] for message in messages] != ["user", "assistant"]:
+            raise FrameError(
+                f"PairRM compares two responses to one prompt, and a conversation has the turns "
+                f"{', '.join(message['role'] for message in messages)}. Leave out conversations of several turns: "
+                "comparisons.single_turn=true"
+            )
+        return Encoded(tuple(self._ids(*(message["content"] for message in messages))), None)
+
+    def frame(self, prompt: str, *, double_bos: bool = False) -> Frame:
+        """What stands before and after the response, as it does around plain words."""
+        make = partial(self.ids, prompt, double_bos=double_bos)
+        return find_frame(make, self.tokenizer, prompt, words=PLAIN_WORDS)
+
+    def _ids(self, prompt: str, response: str) -> list[int]:
+        both = (self.opponent, response) if self.swapped else (response, self.opponent)
+        texts = [marker + text for marker, text in zip(_FORMAT, (prompt, *both), strict=True)]
+        return [token for ids in self.tokenizer(texts)["input_ids"] for token in ids]
+
+
+@dataclass(frozen=True)
+class PairRM(NetworkReward):
+    """PairRM on this machine's disk, and the opponent that everything is compared with."""
+
+    @property
+    def revision(self) -> str | None:
+        return commit_of(self.folder)
+
+    def network(self, dtype: Dtype | None = None, which: int = 0) -> PairRMNetwork:
+        network = PairRMNetwork.from_pretrained(
+            self.folder, dtype=getattr(torch, (dtype or self.spec.dtype).value), use_safetensors=True
+        )
+        return network.eval().requires_grad_(False)
+
+
+def open_pairrm(spec: ModelSpec, folder: Path, shapes: Shapes) -> PairRM:
+    """PairRM in a checkpoint folder. ModelError where no opponent is given, or the tokenizer lacks a marker."""
+    opponent = spec.judge.opponent
+    if opponent is None:
+        raise ModelError(
+            f"{spec.name!r} compares two responses: give the other one, model.judge.opponent=TEXT"
+        )
+    tokenizer = load_tokenizer(spec, folder)
+    config = AutoConfig.from_pretrained(folder)
+    for marker, name in zip(_FORMAT, ("source", "cand1", "cand2"), strict=True):
+        if tokenizer.convert_tokens_to_ids(marker) != getattr(config, f"{name}_prefix_id", None):
+            raise ModelError(
+                f"the tokenizer of {spec.name!r} has no token {marker!r} with the id that config.json gives as "
+                f"{name}_prefix_id: take both from one repository, such as llm-blender/PairRM-hf"
+            )
+    compared = Compared(tokenizer, opponent)
+    fixed = pinned(spec, folder, tokenizer, shapes)
+    fixed["config_digest"] = sha256(f"{fixed['config_digest']} {opponent!r}".encode()).hexdigest()
+    return PairRM(
+        spec=spec,
+        folder=folder,
+        tokenizer=tokenizer,
+        embedding_rows=config.vocab_size,
+        parts=(Part(0.5, compared), Part(-0.5, replace(compared, swapped=True))),
+        template_digest=sha256(repr(_FORMAT).encode()).hexdigest(),
+        **fixed,
+    )

@@ -1,0 +1,156 @@
+"""Quantised checkpoints: weights that are quantised while they are loaded (bitsandbytes), that were quantised before (AWQ,
+GPTQ and others say so in config.json), and GGUF files.
+
+Knows what `from_pretrained` has to be told, and which package each needs. Heads, and the layers that give next-token
+probabilities, stay in full precision.
+"""
+
+import hashlib
+import importlib.util
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pessimal.errors import ModelError
+from pessimal.rewards.adapters import HEADS
+from pessimal.rewards.spec import Dtype, Kind, ModelSpec, Quantize
+
+if TYPE_CHECKING:
+    from torch import nn
+
+PACKAGES = {
+    "bitsandbytes": ("bitsandbytes",),
+    "awq": ("gptqmodel",),
+    "gptq": ("optimum", "gptqmodel"),
+    "auto-round": ("auto-round",),
+    "compressed-tensors": ("compressed-tensors",),
+    "hqq": ("hqq",),
+    "torchao": ("torchao",),
+    "gguf": ("gguf",),
+}
+"""What transformers reads each kind of quantised weights with, as pip names it. AWQ's own package, autoawq, was given up in
+2025; gptqmodel reads its checkpoints."""
+IN_FULL = (*(f"^{head}" for head in HEADS), "lm_head", "embed_out", "output_layer")
+"""Modules that bitsandbytes leaves alone: what reads a reward or a probability off the last hidden state."""
+
+
+def loading_options(spec: ModelSpec, config, dtype: Dtype) -> dict:
+    """Further arguments of `from_pretrained` for a model that is, or is to be, quantised; empty for others.
+
+    Args:
+        spec: of the model.
+        config: its transformers configuration.
+        dtype: in which it computes.
+
+    Raises:
+        ModelError: it is quantised already and is to be again, or a package is missing.
+    """
+    if spec.file is not None:
+        _check_installed("gguf", spec.name)
+        return {"gguf_file": spec.file, "use_safetensors": None}
+    method = method_of(config)
+    if method is not None:
+        if spec.quantize is not None:
+            raise ModelError(
+                f"model.quantize={spec.quantize.value}, but the weights of {spec.name!r} are quantised already ({method}): "
+                "leave it out"
+            )
+        _check_installed(method, spec.name)
+    if spec.quantize is None:
+        return {}
+    _check_installed("bitsandbytes", spec.name)
+    import torch
+    from transformers import BitsAndBytesConfig
+
+    if spec.quantize is Quantize.int8:
+        how = {"load_in_8bit": True}
+    else:
+        how = {
+            "load_in_4bit": True,
+            "bnb_4bit_quant_type": spec.quantize.value,
+            "bnb_4bit_compute_dtype": getattr(torch, dtype.value),
+        }
+    return {"quantization_config": BitsAndBytesConfig(**how, llm_int8_skip_modules=list(IN_FULL))}
+
+
+def method_of(config) -> str | None:
+    """How a checkpoint's weights were quantised, by its configuration: awq, gptq, bitsandbytes …; None where they were
+    not."""
+    said = getattr(config, "quantization_config", None)
+    if said is None:
+        return None
+    method = said.get("quant_method") if isinstance(said, Mapping) else getattr(said, "quant_method", None)
+    return str(getattr(method, "value", method) or "bitsandbytes")  # which older files do not name
+
+
+def quantised_digest(base: str, spec: ModelSpec) -> str:
+    """The weights digest of a model that is quantised while it is loaded: sha256 over that of its files, and how; that of
+    others as it is."""
+    if spec.quantize is None:
+        return base
+    how = f"{base} {spec.quantize.value} bitsandbytes {version('bitsandbytes')}"
+    return hashlib.sha256(how.encode()).hexdigest()
+
+
+def settle(network: "nn.Module", *, name: str, dtype: Dtype) -> None:
+    """Hold a network that was just loaded to the precision that was asked for.
+
+    bitsandbytes computes 4-bit layers in bfloat16 on CPUs that can, whatever it was told; in float32 it is kept from it.
+
+    Raises:
+        ModelError: the layer that gives the reward is itself quantised, so that it has few values to give.
+    """
+    for head in HEADS:
+        for module in getattr(network, head).modules() if hasattr(network, head) else ():
+            weight = getattr(module, "weight", None)
+            packed = weight is None and hasattr(module, "qweight")
+            if packed or (weight is not None and not weight.is_floating_point()):
+                raise ModelError(
+                    f"the reward head of {name!r}, {head}, is quantised. Quantise the checkpoint again without it "
+                    "(modules_to_not_convert); or give the model in full precision and type model.quantize=int8, nf4 or fp4, "
+                    "which leave the head alone"
+                )
+    if dtype is Dtype.float32:
+        for module in network.modules():
+            if hasattr(module, "support_avx512bf16_for_cpu"):
+                module.support_avx512bf16_for_cpu = False
+
+
+def check_gguf(spec: ModelSpec, folder: Path) -> None:
+    """ModelError where a folder has no such GGUF file, or it is given for what GGUF files do not hold."""
+    folder = Path(folder)
+    if not (folder / spec.file).is_file():
+        there = ", ".join(sorted(file.name for file in folder.glob("*.gguf"))) or "none"
+        raise ModelError(
+            f"{folder} has no file {spec.file!r}; GGUF files there: {there}. Type model.file=NAME.gguf"
+        )
+    if spec.kind is Kind.head:
+        raise ModelError(
+            f"model.file={spec.file}: transformers reads language models from GGUF files, without a reward head. Type "
+            "model.kind=log_probability for its log-probabilities, or model=judge model.path=DIR model.file=NAME.gguf to ask "
+            "it for a judgement; for a reward model give its safetensors"
+        )
+    if spec.quantize is not None:
+        raise ModelError(
+            f"model.quantize={spec.quantize.value}, but {spec.file} is quantised already: leave it out"
+        )
+
+
+def gguf_shapes(config) -> dict[str, list[int]]:
+    """Shape of every weight of the language model that a GGUF file of this configuration becomes, by its name; weights that
+    are tied once."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    with torch.device("meta"):
+        network = AutoModelForCausalLM.from_config(config)
+    return {name: list(weight.shape) for name, weight in network.named_parameters()}
+
+
+def _check_installed(method: str, name: str) -> None:
+    missing = [p for p in PACKAGES.get(method, ()) if importlib.util.find_spec(p.replace("-", "_")) is None]
+    if missing:
+        raise ModelError(
+            f"{name!r} has {method} weights, which need {' and '.join(missing)}: pip install {' '.join(missing)}"
+        )

@@ -1,0 +1,127 @@
+"""A Python function as a reward."""
+
+import functools
+
+import numpy as np
+import pytest
+import torch
+
+from pessimal.errors import ConfigError, ModelError
+from pessimal.rewards.callable import BATCH, open_callable, wrap_callable
+from pessimal.rewards.frame import Turn
+from pessimal.rewards.spec import Kind, ModelSpec
+
+
+def length(prompt: str, responses: list[str], *, scale: float = 1.0) -> list[float]:
+    return [scale * (len(response) - len(prompt) / 8) for response in responses]
+
+
+class Counted:
+    def __init__(self, letter: str):
+        self.letter = letter
+
+    def __call__(self, prompt, responses):
+        return np.array([response.count(self.letter) for response in responses])
+
+
+NOT_CALLABLE = 3
+
+
+def spec(target: str, **arguments) -> ModelSpec:
+    return ModelSpec(kind=Kind.callable, callable={"_target_": f"{__name__}.{target}", **arguments})
+
+
+def pair(prompt: str, response: str) -> tuple[Turn, Turn]:
+    return Turn("user", prompt), Turn("assistant", response)
+
+
+def test_rewards_are_the_functions_in_the_order_of_the_conversations():
+    conversations = [pair(f"prompt {i % 3}", "x" * i) for i in range(40)]
+    reward, reports = open_callable(spec("length", scale=2.0)), {}
+    rewards = reward.rewards(conversations, report=lambda batch, of: reports.update(batch))
+    np.testing.assert_allclose(rewards, [2.0 * (i - 1) for i in range(40)], atol=1e-12)
+    assert reports == dict(enumerate(rewards))
+    assert reward.name == "length"
+    assert reward.can == {"text"}
+
+
+def test_one_call_has_one_prompt_and_at_most_256_responses():
+    calls = []
+
+    def f(prompt, responses):
+        calls.append((prompt, len(responses)))
+        return torch.arange(len(responses), dtype=torch.bfloat16, requires_grad=True)
+
+    conversations = [pair("a", str(i)) for i in range(BATCH + 7)] + [pair("b", "x"), pair("a", "last")]
+    rewards = wrap_callable(f, name="f").rewards(conversations)
+    assert calls == [("a", BATCH), ("a", 8), ("b", 1)]
+    assert rewards[-1] == 7
+
+
+def test_several_turns_are_shown_plainly():
+    seen = []
+    reward = wrap_callable(lambda prompt, responses: seen.append(prompt) or [0.0], name="f")
+    reward.rewards(
+        [(Turn("user", "Hi"), Turn("assistant", "Yes?"), Turn("user", "Why?"), Turn("assistant", "So."))]
+    )
+    assert seen == ["user: Hi\n\nassistant: Yes?\n\nuser: Why?"]
+
+
+def test_a_class_is_made_and_its_instance_called():
+    rewards = open_callable(spec("Counted", letter="e")).rewards([pair("p", "tree"), pair("p", "oak")])
+    assert rewards.tolist() == [2.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        lambda prompt, responses: [1.0] * (len(responses) + 1),
+        lambda prompt, responses: [[1.0]] * len(responses),
+        lambda prompt, responses: [1.0, float("nan")],
+        lambda prompt, responses: [1.0, float("-inf")],
+        lambda prompt, responses: ["1.0", "2.0"],
+        lambda prompt, responses: [1.0, None],
+        lambda prompt, responses: 1.0,
+        lambda prompt, responses: None,
+        lambda prompt, responses: 1 / 0,
+        lambda prompt: [1.0, 2.0],
+    ],
+)
+def test_what_is_no_number_a_response_is_an_error_and_the_rest_is_reported(given):
+    reports = {}
+
+    def f(*arguments):
+        return [5.0] if arguments[0] == "good" else given(*arguments)
+
+    conversations = [pair("good", "x"), pair("bad", "y"), pair("bad", "z")]
+    with pytest.raises(ModelError):
+        wrap_callable(f, name="f").rewards(conversations, report=lambda batch, of: reports.update(batch))
+    assert reports == {0: 5.0}
+
+
+@pytest.mark.parametrize("target", ["nowhere", "NOT_CALLABLE", "Counted", "length.more"])
+def test_what_cannot_be_called_shows_before_work(target):
+    with pytest.raises(ConfigError):
+        open_callable(spec(target))  # Counted lacks its letter
+
+
+def test_a_module_that_is_not_there_and_an_object_that_is_no_function():
+    with pytest.raises(ConfigError):
+        open_callable(ModelSpec(kind=Kind.callable, callable={"_target_": "no.such.module"}))
+    with pytest.raises(ConfigError):
+        wrap_callable(3, name="three")
+
+
+def test_digests_follow_source_arguments_and_what_is_closed_over():
+    def closing(value):
+        return lambda prompt, responses: [value] * len(responses)
+
+    def digest(f) -> str:
+        return wrap_callable(f, name="f").weights_digest
+
+    assert digest(closing(1)) == digest(closing(1)) != digest(closing(2))
+    assert digest(functools.partial(length, scale=2.0)) != digest(length) == digest(length)
+    assert len({digest(len), digest(Counted("a")), digest(Counted("b"))}) == 3
+    one, two = open_callable(spec("length", scale=1.0)), open_callable(spec("length", scale=2.0))
+    assert one.config_digest != two.config_digest
+    assert one.weights_digest != two.weights_digest

@@ -1,0 +1,363 @@
+"""Rewards by a server, over real HTTP: a local one in the shapes of vLLM, SGLang and OpenAI."""
+
+import json
+import math
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from fastapi import Response
+from scoring_server import Served, serving
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+from pessimal.errors import ConfigError, ModelError, WorkError
+from pessimal.rewards.endpoint import open_endpoint, read_answer
+from pessimal.rewards.frame import Turn
+from pessimal.rewards.spec import EndpointSpec, JudgeSpec, Kind, ModelSpec
+from pessimal.rewards.wires import PATHS, Wire
+from pessimal.scoring.texts import KeptRewards
+from tiny_language_models import CHAT, network, tokenizer
+
+WORDS = (
+    "love",
+    "peace",
+    "kind words",
+    "a truth, the best one",
+    "war",
+    "<script>",
+    "\ud800 half",
+    "Ей",
+    "good {prompt}",
+)
+PAIRS = [(Turn("user", "What is best?"), Turn("assistant", word)) for word in WORDS]
+TURNS = [(Turn("user", "Hi"), Turn("assistant", "Yes?"), Turn("user", "Why?"), Turn("assistant", "So."))]
+QUESTION = "Prompt: {prompt} Response: {response} Is it good?"
+
+
+@pytest.fixture(scope="module")
+def models(tiny_checkpoint) -> Iterator[Served]:
+    network = AutoModelForSequenceClassification.from_pretrained(tiny_checkpoint).eval()
+    with serving(Served(AutoTokenizer.from_pretrained(tiny_checkpoint), classifier=network)) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def judges() -> Iterator[Served]:
+    words = tokenizer(template=CHAT)
+    ids = [words.vocab[token] for token in ("kind", "cruel", "love", "Ġkind", "Ġcruel")]
+    bonus = dict(zip(ids, (9.0, 8.0, 7.0, 8.5, 8.0), strict=True))
+    with serving(Served(words, causal=network("llama", len(words)).eval(), bonus=bonus)) as served:
+        yield served
+
+
+@pytest.fixture
+def server(models) -> Served:
+    models.asked, models.fault = [], lambda n, body: None
+    return models
+
+
+@pytest.fixture
+def judge(judges) -> Served:
+    judges.asked, judges.fault = [], lambda n, body: None
+    return judges
+
+
+def reward(host: Served, api: str, *, words=None, output=None, judge=None, **options):
+    endpoint = EndpointSpec(
+        **{"url": host.url, "api": api, "served": "m", "retries": 0, "batch_size": 4} | options
+    )
+    spec = ModelSpec(kind=Kind.endpoint, endpoint=endpoint, output=output, judge=judge or JudgeSpec())
+    return open_endpoint(spec, words)
+
+
+def own(served: Served, conversation) -> float:
+    """The plain definition: the model's forward over its own template."""
+    messages = [
+        {"role": turn.role, "content": turn.content.encode("utf-8", "backslashreplace").decode()}
+        for turn in conversation
+    ]
+    return served.outputs(served.template(messages))[0]
+
+
+@pytest.mark.parametrize("api", [api for api in PATHS if api != "chat"])
+def test_rewards_are_the_models_own(server, api):
+    reports = {}
+    conversations = PAIRS if api == "vllm-score" else PAIRS + TURNS
+    got = reward(server, api, words=server.tokenizer).rewards(
+        conversations, report=lambda batch, of: reports.update(batch)
+    )
+    np.testing.assert_allclose(got, [own(server, c) for c in conversations], atol=1e-5)
+    assert reports == dict(enumerate(got))
+    assert len(server.asked) == 3
+
+
+@pytest.mark.parametrize("api", ["vllm-classify", "vllm-pooling"])
+def test_without_a_tokenizer_vllm_is_sent_messages(server, api):
+    got = reward(server, api).rewards(PAIRS[:3] + TURNS)
+    np.testing.assert_allclose(got, [own(server, c) for c in PAIRS[:3] + TURNS], atol=1e-5)
+    for api in ("sglang-classify", "sglang-score"):
+        with pytest.raises(ConfigError):
+            reward(server, api)
+
+
+def test_a_wire_sends_texts_and_ids_as_they_are(server):
+    ids = [[5, 6, 7], [8, 9]]
+    texts = [server.tokenizer.decode(row) for row in ids]
+    for api in ("vllm-classify", "vllm-pooling", "sglang-classify", "sglang-score"):
+        wire = Wire(EndpointSpec(url=f"{server.url}/v1/", api=api), server.tokenizer)
+        want = [server.outputs(row) for row in ids]
+        np.testing.assert_allclose(wire.scores(ids), want, atol=1e-5)
+        want = [server.outputs(server.tokenizer(text)["input_ids"]) for text in texts]
+        np.testing.assert_allclose(wire.scores(texts), want, atol=1e-5)
+        assert len(server.asked) == 2
+        server.asked.clear()
+    wire = Wire(EndpointSpec(url=server.url), fields={})  # as it is served, activation and all
+    np.testing.assert_allclose(wire.scores(ids), 1 / (1 + np.exp([[-server.outputs(row)[0]] for row in ids])))
+
+
+def test_of_a_row_for_every_token_the_last_is_read(server):
+    def per_token(n, body):
+        data = [
+            {"index": i, "data": [[0.0]] * 3 + [server.outputs(ids)]} for i, ids in enumerate(body["input"])
+        ]
+        return Response(json.dumps({"data": data}), media_type="application/json")
+
+    server.fault = per_token
+    got = reward(server, "vllm-pooling", words=server.tokenizer).rewards(PAIRS)
+    np.testing.assert_allclose(got, [own(server, c) for c in PAIRS], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"positive": ["kind", " kind", "nowhere"], "negative": ["cruel"]},
+        {"ratings": {"kind": 1.0, "cruel": 5.0, "love": 2.5}},
+        {"positive": [" kind"], "negative": [" cruel"], "system": "Be just.", "begin": "It is"},
+        {
+            "positive": ["kind", " kind"],
+            "negative": ["cruel", " cruel"],
+            "template": QUESTION + " Or this: {opponent}",
+            "opponent": "Nothing {response}.",
+        },
+    ],
+    ids=["log-odds", "ratings", "begin", "pairwise"],
+)
+@pytest.mark.parametrize("api", ["chat", "sglang-score"])
+def test_a_judges_reward_is_its_definition(judge, api, options):
+    asked = JudgeSpec(**{"template": QUESTION} | options)
+    if api == "sglang-score":
+        asked.positive = [answer for answer in asked.positive if answer != "nowhere"]  # of several tokens
+
+    def graded(prompt: str, response: str, opponent: str | None) -> float:
+        parts = {"{prompt}": prompt, "{response}": response, "{opponent}": opponent}
+        text = "".join(parts.get(piece, piece) for piece in split(asked.template))
+        system = [{"role": "system", "content": asked.system}] if asked.system else []
+        ids = judge.template([*system, {"role": "user", "content": text}], add_generation_prompt=True)
+        ids += judge.tokenizer(asked.begin, add_special_tokens=False)["input_ids"] if asked.begin else []
+        p = judge.log_probabilities(ids).exp()
+        of = {judge.tokenizer.decode([i]): float(p[i]) for i in range(len(judge.tokenizer))}
+        if asked.ratings:
+            return sum(of[a] * worth for a, worth in asked.ratings.items()) / sum(
+                of[a] for a in asked.ratings
+            )
+        return math.log(sum(of.get(a, 0) for a in asked.positive)) - math.log(
+            sum(of[a] for a in asked.negative)
+        )
+
+    want = []
+    for conversation in PAIRS:
+        prompt, response = (
+            turn.content.encode("utf-8", "backslashreplace").decode() for turn in conversation
+        )
+        one = graded(prompt, response, asked.opponent)
+        want.append((one - graded(prompt, asked.opponent, response)) / 2 if asked.opponent else one)
+    got = reward(judge, api, words=judge.tokenizer, judge=asked).rewards(PAIRS)
+    np.testing.assert_allclose(got, want, atol=1e-5)
+    assert np.ptp(got) > 1e-3
+
+
+def split(template: str) -> list[str]:
+    """The template's pieces, its slots among them."""
+    for slot in ("{prompt}", "{response}", "{opponent}"):
+        template = template.replace(slot, f"\0{slot}\0")
+    return template.split("\0")
+
+
+@pytest.mark.parametrize("side", ["positive", "negative"])
+def test_an_answer_that_is_not_among_the_likeliest_is_no_number(judge, side):
+    asked = JudgeSpec(template=QUESTION, **{"positive": ["kind"], "negative": ["cruel"]} | {side: ["never"]})
+    with pytest.raises(ModelError):
+        reward(judge, "chat", judge=asked).rewards(PAIRS)
+
+
+def test_by_how_much_a_reward_may_be_off():
+    top = [("a", math.log(0.5)), ("1", math.log(0.02)), ("b", math.log(0.01))]
+    reward, off = read_answer(top, JudgeSpec(positive=["a", "not there"], negative=["1"]))
+    np.testing.assert_allclose([reward, off], [math.log(0.5 / 0.02), math.log(0.51 / 0.5)])
+    # At the worst 2 has 0.01: the expected rating is then 4/3.
+    reward, off = read_answer(top, JudgeSpec(ratings={"1": 1.0, "2": 2.0}))
+    np.testing.assert_allclose([reward, off], [1.0, 1 / 3])
+    assert math.isnan(read_answer(top, JudgeSpec(ratings={"1": 1.0, "2": 2.0, "3": 3.0, "4": 4.0}))[0])
+    assert math.isnan(read_answer(top, JudgeSpec(ratings={"2": 2.0}))[0])
+
+
+def test_a_chat_without_log_probabilities(judge):
+    # What `transformers serve` 5.23 answers: it passes over logprobs and top_logprobs.
+    choice = {"index": 0, "message": {"role": "assistant", "content": "good"}, "finish_reason": "length"}
+    judge.fault = lambda n, body: Response(json.dumps({"choices": [choice]}), media_type="application/json")
+    with pytest.raises(ModelError):
+        reward(
+            judge, "chat", judge=JudgeSpec(template=QUESTION, positive=["kind"], negative=["cruel"])
+        ).rewards(PAIRS)
+
+
+def says(text: str, status: int = 200, kind: str = "application/json", **headers):
+    return lambda n, body: Response(text, status, headers, kind)
+
+
+def rows(*outputs):
+    return says(json.dumps({"data": [{"index": i, "probs": row} for i, row in enumerate(outputs)]}))
+
+
+BROKEN = {
+    "a web page": (says("<html>Sign in</html>", kind="text/html"), ModelError),
+    "broken JSON": (says('{"data": ['), ModelError),
+    "another shape": (says('{"text": "hello"}'), ModelError),
+    "a null": (rows([None]), ModelError),
+    "NaN": (says('{"data": [{"index": 0, "probs": [NaN]}]}'), ModelError),
+    "words": (rows(["high"]), ModelError),
+    "too many": (rows([1.0], [2.0]), ModelError),
+    "none": (rows(), ModelError),
+    "numbered wrongly": (says('{"data": [{"index": 7, "probs": [1.0]}]}'), ModelError),
+    "two outputs": (rows([1.0, 2.0]), ConfigError),
+    "a wrong key": (says('{"error": {"message": "no"}}', 401), ConfigError),
+    "another API": (says('{"detail": "Not Found"}', 404), ConfigError),
+    "too long": (says('{"message": "maximum context length"}', 400), ModelError),
+    "overrun": (says("{}", 429), WorkError),
+    "down": (says("oops", 503, "text/plain"), WorkError),
+}
+
+
+@pytest.mark.parametrize("fault", BROKEN)
+def test_broken_answers(server, fault):
+    server.fault, kind = BROKEN[fault]
+    with pytest.raises(kind):
+        reward(server, "vllm-classify", words=server.tokenizer, batch_size=1).rewards(PAIRS[:1])
+
+
+def test_one_of_several_outputs(server):
+    server.fault = rows([1.0, 2.0, 3.0])
+    assert reward(server, "vllm-classify", words=server.tokenizer, output=2).rewards(PAIRS[:1]).tolist() == [
+        3.0
+    ]
+    with pytest.raises(ConfigError):
+        reward(server, "vllm-classify", words=server.tokenizer, output=3).rewards(PAIRS[:1])
+    with pytest.raises(ConfigError):
+        reward(server, "vllm-classify", words=server.tokenizer, output="helpful")
+
+
+def test_a_server_that_is_late_and_one_that_is_not_there(server):
+    server.fault = lambda n, body: time.sleep(0.5)
+    with pytest.raises(WorkError):
+        reward(server, "vllm-classify", words=server.tokenizer, timeout=0.1).rewards(PAIRS[:1])
+    server.fault = lambda n, body: None
+    server.url, there = "http://127.0.0.1:9", server.url
+    with pytest.raises(WorkError):
+        reward(server, "vllm-classify", words=server.tokenizer).rewards(PAIRS[:1])
+    server.url = there
+
+
+def test_a_refusal_is_tried_again_when_the_server_says(server):
+    server.fault = lambda n, body: None if n else Response("{}", 429, {"retry-after": "0.2"})
+    started = time.monotonic()
+    got = reward(server, "vllm-classify", words=server.tokenizer, retries=1).rewards(PAIRS[:2])
+    np.testing.assert_allclose(got, [own(server, c) for c in PAIRS[:2]], atol=1e-5)
+    assert time.monotonic() - started >= 0.2
+
+
+@pytest.mark.parametrize("concurrency", [1, 8])
+def test_a_server_that_dies_is_asked_for_the_rest_only(server, tmp_path, concurrency):
+    options = {"words": server.tokenizer, "batch_size": 2, "concurrency": concurrency}
+    conversations = [(Turn("user", f"What is {i}?"), Turn("assistant", "love")) for i in range(120)]
+    answered = []
+
+    def dies(n, body):
+        if n >= 6:
+            return Response("", 500)
+        answered.extend(map(tuple, body["input"]))
+
+    server.fault = dies
+    scorer = reward(server, "vllm-classify", **options)
+    with pytest.raises(WorkError):
+        KeptRewards(scorer, tmp_path / "kept.jsonl").rewards(conversations)
+    assert len(answered) == 12
+    assert len(server.asked) < 40  # of 60: it was given up
+
+    server.fault = lambda n, body: None
+    server.asked.clear()
+    scorer = reward(server, "vllm-classify", **options)
+    got = KeptRewards(scorer, tmp_path / "kept.jsonl").rewards(conversations)
+    np.testing.assert_allclose(got, [own(server, c) for c in conversations], atol=1e-5)
+    again = [tuple(ids) for _, body in server.asked for ids in body["input"]]
+    assert len(again) == 108
+    assert not set(again) & set(answered)
+
+
+def test_digests_are_of_one_server_model_and_question(server):
+    found = {
+        reward(server, api, words=server.tokenizer, **options).config_digest
+        + reward(server, api, **options).weights_digest
+        for api, options in [
+            ("vllm-classify", {}),
+            ("vllm-classify", {"served": "another"}),
+            ("vllm-classify", {"output": 1}),
+            ("vllm-pooling", {}),
+        ]
+    }
+    assert len(found) == 4
+
+
+def test_the_cost_is_counted_before_anything_is_sent(server, judge):
+    scorer = reward(server, "vllm-classify", words=server.tokenizer, price=2.0)
+    cost = scorer.cost(PAIRS)
+    tokens = sum(len(given) for conversation in PAIRS for given in scorer.inputs(conversation))
+    assert (cost.requests, cost.tokens, cost.dollars, cost.seconds) == (3, tokens, 2e-6 * tokens, None)
+    assert not server.asked
+    timed = scorer.cost(PAIRS, timed=True)
+    assert timed.seconds > 0
+    assert len(server.asked) == 1
+    asked = JudgeSpec(template=QUESTION + "{opponent}", positive=["kind"], negative=["cruel"], opponent="x")
+    assert reward(judge, "chat", judge=asked).cost(PAIRS).requests == 2 * len(PAIRS)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"url": "localhost:8000"},
+        {"url": "http://user:secret@localhost:8000"},
+        {"url": "https://scores.example.org", "api_key_variable": "NO_SUCH_KEY"},
+        {"api": "vllm-clasify"},
+        {"api": "chat", "judge": JudgeSpec(positive=["kind"], negative=["cruel"])},  # no question
+        {"api": "chat", "judge": JudgeSpec(template=QUESTION, logit=0)},
+        {
+            "api": "chat",
+            "served": None,
+            "judge": JudgeSpec(template=QUESTION, positive=["a"], negative=["b"]),
+        },
+        {"api": "sglang-score", "judge": JudgeSpec(template=QUESTION, positive=["a"], negative=["b"])},
+    ],
+)
+def test_mistakes_show_before_anything_is_sent(server, options):
+    with pytest.raises(ConfigError) as error:
+        reward(server, **{"api": "vllm-classify"} | options)
+    assert "secret" not in str(error.value)
+    assert not server.asked
+
+
+def test_a_key_is_sent_and_never_shown(server, monkeypatch):
+    monkeypatch.setenv("SCORES_KEY", "hush")
+    server.fault = says('{"error": {"message": "hush is no key"}}', 401)
+    with pytest.raises(ConfigError) as error:
+        reward(server, "vllm-classify", words=server.tokenizer, api_key_variable="SCORES_KEY").rewards(PAIRS)
+    assert "hush" not in str(error.value)
