@@ -6,15 +6,16 @@ the command line.
 
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pessimal.errors import ConfigError, InputError
+from pessimal.errors import ConfigError, InputError, did_you_mean
 from pessimal.tables import ScoreTable
 from pessimal.tables.result import Result, Results
 
 if TYPE_CHECKING:
-    from pessimal.rewards.load import RewardModel
+    from pessimal.rewards.base import Reward
     from pessimal.search.run import Found
 
 PROMPTS = ("greatest", "best", "worst")
@@ -24,48 +25,59 @@ PROMPTS = ("greatest", "best", "worst")
 def load(
     path: str,
     *,
-    name: str | None = None,
-    revision: str | None = None,
+    kind: str = "head",
     dtype: str = "float32",
-    output: int | None = None,
-    trust_remote_code: bool = False,
     cache: str = "runs/cache",
-) -> "RewardModel":
-    """A reward model of a local folder, of the Hub (`org/name`), or of the demo family (`plain-bpe-0`; trained on first
-    use and kept in `cache`).
+    **options,
+) -> "Reward":
+    """A reward of a local folder, of the Hub (`org/name`), or of the demo family (`plain-bpe-0`; trained on first use and
+    kept in `cache`).
+
+    Args:
+        kind: head, log_probability, implicit or judge.
+        options: further options of a model (`pessimal.rewards.spec.ModelSpec`), such as revision="…",
+            implicit={"reference": "org/name"}, judge={"template": "…", "positive": ["Yes"], "negative": ["No"]}.
 
     Raises:
         ConfigError, ModelError: there is none, or it is no scalar reward model.
     """
     from pessimal.rewards.load import open_model
-    from pessimal.rewards.spec import Dtype, ModelSpec
+    from pessimal.rewards.spec import Dtype, ImplicitSpec, JudgeSpec, Kind, ModelSpec
     from pessimal.verbs.common import fetch
 
     if dtype not in {one.value for one in Dtype}:
         raise ConfigError(f"dtype={dtype!r}: give {', '.join(one.value for one in Dtype)}")
+    if kind not in {one.value for one in Kind if "ids" in one.can}:
+        raise ConfigError(f"kind={kind!r}: give head, log_probability, implicit or judge")
+    known = {one.name for one in fields(ModelSpec)}
+    if unknown := set(options) - known:
+        raise ConfigError(
+            f"a model has no option {sorted(unknown)[0]!r}.{did_you_mean(sorted(unknown)[0], known)}"
+        )
+    for name, made in {"implicit": ImplicitSpec, "judge": JudgeSpec}.items():
+        if isinstance(options.get(name), Mapping):
+            options[name] = made(**options[name])
     if "/" not in path and not Path(path).expanduser().is_dir():
         spec = _demo(path)
     else:
-        spec = ModelSpec(
-            name=name,
-            path=path,
-            revision=revision,
-            dtype=Dtype(dtype),
-            output=output,
-            trust_remote_code=trust_remote_code,
-        )
+        spec = ModelSpec(path=path, kind=Kind(kind), dtype=Dtype(dtype), **options)
     return open_model(spec, fetch(spec, cache=cache, progress=True))
 
 
-def reward(network, tokenizer, *, name: str = "model", output: int | None = None) -> "RewardModel":
-    """A reward model of a network and a tokenizer in memory (see `pessimal.rewards.load.wrap`)."""
+def reward(network, tokenizer=None, *, name: str = "model", output: int | None = None) -> "Reward":
+    """A reward of what is in memory: a network and its tokenizer (see `pessimal.rewards.load.wrap`), or a function
+    f(prompt, responses) that gives one number a response; a tokenizer lets its vocabulary be scanned, as texts."""
+    if not hasattr(network, "parameters") and callable(network):
+        from pessimal.rewards.callable import wrap_callable
+
+        return wrap_callable(network, name=name, tokenizer=tokenizer)
     from pessimal.rewards.load import wrap
 
     return wrap(network, tokenizer, name=name, output=output)
 
 
 def scan(
-    model: "RewardModel",
+    model: "Reward",
     prompts: str | Sequence[str] | Mapping[str, str] = "greatest",
     *,
     candidates: Sequence[str] | None = None,
@@ -90,25 +102,27 @@ def scan(
     """
     import functools
 
+    from pessimal.rewards.base import TextReward
     from pessimal.rewards.spec import Mode
-    from pessimal.scoring.candidates import listed, vocabulary
+    from pessimal.scoring.candidates import listed, rows_of, vocabulary
     from pessimal.scoring.loop import Loop
-    from pessimal.scoring.scan import identify
+    from pessimal.scoring.scan import identify, scan_texts
     from pessimal.scoring.scan import scan as scan_one
     from pessimal.verbs.common import quiet_libraries
     from pessimal.verbs.trainer import make_trainer
 
     quiet_libraries()
-    mode = Mode(mode or ("ids" if candidates is None else "text"))
+    mode = Mode(mode or ("ids" if candidates is None and "ids" in model.can else "text"))
     if candidates is None:
-        words = vocabulary(model.tokenizer, size=model.embedding_rows)
+        model.spec.require("scan of the vocabulary", "ids" if mode is Mode.ids else "text")
+        words = vocabulary(model.tokenizer, size=rows_of(model))
     elif mode is Mode.text:
         words = listed(candidates, name="items")
     else:
         raise ConfigError(f"mode={mode.value!r}: candidates are texts, and are scored in mode='text'")
     asked = named_prompts(prompts)
-    frames = {key: model.frame(text, double_bos=mode is Mode.paper) for key, text in asked.items()}
-    networks = functools.cache(model.network)
+    double = mode is Mode.paper
+    networks = functools.cache(getattr(model, "network", None))
     tables: list[ScoreTable] = []
     with tempfile.TemporaryDirectory(prefix="pessimal-") as work:
         loop = Loop(make_trainer(_trainer_for(model), root=work), batch_size, progress, find_threads=True)
@@ -116,9 +130,11 @@ def scan(
             provenance = identify(
                 model, prompt=key, prompt_text=text, candidates=words, mode=mode, certain=certain
             )
-            tables.append(
-                scan_one(model, networks, provenance, words, frames[key], work=Path(work), loop=loop)
-            )
+            if isinstance(model, TextReward):
+                tables.append(scan_texts(model, provenance, words, work=Path(work), progress=progress))
+                continue
+            frames = [part.conversations.frame(text, double_bos=double) for part in model.parts]
+            tables.append(scan_one(model, networks, provenance, words, frames, work=Path(work), loop=loop))
     return tables[0] if isinstance(prompts, str) else tables
 
 
@@ -147,7 +163,7 @@ def compare(tables: Sequence[ScoreTable], **options) -> Results:
 
 
 def search(
-    model: "RewardModel",
+    model: "Reward",
     prompts: str | Sequence[str] | Mapping[str, str] = "greatest",
     *,
     length: int = 2,
@@ -168,13 +184,14 @@ def search(
     """
     from pessimal.search.run import search as search_one
 
+    model.spec.require("search", "ids", "gradient")
     return search_one(
         model, named_prompts(prompts), length=length, goal=goal, device=_device_of(model), **options
     )
 
 
 def explain(
-    model: "RewardModel", prompt: str, chosen: str, rejected: str, *, perturber: str = "rules", seeds: int = 1
+    model: "Reward", prompt: str, chosen: str, rejected: str, *, perturber: str = "rules", seeds: int = 1
 ) -> Results:
     """Why a model prefers one response to the other: edits along named attributes, and the smallest that flip it.
 
@@ -188,7 +205,7 @@ def explain(
     from pessimal.explain.explain import explain_pair, pair
     from pessimal.explain.perturbers import make_perturber
     from pessimal.explain.results import pair_results
-    from pessimal.scoring.texts import TextScorer
+    from pessimal.scoring.texts import text_scorer
     from pessimal.verbs.explain import attributes_of
 
     comparison = pair(prompt, chosen, rejected)
@@ -200,7 +217,7 @@ def explain(
     attributes = attributes_of(config)
     changes = make_perturber(config.perturber, attributes=attributes, cache=Path("runs/cache/answers"))
     sample = [comparison.conversation(text) for text in comparison.responses]
-    scorer = TextScorer(model, model.network(), sample, device=_device_of(model))
+    scorer = text_scorer(model, sample, device=_device_of(model))
     found = explain_pair(
         scorer,
         prompt,
@@ -216,7 +233,7 @@ def explain(
 
 
 def check(
-    model: "RewardModel", prompt: str = "greatest", *, sample: int = 64, batch_size: int = 16, seed: int = 0
+    model: "Reward", prompt: str = "greatest", *, sample: int = 64, batch_size: int = 16, seed: int = 0
 ) -> Results:
     """Whether a model's score is the same whatever the batch, the padding and the path, on random responses.
 
@@ -225,13 +242,13 @@ def check(
         prompt: as for `scan`.
         sample: random tokens; a quarter as many longer responses come on top.
     """
-    from pessimal.scoring.conformance import Plan, conformance
-    from pessimal.verbs.check import conformance_results
+    from pessimal.scoring.conformance import Plan
+    from pessimal.verbs.check import check_parts, conformance_results
 
     [text] = named_prompts(prompt).values()
-    found = conformance(
-        model, model.frame(text), Plan(sample, batch_size, [], seed), device=_device_of(model)
-    )
+    model.spec.require("check", "ids")
+    plan = Plan(sample, batch_size, [], seed)
+    found = check_parts(model, text, plan, device=_device_of(model), progress=False)
     return Results(conformance_results(found, model.name))
 
 
@@ -285,14 +302,14 @@ def _demo(name: str):
     return configuration("scan", groups={"model": name}).model
 
 
-def _trainer_for(model: "RewardModel"):
+def _trainer_for(model: "Reward"):
     """One device: the one that a network in memory is on, else the CPU."""
     from pessimal.config.schema import TrainerSpec
 
     return TrainerSpec(accelerator="cpu" if _device_of(model).type == "cpu" else "auto")
 
 
-def _device_of(model: "RewardModel"):
+def _device_of(model: "Reward"):
     import torch
 
     held = getattr(model, "held", None)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pessimal.rewards.frame import find_frame
+from pessimal.rewards.frame import Templated
 from pessimal.rewards.load import open_model
 from pessimal.rewards.spec import ModelSpec
 from pessimal.scoring.candidates import vocabulary
@@ -22,7 +22,7 @@ def network(model):
 
 @pytest.fixture(scope="session")
 def frame(model):
-    return find_frame(model.tokenizer, PROMPT)
+    return Templated(model.tokenizer).frame(PROMPT)
 
 
 @pytest.fixture(scope="session")

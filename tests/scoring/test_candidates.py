@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from pessimal.errors import InputError
-from pessimal.rewards.frame import find_frame
+from pessimal.rewards.frame import Templated
 from pessimal.rewards.spec import Mode
 from pessimal.scoring import candidates as module
 from pessimal.scoring.candidates import Inputs, batches, inputs, items, vocabulary
@@ -27,7 +27,7 @@ def test_ids_beyond_the_embedding_are_left_out(model):
 
 
 def test_ids_mode_puts_exactly_the_id_into_the_slot(model, frame, words):
-    made = inputs(model.tokenizer, frame, words, Mode.ids)
+    made = inputs(Templated(model.tokenizer), frame, words, Mode.ids)
     assert [made.whole(row) for row in range(len(made))] == [
         frame.around([i]) for i in words.rows["candidate_id"]
     ]
@@ -37,7 +37,7 @@ def test_ids_mode_puts_exactly_the_id_into_the_slot(model, frame, words):
 
 
 def test_text_mode_goes_through_the_template(model, frame, words):
-    made = inputs(model.tokenizer, frame, words, Mode.text)
+    made = inputs(Templated(model.tokenizer), frame, words, Mode.text)
     row = {text: i for i, text in enumerate(words.rows["text"])}
     # The template trims: ' love' is typed as 'love', a lone space as nothing.
     love = frame.around([words.rows["candidate_id"][row["love"]]])
@@ -51,7 +51,7 @@ def test_text_mode_goes_through_the_template(model, frame, words):
 @pytest.mark.parametrize("at_once", [7, 4096])
 def test_text_mode_is_the_tokenizers_own_conversation(model, frame, words, monkeypatch, at_once):
     monkeypatch.setattr("pessimal.scoring.candidates._AT_ONCE", at_once)
-    made, by_id = (inputs(model.tokenizer, frame, words, mode) for mode in (Mode.text, Mode.ids))
+    made, by_id = (inputs(Templated(model.tokenizer), frame, words, mode) for mode in (Mode.text, Mode.ids))
     for row, text in enumerate(words.rows["text"]):
         conversation = [{"role": "user", "content": frame.prompt}, {"role": "assistant", "content": text}]
         ids = model.tokenizer.apply_chat_template(conversation, tokenize=True, return_dict=False)
@@ -68,7 +68,7 @@ def test_text_that_the_template_ties_to_its_surroundings_shares_less_of_the_pref
     )
     before = tokenizer("user Whatassistant ")["input_ids"]  # the last of these is a space
     glued = replace(frame, prompt="What", prefix=(tokenizer.bos_token_id, *before), suffix=())
-    made = inputs(tokenizer, glued, words, Mode.text)
+    made = inputs(Templated(tokenizer), glued, words, Mode.text)
     row = words.rows["text"].tolist().index("love")
     conversation = [{"role": "user", "content": "What"}, {"role": "assistant", "content": "love"}]
     whole = tokenizer.apply_chat_template(conversation, tokenize=True, return_dict=False)
@@ -82,9 +82,9 @@ def test_conversation_that_is_nothing_but_the_prefix_keeps_its_last_id_to_be_rea
 
     tokenizer = AutoTokenizer.from_pretrained(model.folder)
     tokenizer.chat_template = tokenizer.chat_template.replace("<|end|>", "")
-    open_ended = find_frame(tokenizer, frame.prompt)
+    open_ended = Templated(tokenizer).frame(frame.prompt)
     assert open_ended.suffix == ()
-    made = inputs(tokenizer, open_ended, words, Mode.text)
+    made = inputs(Templated(tokenizer), open_ended, words, Mode.text)
     row = words.rows["text"].tolist().index(" ")
     assert made.whole(row) == list(open_ended.prefix)
     assert made.own(row).tolist() == [open_ended.prefix[-1]]
@@ -99,10 +99,10 @@ def test_paper_mode_scores_the_text_after_two_beginning_tokens(model, frame, wor
     tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
         single="<|bos|> $A", special_tokens=[("<|bos|>", tokenizer.bos_token_id)]
     )
-    doubled = find_frame(tokenizer, frame.prompt, double_bos=True)
+    doubled = Templated(tokenizer).frame(frame.prompt, double_bos=True)
     assert doubled.prefix[:2] == (tokenizer.bos_token_id, tokenizer.bos_token_id)
-    made = inputs(tokenizer, doubled, words, Mode.paper)
-    single = inputs(tokenizer, frame, words, Mode.text)
+    made = inputs(Templated(tokenizer), doubled, words, Mode.paper)
+    single = inputs(Templated(tokenizer), frame, words, Mode.text)
     for row in range(len(words.rows)):
         assert doubled.inside(made.whole(row)) == frame.inside(single.whole(row)) is not None
 
@@ -111,22 +111,26 @@ def test_paper_mode_scores_the_text_after_two_beginning_tokens(model, frame, wor
 def test_survival_known_from_another_prompt_is_found_anew_where_a_sample_disagrees(
     model, frame, words, monkeypatch, agrees, n
 ):
-    truth, count, inner = inputs(model.tokenizer, frame, words, Mode.ids).survives, [], module.templated
+    truth, count, inner = (
+        inputs(Templated(model.tokenizer), frame, words, Mode.ids).survives,
+        [],
+        Templated.ids,
+    )
 
-    def counting(tokenizer, prompt, texts, **options):
+    def counting(self, prompt, texts, **options):
         count.append(len(texts))
-        return inner(tokenizer, prompt, texts, **options)
+        return inner(self, prompt, texts, **options)
 
-    monkeypatch.setattr(module, "templated", counting)
+    monkeypatch.setattr(Templated, "ids", counting)
     monkeypatch.setattr(module, "_SAMPLED", 50)
-    other = find_frame(model.tokenizer, "What is best?")
-    known = truth if agrees else ~truth
-    assert (inputs(model.tokenizer, other, words, Mode.ids, known=known).survives == truth).all()
+    other = Templated(model.tokenizer).frame("What is best?")
+    known, count[:] = truth if agrees else ~truth, []
+    assert (inputs(Templated(model.tokenizer), other, words, Mode.ids, known=known).survives == truth).all()
     assert sum(count) == n
 
 
 def test_batches_hold_every_row_once_and_one_length_each(model, frame, words):
-    made = inputs(model.tokenizer, frame, words, Mode.text)
+    made = inputs(Templated(model.tokenizer), frame, words, Mode.text)
     assert len(set(made.lengths)) > 1, "or nothing is tested"
     plan = batches(made, size=16)
     assert sorted(np.concatenate(plan)) == list(range(len(words.rows)))

@@ -12,6 +12,8 @@ from transformers.models.bert import BertConfig
 from transformers.models.gpt2 import GPT2Config
 from transformers.models.llama import LlamaForSequenceClassification
 
+from pessimal.rewards.base import Part
+from pessimal.rewards.frame import Templated
 from pessimal.rewards.heads import LinearHead
 from pessimal.rewards.load import RewardModel
 from pessimal.rewards.spec import Dtype
@@ -27,7 +29,7 @@ TOKENS = ["bos", "bos_paper", "frame", "survives"]
 
 
 def suite(model, frame, plan=PLAN):
-    found = conformance(model, frame, plan, device=CPU)
+    found = conformance(model, Part(1.0, Templated(model.tokenizer)), frame, plan, device=CPU)
     return {check.check: check for check in found.checks}, found
 
 
@@ -49,7 +51,7 @@ def pad_apart(tiny, monkeypatch):
         tiny.tokenizer.convert_tokens_to_ids("<|reserved_special_token_0|>"),
     )
 
-    def network(self, dtype=None):
+    def network(self, dtype=None, which=0):
         made = load(self, dtype)
         made.config.pad_token_id = reserved
         return made
@@ -65,7 +67,7 @@ def breaking(monkeypatch):
     load = RewardModel.network
 
     def put(change):
-        def changed(self, dtype=None):
+        def changed(self, dtype=None, which=0):
             network = load(self, dtype)
             if isinstance(change, type):
                 network.__class__ = change
@@ -266,7 +268,7 @@ def test_low_precision_model_is_asked_in_its_own_precision_and_its_head_in_float
 def test_absolute_positions_do_not_survive_padding_on_the_left(pad_apart, frame, monkeypatch, kind, sizes):
     network = made(kind, {**sizes, "initializer_range": 0.3}, pad_apart.embedding_rows)
     network.config.pad_token_id = pad_apart.tokenizer.pad_token_id
-    monkeypatch.setattr(RewardModel, "network", lambda self, dtype=None: network)
+    monkeypatch.setattr(RewardModel, "network", lambda self, dtype=None, which=0: network)
     assert failed(suite(pad_apart, frame)[0]) == ["padding_left"]
 
 

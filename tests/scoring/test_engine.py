@@ -12,6 +12,7 @@ from transformers.models.gpt_oss import GptOssConfig
 from transformers.models.nemotron import NemotronConfig
 from transformers.models.qwen2_moe import Qwen2MoeConfig
 
+from pessimal.rewards.frame import Templated
 from pessimal.rewards.spec import Dtype, Mode
 from pessimal.scoring.candidates import inputs
 from pessimal.scoring.engine import Decoder, FullForward, SharedPrefix, own_rewards, prefix_context
@@ -49,7 +50,7 @@ def test_reward_is_the_models_own_by_every_engine(model, frame, words, name, cap
         for engine in scorer.engines:
             assert close(engine.rewards(ids, shared=shared), theirs), (engine.name, shared, run)
     assert network.config._attn_implementation == before, "the model is left as it was"
-    scorer.establish_trust(inputs(model.tokenizer, frame, words, Mode.ids), dtype=Dtype.float32)
+    scorer.establish_trust(inputs(Templated(model.tokenizer), frame, words, Mode.ids), dtype=Dtype.float32)
     assert scorer.attention == "shared-prefix"
     assert scorer.trust.holds
     assert scorer.trust.n == 16
@@ -80,7 +81,7 @@ def test_what_is_peculiar_to_an_architecture_matters_here(model, frame, name, wi
 def test_rewards_of_a_whole_vocabulary_are_the_models_own(model, frame, words, mode):
     network = made(*DECODERS["gemma2, soft-capping and a window"], model.embedding_rows)
     scorer = FrameScorer(network, frame, device=CPU)
-    candidates = inputs(model.tokenizer, frame, words, mode)
+    candidates = inputs(Templated(model.tokenizer), frame, words, mode)
     rows = np.arange(len(candidates))
     theirs = own(network, [candidates.whole(row) for row in rows]).double()
     assert close(scorer.score_rows(candidates, rows, batch_size=64), theirs)
@@ -92,7 +93,7 @@ def test_encoder_with_a_chat_template_is_scored_by_its_own_forward(model, frame,
     network = encoder(model.embedding_rows)
     scorer = FrameScorer(network, frame, device=CPU)
     assert [engine.name for engine in scorer.engines] == ["own-forward"]
-    scorer.establish_trust(inputs(model.tokenizer, frame, words, Mode.ids), dtype=Dtype.float32)
+    scorer.establish_trust(inputs(Templated(model.tokenizer), frame, words, Mode.ids), dtype=Dtype.float32)
     assert scorer.trust.holds
     wholes = torch.tensor([frame.around(row) for row in drawn(model.embedding_rows, 2).tolist()])
     rewards = scorer.rewards(wholes[:, len(frame.prefix) :], shared=len(frame.prefix))
@@ -234,7 +235,7 @@ def spoilt(network, frame, spoil) -> FrameScorer:
 
 @pytest.mark.parametrize("dtype", [Dtype.bfloat16, Dtype.float16])
 def test_rounding_is_no_reason_for_mistrust_but_a_wrong_engine_is(model, frame, words, dtype):
-    candidates = inputs(model.tokenizer, frame, words, Mode.ids)
+    candidates = inputs(Templated(model.tokenizer), frame, words, Mode.ids)
     scorer = FrameScorer(model.network(dtype), frame, device=CPU)
     scorer.establish_trust(candidates, dtype=dtype)
     assert scorer.attention == "shared-prefix"
@@ -246,7 +247,7 @@ def test_rounding_is_no_reason_for_mistrust_but_a_wrong_engine_is(model, frame, 
 
 
 def test_wrong_engine_is_noticed_and_replaced_down_to_the_models_own_forward(model, frame, words, caplog):
-    candidates = inputs(model.tokenizer, frame, words, Mode.ids)
+    candidates = inputs(Templated(model.tokenizer), frame, words, Mode.ids)
     one = spoilt(model.network(), frame, lambda values: [values[0], *(1.5 * v for v in values[1:])])
     both = FrameScorer(model.network(), frame, device=CPU)
     both.engines[0].decoder.head.score.weight.mul_(2)  # a copy in float32, which both engines read

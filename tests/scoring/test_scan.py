@@ -9,7 +9,7 @@ import pytest
 import pytorch_lightning as pl
 import torch
 
-from pessimal.rewards.frame import find_frame
+from pessimal.rewards.frame import Templated
 from pessimal.rewards.load import open_model
 from pessimal.rewards.spec import Dtype, Mode, ModelSpec
 from pessimal.scoring.engine import own_rewards
@@ -40,8 +40,8 @@ def scanned(model, words, work, *callbacks, mode=Mode.ids, certain=10, batch_siz
         model, prompt="greatest", prompt_text=PROMPT, candidates=words, mode=mode, certain=certain
     )
     loop = Loop(trainer=Trainer(*callbacks), batch_size=batch_size, progress=False, ignore_finished=again)
-    frame = find_frame(model.tokenizer, PROMPT)
-    return scan(model, functools.cache(model.network), provenance, words, frame, work=work, loop=loop)
+    frame = Templated(model.tokenizer).frame(PROMPT)
+    return scan(model, functools.cache(model.network), provenance, words, [frame], work=work, loop=loop)
 
 
 def test_every_reward_is_the_models_own(model, network, frame, words, tmp_path):

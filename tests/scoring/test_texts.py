@@ -8,7 +8,7 @@ from pessimal.errors import ModelError
 from pessimal.rewards.frame import Turn
 from pessimal.rewards.load import open_model
 from pessimal.rewards.spec import ModelSpec
-from pessimal.scoring.texts import KeptRewards, TextScorer
+from pessimal.scoring.texts import KeptRewards, NetworkTexts
 
 WORDS = ["love", "hate", "good", "evil", "peace", "war", "kind", "cruel", "wisdom", "truth"]
 
@@ -29,7 +29,9 @@ def opened(tiny_checkpoint):
 
 @pytest.fixture(scope="module")
 def scorer(opened):
-    return TextScorer(opened, opened.network(), conversations(20), device=torch.device("cpu"))
+    return NetworkTexts(
+        opened, opened.parts[0].conversations, opened.network(), conversations(20), device=torch.device("cpu")
+    )
 
 
 def test_each_reward_is_the_models_own_in_any_company(opened, scorer):
@@ -38,7 +40,14 @@ def test_each_reward_is_the_models_own_in_any_company(opened, scorer):
     assert np.ptp(own) > 0.1
     assert scorer.rewards(asked) == pytest.approx(own, abs=1e-5)
     assert scorer.rewards(asked[::-1])[::-1] == pytest.approx(own, abs=1e-5)
-    small = TextScorer(opened, opened.network(), asked, device=torch.device("cpu"), batch_size=1)
+    small = NetworkTexts(
+        opened,
+        opened.parts[0].conversations,
+        opened.network(),
+        asked,
+        device=torch.device("cpu"),
+        batch_size=1,
+    )
     assert small.rewards(asked) == pytest.approx(own, abs=1e-5)
 
 
@@ -53,7 +62,9 @@ def test_a_head_that_gives_something_else_is_given_up(opened, monkeypatch, caplo
 
     right = engine.Decoder.rewards
     monkeypatch.setattr(engine.Decoder, "rewards", lambda self, *a, **k: right(self, *a, **k) * 1.5)
-    scorer = TextScorer(opened, opened.network(), conversations(20), device=torch.device("cpu"))
+    scorer = NetworkTexts(
+        opened, opened.parts[0].conversations, opened.network(), conversations(20), device=torch.device("cpu")
+    )
     assert scorer.path == "own-forward"
     assert "Falling back" in caplog.text
     asked = conversations(5, seed=2)
@@ -73,7 +84,9 @@ def test_numbers_that_overflow_are_reported(opened):
     with torch.no_grad():
         network.score.weight.fill_(float("inf"))
     with pytest.raises(ModelError, match="overflow"):
-        TextScorer(opened, network, conversations(4), device=torch.device("cpu"))
+        NetworkTexts(
+            opened, opened.parts[0].conversations, network, conversations(4), device=torch.device("cpu")
+        )
 
 
 def test_known_rewards_are_not_asked_for_again_and_half_a_line_is_none(scorer, tmp_path):

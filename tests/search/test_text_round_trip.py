@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from pessimal.rewards.frame import find_frame
+from pessimal.rewards.frame import Templated
 from pessimal.search.round_trip import RoundTrip, best_retokenizing
 
 PROMPTS = ("What, in one word, is the greatest thing ever?", "What is evil?")
@@ -18,7 +18,7 @@ def tokenizer(tiny_checkpoint):
 
 @pytest.fixture(scope="module")
 def frame(tokenizer):
-    return find_frame(tokenizer, PROMPTS[0])
+    return Templated(tokenizer).frame(PROMPTS[0])
 
 
 def ids_of(tokenizer, *tokens: str) -> torch.Tensor:
@@ -28,7 +28,7 @@ def ids_of(tokenizer, *tokens: str) -> torch.Tensor:
 def test_it_is_the_round_trip_of_each_response(tokenizer, frame):
     generator = torch.Generator().manual_seed(0)
     responses = torch.randint(0, len(tokenizer), (300, 2), generator=generator)
-    retokenizes = RoundTrip(tokenizer, frame)(responses)
+    retokenizes = RoundTrip(tokenizer, [(Templated(tokenizer), frame)])(responses)
     for ids, found in zip(responses.tolist(), retokenizes.tolist(), strict=True):
         text = tokenizer.decode(ids, clean_up_tokenization_spaces=False)
         conversation = [{"role": "user", "content": PROMPTS[0]}, {"role": "assistant", "content": text}]
@@ -40,15 +40,21 @@ def test_it_is_the_round_trip_of_each_response(tokenizer, frame):
 def test_the_template_decides_not_the_text_alone(tokenizer, frame):
     # The template trims; alone, ' love' is one token that decodes to itself.
     love = ids_of(tokenizer, "Ġlove")
-    (text,) = RoundTrip(tokenizer, frame).text_of(love)
+    (text,) = RoundTrip(tokenizer, [(Templated(tokenizer), frame)]).text_of(love)
     assert (text, tokenizer(text, add_special_tokens=False)["input_ids"]) == (" love", love[0].tolist())
-    assert RoundTrip(tokenizer, frame)(love).tolist() == [False]
-    assert RoundTrip(tokenizer, frame)(ids_of(tokenizer, "love", "Ġlove")).tolist() == [True]
-    assert RoundTrip(tokenizer, frame)(ids_of(tokenizer, "l", "ove")).tolist() == [False], "it merges"
-    closed = find_frame(tokenizer, PROMPTS[0], closing=(7,))
+    assert RoundTrip(tokenizer, [(Templated(tokenizer), frame)])(love).tolist() == [False]
+    assert RoundTrip(tokenizer, [(Templated(tokenizer), frame)])(
+        ids_of(tokenizer, "love", "Ġlove")
+    ).tolist() == [True]
+    assert RoundTrip(tokenizer, [(Templated(tokenizer), frame)])(ids_of(tokenizer, "l", "ove")).tolist() == [
+        False
+    ], "it merges"
+    closed = Templated(tokenizer, (7,)).frame(PROMPTS[0])
     word = ids_of(tokenizer, "love")
-    assert RoundTrip(tokenizer, closed, closing=(7,))(word).tolist() == [True]
-    assert RoundTrip(tokenizer, closed)(word).tolist() == [False], "closing ids stand behind the conversation"
+    assert RoundTrip(tokenizer, [(Templated(tokenizer, (7,)), closed)])(word).tolist() == [True]
+    assert RoundTrip(tokenizer, [(Templated(tokenizer), closed)])(word).tolist() == [False], (
+        "closing ids stand behind the conversation"
+    )
 
 
 def test_with_several_prompts_it_has_to_retokenize_in_each(tokenizer, frame):
@@ -57,12 +63,12 @@ def test_with_several_prompts_it_has_to_retokenize_in_each(tokenizer, frame):
 
     glued = deepcopy(tokenizer)
     glued.chat_template = "{{ bos_token }}{% for m in messages %}{{ m['content'] }}{% endfor %}"
-    plain, tying = find_frame(glued, "love:"), find_frame(glued, "so ")
+    plain, tying = Templated(glued).frame("love:"), Templated(glued).frame("so ")
     word = ids_of(glued, "love")
-    assert RoundTrip(glued, plain)(word).tolist() == [True]
-    assert RoundTrip(glued, tying)(word).tolist() == [False]
+    assert RoundTrip(glued, [(Templated(glued), plain)])(word).tolist() == [True]
+    assert RoundTrip(glued, [(Templated(glued), tying)])(word).tolist() == [False]
     for frames in ([plain, tying], [tying, plain]):
-        assert RoundTrip(glued, frames)(word).tolist() == [False]
+        assert RoundTrip(glued, [(Templated(glued), one) for one in frames])(word).tolist() == [False]
 
 
 def single(rows: torch.Tensor) -> torch.Tensor:

@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 
 from pessimal.errors import InputError
-from pessimal.rewards.frame import Frame, templated
+from pessimal.rewards.base import Conversations, Reward
+from pessimal.rewards.frame import Frame
 from pessimal.rewards.spec import Mode
 from pessimal.tables.files import read_csv
 from pessimal.tables.published import numbers, whole_numbers
@@ -59,6 +60,11 @@ def vocabulary(tokenizer, *, size: int) -> Candidates:
         }
     )
     return Candidates(name="vocabulary", rows=rows)
+
+
+def rows_of(model: Reward) -> int:
+    """How many ids of its tokenizer's vocabulary a reward can be asked: a network's rows; all of a reward of texts."""
+    return getattr(model, "embedding_rows", None) or len(model.tokenizer)
 
 
 def items(path: Path, *, name: str) -> Candidates:
@@ -144,38 +150,36 @@ _SAMPLED = 1024
 
 
 def inputs(
-    tokenizer,
+    conversations: Conversations,
     frame: Frame,
     candidates: Candidates,
     mode: Mode,
     *,
-    closing: Sequence[int] = (),
     known: np.ndarray | None = None,
 ) -> Inputs:
     """The ids to score. In mode `ids` a token is its own id; otherwise the text goes through the chat template.
 
-    A text that the template or the tokenizer ties to its surroundings shares less of the frame's prefix. `closing` ids
-    are what the model wants after the conversation. `known` (n,) bool says which tokens make the round trip in another prompt's
+    A text that the template or the tokenizer ties to its surroundings shares less of the frame's prefix. `known` (n,) bool
+    says which tokens make the round trip in another prompt's
     frame: templating every token takes longer than scoring it on a fast card, so where a sample of 1,024 agrees, the
     rest is taken from there.
     """
     ids = candidates.rows["candidate_id"].to_numpy()
 
-    def conversations(rows: np.ndarray) -> Iterator[tuple[int, list[int]]]:
+    def written(rows: np.ndarray) -> Iterator[tuple[int, list[int]]]:
         for start in range(0, len(rows), _AT_ONCE):
             part = rows[start : start + _AT_ONCE]
             texts = candidates.rows["text"].iloc[part].tolist()
             double = mode is Mode.paper
-            yield from zip(
-                part.tolist(),
-                templated(tokenizer, frame.prompt, texts, double_bos=double, closing=closing),
-                strict=True,
-            )
+            wholes = conversations.ids(frame.prompt, texts, double_bos=double)
+            yield from zip(part.tolist(), wholes, strict=True)
 
     def round_trips(rows: np.ndarray) -> np.ndarray:
-        return np.array([frame.inside(whole) == [ids[row]] for row, whole in conversations(rows)])
+        return np.array([frame.inside(whole) == [ids[row]] for row, whole in written(rows)])
 
     every = np.arange(len(ids))
+    if mode is Mode.ids and not conversations.round_trips:
+        return framed(frame, ids[:, None].tolist())
     if mode is Mode.ids:
         if known is not None:
             sample = np.sort(np.random.default_rng(0).permutation(len(ids))[:_SAMPLED])
@@ -186,7 +190,7 @@ def inputs(
         survives = round_trips(every) if known is None else known
         return _together(frame, [len(frame.prefix)] * len(ids), own, survives=survives)
     shared, parts, survives = [], [], []
-    for row, whole in conversations(every):
+    for row, whole in written(every):
         shared.append(_alike(frame.prefix, whole))
         parts.append(np.array(whole[shared[-1] :], dtype=np.int32))
         survives.append(frame.inside(whole) == [ids[row]])

@@ -111,6 +111,33 @@ class ResponseScorer:
             self.common_prefix.shares_starts = False
 
 
+class SummedScorer:
+    """The weighted sum of several scorers of responses, as one."""
+
+    def __init__(self, terms: Sequence[tuple[float, ResponseScorer]]):
+        self.terms = list(terms)
+
+    @property
+    def trust(self) -> Trust | None:
+        """Of the first that has one."""
+        return next((scorer.trust for _, scorer in self.terms if scorer.trust), None)
+
+    @property
+    def path(self) -> str:
+        return ", ".join(dict.fromkeys(scorer.path for _, scorer in self.terms))
+
+    def rewards(self, responses: Tensor, *, anchor: Tensor | None = None) -> Tensor:
+        return sum(weight * scorer.rewards(responses, anchor=anchor) for weight, scorer in self.terms)
+
+    def gradient(self, response: Tensor) -> Tensor:
+        each = [(weight, scorer.gradient(response)) for weight, scorer in self.terms]
+        rows = min(slope.shape[1] for _, slope in each)
+        return sum(weight * slope[:, :rows] for weight, slope in each)
+
+    def own_rewards(self, responses: Tensor) -> np.ndarray:
+        return sum(weight * scorer.own_rewards(responses) for weight, scorer in self.terms)
+
+
 class CommonPrefixScorer:
     """Rewards and gradients of responses of several tokens between `prefix` and `suffix`, by one engine."""
 
@@ -128,6 +155,7 @@ class CommonPrefixScorer:
         """Responses a batch; found from the memory there is where None."""
         self.shares_starts = isinstance(engine, SharedPrefix)
         """Whether what responses share with the anchor is run once; every response is run by itself otherwise."""
+        self.sequence = getattr(network, "sequence", False)
         self._anchor: Tensor | None = None
         self._continued: Engine | None = None
 
@@ -157,8 +185,8 @@ class CommonPrefixScorer:
                 (self._closed(responses[part, position:]), len(self.prefix) + position)
                 for position, part in zip(positions.tolist(), rows.split(counts.tolist()), strict=True)
             ]
-            if len(groups) == 1:
-                return engine.rewards(groups[0][0], shared=groups[0][1])
+            if len(groups) == 1 or self.sequence:  # a packed row is read where its responses end
+                return torch.cat([engine.rewards(ids, shared=shared) for ids, shared in groups])
             return packed_rewards(engine, groups)
 
         for rows in self._passes(first, length=length):
@@ -172,6 +200,24 @@ class CommonPrefixScorer:
         By the gradient of the embeddings times the embedding matrix, 1.4 times faster than through a one-hot.
         """
         own = self._closed(response.to(self.prefix.device).unsqueeze(0))
+        if not self.sequence:
+            return self._by_embeddings(own, len(response))
+        # A token counts twice: by its own probability, and by what it does to those behind it.
+        if not hasattr(self.engine, "distribution"):
+            raise ModelError(
+                f"{type(self.network.causal).__name__} is laid out in a way that pessimal does not know, so the gradient of its "
+                "log-probabilities is not known either: it can be scanned, and not searched"
+            )
+        with torch.no_grad():
+            likely = self.engine.distribution(own, shared=len(self.prefix))[: len(response)]
+        if own.shape[1] == 1:
+            return likely
+        through = self._by_embeddings(own, len(response))
+        rows = min(likely.shape[1], through.shape[1])  # of the output and of the input embedding
+        return likely[:, :rows] + through[:, :rows]
+
+    def _by_embeddings(self, own: Tensor, length: int) -> Tensor:
+        """d reward / d one-hot (length, V) float32 of the inputs of one response with its closing ids, (1, T)."""
         embedding = self.network.get_input_embeddings()
         with torch.enable_grad(), _captured(embedding) as captured:
             reward = self.engine.rewards(own, shared=len(self.prefix)).sum()
@@ -181,11 +227,13 @@ class CommonPrefixScorer:
                 "search follows is only known for models that do it once"
             )
         (given,) = captured
-        (slope,) = torch.autograd.grad(reward, given)  # (1, T, hidden)
-        end = slope.shape[1] - len(self.suffix)
-        slope = slope[0, end - len(response) : end]
+        (slope,) = torch.autograd.grad(reward, given)  # (1, T, hidden), (1, T - 1, hidden) of a sequence
+        ran = own[0, :-1] if self.sequence else own[0]
+        begin = slope.shape[1] - len(ran)
+        slope = slope[0, begin : begin + length]
+        slope = nn.functional.pad(slope, (0, 0, 0, length - len(slope)))  # the last token of all is no input
         weight = embedding.weight.detach()
-        scale = _scale(weight[own[0]], given.detach()[0, -own.shape[1] :])
+        scale = _scale(weight[ran], given.detach()[0, -len(ran) :])
         return (slope @ weight.T).float() * scale
 
     def _closed(self, responses: Tensor) -> Tensor:

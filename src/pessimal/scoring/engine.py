@@ -55,8 +55,13 @@ class Decoder:
             return network.whole_parts
         backbone = _backbone(network)
         norm, layers = _first(backbone, _NORMS), _first(backbone, _LAYERS)
-        head = head_for(network.state_dict(keep_vars=True))
-        if norm is None or layers is None or head is None:
+        if norm is None or layers is None:
+            return None
+        if hasattr(network, "make_head"):
+            head = network.make_head()
+        elif kind := head_for(network.state_dict(keep_vars=True)):
+            head = kind(network, output=network.reward_output)
+        else:
             return None
         return cls(
             network=network,
@@ -64,7 +69,7 @@ class Decoder:
             layers=layers,
             norm=norm,
             exact_norm=in_float32(norm),
-            head=head(network, output=network.reward_output),
+            head=head,
         )
 
     def rewards(self, context: Tensor | None, *, read: Tensor | None = None, **inputs) -> Tensor:
@@ -84,6 +89,13 @@ class Decoder:
                     hooks.enter_context(only)
             self.backbone(**inputs, use_cache=False)
         return self.head.read(self.exact_norm(final[0]), context)
+
+    def states(self, **inputs) -> Tensor:
+        """Run the backbone; its final states (batch, T, hidden) float32 at all positions."""
+        final = []
+        with hooked(self.norm, lambda _, arguments: final.append(arguments[0].float())):
+            self.backbone(**inputs, use_cache=False)
+        return self.exact_norm(final[0])
 
 
 class SharedPrefix:
@@ -113,7 +125,7 @@ class SharedPrefix:
     def continued(self, ids: Tensor) -> "SharedPrefix":
         """The same with `ids` (T,) behind its prefix, which is not run again; what the head takes from the prompt
         stays."""
-        prefix = continue_prefix(self.decoder.backbone, self.prefix, ids)
+        prefix, _ = continue_prefix(self.decoder.backbone, self.prefix, ids)
         return SharedPrefix(self.decoder, prefix, self.context)
 
 
@@ -126,7 +138,11 @@ class FullForward:
         self.decoder, self.prefix, self.context = decoder, prefix, context
 
     def rewards(self, ids: Tensor, *, shared: int) -> Tensor:
-        return self.decoder.rewards(self.context, input_ids=_whole(self.prefix, ids, shared))
+        return self.whole_rewards(_whole(self.prefix, ids, shared), own=ids.shape[1])
+
+    def whole_rewards(self, ids: Tensor, *, own: int) -> Tensor:
+        """Rewards (batch,) float32 of whole inputs (batch, length), whose last `own` ids are the response's."""
+        return self.decoder.rewards(self.context, input_ids=ids)
 
 
 class OwnForward:
@@ -144,13 +160,16 @@ class OwnForward:
         if self.typed:  # 0 for the prompt, 1 from where the response begins
             types = (torch.arange(whole.shape[1], device=ids.device) >= len(self.prefix)).long()
             types = types.expand_as(whole)
-        return own_rewards(self.network, whole, types)
+        return own_rewards(self.network, whole, types, own=ids.shape[1])
 
 
-def own_rewards(network: nn.Module, ids: Tensor, types: Tensor | None = None) -> Tensor:
+def own_rewards(
+    network: nn.Module, ids: Tensor, types: Tensor | None = None, *, own: int | None = None
+) -> Tensor:
     """Rewards (batch,) float32 of whole inputs `ids` (batch, length) of one length, by the network's own forward.
 
-    `types` (batch, length) are token types, for encoders that mark prompt and response by them. Hub classifiers
+    `types` (batch, length) are token types, for encoders that mark prompt and response by them; `own` says how many of the
+    last ids are the response's, for networks that sum over these. Hub classifiers
     read the reward at the last token that is not the pad token; inputs here have no padding, and a template may well
     end in the pad token (pad = eos), so a token that is not in the batch stands in for it meanwhile: the last
     position is read.
@@ -161,6 +180,8 @@ def own_rewards(network: nn.Module, ids: Tensor, types: Tensor | None = None) ->
     inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     if types is not None:
         inputs["token_type_ids"] = types
+    if getattr(network, "sequence", False):
+        inputs["own"] = own
     try:
         output = network(**inputs)
     except torch.OutOfMemoryError:

@@ -6,9 +6,10 @@ table. Knows neither Hydra nor W&B nor the registry.
 
 import contextlib
 import fcntl
+import logging
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -16,25 +17,36 @@ import numpy as np
 import torch
 
 from pessimal.errors import WorkError
-from pessimal.rewards.frame import Frame
-from pessimal.rewards.load import RewardModel, of_model
-from pessimal.rewards.spec import Dtype, Mode, Score
-from pessimal.scoring.candidates import Candidates, inputs
+from pessimal.progress import counted
+from pessimal.rewards.base import NetworkReward, Reward, TextReward
+from pessimal.rewards.frame import Frame, Turn
+from pessimal.rewards.language import Continued
+from pessimal.rewards.load import of_model
+from pessimal.rewards.spec import Dtype, Kind, Mode
+from pessimal.scoring.candidates import Candidates, Inputs, inputs
 from pessimal.scoring.certify import Certified, certify, certify_tails, uncertified
 from pessimal.scoring.loop import Loop, Pass
-from pessimal.scoring.trust import Trust
+from pessimal.scoring.texts import KeptRewards
+from pessimal.scoring.trust import (
+    NOISE_SAMPLE,
+    Trust,
+    allowed,
+    largest_difference,
+    numerical_noise,
+    rank_agreement,
+)
 from pessimal.tables import ScoreProvenance, ScoreTable
+from pessimal.tables.score_table import LOG_PROBABILITY, REWARD, storable
+
+log = logging.getLogger(__name__)
 
 
 def identify(
-    model: RewardModel, *, prompt: str, prompt_text: str, candidates: Candidates, mode: Mode, certain: int
+    model: Reward, *, prompt: str, prompt_text: str, candidates: Candidates, mode: Mode, certain: int
 ) -> ScoreProvenance:
-    """What the scores will depend on: known before the network is loaded, so that a finished table can be looked up.
-
-    A language model's tails are not scored again, whatever `certain`: see `language_model`.
-    """
-    if model.spec.score is Score.log_probability:
-        certain = 0
+    """What the scores will depend on: known before the network is loaded, so that a finished table can be looked up."""
+    kind = model.spec.kind
+    exact = model.spec.dtype is Dtype.float32 or "ids" not in model.can
     return ScoreProvenance(
         model=model.name,
         prompt=prompt,
@@ -43,18 +55,19 @@ def identify(
         candidates_digest=candidates.digest(),
         mode=mode.value,
         source="scan",
-        certain=None if model.spec.dtype is Dtype.float32 else certain,
-        score=model.spec.score.value,
+        certain=None if exact else certain,
+        score=LOG_PROBABILITY if kind is Kind.log_probability else REWARD,
+        kind=kind.value,
         **of_model(model),
     )
 
 
 def scan(
-    model: RewardModel,
-    networks: Callable[[Dtype], torch.nn.Module],
+    model: NetworkReward,
+    networks: Callable[..., torch.nn.Module],
     provenance: ScoreProvenance,
     candidates: Candidates,
-    frame: Frame,
+    frames: Sequence[Frame],
     *,
     work: Path,
     loop: Loop,
@@ -62,40 +75,50 @@ def scan(
 ) -> ScoreTable:
     """Score every candidate; what an earlier, interrupted scan left under `work` is not scored again.
 
-    `networks` gives the model's network in a precision, the same one at each call; `known_round_trips` are another
-    prompt's (see `inputs`). Where the loop has several processes, all of them call this and get the same table. Raises
-    ModelError if a reward is not a number.
+    `networks` gives the model's network in a precision and of a number, the same one at each call; `frames` are those of
+    its parts; `known_round_trips` are another prompt's (see `inputs`). Where the loop has several processes, all of them
+    call this and get the same table. Raises ModelError if a reward is not a number.
     """
-    to_score = inputs(
-        model.tokenizer,
-        frame,
-        candidates,
-        Mode(provenance.mode),
-        closing=model.closing,
-        known=known_round_trips,
-    )
-
-    def passing(dtype: Dtype) -> Pass:
-        return Pass(
-            networks(dtype),
-            frame,
-            to_score,
-            dtype=dtype,
-            texts=candidates.rows["text"].tolist(),
-            label=f"{model.name} · {provenance.prompt}",
-            folder=work / provenance.key() / dtype.value,
-            loop=loop,
+    mode, to_score = Mode(provenance.mode), []
+    for part, frame in zip(model.parts, frames, strict=True):
+        alike = to_score and part.conversations is model.parts[0].conversations
+        to_score.append(
+            to_score[0]
+            if alike
+            else inputs(part.conversations, frame, candidates, mode, known=known_round_trips)
         )
+    texts, several = candidates.rows["text"].tolist(), len(model.parts) > 1
+
+    def passing(dtype: Dtype) -> Terms:
+        terms = []
+        for number, part in enumerate(model.parts):
+            label, folder = f"{model.name} · {provenance.prompt}", work / provenance.key() / dtype.value
+            one = Pass(
+                networks(dtype, part.network),
+                frames[number],
+                to_score[number],
+                dtype=dtype,
+                texts=texts,
+                label=f"{label} · part {number + 1}" if several else label,
+                folder=folder / f"part-{number}" if several else folder,
+                loop=loop,
+            )
+            terms.append((part.weight, one))
+        return Terms(terms)
 
     first = passing(model.spec.dtype)
-    rewards = first.run(np.arange(len(to_score)), name="all")
+    rewards = first.run(np.arange(len(texts)), name="all")
     if model.spec.dtype is Dtype.float32:
-        noise = first.noise(rewards[first.sample])
-        result = certify(rewards, noise=noise)
+        result = certify(rewards, noise=(noise := first.noise()))
     elif provenance.certain:
         result, noise = _certified_tails(rewards, passing(Dtype.float32), k=provenance.certain)
     else:
         result, noise = uncertified(rewards), None
+    measured = _of_language_model(model, provenance, candidates, to_score[0], result.rewards)
+    if model.spec.kind is Kind.judge:
+        measured["says_yes_above"] = model.spec.judge.says_yes_above
+        if model.spec.judge.opponent is not None:
+            measured["order_effect"] = order_effect(first.values)
     return score_table(
         model,
         provenance,
@@ -104,15 +127,141 @@ def scan(
         trust=first.trust,
         noise=noise,
         attention=first.attention,
-        survives=to_score.survives,
-        framed=int((to_score.shared == len(frame.prefix)).sum()),
-        prefix_tokens=len(frame.prefix),
-        suffix_tokens=len(frame.suffix),
+        survives=to_score[0].survives,
+        framed=int((to_score[0].shared == len(frames[0].prefix)).sum()),
+        prefix_tokens=len(frames[0].prefix),
+        suffix_tokens=len(frames[0].suffix),
+        **measured,
     )
 
 
+def scan_texts(
+    model: TextReward,
+    provenance: ScoreProvenance,
+    candidates: Candidates,
+    *,
+    work: Path,
+    progress: bool,
+    report: Callable[[int, float, int], None] | None = None,
+) -> ScoreTable:
+    """Score every candidate with a reward that takes texts; what an interrupted scan was answered is not asked again.
+
+    No rank is certain unless the reward gives the same numbers twice: a sample is asked again.
+    """
+    texts = candidates.rows["text"].tolist()
+    conversations = [(Turn("user", provenance.prompt_text), Turn("assistant", text)) for text in texts]
+    label = f"{model.name} · {provenance.prompt}"
+    with counted(label, unit="candidates", total=len(texts), bar=progress) as counter:
+
+        def advance(n: int) -> None:
+            counter.advance(n)
+            if report:
+                report(counter.done, counter.rate, n)
+
+        kept = KeptRewards(model, work / provenance.key() / "rewards.jsonl", advance)
+        todo = kept.unknown(conversations)
+        if todo and (cost := model.cost(todo, timed=True)):
+            log.info("%s: %s", label, cost)
+        rewards = kept.rewards(conversations)
+    sample = np.sort(np.random.default_rng(1).permutation(len(texts))[:NOISE_SAMPLE])
+    again = model.rewards([conversations[row] for row in sample], again=True)
+    noise = numerical_noise(rewards[sample], again)
+    trust = Trust(
+        n=len(sample),
+        largest_difference=largest_difference(rewards[sample], again),
+        batch_difference=largest_difference(rewards[sample], again),
+        repeat_difference=largest_difference(rewards[sample], again),
+        spread=float(rewards[sample].std()),
+        kendall=rank_agreement(again, rewards[sample]),
+        tolerance=allowed(rewards[sample], dtype=Dtype.float32),
+    )
+    return score_table(
+        model,
+        provenance,
+        candidates,
+        certify(rewards, noise=noise),
+        trust=trust,
+        noise=noise,
+        attention="texts",
+    )
+
+
+class Terms:
+    """The passes of a reward's parts, and their weighted sum."""
+
+    def __init__(self, terms: Sequence[tuple[float, Pass]]):
+        self.terms = list(terms)
+        self.values: list[np.ndarray] = []
+        """Of the last run: what each pass gave, float32 (n,)."""
+
+    def run(self, rows: np.ndarray, *, name: str) -> np.ndarray:
+        """Rewards (n,) of sorted `rows` (n,), as `Pass.run` gives them."""
+        self.values = [one.run(rows, name=name) for _, one in self.terms]
+        if len(self.terms) == 1 and self.terms[0][0] == 1:
+            return self.values[0]
+        return sum(
+            weight * values.astype(np.float64)
+            for (weight, _), values in zip(self.terms, self.values, strict=True)
+        )
+
+    def noise(self) -> float:
+        """Bound on the numerical error: of the last run, where it was of all rows, else of a run of the sample."""
+        bounds = []
+        for number, (weight, one) in enumerate(self.terms):
+            whole = self.values and len(self.values[number]) == len(one.inputs)
+            sampled = self.values[number][one.sample] if whole else one.run(one.sample, name="sample")
+            bounds.append(abs(weight) * one.noise(sampled))
+        return sum(bounds)
+
+    @property
+    def trust(self) -> Trust:
+        """Of the part that is nearest to what is allowed."""
+        return max(
+            (one.trust for _, one in self.terms), key=lambda trust: trust.largest_difference / trust.tolerance
+        )
+
+    @property
+    def attention(self) -> str:
+        return ", ".join(dict.fromkeys(one.attention for _, one in self.terms))
+
+
+def order_effect(values: Sequence[np.ndarray]) -> dict[str, float]:
+    """How much a judge of two prefers the first, whichever it is: mean and standard deviation, over candidates, of half the
+    sum of its log-odds in both orders (in nats). The reward is half their difference."""
+    first = (values[0].astype(np.float64) + values[1]) / 2
+    return {"mean": float(first.mean()), "standard_deviation": float(first.std())}
+
+
+def _of_language_model(
+    model: NetworkReward,
+    provenance: ScoreProvenance,
+    candidates: Candidates,
+    scored: Inputs,
+    values: np.ndarray,
+) -> dict:
+    """What the table of a language model records besides: how it was asked, and of what its numbers are."""
+    conversations = model.parts[0].conversations
+    if not isinstance(conversations, Continued):
+        return {}
+    context = model.tokenizer.decode(list(scored.prefix), clean_up_tokenization_spaces=False)
+    found = {"asked": "chat template" if conversations.chat else "plain text", "context": storable(context)}
+    if not candidates.is_vocabulary:
+        _, apart = conversations.continued(provenance.prompt_text, candidates.rows["text"].tolist())
+        lengths = scored.lengths - len(conversations.closing)
+        found["tokens_per_item"] = {
+            "least": int(lengths.min()),
+            "median": float(np.median(lengths)),
+            "most": int(lengths.max()),
+        }
+        found["tokenised_apart"] = len(apart)
+        found["tokenised_apart_examples"] = [storable(answer) for answer in apart[:5]]
+    elif model.spec.kind is Kind.log_probability:
+        found["total_probability"] = float(np.exp(values).sum())
+    return found
+
+
 def score_table(
-    model: RewardModel,
+    model: Reward,
     provenance: ScoreProvenance,
     candidates: Candidates,
     result: Certified,
@@ -137,14 +286,14 @@ def score_table(
     return ScoreTable(replace(provenance, attention=attention), rows, model.description, known | measured)
 
 
-def _certified_tails(rewards: np.ndarray, exact: Pass, *, k: int) -> tuple[Certified, float]:
+def _certified_tails(rewards: np.ndarray, exact: Terms, *, k: int) -> tuple[Certified, float]:
     """Rewards (n,) of a low-precision pass with their tails from the float32 one, and that one's numerical error."""
     rounds = iter(range(len(rewards)))
 
     def rescore(rows: np.ndarray) -> np.ndarray:
         return exact.run(rows, name=f"round-{next(rounds)}")
 
-    noise = exact.noise(rescore(exact.sample))
+    noise = exact.noise()
     return certify_tails(rewards, rescore, k=k, noise=noise), noise
 
 

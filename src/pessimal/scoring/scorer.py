@@ -24,6 +24,7 @@ from pessimal.scoring.engine import (
     prefix_context,
 )
 from pessimal.scoring.memory import within_memory
+from pessimal.scoring.sequence import FullSequence, SharedSequence
 from pessimal.scoring.trust import SAMPLE, Trust, judge, sample_rows
 
 log = logging.getLogger(__name__)
@@ -91,7 +92,7 @@ class FrameScorer:
         if not len(prefix):
             return True
         try:
-            engine.rewards(prefix[-1:].unsqueeze(0), shared=len(prefix) - 1)
+            engine.rewards(prefix[-1:].expand(1, 2), shared=len(prefix))
         except (UserError, torch.OutOfMemoryError):
             raise
         except Exception as error:
@@ -111,6 +112,9 @@ class FrameScorer:
             return []
         decoder.exact_norm.to(self.device)
         decoder.head.to(self.device)
+        if decoder.head.sequence:
+            shared = [SharedSequence.of(decoder, prefix)] if SharedPrefix.suits(self.network) else []
+            return [*shared, FullSequence(decoder, prefix)]
         shareable = SharedPrefix.suits(self.network) and len(prefix)
         if not shareable and not decoder.head.gated:
             return [FullForward(decoder, prefix)]
@@ -143,6 +147,9 @@ def first_trusted(
 ) -> Trust:
     """Drop engines from the front of the list until the first gives the model's `own` rewards (n,) of a sample, or is the
     last; the check's result. `by` gives the sample's rewards (n,) by an engine in batches of some size."""
+    network = engines[-1].network
+    if getattr(getattr(network, "causal", network), "is_loaded_in_8bit", False):
+        dtype = Dtype.bfloat16  # int8 rounds what goes into each layer, about as much
     while True:
         engine = engines[0]
         single = by(engine, 1)

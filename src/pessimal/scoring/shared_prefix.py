@@ -53,13 +53,13 @@ def run_prefix(backbone: nn.Module, ids: Tensor) -> tuple[Prefix, Tensor]:
 
 
 @torch.no_grad()
-def continue_prefix(backbone: nn.Module, prefix: Prefix, ids: Tensor) -> Prefix:
-    """The prefix with ids (T,) behind it: only these are run."""
+def continue_prefix(backbone: nn.Module, prefix: Prefix, ids: Tensor) -> tuple[Prefix, Tensor]:
+    """The prefix with ids (T,) behind it, and their last hidden states (T, hidden): only these are run."""
     cache = DynamicCache()
     for layer, (key, value) in enumerate(zip(prefix.keys, prefix.values, strict=True)):
         cache.update(key.unsqueeze(0), value.unsqueeze(0), layer)
-    backbone(input_ids=ids.unsqueeze(0), past_key_values=cache, use_cache=True)
-    return _held(cache)
+    states = backbone(input_ids=ids.unsqueeze(0), past_key_values=cache, use_cache=True).last_hidden_state
+    return _held(cache), states[0]
 
 
 def _held(cache: DynamicCache) -> Prefix:

@@ -10,23 +10,107 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import torch
 
 from pessimal.errors import ModelError
-from pessimal.rewards.frame import Conversation, Encoded, encode
-from pessimal.rewards.load import RewardModel
+from pessimal.rewards.base import Conversations, NetworkReward, Report, Reward, TextReward
+from pessimal.rewards.frame import Conversation, Encoded
 from pessimal.scoring.engine import Decoder, Engine, FullForward, OwnForward, own_rewards
 from pessimal.scoring.memory import Lengths, find_batch_size, within_memory
 from pessimal.scoring.scorer import first_trusted
+from pessimal.scoring.sequence import FullSequence
 from pessimal.scoring.trust import SAMPLE, Trust, numerical_noise
 
-Report = Callable[[dict[int, float], int], None]
-"""Called with the rewards of one batch, by row, and the number of all rows."""
+_BLOCK = 256
+"""Conversations that go through all networks of a reward before the next."""
 
 
-class TextScorer:
+class TextScorer(Protocol):
+    """Gives the rewards of conversations."""
+
+    device: torch.device
+    longest: int | None
+    """Most tokens of an input that the model is made for; None where nothing says."""
+    trust: Trust | None
+    """Result of the check against the model's own forward; None where there was nothing to compare."""
+    noise: float
+    """Bound on the numerical error of one reward, in units of reward."""
+
+    @property
+    def path(self) -> str:
+        """Name of the way that scores."""
+
+    def rewards(self, conversations: Sequence[Conversation], *, report: Report | None = None) -> np.ndarray:
+        """Rewards float64 (n,); NaN for a conversation longer than the model is made for."""
+
+
+def text_scorer(
+    model: Reward,
+    sample: Sequence[Conversation],
+    *,
+    device: torch.device,
+    batch_size: int | None = None,
+) -> TextScorer:
+    """The scorer of a reward's texts, by whichever way it has. Checked on `sample`."""
+    if isinstance(model, TextReward):
+        return AskedTexts(model, sample)
+    networks = functools.cache(lambda which: model.network(None, which))
+    terms = [
+        (part.weight, NetworkTexts(model, part.conversations, networks(part.network), sample,
+                                   device=device, batch_size=batch_size))
+        for part in model.parts
+    ]  # fmt: skip
+    return terms[0][1] if [weight for weight, _ in terms] == [1.0] else SummedTexts(terms)
+
+
+class AskedTexts:
+    """A reward that takes texts. What it gives twice for the same texts differs by its noise."""
+
+    path, device, longest, trust = "texts", torch.device("cpu"), None, None
+
+    def __init__(self, model: TextReward, sample: Sequence[Conversation]):
+        self.model = model
+        some = list(sample)[:SAMPLE]
+        again = [model.rewards(some, again=True) for _ in range(2)] if some else [np.zeros(1)] * 2
+        self.noise = numerical_noise(*again)
+
+    def rewards(self, conversations: Sequence[Conversation], *, report: Report | None = None) -> np.ndarray:
+        """Rewards float64 (n,)."""
+        return self.model.rewards(conversations, report=report)
+
+
+class SummedTexts:
+    """The weighted sum of what several networks give, block by block, so that what is known is reported early."""
+
+    def __init__(self, terms: Sequence[tuple[float, "NetworkTexts"]]):
+        self.terms = list(terms)
+        first = terms[0][1]
+        self.device, self.trust = first.device, first.trust
+        limits = [scorer.longest for _, scorer in terms if scorer.longest is not None]
+        self.longest = min(limits, default=None)
+        self.noise = sum(abs(weight) * scorer.noise for weight, scorer in terms)
+
+    @property
+    def path(self) -> str:
+        return ", ".join(dict.fromkeys(scorer.path for _, scorer in self.terms))
+
+    def rewards(self, conversations: Sequence[Conversation], *, report: Report | None = None) -> np.ndarray:
+        """Rewards float64 (n,); NaN for a conversation longer than one of the models is made for."""
+        rewards = np.empty(len(conversations))
+        for start in range(0, len(conversations), _BLOCK):
+            block = conversations[start : start + _BLOCK]
+            found = sum(weight * scorer.rewards(block) for weight, scorer in self.terms)
+            rewards[start : start + len(block)] = found
+            if report:
+                known = {start + i: float(reward) for i, reward in enumerate(found) if np.isfinite(reward)}
+                report(known, len(conversations))
+        return rewards
+
+
+class NetworkTexts:
     """Rewards of conversations by one network, in batches of equal length, without padding.
 
     Where pessimal knows the network's head, whole forwards with that head in float32; held against the model's own forward
@@ -35,14 +119,16 @@ class TextScorer:
 
     def __init__(
         self,
-        model: RewardModel,
+        model: NetworkReward,
+        conversations: Conversations,
         network: torch.nn.Module,
         sample: Sequence[Conversation],
         *,
         device: torch.device,
         batch_size: int | None = None,
     ):
-        self.model, self.network, self.device = model, network.to(device), device
+        self.model, self.written, self.device = model, conversations, device
+        self.network = network.to(device)
         self.batch_size = batch_size
         self.longest: int | None = getattr(network.config.get_text_config(), "max_position_embeddings", None)
         """Most tokens of an input that the model is made for; None where its configuration does not say."""
@@ -54,7 +140,8 @@ class TextScorer:
         if decoder is not None and not decoder.head.gated:
             decoder.exact_norm.to(device)
             decoder.head.to(device)
-            self.engines.insert(0, FullForward(decoder, nothing))
+            engine = FullSequence if decoder.head.sequence else FullForward
+            self.engines.insert(0, engine(decoder, nothing))
         self.trust: Trust | None = None
         """What the check rewards; None where the sample had nothing that fits."""
         self.noise = 0.0
@@ -68,7 +155,7 @@ class TextScorer:
 
     def encoded(self, conversations: Sequence[Conversation]) -> list[Encoded]:
         """The ids of each conversation."""
-        return [encode(self.model.tokenizer, c, closing=self.model.closing) for c in conversations]
+        return [self.written.encode(conversation) for conversation in conversations]
 
     def fits(self, row: Encoded) -> bool:
         """Whether an input is no longer than the model is made for."""
@@ -125,12 +212,12 @@ class TextScorer:
     ) -> np.ndarray:
         """Rewards float64 (n,); the longest first, so that what does not fit into memory shows at once."""
         rewards = np.full(len(rows), np.nan)
-        by_length: dict[int, list[int]] = defaultdict(list)
+        by_length: dict[tuple[int, int], list[int]] = defaultdict(list)
         for index, row in enumerate(rows):
             if self.fits(row):
-                by_length[len(row.ids)].append(index)
-        for length in sorted(by_length, reverse=True):
-            indices, config = by_length[length], self.network.config
+                by_length[len(row.ids), row.own].append(index)
+        for length, own in sorted(by_length, reverse=True):
+            indices, config = by_length[length, own], self.network.config
             most = (
                 size
                 or self.batch_size
@@ -145,13 +232,13 @@ class TextScorer:
 
     @torch.no_grad()
     def _batch(self, rows: Sequence[Encoded], engine: Engine) -> np.ndarray:
-        """Rewards float64 (n,) of inputs of one length."""
-        ids = self._tensor([row.ids for row in rows])
+        """Rewards float64 (n,) of inputs of one length, with responses of one length."""
+        ids, own = self._tensor([row.ids for row in rows]), rows[0].own
         if engine is not self.own:
-            rewards = within_memory(functools.partial(engine.rewards, shared=0), ids)
+            rewards = within_memory(functools.partial(engine.whole_rewards, own=own), ids)
         else:
             types = None if rows[0].types is None else self._tensor([row.types for row in rows])
-            rewards = own_rewards(self.network, ids, types)
+            rewards = own_rewards(self.network, ids, types, own=own)
         return rewards.double().cpu().numpy()
 
     def _tensor(self, rows: Sequence[Sequence[int]]) -> torch.Tensor:
@@ -160,7 +247,7 @@ class TextScorer:
 
 class KeptRewards:
     """A scorer that asks another for each conversation once, also after a kill. The file belongs to one
-    network in one precision: its path must say which."""
+    reward in one precision: its path must say which."""
 
     def __init__(self, scorer: TextScorer, file: Path, advance: Callable[[int], None] = lambda n: None):
         self.scorer, self.file, self.advance = scorer, file, advance
@@ -168,6 +255,10 @@ class KeptRewards:
         """Conversations that went through the network in this process."""
         file.parent.mkdir(parents=True, exist_ok=True)
         self._known = dict(_lines(file)) if file.is_file() else {}
+
+    def unknown(self, conversations: Sequence[Conversation]) -> list[Conversation]:
+        """Those that will be asked for."""
+        return [one for one in conversations if _key(one) not in self._known]
 
     def rewards(self, conversations: Sequence[Conversation]) -> np.ndarray:
         """Rewards float64 (n,); NaN for what is longer than the model is made for."""

@@ -67,16 +67,21 @@ def judge(
     (`single`) and twice in batches (`batched`, `repeated`). `rounding` is by how much full forwards differ from `own`,
     the noise that low precision brings along."""
     difference = max(largest_difference(single, own), largest_difference(batched, own))
-    tau = kendalltau(batched, own).statistic if len(own) > 1 else 1.0
     return Trust(
         n=len(own),
         largest_difference=difference,
         batch_difference=largest_difference(single, batched),
         repeat_difference=largest_difference(batched, repeated),
         spread=float(own.std()),
-        kendall=float(tau) if np.isfinite(tau) else 1.0,
+        kendall=rank_agreement(batched, own),
         tolerance=_engine_tolerance(own, rounding=rounding, dtype=dtype),
     )
+
+
+def rank_agreement(a: np.ndarray, b: np.ndarray) -> float:
+    """Kendall's tau-b of two sets of rewards (n,); 1 where one has no order."""
+    tau = kendalltau(a, b).statistic if len(a) > 1 else 1.0
+    return float(tau) if np.isfinite(tau) else 1.0
 
 
 def _engine_tolerance(own: np.ndarray, *, rounding: float, dtype: Dtype) -> float:

@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pessimal.rewards.load import RewardModel
+from pessimal.rewards.base import NetworkReward
 from pessimal.rewards.spec import Dtype, Mode
 from pessimal.scoring.candidates import vocabulary
-from pessimal.scoring.common_prefix import ResponseScorer
+from pessimal.scoring.common_prefix import ResponseScorer, SummedScorer
 from pessimal.scoring.trust import numerical_noise
 from pessimal.search.allowed import allowed_tokens
 from pessimal.search.gcg import gcg, random_responses, starts
@@ -35,18 +35,22 @@ class SearchContext:
     gives. The network is loaded at first use."""
 
     def __init__(
-        self, model: RewardModel, prompts: Mapping[str, str], spec: "SearchSpec", *, mode: Mode = Mode.ids,
+        self, model: NetworkReward, prompts: Mapping[str, str], spec: "SearchSpec", *, mode: Mode = Mode.ids,
         seed: int = 0, device: torch.device | str = "cpu", batch_size: int | None = None,
     ):  # fmt: skip
         self.model, self.prompts, self.spec, self.mode, self.seed = model, dict(prompts), spec, mode, seed
         self.device, self.batch_size = torch.device(device), batch_size
-        self.frames = {key: model.frame(text) for key, text in prompts.items()}
+        ways = {key: [part.conversations for part in model.parts] for key in prompts}
+        self.frames = {key: [way.frame(text) for way in ways[key]] for key, text in prompts.items()}
         self.vocabulary = vocabulary(model.tokenizer, size=model.embedding_rows)
         listed = Path(spec.allowed_path).expanduser() if spec.allowed_path else None
         rows, size = self.vocabulary.rows, model.embedding_rows
         # bool (V,): tokens that a response may be made of.
         self.mask = allowed_tokens(rows, spec.allowed, size=size, listed=listed)
-        self.round_trip = RoundTrip(model.tokenizer, list(self.frames.values()), closing=model.closing)
+        pairs = [
+            (way, frame) for key in prompts for way, frame in zip(ways[key], self.frames[key], strict=True)
+        ]
+        self.round_trip = RoundTrip(model.tokenizer, dict.fromkeys(pairs))
         self.scorer = functools.cache(self._scorer)  # The scorer of one prompt in one precision, kept
         self.advance: Callable[[int], None] = lambda evaluations: None  # called with those that were made
         self.scanned: Callable[[str], tuple[np.ndarray, str] | None] = lambda key: None
@@ -67,7 +71,7 @@ class SearchContext:
         return self.model.spec.dtype
 
     def network(self) -> torch.nn.Module:
-        """In the model's own precision."""
+        """The first part's, in the model's own precision."""
         return _network(self.model, self.dtype)
 
     def objective(self, prompts: Sequence[str] = (), dtype: Dtype | None = None) -> RewardObjective:
@@ -136,11 +140,16 @@ class SearchContext:
             _SCORED[what] = column
         return _SCORED[what]
 
-    def _scorer(self, key: str, dtype: Dtype) -> ResponseScorer:
-        return ResponseScorer(
-            _network(self.model, dtype), self.frames[key], dtype=dtype, device=self.device, length=self.spec.length,
-            allowed=np.flatnonzero(self.mask), batch_size=self.batch_size,
-        )  # fmt: skip
+    def _scorer(self, key: str, dtype: Dtype) -> ResponseScorer | SummedScorer:
+        scorers = [
+            ResponseScorer(
+                _network(self.model, dtype, part.network), frame, dtype=dtype, device=self.device,
+                length=self.spec.length, allowed=np.flatnonzero(self.mask), batch_size=self.batch_size,
+            )
+            for part, frame in zip(self.model.parts, self.frames[key], strict=True)
+        ]  # fmt: skip
+        weights = [part.weight for part in self.model.parts]
+        return scorers[0] if weights == [1.0] else SummedScorer(list(zip(weights, scorers, strict=True)))
 
 
 class TrialContext:
@@ -171,17 +180,17 @@ _LOADED: dict[tuple, torch.nn.Module] = {}
 _SCORED: dict[tuple, np.ndarray] = {}
 
 
-def _network(model: RewardModel, dtype: Dtype) -> torch.nn.Module:
-    """The model's network; only those of one model stay loaded."""
+def _network(model: NetworkReward, dtype: Dtype, which: int = 0) -> torch.nn.Module:
+    """A network of the model; only those of one model stay loaded."""
     mine = _model_key(model)
-    for key in [key for key in _LOADED if key[:-1] != mine]:
+    for key in [key for key in _LOADED if key[:-2] != mine]:
         del _LOADED[key]
-    key = (*mine, dtype)
+    key = (*mine, dtype, which)
     if key not in _LOADED:
-        _LOADED[key] = model.network(dtype)
+        _LOADED[key] = model.network(dtype, which)
     return _LOADED[key]
 
 
-def _model_key(model: RewardModel) -> tuple:
+def _model_key(model: NetworkReward) -> tuple:
     """What a reward depends on, apart from precision and prompt."""
     return (str(model.folder), *model.digests.values(), model.spec.output)

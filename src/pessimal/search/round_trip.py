@@ -3,12 +3,13 @@
 Knows tokenizers and frames. Does not know models, rewards or what is searched for.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor
 
-from pessimal.rewards.frame import Frame, templated
+from pessimal.rewards.base import Conversations
+from pessimal.rewards.frame import Frame
 from pessimal.tables.score_table import storable
 
 Retokenizes = Callable[[Tensor], Tensor]
@@ -23,11 +24,10 @@ _FIRST_CHECKED = 8
 
 
 class RoundTrip:
-    """Whether a text gives exactly these ids, in the chat template of every prompt. Keeps its results."""
+    """Whether a text gives exactly these ids, in the conversations of every prompt. Keeps its results."""
 
-    def __init__(self, tokenizer, frames: Frame | Sequence[Frame], *, closing: Sequence[int] = ()):
-        self.tokenizer, self.closing = tokenizer, tuple(closing)
-        self.frames = [frames] if isinstance(frames, Frame) else list(frames)
+    def __init__(self, tokenizer, frames: Iterable[tuple[Conversations, Frame]]):
+        self.tokenizer, self.frames = tokenizer, list(frames)
         self._known: dict[tuple[int, ...], bool] = {}
 
     def __call__(self, responses: Tensor) -> Tensor:
@@ -52,10 +52,8 @@ class RoundTrip:
         texts = dict(zip(responses, self.text_of(torch.tensor(responses)), strict=True))
         left = responses
         # Those that fail in one prompt's conversation are not tried in the next.
-        for frame in self.frames:
-            whole = templated(
-                self.tokenizer, frame.prompt, [texts[ids] for ids in left], closing=self.closing
-            )
+        for conversations, frame in self.frames:
+            whole = conversations.ids(frame.prompt, [texts[ids] for ids in left])
             left = [ids for ids, given in zip(left, whole, strict=True) if frame.inside(given) == list(ids)]
             if not left:
                 break

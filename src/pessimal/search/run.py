@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from pessimal.rewards.load import RewardModel
+from pessimal.rewards.base import NetworkReward
 from pessimal.rewards.spec import Dtype, Mode
 from pessimal.search import Goal
 from pessimal.search.context import SearchContext
@@ -42,7 +42,7 @@ CERTIFICATE = "certificate"
 
 
 def search(
-    model: RewardModel, prompts: Mapping[str, str], *, mode: str = "ids", seed: int = 0,
+    model: NetworkReward, prompts: Mapping[str, str], *, mode: str = "ids", seed: int = 0,
     device: torch.device | str = "cpu", batch_size: int | None = None, **options: object,
 ) -> Found:  # fmt: skip
     """`pessimal.search` (see there) on user turns by key; `options` are those of `SearchSpec`."""

@@ -110,6 +110,8 @@ class ScoreProvenance(ModelProvenance):
     """`scan`, or the file name that the scores were imported from."""
     certain: int | None = None
     """k of the tails that were scored again in float32 after a low-precision pass; None after a float32 one."""
+    kind: str = "head"
+    """Kind of reward (`pessimal.rewards.spec.Kind`)."""
     score: str = REWARD
     """What the rewards are: `reward`, or `log_probability`, log p(candidate | prompt) in nats, of a language model."""
     step: int | None = None
@@ -136,9 +138,11 @@ class ScoreProvenance(ModelProvenance):
         return "--".join(parts)
 
     def fields(self) -> dict:
-        """Every field by name; `score` and `step` only where they are not the default, so that other tables keep the keys
-        and the bytes that they had before there were these fields."""
+        """Every field by name; `kind`, `score` and `step` only where they are not the default, so that other tables keep the
+        keys and the bytes that they had before there were these fields."""
         fields = super().fields()
+        if self.kind in ("head", LOG_PROBABILITY):  # the latter is said by `score`
+            del fields["kind"]
         if self.score == REWARD:
             del fields["score"]
         if self.step is None:

@@ -87,6 +87,8 @@ class TableSet:
     language: dict[str, list[ScoreTable]]
     """Log-probabilities of language models by prompt, one table a model."""
     reading: Reading = field(default_factory=Reading)
+    beside: list[ScoreTable] = field(default_factory=list)
+    """Tables of other candidate sets."""
 
     @property
     def things(self) -> str:
@@ -303,6 +305,7 @@ def table_sets(tables: Sequence[ScoreTable], reading: Reading | None = None) -> 
                 {key[1:]: reasons for key, reasons in none.items() if key[0] == candidates},
                 _side_by_side([t for t in language if t.provenance.candidates == candidates]),
                 reading,
+                [table for table in tables if table.provenance.candidates != candidates],
             )
         )
     return sets

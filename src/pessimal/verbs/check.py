@@ -1,6 +1,7 @@
 """`pessimal check`: one model through the conformance suite; a table that says what holds, what does not, and by how much."""
 
 import logging
+from dataclasses import replace
 
 import pandas as pd
 from rich import box
@@ -11,9 +12,11 @@ from rich.text import Text
 
 from pessimal.config.schema import CheckConfig
 from pessimal.errors import WorkError
+from pessimal.rewards.base import NetworkReward
 from pessimal.rewards.load import open_model
 from pessimal.scoring.conformance import Check, Conformance, Plan, as_table, conformance
 from pessimal.tables.result import Estimate, Result, weight_of
+from pessimal.verbs.check_served import run as check_served
 from pessimal.verbs.common import fetch, quiet_libraries, registry_of, tracked
 from pessimal.verbs.progress import in_sweep, steps
 from pessimal.verbs.publish import Artifact, print_path, publish
@@ -29,15 +32,17 @@ FILE_WIDTH = 100
 def run(config: CheckConfig) -> None:
     """Ask everything, publish a `conformance` artifact, print the table.
 
-    Raises WorkError where a check fails and `strict` is on; the artifact is published all the same.
+    Raises WorkError where a check fails and `strict` is on; the artifact is published all the same. With `url` it is a
+    server that is checked (`check_served`).
     """
+    if config.url is not None:
+        return check_served(config)
     quiet_libraries()
     begin_process(config.trainer)
     model = open_model(config.model, fetch(config.model, cache=config.paths.cache, progress=config.progress))
     prompt, text = next(iter(config.prompts.items()))
     if len(config.prompts) > 1:
         log.info("a check looks at one prompt: %s. For others: pessimal check -m prompts=best,worst", prompt)
-    frame = model.frame(text)
     plan = Plan(
         sample=config.sample,
         batch_size=config.batch_size,
@@ -47,8 +52,7 @@ def run(config: CheckConfig) -> None:
     device = make_trainer(config.trainer, root=config.paths.cache).strategy.root_device
     title = f"{model.name} on {prompt}"
     with tracked(config, name=f"check {model.name}") as mirror:
-        with steps(f"checking {model.name}", plan.steps, bar=config.progress) as step:
-            found = conformance(model, frame, plan, device=device, step=step)
+        found = check_parts(model, text, plan, device=device, progress=config.progress)
         results = conformance_results(found, model.name)
         what = {"model": model.name, "prompt": prompt, "weights_digest": model.weights_digest}
         artifact = Artifact(
@@ -66,6 +70,19 @@ def run(config: CheckConfig) -> None:
             f"{len(found.failed)} of the checks of {model.name} failed: {names}. The table above says what that means "
             f"(kept in {folder}); without strict=true the exit code is 0"
         )
+
+
+def check_parts(model: NetworkReward, text: str, plan: Plan, *, device, progress: bool) -> Conformance:
+    """The suite on each part of a reward: mostly one; the checks of others are numbered."""
+    found = []
+    for number, part in enumerate(model.parts):
+        frame = part.conversations.frame(text)
+        label = f"checking {model.name}" + (f", part {number + 1}" if number else "")
+        with steps(label, plan.steps, bar=progress) as step:
+            found.append(conformance(model, part, frame, plan, device=device, step=step))
+    first, *others = found
+    more = [replace(check, part=number) for number, one in enumerate(others, start=2) for check in one.checks]
+    return replace(first, checks=[*first.checks, *more])
 
 
 def conformance_results(found: Conformance, name: str) -> list[Result]:
@@ -120,7 +137,8 @@ def show(found: Conformance, *, title: str) -> None:
         note = {"n/a": f" Does not apply: {check.note}.", "info": f" {check.note}"}.get(check.result, "")
         style = STYLES[check.result]
         amounts = [_amount(value, check) for value in (check.measured, check.allowed)]
-        table.add_row(Text(check.result, style), check.check, *amounts, str(check.n or ""), check.what + note)
+        name = check.check + (f" ({check.part})" if check.part > 1 else "")
+        table.add_row(Text(check.result, style), name, *amounts, str(check.n or ""), check.what + note)
     console.print(table)
     if found.precision is not None:
         console.print(Text("Precisions, against the model's own forward in float32", style="bold"))

@@ -17,7 +17,7 @@ from hydra.core.hydra_config import HydraConfig
 
 from pessimal.config.schema import SearchConfig, TaskConfig, TrackingMode, demo_recipe
 from pessimal.rewards.hub import files_of
-from pessimal.rewards.spec import ModelSpec
+from pessimal.rewards.spec import Kind, ModelSpec
 from pessimal.tables import ScoreTable, write_score_table
 from pessimal.tracking.checkout import checkout
 from pessimal.tracking.client import Target
@@ -26,7 +26,7 @@ from pessimal.tracking.registry import Manifest, Registry
 from pessimal.verbs.progress import in_sweep
 
 if TYPE_CHECKING:
-    from pessimal.rewards.load import RewardModel
+    from pessimal.rewards.base import Reward
 
 log = logging.getLogger(__name__)
 
@@ -151,11 +151,15 @@ def _sweep(config: TaskConfig) -> tuple[str | None, list[str]]:
     return f"{config.task} {Path(hydra.sweep.dir).name.removeprefix('multirun_')}", overrides
 
 
-def model_inputs(registry: Registry, model: "RewardModel") -> tuple[list[str], dict[str, str]]:
+def model_inputs(registry: Registry, model: "Reward") -> tuple[list[str], dict[str, str]]:
     """What an artifact that was made with a model says of it: its reference where it is one of the registry's, as inputs;
     and for the summary, `reward_model`: that reference, or where the model comes from: `hf:ORG/NAME@COMMIT`,
     `folder:NAME@sha256:DIGEST` (of its weights), or `demo:NAME@DIGEST` (of its recipe)."""
     spec = model.spec
+    if spec.kind is Kind.callable:
+        return [], {"reward_model": f"function:{spec.name}@sha256:{model.weights_digest[:16]}"}
+    if spec.kind is Kind.endpoint:
+        return [], {"reward_model": f"server:{spec.endpoint.served or spec.name}@{spec.endpoint.url}"}
     recipe = demo_recipe(spec).digest() if spec.recipe is not None else None
     for folder, manifest in reversed(registry.manifests("reward-model")):
         if (recipe is not None and manifest.key == recipe) or folder.resolve() == model.folder.resolve():

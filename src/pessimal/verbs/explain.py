@@ -25,8 +25,9 @@ from pessimal.explain.perturbers import make_perturber
 from pessimal.explain.results import Options, explained_results, overview, pair_results, smallest_edits
 from pessimal.report.differences import GONE, LEFT_OUT, NEW, condensed, diff
 from pessimal.report.edits import to_json, views
-from pessimal.rewards.load import RewardModel, of_model, open_model
-from pessimal.scoring.texts import KeptRewards, TextScorer
+from pessimal.rewards.base import Reward
+from pessimal.rewards.load import of_model, open_model
+from pessimal.scoring.texts import KeptRewards, text_scorer
 from pessimal.tables.result import Result
 from pessimal.tables.score_table import ModelProvenance
 from pessimal.texts import significant
@@ -158,7 +159,7 @@ def attributes_of(config: ExplainConfig) -> list[Attribute]:
 
 
 def _provenance(
-    config: ExplainConfig, perturber: Perturber, judge, model: RewardModel, comparisons: Sequence[Comparison]
+    config: ExplainConfig, perturber: Perturber, judge, model: Reward, comparisons: Sequence[Comparison]
 ) -> ExplanationProvenance:
     """What the result will depend on."""
     options = plain(config)
@@ -183,7 +184,7 @@ def _provenance(
 
 def _explain(
     config: ExplainConfig,
-    model: RewardModel,
+    model: Reward,
     comparisons,
     attributes,
     perturber: Perturber,
@@ -192,7 +193,7 @@ def _explain(
 ) -> Explained:
     """What changes of the responses do to this model's preferences; rewards are kept on disk as they come."""
     sample = [c.conversation(text) for c in comparisons[:16] for text in c.responses]
-    texts = TextScorer(model, model.network(), sample, device=_device(config), batch_size=config.batch_size)
+    texts = text_scorer(model, sample, device=_device(config), batch_size=config.batch_size)
     scored_by = [of_model(model), texts.path, texts.device.type]
     name = hashlib.sha256(json.dumps(scored_by, sort_keys=True).encode()).hexdigest()[:24]
     file = Path(config.paths.cache) / "rewards" / f"{safe_name(model.name)}-{name}.jsonl"

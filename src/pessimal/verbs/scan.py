@@ -15,12 +15,12 @@ import torch
 from pessimal.compare.extremes import extremes
 from pessimal.config.schema import ScanConfig
 from pessimal.errors import ConfigError
-from pessimal.rewards.load import RewardModel, open_model
-from pessimal.rewards.spec import Mode, Score
-from pessimal.scoring.candidates import Candidates, items, vocabulary
-from pessimal.scoring.language_model import answers_of, context_of, scan_language_model
+from pessimal.rewards.base import Reward, TextReward
+from pessimal.rewards.load import open_model
+from pessimal.rewards.spec import Mode
+from pessimal.scoring.candidates import Candidates, items, listed, rows_of, vocabulary
 from pessimal.scoring.loop import Loop, wait_for_all
-from pessimal.scoring.scan import forget_work, identify, locked, scan
+from pessimal.scoring.scan import forget_work, identify, locked, scan, scan_texts
 from pessimal.tables import ScoreProvenance, ScoreTable, read_score_table
 from pessimal.tables.score_table import LOG_PROBABILITY, read_provenance
 from pessimal.tracking.mirror import Mirror
@@ -47,10 +47,10 @@ def run(config: ScanConfig) -> None:
     quiet_libraries()
     first = begin_process(config.trainer)
     registry = registry_of(config)
-    listed = _listed(config)
+    given = _listed(config)
     model = open_model(config.model, fetch(config.model, cache=config.paths.cache, progress=config.progress))
-    candidates = listed or vocabulary(model.tokenizer, size=model.embedding_rows)
-    if first and not listed:
+    candidates = given or vocabulary(model.tokenizer, size=rows_of(model))
+    if first and not given:
         _report_rows_without_token(model)
     work = Path(config.paths.cache) / "scans"
     keys, todo, before = _unfinished(config, registry, model, candidates, work)
@@ -71,7 +71,7 @@ def run(config: ScanConfig) -> None:
 def _scan_all(
     config: ScanConfig,
     registry: Registry,
-    model: RewardModel,
+    model: Reward,
     candidates: Candidates,
     todo: list[ScoreProvenance],
     *,
@@ -144,7 +144,7 @@ Ask = Callable[[ScoreProvenance, np.ndarray | None], ScoreTable]
 
 def _ask(
     config: ScanConfig,
-    model: RewardModel,
+    model: Reward,
     candidates: Candidates,
     todo: list[ScoreProvenance],
     *,
@@ -153,20 +153,21 @@ def _ask(
 ) -> Ask:
     """Find what stands around the answers to every prompt, then load the network: what cannot be asked or loaded fails
     before a run is opened."""
+    if isinstance(model, TextReward):
+        return lambda i, _known: scan_texts(
+            model, i, candidates, work=work, progress=config.progress, report=live.report
+        )
+    double = config.mode is Mode.paper
+    frames = {
+        i.prompt: [part.conversations.frame(i.prompt_text, double_bos=double) for part in model.parts]
+        for i in todo
+    }
+    if not candidates.is_vocabulary:  # an item that cannot be asked is named now: a list is read in no time
+        for i in todo:
+            model.parts[0].conversations.ids(
+                i.prompt_text, candidates.rows["text"].tolist(), double_bos=double
+            )
     trainer = make_trainer(config.trainer, root=config.paths.cache)
-    if (
-        model.spec.score is Score.log_probability
-    ):  # one forward: nothing worth keeping, nor a report while it lasts
-        contexts = {i.prompt: context_of(model, i.prompt_text) for i in todo}
-        answers = {prompt: answers_of(model, context, candidates) for prompt, context in contexts.items()}
-        network, options = (
-            model.network(),
-            {"device": trainer.strategy.root_device, "batch_size": config.batch_size},
-        )
-        return lambda i, _known: scan_language_model(
-            model, network, i, candidates, contexts[i.prompt], answers=answers[i.prompt], **options
-        )
-    frames = {i.prompt: model.frame(i.prompt_text, double_bos=config.mode is Mode.paper) for i in todo}
     loop = Loop(
         trainer=trainer,
         batch_size=config.batch_size,
@@ -176,7 +177,8 @@ def _ask(
         report=live.report,
     )
     networks = functools.cache(model.network)
-    networks(model.spec.dtype)
+    for which in sorted({part.network for part in model.parts}):
+        networks(model.spec.dtype, which)
     return lambda i, known: scan(
         model, networks, i, candidates, frames[i.prompt], work=work, loop=loop, known_round_trips=known
     )
@@ -186,23 +188,27 @@ def _listed(config: ScanConfig) -> Candidates | None:
     """The list of items, read before any model is fetched; None for the vocabulary, which the model brings."""
     if config.candidates.name == "vocabulary":
         return None
-    return items(Path(config.candidates.path).expanduser(), name=config.candidates.name)
+    spec = config.candidates
+    if spec.texts:
+        return listed(spec.texts, name=spec.name, where=f"candidates={spec.name}")
+    return items(Path(spec.path).expanduser(), name=spec.name)
 
 
-def _report_rows_without_token(model: RewardModel) -> None:
-    beyond = {i: token for token, i in model.tokenizer.get_vocab().items() if i >= model.embedding_rows}
+def _report_rows_without_token(model: Reward) -> None:
+    rows = rows_of(model)
+    beyond = {i: token for token, i in model.tokenizer.get_vocab().items() if i >= rows}
     if beyond:
         log.warning(
             "%d tokens of the tokenizer of %s have no row in its embedding of %d, and no score: they are left out (such as %r)",
             len(beyond),
             model.name,
-            model.embedding_rows,
+            rows,
             beyond[min(beyond)],
         )
 
 
 def _unfinished(
-    config: ScanConfig, registry: Registry, model: RewardModel, candidates: Candidates, work: Path
+    config: ScanConfig, registry: Registry, model: Reward, candidates: Candidates, work: Path
 ) -> tuple[list[str], list[ScoreProvenance], Path | None]:
     """The keys of all tables that are asked for; what is still to be scanned, and the last finished table before all that.
     Says what is finished, and refuses a name that stands for another model."""
@@ -241,7 +247,7 @@ def _unfinished(
 
 
 def _check_name(
-    model: RewardModel, todo: Sequence[ScoreProvenance], newest: Iterable[tuple[Path, Manifest]]
+    model: Reward, todo: Sequence[ScoreProvenance], newest: Iterable[tuple[Path, Manifest]]
 ) -> None:
     """ConfigError where the newest scan of another prompt, precision, mode or candidate set under the model's name, or
     whatever is published under a name that is to be given, is of another model: a comparison would mix the two."""
@@ -253,12 +259,17 @@ def _check_name(
         other = read_provenance(folder)
         # Imported scores carry the digest of their file in place of the weights'.
         comparable = manifest.name in names or (other.source == "scan" and other.score == mine.score)
-        same = (other.weights_digest, other.config_digest) == (mine.weights_digest, mine.config_digest)
+        same = _what_scored(other) == _what_scored(mine)
         if comparable and not same:
             raise ConfigError(
                 f"{model.name!r} stands for other weights, or another configuration, in this registry ({folder}). Name this "
                 f"model: model.name={model.name}-2; or, if it is the same one trained on, make a new version: force=true"
             )
+
+
+def _what_scored(provenance: ScoreProvenance) -> tuple:
+    """Which model's scores a table holds. Its kind by its fields: where `score` says it, a file does not."""
+    return provenance.weights_digest, provenance.config_digest, provenance.fields().get("kind")
 
 
 def _round_trips(table: ScoreTable) -> np.ndarray | None:
@@ -271,7 +282,9 @@ def _round_trips(table: ScoreTable) -> np.ndarray | None:
 def _figures(table: ScoreTable) -> dict:
     """What a list of runs should show for one prompt."""
     rows = table.rows
-    kind = {"score": LOG_PROBABILITY} if table.provenance.score == LOG_PROBABILITY else {}
+    kind = {"kind": table.provenance.kind}
+    if table.provenance.score == LOG_PROBABILITY:
+        kind["score"] = LOG_PROBABILITY
     return kind | {
         "n": len(rows),
         "optimal": rows.loc[rows["reward"].idxmax(), "text"],

@@ -246,7 +246,7 @@ def every_pair(config: SearchConfig, context: SearchContext) -> ExhaustivePairs:
     output = "" if model.spec.output is None else f"-{model.spec.output}"
     folder = f"{model.weights_digest[:16]}-{model.config_digest[:8]}-{dtype.value}{output}"
     pairs = exhaustive_pairs(
-        network, context.frames[prompt], allowed=np.flatnonzero(context.mask), dtype=dtype,
+        network, context.frames[prompt][0], allowed=np.flatnonzero(context.mask), dtype=dtype,
         trainer=make_trainer(config.trainer, root=config.paths.cache),
         folder=Path(config.paths.cache) / "pairs" / folder, batch_size=config.batch_size, keep=config.search.keep,
         label=f"{model.name} · {prompt}", progress=config.progress,

@@ -151,7 +151,7 @@ class ExplainConfig(TaskConfig):
     def check(self) -> None:
         from pessimal.explain.perturbers import check_options  # pandas comes with it
 
-        self.model.check_gives_rewards()
+        self.model.require("explain", "text")
         spec = self.comparisons
         if spec.name is None:  # not in its own check: that of the defaults would name files after them
             spec.name = Path(spec.path).name.split(".")[0] if spec.path else spec.source.value

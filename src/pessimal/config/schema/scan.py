@@ -3,15 +3,23 @@
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
-from annotated_types import Ge
+from annotated_types import Ge, Interval
 from omegaconf import MISSING
 
-from pessimal.config.schema.shared import TaskConfig, TrainerSpec
+from pessimal.config.schema.shared import Strategy, TaskConfig, TrainerSpec
 from pessimal.config.schema.values import Count, Options, Prompts, existing_file
-from pessimal.errors import ConfigError
-from pessimal.rewards.spec import Dtype, Mode, ModelSpec, Score
+from pessimal.errors import ConfigError, did_you_mean
+from pessimal.rewards.spec import Dtype, EndpointSpec, Kind, Mode, ModelSpec
 
-TAKEN = {choice.value for kind in (Dtype, Mode, Score) for choice in kind} | {"plain", "published"}
+SERVED = {
+    "vllm-classify": ("ids", "messages", "text"),
+    "vllm-pooling": ("ids", "messages", "text"),
+    "sglang-classify": ("ids", "text"),
+    "sglang-score": ("ids", "text"),
+}
+"""What the APIs of a reward model's server take."""
+TAKEN = {choice.value for kind in (Dtype, Mode, Kind) for choice in kind}
+TAKEN |= {"plain", "published", "reward"}
 """Words that an artifact's name has for other things than its candidates."""
 
 
@@ -25,18 +33,23 @@ class CandidatesSpec(Options):
     """`vocabulary` for every token; otherwise a name for the list of items."""
     path: str | None = None
     """Items, one a line (.txt), or the column `name` of a table (.csv)."""
+    texts: list[str] = field(default_factory=list)
+    """The items themselves, in place of a file."""
 
     def check(self) -> None:
         if self.name == "vocabulary":
-            if self.path is not None:
+            if self.path is not None or self.texts:
                 raise ConfigError(
-                    "candidates.path was given for the vocabulary, which needs none. For a list type: "
+                    "candidates.path or candidates.texts was given for the vocabulary, which needs none. For a list type: "
                     "candidates=items candidates.path=FILE"
                 )
             return
-        if self.path is None:
-            raise ConfigError(f"the item list {self.name!r} needs candidates.path=FILE")
-        existing_file("candidates.path", self.path)
+        if (self.path is None) == (not self.texts):
+            raise ConfigError(
+                f"the item list {self.name!r} needs candidates.path=FILE, or the items themselves: candidates.texts=[love,hate]"
+            )
+        if self.path is not None:
+            existing_file("candidates.path", self.path)
         if taken := TAKEN.intersection(self.name.split("--")):
             raise ConfigError(
                 f"candidates.name={self.name}: in the names of score tables {taken.pop()!r} stands for something else, and "
@@ -69,22 +82,40 @@ class ScanConfig(TaskConfig):
             raise ConfigError(
                 "mode=ids scores token ids; items are texts: type mode=text (or candidates=vocabulary)"
             )
-        if self.model.score is not Score.log_probability:
-            return
-        wanted = Mode.ids if vocabulary else Mode.text
-        if self.mode is not wanted:
+        kind = self.model.kind
+        if "ids" not in kind.can:
+            if self.mode is not Mode.text:
+                raise ConfigError(
+                    f"mode={self.mode.value} with model.kind={kind.value}, which takes texts. Type mode=text"
+                )
+            if vocabulary and self.model.tokenizer is None:
+                raise ConfigError(
+                    f"model.kind={kind.value} has no vocabulary of its own: type model.tokenizer=DIR_OR_ID to scan one, or a list "
+                    "of texts, candidates=items candidates.path=FILE"
+                )
+            self.trainer.check_alone(f"model.kind={kind.value} runs no network here")
+        if kind in (Kind.log_probability, Kind.implicit):
+            wanted = Mode.ids if vocabulary else Mode.text
+            if self.mode is not wanted:
+                raise ConfigError(
+                    f"mode={self.mode.value} with model.kind={kind.value}: a language model is asked for token ids of its "
+                    f"vocabulary and for the texts of items, here {self.candidates.name}. Type mode={wanted.value}"
+                )
+            if self.trainer.strategy is Strategy.sharded:
+                raise ConfigError(
+                    f"trainer=sharded with model.kind={kind.value}: its probabilities are read off the whole output embedding. "
+                    "Type trainer=gpu, or trainer=ddp for several cards"
+                )
+        if kind is Kind.judge and self.mode is Mode.paper:
             raise ConfigError(
-                f"mode={self.mode.value} with model.score=log_probability: a language model is asked for token ids of its "
-                f"vocabulary and for the texts of items, here {self.candidates.name}. Type mode={wanted.value}"
+                "mode=paper is the published procedure for reward models; a judge is asked in mode=ids or mode=text"
             )
-        self.trainer.check_alone(
-            "with model.score=log_probability one forward gives a whole vocabulary, on one device of one machine"
-        )
 
 
 @dataclass
 class CheckConfig(TaskConfig):
-    """`pessimal check`: is a model's score the same whatever the batch, the padding, the path and the precision?"""
+    """`pessimal check`: is a model's score the same whatever the batch, the padding, the path and the precision? With `url`:
+    is it served right?"""
 
     model: ModelSpec = MISSING
     prompts: Prompts = field(default_factory=dict)
@@ -98,9 +129,27 @@ class CheckConfig(TaskConfig):
     """Precisions compared with float32, which must be among them; the model is loaded once for each. [] for none."""
     strict: bool = False
     """Exit with 1 where a check fails. Otherwise a failed check is a finding, and the exit code is 0."""
+    url: str | None = None
+    """Address of a server that should give this model's rewards, such as http://localhost:8000: its answers are checked, and
+    its faults named."""
+    endpoint: EndpointSpec = field(default_factory=EndpointSpec)
+    """How this server is asked; its address is `url`."""
+    forms: list[str] = field(default_factory=list)
+    """What it is sent: ids, messages (which it puts through its chat template), text; [] for all that its API takes, but
+    text where it takes messages."""
+    raw: bool = False
+    """Ask a vLLM server for logits and no added special tokens, as `model.kind=endpoint` does; false takes its defaults, as
+    most clients do."""
+    base: str | None = None
+    """Hub repository or local folder of the reward model that training began from: shows whether a server left out an
+    adapter's head."""
+    requests: Annotated[int, Interval(ge=50, le=200)] = 200
+    """Most inputs that are sent to the server."""
 
     def check(self) -> None:
-        self.model.check_gives_rewards()
+        self.model.require("check", "ids")
+        if self.url is not None:
+            self._check_served()
         if not self.prompts:
             raise ConfigError("no prompt given; type for example prompts=greatest")
         if self.dtypes and Dtype.float32 not in self.dtypes:
@@ -110,6 +159,27 @@ class CheckConfig(TaskConfig):
                 f"dtypes=[float32,{names}], or dtypes=[] to leave this out"
             )
         self.trainer.check_alone("check runs on one device of one machine")
+
+    def _check_served(self) -> None:
+        if self.model.kind is not Kind.head:
+            raise ConfigError(
+                f"url={self.url}: servers are checked against reward models with a head, and model.kind is "
+                f"{self.model.kind.value}. Leave out url, or give the sequence classifier that is served"
+            )
+        if self.endpoint.api not in SERVED:
+            raise ConfigError(
+                f"endpoint.api={self.endpoint.api} gives no rewards of whole inputs: type one of {', '.join(SERVED)}."
+                f"{did_you_mean(self.endpoint.api, SERVED)}"
+            )
+        if wrong := [form for form in self.forms if form not in SERVED[self.endpoint.api]]:
+            raise ConfigError(
+                f"forms={wrong[0]}: endpoint.api={self.endpoint.api} takes {', '.join(SERVED[self.endpoint.api])}"
+            )
+
+    def sent(self) -> list[str]:
+        """The forms that the server is sent."""
+        takes = SERVED[self.endpoint.api]
+        return self.forms or [form for form in takes if form != "text" or "messages" not in takes]
 
 
 @dataclass

@@ -174,7 +174,12 @@ class SearchConfig(TaskConfig):
                 "step on one device. Sweep over seeds, goals or prompts instead (-m search.goal=optimal,pessimal); "
                 "search.method=exhaustive takes as many devices as there are"
             )
-        self.model.check_gives_rewards()
+        self.model.require("search", "ids", "gradient")
+        if exhaustive and self.model.summed:
+            raise ConfigError(
+                f"search.method=exhaustive goes through one network in one order; model.kind={self.model.kind.value} is a sum of "
+                "two here. Type search.method=gcg"
+            )
         if self.model.recipe is not None:
             demo_recipe(self.model)
 

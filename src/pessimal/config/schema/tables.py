@@ -11,7 +11,7 @@ from pessimal.config.schema.scan import TAKEN
 from pessimal.config.schema.shared import TaskConfig
 from pessimal.config.schema.values import Count, Level, OneOf, Options, existing_file, matching
 from pessimal.errors import ConfigError
-from pessimal.rewards.spec import Mode, ModelSpec, Score
+from pessimal.rewards.spec import Mode, ModelSpec
 
 
 class ImportFormat(Enum):
@@ -25,6 +25,13 @@ class ImportFormat(Enum):
     """token_id, token_name, token_decoded, then one column a prompt; one file a model."""
     checkpoints = "checkpoints"
     """token_id, token_name, token_decoded, then one column step-N for each checkpoint of a model; one prompt."""
+
+
+class Score(Enum):
+    """What imported numbers are."""
+
+    reward = "reward"
+    log_probability = "log_probability"
 
 
 @dataclass
@@ -185,6 +192,9 @@ class CompareConfig(TaskConfig):
     dictionaries: dict[str, str] = field(default_factory=dict)
     """Dictionaries by name: CSV files with the columns category and word, or LIWC files (.dic, .dicx, or a wide CSV file with
     the column DicTerm); a word may end in `*`."""
+    quantised: dict[str, str] = field(default_factory=dict)
+    """Models in full precision by the names of their quantised selves, such as +quantised.Q=M; NAME-nf4, NAME-AWQ and the like
+    are taken for NAME quantised without it."""
     words: list[str] = field(default_factory=list)
     """Words to look at by name: what the step between two language models does to them, and their ranks over checkpoints."""
     polarity: dict[str, Annotated[int, OneOf((1, -1))]] = field(default_factory=dict)

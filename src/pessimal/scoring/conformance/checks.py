@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 from scipy.stats import spearmanr
 
-from pessimal.rewards.frame import Frame, takes_pairs, templated
+from pessimal.rewards.base import Conversations
+from pessimal.rewards.frame import Frame, Templated, takes_pairs
 from pessimal.rewards.spec import Dtype
 from pessimal.scoring.candidates import Candidates
 from pessimal.scoring.trust import allowed, largest_difference
@@ -60,6 +61,8 @@ class Check:
     """Responses, texts or tokens that it rests on."""
     note: str = ""
     """Of a failed check: what it means and what to type; why one does not apply. Otherwise a remark."""
+    part: int = 1
+    """Which part of the reward, of an implicit one or of a judge of two."""
 
     def __post_init__(self):
         object.__setattr__(self, "what", WHAT[self.check])
@@ -94,7 +97,7 @@ def as_table(checks: Sequence[Check]) -> pd.DataFrame:
     return table.astype({"passed": "boolean", "measured": "float64", "allowed": "float64", "n": "int64"})
 
 
-def beginnings(tokenizer, frame: Frame, *, closing: Sequence[int]) -> list[Check]:
+def beginnings(tokenizer, conversations: Conversations, frame: Frame) -> list[Check]:
     """BOS ids in a templated conversation, as scans have it and as published."""
     bos, unit = tokenizer.bos_token_id, "BOS ids"
     if bos is None:
@@ -102,7 +105,7 @@ def beginnings(tokenizer, frame: Frame, *, closing: Sequence[int]) -> list[Check
             Check(name, unit=unit, note="the tokenizer has no such token") for name in ("bos", "bos_paper")
         ]
     adds = tokenizer("love")["input_ids"][:1] == [bos]
-    count = _beginnings(tokenizer, templated(tokenizer, frame.prompt, ["love"], closing=closing)[0])
+    count = _beginnings(tokenizer, conversations.ids(frame.prompt, ["love"])[0])
     right = 1 if count or adds else 0
     note = (
         "The tokenizer begins texts with one and the chat template does not. If the model's card says otherwise, "
@@ -114,9 +117,14 @@ def beginnings(tokenizer, frame: Frame, *, closing: Sequence[int]) -> list[Check
             "Remove one from tokenizer.chat_template, then tokenizer.save_pretrained(folder)"
         )
     one = Check("bos", count == right, float(count), float(right), unit, 1, "" if count == right else note)
-    if takes_pairs(tokenizer):
-        return [one, Check("bos_paper", unit=unit, note="a pair of texts is tokenised once")]
-    published = templated(tokenizer, frame.prompt, ["love"], double_bos=True, closing=closing)[0]
+    if takes_pairs(tokenizer) or not isinstance(conversations, Templated):
+        why = (
+            "a pair of texts is tokenised once"
+            if takes_pairs(tokenizer)
+            else "mode=paper is for reward models"
+        )
+        return [one, Check("bos_paper", unit=unit, note=why)]
+    published = conversations.ids(frame.prompt, ["love"], double_bos=True)[0]
     again = _beginnings(tokenizer, published)
     note = (
         f"mode=paper puts {again} before the conversation, mode=ids and mode=text {count}."
@@ -128,16 +136,16 @@ def beginnings(tokenizer, frame: Frame, *, closing: Sequence[int]) -> list[Check
 
 def round_trip(
     tokenizer,
+    written: Conversations,
     frame: Frame,
     words: Candidates,
     *,
     responses: Sequence[Sequence[int]],
-    closing: Sequence[int],
     seed: int,
 ) -> list[Check]:
     """Whether texts keep the frame as it is, and which share of the vocabulary makes the round trip."""
     texts = tokenizer.batch_decode(list(responses), clean_up_tokenization_spaces=False)
-    conversations = templated(tokenizer, frame.prompt, texts, closing=closing)
+    conversations = written.ids(frame.prompt, texts)
     tied = [text for text, ids in zip(texts, conversations, strict=True) if frame.inside(ids) is None]
     note = (
         f"The template or tokenizer ties {len(tied)} of {len(texts)} random texts to what stands around them, first "
@@ -145,7 +153,7 @@ def round_trip(
         "and slower"
     )
     some = words.rows.iloc[np.random.default_rng(seed).permutation(len(words.rows))[:AT_MOST]]
-    conversations = templated(tokenizer, frame.prompt, some["text"].tolist(), closing=closing)
+    conversations = written.ids(frame.prompt, some["text"].tolist())
     survives = [frame.inside(ids) == [i] for i, ids in zip(some["candidate_id"], conversations, strict=True)]
     return [
         at_most("frame", len(tied), 0, n=len(texts), unit="texts", note=note),

@@ -13,8 +13,9 @@ import numpy as np
 import torch
 from torch import nn
 
+from pessimal.rewards.base import NetworkReward
 from pessimal.rewards.frame import Frame
-from pessimal.rewards.load import RewardModel
+from pessimal.rewards.log_probability import LanguageNetwork
 from pessimal.rewards.spec import Dtype
 from pessimal.scoring.candidates import Inputs, batches, framed
 from pessimal.scoring.conformance.checks import WHAT, Check, at_most
@@ -34,7 +35,7 @@ class CheckedNetwork:
     """A network in a frame, and the rewards that the others are held to. It must be on its device already."""
 
     def __init__(
-        self, model: RewardModel, network: nn.Module, frame: Frame, inputs: Inputs, *, dtype: Dtype, batch_size: int
+        self, model: NetworkReward, network: nn.Module, frame: Frame, inputs: Inputs, *, dtype: Dtype, batch_size: int
     ):  # fmt: skip
         self.model, self.network, self.frame, self.inputs = model, network, frame, inputs
         self.dtype, self.batch_size = dtype, batch_size
@@ -175,7 +176,7 @@ def engines(checked: CheckedNetwork) -> list[Check]:
 def head(checked: CheckedNetwork) -> Check:
     """pessimal's reading of the last hidden state against the network's own output, both at batch 1, in float32."""
     full = checked.full
-    if full is None:
+    if full is None or full.decoder.head.sequence:
         return Check("head", note="the reward is the model's own output")
     read = []
     for row in range(len(checked.inputs)):
@@ -193,6 +194,9 @@ def head(checked: CheckedNetwork) -> Check:
 
 def padding(checked: CheckedNetwork, *, seed: int) -> list[Check]:
     """Both sides, and where the reward is read; all by the model's own class."""
+    if isinstance(checked.network, LanguageNetwork):
+        why = "a language model's own class reads no reward"
+        return [Check(name, note=why) for name in (*SIDES, "pad_is_eos")]
     wholes = [checked.inputs.whole(row) for row in range(len(checked.inputs))]
     alone = np.concatenate([as_published(checked, [whole]) for whole in wholes])
     return [*_sides(checked, wholes, alone, seed=seed), _pad_is_eos(checked, alone)]

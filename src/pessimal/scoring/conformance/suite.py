@@ -13,8 +13,8 @@ import pandas as pd
 import torch
 
 from pessimal.errors import ModelError
+from pessimal.rewards.base import NetworkReward, Part
 from pessimal.rewards.frame import Frame
-from pessimal.rewards.load import RewardModel
 from pessimal.rewards.spec import Dtype
 from pessimal.scoring.candidates import Candidates, Inputs, framed, vocabulary
 from pessimal.scoring.conformance.checks import (
@@ -78,14 +78,16 @@ class _Measured:
 
 
 def conformance(
-    model: RewardModel,
+    model: NetworkReward,
+    part: Part,
     frame: Frame,
     plan: Plan,
     *,
     device: torch.device,
     step: Callable[[str], None] = lambda name: None,
 ) -> Conformance:
-    """Run every check. One network is in memory at a time; `step` is called with the name of the next step.
+    """Run every check of one part of a reward. One network is in memory at a time; `step` is called with the name of the
+    next step.
 
     Raises ModelError where the device cannot run the model in its own precision.
     """
@@ -94,31 +96,37 @@ def conformance(
     inputs, measured = framed(frame, responses), {}
     for dtype in dict.fromkeys([model.spec.dtype, *plan.dtypes]):
         step(dtype.value)
-        measured[dtype] = _measure(model, frame, inputs, plan, dtype, device)
+        measured[dtype] = _measure(model, part, frame, inputs, plan, dtype, device)
         gc.collect()
         if device.type == "cuda":
             torch.cuda.empty_cache()
     step("tokens")
     native = measured[model.spec.dtype]
     precision, dtypes = _compare(measured, plan)
-    options = {"responses": responses, "closing": model.closing, "seed": plan.seed}
+    options = {"responses": responses, "seed": plan.seed}
     checks = [
         *native.checks,
         _head(measured),
         *dtypes,
-        *beginnings(model.tokenizer, frame, closing=model.closing),
-        *round_trip(model.tokenizer, frame, words, **options),
+        *beginnings(model.tokenizer, part.conversations, frame),
+        *round_trip(model.tokenizer, part.conversations, frame, words, **options),
     ]
     return Conformance(checks, precision, native.details)
 
 
 def _measure(
-    model: RewardModel, frame: Frame, inputs: Inputs, plan: Plan, dtype: Dtype, device: torch.device
+    model: NetworkReward,
+    part: Part,
+    frame: Frame,
+    inputs: Inputs,
+    plan: Plan,
+    dtype: Dtype,
+    device: torch.device,
 ) -> _Measured:
     """Load the network in one precision and measure it; in the model's own precision, run all checks of a network."""
     native = dtype is model.spec.dtype
     try:
-        network = model.network(dtype).to(device)
+        network = model.network(dtype, part.network).to(device)
         checked = CheckedNetwork(model, network, frame, inputs, dtype=dtype, batch_size=plan.batch_size)
     except (ModelError, RuntimeError) as error:
         problem = _problem(error, dtype, device)

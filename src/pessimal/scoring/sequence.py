@@ -1,0 +1,95 @@
+"""Engines for log-probabilities of whole responses, which are read at every position and not at the last alone.
+
+What the first token of a response has for probability is known as soon as the prefix is run, so a response of one token
+costs no forward at all. Knows networks and token ids, as `engine` does.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pessimal.scoring.engine import Decoder, FullForward, SharedPrefix, exchanged_attention
+from pessimal.scoring.shared_prefix import ATTENTION, Prefix, continue_prefix, run_prefix
+
+
+@dataclass(frozen=True)
+class Begun:
+    """Responses that begin alike: after each of the first tokens that they may share."""
+
+    first: int
+    """Ids before any response."""
+    totals: Tensor
+    """Log-probability (n,) float32 of the first 0, 1, … shared tokens."""
+    following: Tensor
+    """Log-probabilities (n, rows) float32 of every token behind these."""
+
+    def after(self, shared: int) -> tuple[Tensor, Tensor]:
+        """Log-probability of what is shared, and those (rows,) of all tokens behind it."""
+        return self.totals[shared - self.first], self.following[shared - self.first]
+
+
+class SharedSequence(SharedPrefix):
+    """The prefix runs once; responses run their own tokens but the last against its keys and values."""
+
+    sequence = True
+
+    def __init__(self, decoder: Decoder, prefix: Prefix, begun: Begun):
+        super().__init__(decoder, prefix)
+        self.begun = begun
+
+    @classmethod
+    def of(cls, decoder: Decoder, ids: Tensor) -> "SharedSequence":
+        """Run the prefix ids (P,)."""
+        prefix, states = run_prefix(decoder.backbone, ids)
+        following = decoder.head.distribution(states[-1:])
+        return cls(decoder, prefix, Begun(prefix.length, following.new_zeros(1), following))
+
+    def rewards(self, ids: Tensor, *, shared: int) -> Tensor:
+        total, following = self.begun.after(shared)
+        rewards = total + following[ids[:, 0]]
+        if ids.shape[1] == 1:
+            return rewards
+        return rewards + self.decoder.head.chosen(self._states(ids, shared), ids[:, 1:]).sum(dim=1)
+
+    def distribution(self, ids: Tensor, *, shared: int) -> Tensor:
+        """Log-probabilities (T, rows) float32 of every token in each place of one response `ids` (1, T)."""
+        _, following = self.begun.after(shared)
+        if ids.shape[1] == 1:
+            return following.unsqueeze(0)
+        return torch.cat(
+            [following.unsqueeze(0), self.decoder.head.distribution(self._states(ids, shared)[0])]
+        )
+
+    def continued(self, ids: Tensor) -> "SharedSequence":
+        prefix, states = continue_prefix(self.decoder.backbone, self.prefix, ids)
+        total, following = self.begun.after(self.prefix.length)
+        all_following = torch.cat([following.unsqueeze(0), self.decoder.head.distribution(states)])
+        steps = all_following[:-1].gather(-1, ids.unsqueeze(-1))[:, 0]
+        totals = total + torch.cat([steps.new_zeros(1), steps.cumsum(0)])
+        return SharedSequence(self.decoder, prefix, Begun(self.prefix.length, totals, all_following))
+
+    def _states(self, ids: Tensor, shared: int) -> Tensor:
+        """States (batch, T − 1, hidden) at the positions of all ids but the last."""
+        own = ids[:, :-1]
+        positions = torch.arange(shared, shared + own.shape[1], device=ids.device).unsqueeze(0)
+        with exchanged_attention(self.decoder.backbone, ATTENTION):
+            return self.decoder.states(
+                input_ids=own, position_ids=positions, shared_prefix=self._start(shared)
+            )
+
+
+class FullSequence(FullForward):
+    """Every candidate's whole input through the backbone, but its last token."""
+
+    sequence = True
+
+    def whole_rewards(self, ids: Tensor, *, own: int) -> Tensor:
+        states = self.decoder.states(input_ids=ids[:, :-1])[:, -own:]
+        return self.decoder.head.chosen(states, ids[:, -own:]).sum(dim=1)
+
+    def distribution(self, ids: Tensor, *, shared: int) -> Tensor:
+        """Log-probabilities (T, rows) float32 of every token in each place of one response `ids` (1, T)."""
+        whole = torch.cat([self.prefix[:shared].expand(len(ids), -1), ids], dim=1)
+        states = self.decoder.states(input_ids=whole[:, :-1])[0, -ids.shape[1] :]
+        return self.decoder.head.distribution(states)

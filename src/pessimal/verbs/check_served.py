@@ -1,0 +1,134 @@
+"""`pessimal check url=…`: is a model served right? Names the fault, prints the numbers behind it, publishes them."""
+
+from dataclasses import replace
+
+import numpy as np
+from rich.console import Console
+from rich.text import Text
+
+from pessimal.config.schema import CheckConfig
+from pessimal.errors import WorkError
+from pessimal.rewards.base import NetworkReward
+from pessimal.rewards.frame import messages_of
+from pessimal.rewards.load import open_model
+from pessimal.rewards.spec import ModelSpec
+from pessimal.rewards.wires import RAW, Wire
+from pessimal.scoring.conformance import as_table
+from pessimal.scoring.conformance.served import Diagnosis, diagnose
+from pessimal.scoring.conformance.served_checks import checks_of
+from pessimal.scoring.conformance.served_faults import FAULTS
+from pessimal.tables.result import Estimate, Result, weight_of
+from pessimal.verbs.common import fetch, quiet_libraries, registry_of, tracked
+from pessimal.verbs.progress import Counter, counted, in_sweep
+from pessimal.verbs.publish import Artifact, print_path, publish
+from pessimal.verbs.trainer import begin_process, make_trainer
+
+WIDTH = 110
+STYLES = {"pass": "green", "FAIL": "bold red", "info": "cyan", "n/a": "dim"}
+
+
+def run(config: CheckConfig) -> None:
+    """Ask the server, publish a `conformance` artifact, print the diagnosis.
+
+    Raises WorkError where the model is not served right and `strict` is on; the artifact is published all the same.
+    """
+    quiet_libraries()
+    begin_process(config.trainer)
+    wire = Wire(replace(config.endpoint, url=config.url), fields=RAW if config.raw else {})
+    model = _opened(config.model, config)
+    base = _base(config)
+    device = make_trainer(config.trainer, root=config.paths.cache).strategy.root_device
+    key, prompt = next(iter(config.prompts.items()))
+    with tracked(config, name=f"check {model.name} served") as mirror:
+        with counted(
+            f"asking {config.url}", unit="inputs", total=config.requests, bar=config.progress
+        ) as counter:
+            found = diagnose(
+                _scores(wire, counter), model, base=base, prompt=prompt, forms=config.sent(), device=device, seed=config.seed,
+                budget=config.requests,
+            )  # fmt: skip
+        result = served_result(found, model.name)
+        what = {"model": model.name, "prompt": key, "weights_digest": model.weights_digest, "url": config.url}
+        artifact = Artifact("conformance", f"{model.name}--served", summary=what | dict(result.summary))
+        folder, _ = publish(config, registry_of(config), mirror, artifact, [result])
+    if not in_sweep():
+        show(found, title=f"At {wire.address} {result.headline}")
+    print_path(folder)
+    if config.strict and not found.harmless:
+        names = ", ".join(part.fault for part in found.faults)
+        raise WorkError(
+            f"{model.name} is not served right: {names} (kept in {folder}); without strict=true the exit code is 0"
+        )
+
+
+def _opened(spec: ModelSpec, config: CheckConfig) -> NetworkReward:
+    return open_model(spec, fetch(spec, cache=config.paths.cache, progress=config.progress))
+
+
+def _base(config: CheckConfig) -> NetworkReward | None:
+    if config.base is None:
+        return None
+    return _opened(ModelSpec(path=config.base, output=config.model.output), config)
+
+
+def _scores(wire: Wire, counter: Counter):
+    """What `diagnose` asks: one request; conversations go one by one, as messages."""
+
+    def scores(inputs) -> np.ndarray:
+        counter.advance(len(inputs))
+        if isinstance(inputs[0], tuple):
+            return np.concatenate([wire.rows([messages_of(one)]) for one in inputs])
+        return wire.rows(inputs)
+
+    return scores
+
+
+def served_result(found: Diagnosis, name: str) -> Result:
+    """The diagnosis as a Result: one row a check."""
+    checks = checks_of(found)
+    failed = [check.check for check in checks if check.passed is False]
+    faults = " and ".join(_name(part) for part in found.faults)
+    headline = "served right." if found.right else f"{faults}{' (harmless)' if found.harmless else ''}."
+    either = f" Or {' or '.join(found.remaining).replace('_', ' ')}." if found.remaining else ""
+    return Result(
+        "conformance",
+        as_table(checks),
+        headline=f"{name}: {headline}{either}",
+        method="served",
+        weight=weight_of(0.0 if found.right else 0.2 if found.harmless else 1.0),
+        estimate=Estimate("largest difference (SD)", found.own_difference / found.spread, len(found.served), "inputs"),
+        summary={
+            "right": found.right, "harmless": found.harmless, "faults": [part.fault for part in found.faults],
+            "remaining": list(found.remaining), "failed_checks": failed, "requests": len(found.served),
+            "kendall": found.kendall, "largest_difference": found.own_difference,
+        },
+    )  # fmt: skip
+
+
+def _name(part) -> str:
+    return part.fault.replace("_", " ") + (f" ({part.detail})" if part.detail else "")
+
+
+def show(found: Diagnosis, *, title: str) -> None:
+    """Print on stdout, at most 15 lines at its width."""
+    console = Console(highlight=False, markup=False, emoji=False, width=WIDTH)
+    console.print(Text(title, style="bold green" if found.harmless else "bold red"))
+    for part in found.faults:
+        what, mend = FAULTS[part.fault]
+        console.print(f"{what} {mend}.")
+    if found.remaining:
+        console.print(f"As likely: {' or '.join(found.remaining).replace('_', ' ')}. To tell: {found.apart}.")
+    own, gives = found.own_difference, found.fault_difference
+    explained = "" if found.harmless or gives is None else f", and from what this fault gives {gives:.2g}"
+    console.print(
+        f"Largest difference from the model's own rewards {own:.2g}{explained}; their standard deviation is "
+        f"{found.spread:.2g}. {len(found.served)} inputs sent."
+    )
+    for check in checks_of(found):
+        limit = "" if check.allowed is None else f"allowed {check.allowed:.2g}"
+        measured = "–" if check.measured is None else f"{check.measured:.2g}"
+        row = Text.assemble(
+            (f"{check.result:5}", STYLES[check.result]),
+            f" {check.check:16} {measured:>9}  {limit:17} n = {check.n}",
+        )
+        console.print(row)

@@ -1,0 +1,142 @@
+"""A judge's reward is what its next token's probabilities say, by definition, in every verb."""
+
+import functools
+
+import numpy as np
+import pytest
+import torch
+from test_sequences import CPU, ITEMS, PROMPT, THINGS, opened, scanned
+from transformers import T5Config, T5ForConditionalGeneration
+
+from pessimal.errors import ConfigError, ModelError
+from pessimal.rewards.frame import Turn
+from pessimal.rewards.spec import Dtype, JudgeSpec, Kind, ModelSpec
+from pessimal.scoring.common_prefix import ResponseScorer
+from pessimal.scoring.texts import text_scorer
+from tiny_language_models import CHAT, checkpoint, tokenizer
+
+ASKED = "Question: {prompt}\nAnswer:\n{response}\nIs it good?"
+ANSWERS = {"positive": ["love", "kind"], "negative": ["cruel"]}
+BETTER = "What: {prompt}\none {response}\nword {opponent}\nbest?"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return checkpoint(tmp_path_factory.mktemp("judge") / "judge", template=CHAT)
+
+
+def judge(folder, **options):
+    return opened(folder, Kind.judge, judge=JudgeSpec(**{"template": ASKED, **options}))
+
+
+@torch.no_grad()
+def log_probability(model, text, answer):
+    """log p(answer token | the judge's turn about a text), in float64."""
+    words = model.tokenizer
+    whole = f"<|bos|><|start|>user<|sep|>{text}<|end|><|start|>assistant<|sep|>"
+    ids = torch.tensor([words(whole, add_special_tokens=False)["input_ids"]])
+    [token] = words(answer, add_special_tokens=False)["input_ids"]
+    logits = model.network().causal.double()(input_ids=ids).logits[0, -1]
+    return float(torch.log_softmax(logits, dim=-1)[token])
+
+
+def log_odds(model, text):
+    of = functools.partial(log_probability, model, text)
+    return float(np.logaddexp(of("love"), of("kind")) - of("cruel"))
+
+
+def test_log_odds_of_answers_and_their_spellings(folder, tmp_path):
+    model = judge(folder, **ANSWERS)
+    table = scanned(model, THINGS, tmp=tmp_path)
+    truth = [log_odds(model, ASKED.format(prompt=PROMPT, response=item)) for item in ITEMS]
+    assert table.rows["reward"].to_numpy() == pytest.approx(truth, abs=1e-5)
+    turns = [(Turn("user", PROMPT), Turn("assistant", item)) for item in ITEMS]
+    assert text_scorer(model, turns, device=CPU).rewards(turns) == pytest.approx(truth, abs=1e-5)
+    words = scanned(model, tmp=tmp_path / "all")
+    assert words.provenance.attention == "shared-prefix"
+    assert words.rows["survives"].any()
+    kept = words.rows[words.rows["survives"]].iloc[::29]
+    truth = [log_odds(model, ASKED.format(prompt=PROMPT, response=text)) for text in kept["text"]]
+    assert kept["reward"].to_numpy() == pytest.approx(truth, abs=1e-5)
+
+
+def test_ratings_are_an_expected_value_and_a_logit_is_itself(folder, tmp_path):
+    worth = {"love": 3.0, "kind": 2.0, "cruel": -1.0}
+    model, text = judge(folder, ratings=worth), ASKED.format(prompt=PROMPT, response="peace")
+    p = np.exp([log_probability(model, text, answer) for answer in worth])
+    [reward] = scanned(model, type(THINGS)("one", THINGS.rows[1:2]), tmp=tmp_path).rows["reward"]
+    assert reward == pytest.approx((p * list(worth.values())).sum() / p.sum(), abs=1e-5)
+    # Without a template: what comes after the conversation itself.
+    model = judge(folder, template=None, logit=7)
+    [reward] = scanned(model, type(THINGS)("one", THINGS.rows[1:2]), tmp=tmp_path / "logit").rows["reward"]
+    whole = f"<|bos|><|start|>user<|sep|>{PROMPT}<|end|><|start|>assistant<|sep|>peace<|end|><|start|>assistant<|sep|>"
+    ids = torch.tensor([model.tokenizer(whole, add_special_tokens=False)["input_ids"]])
+    assert reward == pytest.approx(model.network().causal(input_ids=ids).logits[0, -1, 7].item(), abs=1e-5)
+
+
+def test_a_judge_of_two_is_asked_in_both_orders_and_the_orders_effect_is_reported(folder, tmp_path):
+    model = judge(folder, template=BETTER, opponent="truth", **ANSWERS)
+    table = scanned(model, THINGS, tmp=tmp_path)
+    one = [log_odds(model, BETTER.format(prompt=PROMPT, response=i, opponent="truth")) for i in ITEMS]
+    two = [log_odds(model, BETTER.format(prompt=PROMPT, response="truth", opponent=i)) for i in ITEMS]
+    assert table.rows["reward"].to_numpy() == pytest.approx(np.subtract(one, two) / 2, abs=1e-5)
+    effect = table.measured["order_effect"]
+    assert effect["mean"] == pytest.approx(np.add(one, two).mean() / 2, abs=1e-5)
+    assert effect["standard_deviation"] == pytest.approx((np.add(one, two) / 2).std(), abs=1e-5)
+    turns = [(Turn("user", PROMPT), Turn("assistant", item)) for item in ITEMS]
+    assert text_scorer(model, turns, device=CPU).rewards(turns) == pytest.approx(
+        table.rows["reward"], abs=1e-5
+    )
+
+
+def test_search_follows_a_judges_gradient(folder):
+    model = judge(folder, **ANSWERS)
+    frame = model.frame(PROMPT)
+    scorer = ResponseScorer(
+        model.network(), frame, dtype=Dtype.float32, device=CPU, length=2, allowed=np.arange(4, 60)
+    )
+    response, causal = torch.tensor([20, 30]), model.network().causal
+    matrix = causal.get_input_embeddings().weight
+    soft = torch.nn.functional.one_hot(response, len(matrix)).float().requires_grad_()
+    start, end = matrix[torch.tensor(frame.prefix)], matrix[torch.tensor(frame.suffix)]
+    logits = causal(inputs_embeds=torch.cat([start, soft @ matrix, end])[None]).logits[0, -1]
+    ids = {answer: model.tokenizer.convert_tokens_to_ids(answer) for answer in ("love", "kind", "cruel")}
+    reward = torch.logaddexp(logits[ids["love"]], logits[ids["kind"]]) - logits[ids["cruel"]]
+    [slope] = torch.autograd.grad(reward, soft)
+    assert torch.allclose(scorer.gradient(response), slope, atol=1e-4)
+
+
+def test_a_response_that_looks_like_a_template_is_only_text(folder):
+    [part] = judge(folder, **ANSWERS).parts
+    assert part.conversations.text("one", "{prompt}").count("one") == 1
+
+
+def test_an_encoder_and_decoder_judges_by_its_first_token(tmp_path):
+    words = tokenizer()
+    config = T5Config(vocab_size=len(words), d_model=16, d_kv=4, d_ff=32, num_layers=1, num_heads=2,
+                      decoder_start_token_id=3, pad_token_id=3, eos_token_id=3)  # fmt: skip
+    torch.manual_seed(0)
+    network = T5ForConditionalGeneration(config).eval()
+    network.save_pretrained(tmp_path / "t5")
+    words.save_pretrained(tmp_path / "t5")
+    model = judge(tmp_path / "t5", **ANSWERS)
+    ids = torch.tensor([words(ASKED.format(prompt=PROMPT, response="love"))["input_ids"]])
+    with torch.no_grad():
+        logits = network(input_ids=ids, decoder_input_ids=torch.tensor([[3]])).logits[0, -1]
+    love, kind, cruel = (logits[words.convert_tokens_to_ids(answer)] for answer in ("love", "kind", "cruel"))
+    truth = float(torch.logaddexp(love, kind) - cruel)
+    rewards = scanned(model, THINGS, tmp=tmp_path / "work").rows["reward"]
+    assert rewards[0] == pytest.approx(truth, abs=1e-5)
+
+
+def test_answers_that_split_or_mean_two_things_are_refused(folder):
+    with pytest.raises(ModelError, match=r"'wonderful' is \d tokens"):
+        judge(folder, positive=["wonderful"], negative=["cruel"])
+    with pytest.raises(ConfigError, match="positive and a negative"):
+        ModelSpec(
+            path=str(folder), kind=Kind.judge, judge=JudgeSpec(ASKED, positive=["love"], negative=["love"])
+        )
+    with pytest.raises(ConfigError, match="one way to read"):
+        ModelSpec(path=str(folder), kind=Kind.judge)
+    with pytest.raises(ConfigError, match=r"\{response\} 0 times"):
+        ModelSpec(path=str(folder), kind=Kind.judge, judge=JudgeSpec("{prompt}", logit=3))

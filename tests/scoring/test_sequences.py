@@ -1,0 +1,227 @@
+"""Log-probabilities and implicit rewards are the models' own: of every token, of items, with and without a closing token, in a
+scan, a search, an explanation."""
+
+import functools
+
+import numpy as np
+import pytest
+import pytorch_lightning as pl
+import torch
+from tokenizers import Tokenizer, models
+from transformers import PreTrainedTokenizerFast
+
+from pessimal.config.schema import SearchSpec
+from pessimal.errors import ConfigError, FrameError, ModelError
+from pessimal.rewards.frame import Turn
+from pessimal.rewards.load import open_model
+from pessimal.rewards.spec import Dtype, ImplicitSpec, Kind, Mode, ModelSpec
+from pessimal.scoring.candidates import listed, vocabulary
+from pessimal.scoring.common_prefix import ResponseScorer, SummedScorer
+from pessimal.scoring.loop import Loop
+from pessimal.scoring.scan import identify, scan
+from pessimal.scoring.sequence import SharedSequence
+from pessimal.scoring.texts import text_scorer
+from pessimal.search.context import SearchContext
+from pessimal.search.run import run
+from tiny_language_models import CHAT, checkpoint
+
+PROMPT = "What, in one word, is the greatest thing ever?"
+ITEMS = ["love", "peace", "peace and war", "peace and truth", "the greatest good", "null", "Ünïcode 🙂"]
+THINGS = listed(ITEMS, name="things")
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    root = tmp_path_factory.mktemp("language")
+    made = {kind: checkpoint(root / kind, kind=kind) for kind in ("llama", "gemma2", "gpt2")}
+    made["chat"] = checkpoint(root / "chat", template=CHAT)
+    return made | {"reference": checkpoint(root / "reference", template=CHAT, seed=1)}
+
+
+def opened(folder, kind=Kind.log_probability, **options):
+    return open_model(ModelSpec(path=str(folder), kind=kind, **options), folder)
+
+
+def implicit(folders, *, beta=0.1, closing=True, **options):
+    spec = ImplicitSpec(reference=str(folders["reference"]), beta=beta, closing=closing)
+    return opened(folders["chat"], Kind.implicit, implicit=spec, **options)
+
+
+def scanned(model, candidates=None, *, networks=None, batch_size=64, tmp):
+    candidates = candidates or vocabulary(model.tokenizer, size=model.embedding_rows)
+    mode = Mode.ids if candidates.is_vocabulary else Mode.text
+    provenance = identify(
+        model, prompt="greatest", prompt_text=PROMPT, candidates=candidates, mode=mode, certain=10
+    )
+    trainer = pl.Trainer(
+        accelerator="cpu", devices=1, logger=False, enable_checkpointing=False, enable_progress_bar=False,
+        enable_model_summary=False,
+    )  # fmt: skip
+    loop = Loop(trainer=trainer, batch_size=batch_size, progress=False, ignore_finished=True)
+    frames = [part.conversations.frame(PROMPT) for part in model.parts]
+    networks = networks or functools.cache(model.network)
+    return scan(model, networks, provenance, candidates, frames, work=tmp, loop=loop)
+
+
+@torch.no_grad()
+def by_hand(network, before, response):
+    """log p(response ids | ids before), in float64 throughout."""
+    ids = torch.tensor([[*before, *response]])
+    logits = network.causal.double()(input_ids=ids).logits[0]
+    each = torch.log_softmax(logits, dim=-1)
+    return sum(float(each[len(before) + i - 1, token]) for i, token in enumerate(response))
+
+
+def context(model, *, chat):
+    words = model.tokenizer
+    if not chat:
+        return words(PROMPT)["input_ids"]
+    opened = f"<|bos|><|start|>user<|sep|>{PROMPT}<|end|><|start|>assistant<|sep|>"
+    return words(opened, add_special_tokens=False)["input_ids"]
+
+
+@pytest.mark.parametrize("kind", ["llama", "gemma2", "gpt2", "chat"])
+def test_every_tokens_log_probability_is_the_models_own(folders, kind, tmp_path):
+    model = opened(folders[kind])
+    table, network = scanned(model, tmp=tmp_path), model.network()
+    before, ids = context(model, chat=kind == "chat"), table.rows["candidate_id"]
+    with torch.no_grad():
+        logits = network.causal.double()(input_ids=torch.tensor([before])).logits[0, -1]
+    truth = torch.log_softmax(logits, dim=-1).numpy()
+    assert np.abs(table.rows["reward"] - truth[ids]).max() < 1e-5
+    assert table.measured["total_probability"] == pytest.approx(np.exp(truth[ids]).sum(), abs=1e-5)
+    assert table.rows["certified"].mean() > 0.9
+    assert table.rows["survives"].isna().all()
+    assert table.measured["asked"] == ("chat template" if kind == "chat" else "plain text")
+
+
+@pytest.mark.parametrize("kind", ["llama", "gemma2", "gpt2", "chat"])
+def test_items_are_the_sums_of_their_tokens_whatever_the_batch(folders, kind, tmp_path):
+    model = opened(folders[kind])
+    before, joint = context(model, chat=kind == "chat"), "" if kind == "chat" else " "
+    network = model.network()
+    own = [model.tokenizer(joint + item, add_special_tokens=False)["input_ids"] for item in ITEMS]
+    truth = [by_hand(network, before, ids) for ids in own]
+    for size in (64, 1):
+        table = scanned(model, THINGS, batch_size=size, tmp=tmp_path)
+        assert table.rows["reward"].to_numpy() == pytest.approx(truth, abs=1e-4, rel=1e-5)
+        assert table.provenance.attention == "shared-prefix"
+    assert table.measured["tokens_per_item"] == {"least": min(map(len, own)), "median": np.median([*map(len, own)]), "most": max(map(len, own))}  # fmt: skip
+    assert table.measured["tokenised_apart"] == 0
+
+
+@pytest.mark.parametrize("closing", [True, False])
+def test_implicit_reward_is_the_difference_of_two_log_probabilities(folders, closing, tmp_path):
+    model = implicit(folders, closing=closing)
+    before, end = context(model, chat=True), [model.tokenizer.convert_tokens_to_ids("<|end|>")] * closing
+    policy, reference = model.network(None, 0), model.network(None, 1)
+    table = scanned(model, tmp=tmp_path)
+    for row in table.rows.iloc[::23].itertuples():
+        response = [row.candidate_id, *end]
+        truth = 0.1 * (by_hand(policy, before, response) - by_hand(reference, before, response))
+        assert row.reward == pytest.approx(truth, abs=1e-5)
+    items = scanned(model, THINGS, tmp=tmp_path / "items").rows["reward"]
+    # What an explanation asks: whole conversations.
+    turns = [(Turn("user", PROMPT), Turn("assistant", item)) for item in ITEMS]
+    texts = text_scorer(model, turns, device=CPU)
+    assert texts.rewards(turns) == pytest.approx(items.to_numpy(), abs=1e-5)
+    assert texts.path == "full-forward"
+
+
+def test_search_of_an_implicit_reward_has_its_gradient_and_finds_the_best(folders):
+    model = implicit(folders, beta=1.0)
+    frame, allowed = model.frame(PROMPT), np.arange(4, 60)
+    scorers = [
+        ResponseScorer(model.network(None, which), frame, dtype=Dtype.float32, device=CPU, length=3, allowed=allowed)
+        for which in (0, 1)
+    ]  # fmt: skip
+    both = SummedScorer([(1.0, scorers[0]), (-1.0, scorers[1])])
+    response = torch.tensor([20, 30, 40])
+    # d/d one-hot, by autograd through a soft response that is both read and predicted.
+    slopes = []
+    for which in (0, 1):
+        causal = model.network(None, which).causal
+        matrix = causal.get_input_embeddings().weight
+        soft = torch.nn.functional.one_hot(response, len(matrix)).float().requires_grad_()
+        start, end = matrix[torch.tensor(frame.prefix)], matrix[torch.tensor(frame.suffix)]
+        logits = causal(inputs_embeds=torch.cat([start, soft @ matrix, end])[None]).logits[0]
+        each = torch.log_softmax(logits, dim=-1)[len(frame.prefix) - 1 :]
+        value = (each[:3] * soft).sum() + each[3, frame.suffix[0]]
+        slopes.append(torch.autograd.grad(value, soft)[0])
+    assert torch.allclose(both.gradient(response), slopes[0] - slopes[1], atol=1e-4)
+    # Responses that share a beginning with another.
+    changed = response.repeat(6, 1)
+    changed[torch.arange(6), torch.arange(6) % 3] = torch.arange(50, 56)
+    assert scorers[0].path == "shared-prefix, common prefix"
+    assert both.rewards(changed, anchor=response).numpy() == pytest.approx(
+        both.own_rewards(changed), abs=1e-5
+    )
+    searched = SearchContext(model, {"p": PROMPT}, SearchSpec(length=1, check_gradient=False))
+    every = torch.from_numpy(np.flatnonzero(searched.mask))[:, None]
+    assert run(searched).response == tuple(every[both.own_rewards(every).argmax()].tolist())
+
+
+@pytest.mark.parametrize("kind", ["llama", "gemma2"])
+def test_low_precision_has_few_ties_and_certifies_its_tails(folders, kind, tmp_path):
+    exact = scanned(opened(folders[kind]), tmp=tmp_path / "exact").rows
+    model = opened(folders[kind], dtype=Dtype.bfloat16)
+    table = scanned(model, tmp=tmp_path)
+    assert table.rows["reward"].nunique() > 0.99 * len(table.rows)
+    top = exact["reward"].nlargest(10).index
+    assert (table.rows["reward"].nlargest(10).index == top).all()
+    assert table.rows.loc[top, "certified"].all()
+    assert table.rows.loc[top, "reward"].to_numpy() == pytest.approx(exact.loc[top, "reward"], abs=1e-5)
+
+
+def test_path_that_differs_from_the_own_forward_is_not_taken(folders, monkeypatch, caplog, tmp_path):
+    right = scanned(opened(folders["llama"]), THINGS, tmp=tmp_path / "right").rows["reward"]
+    inner = SharedSequence.rewards
+    monkeypatch.setattr(SharedSequence, "rewards", lambda *a, **o: inner(*a, **o) + 1)
+    table = scanned(opened(folders["llama"]), THINGS, tmp=tmp_path)
+    assert "Falling back" in caplog.text
+    assert table.provenance.attention == "full-forward"
+    assert table.rows["reward"].to_numpy() == pytest.approx(right.to_numpy(), abs=1e-5)
+
+
+def test_network_that_sees_what_comes_later_is_not_believed_on_items(folders, tmp_path):
+    """Whole items are read off one forward, which only a causal network allows."""
+    model = opened(folders["llama"])
+    network = model.network()
+
+    def seeing_all(module, arguments, options):
+        batch, length = options["input_ids"].shape
+        return arguments, options | {"attention_mask": torch.zeros(batch, 1, length, length)}
+
+    network.causal.model.register_forward_pre_hook(seeing_all, with_kwargs=True)
+    table = scanned(model, THINGS, networks=lambda *_: network, tmp=tmp_path)
+    assert table.provenance.attention != "shared-prefix"
+
+
+def test_models_whose_tokens_differ_are_refused(folders, tmp_path):
+    folder = checkpoint(tmp_path / "other")
+    backend = Tokenizer(models.WordLevel({f"word{i}": i for i in range(300)}, unk_token="word0"))
+    PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="word3").save_pretrained(folder)
+    with pytest.raises(ModelError, match="different tokens"):
+        opened(
+            folders["chat"], Kind.implicit, implicit=ImplicitSpec(reference=str(folder)),
+        )  # fmt: skip
+    with pytest.raises(ConfigError, match=r"model\.implicit\.reference=DIR"):
+        ModelSpec(path=str(folder), kind=Kind.implicit)
+
+
+def test_tokens_beyond_the_embedding_and_items_without_tokens_are_reported(folders, tmp_path):
+    [part] = opened(folders["chat"]).parts
+    with pytest.raises(FrameError, match="no token of the item ''"):
+        part.conversations.ids(PROMPT, ["love", ""])
+    short = type(part.conversations)(part.conversations.tokenizer, True, 5)
+    with pytest.raises(ModelError, match=r"5 rows .*do not belong together"):
+        short.frame(PROMPT)
+
+
+def test_outputs_that_are_too_few_or_no_numbers_are_reported(folders, tmp_path):
+    model = opened(folders["llama"])
+    network = model.network()
+    network.causal.lm_head.weight.data[17] = float("nan")
+    with pytest.raises(ModelError, match="not a number"):
+        scanned(model, networks=lambda *_: network, tmp=tmp_path)
