@@ -46,7 +46,7 @@ def vocabulary() -> list[ScoreTable]:
     ]
     first, rng = made[0], np.random.default_rng(0)
     noisy = first.rows.assign(reward=first.rows["reward"] + rng.normal(0, 0.2, len(first.rows)))
-    for changed in ({"mode": "text"}, {"dtype": "bfloat16"}):
+    for changed in ({"mode": "text"}, {"dtype": "bfloat16"}, {"model": f"{first.provenance.model}-nf4"}):
         made.append(replace(first, provenance=replace(first.provenance, **changed), rows=noisy))
     return made
 

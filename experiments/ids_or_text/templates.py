@@ -24,7 +24,7 @@ from tokenizers import (
 )
 from transformers import PreTrainedTokenizerFast
 
-from pessimal.rewards.frame import find_frame, templated
+from pessimal.rewards.frame import Templated
 from pessimal.scoring.candidates import vocabulary
 from pessimal.texts import literal
 
@@ -132,15 +132,15 @@ def print_beginning_tokens(tokenizer) -> None:
     begin = tokenizer.bos_token_id
     print("| mode | beginning tokens | ids before the response |\n|---|---|---|")
     for mode, double in (("ids, text", False), ("paper", True)):
-        prefix = find_frame(tokenizer, PROMPT, double_bos=double).prefix
+        prefix = Templated(tokenizer).frame(PROMPT, double_bos=double).prefix
         first = " ".join(tokenizer.convert_ids_to_tokens(prefix[:3]))
         print(f"| {mode} | {prefix.count(begin)} | {len(prefix)}: `{first} …` |")
 
 
 def print_survival(tokenizer) -> None:
-    frame = find_frame(tokenizer, PROMPT)
+    frame = Templated(tokenizer).frame(PROMPT)
     rows = vocabulary(tokenizer, size=len(tokenizer)).rows
-    slots = [frame.inside(ids) for ids in templated(tokenizer, PROMPT, rows["text"].tolist())]
+    slots = [frame.inside(ids) for ids in Templated(tokenizer).ids(PROMPT, rows["text"].tolist())]
     rows = rows.assign(
         slot=slots,
         survives=[slot == [i] for slot, i in zip(slots, rows["candidate_id"], strict=True)],

@@ -31,7 +31,7 @@ verbs
 
 any reward model
   pessimal scan model=auto model.path=DIR_OR_ID [model.revision=COMMIT] [model.dtype=bfloat16]
-  pessimal scan model=auto model.path=DIR_OR_ID model.score=log_probability   (a causal language model's log p)
+  pessimal scan model=auto model.path=DIR_OR_ID model.kind=log_probability   (a causal language model's log p)
 
 more
   pessimal VERB --help           the verb's options: what each takes, its default and its meaning

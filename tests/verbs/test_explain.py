@@ -11,11 +11,11 @@ import torch
 
 from pessimal.explain.comparison import read_jsonl
 from pessimal.report.edits import from_json
-from pessimal.rewards.frame import Turn, encode
+from pessimal.rewards.frame import Templated, Turn
 from pessimal.rewards.load import open_model
 from pessimal.rewards.spec import ModelSpec
 from pessimal.scoring.engine import own_rewards
-from pessimal.scoring.texts import TextScorer
+from pessimal.scoring.texts import NetworkTexts
 from pessimal.tracking.registry import Registry
 
 ASKED = [
@@ -69,7 +69,7 @@ def own(tiny_checkpoint):
 
     @torch.no_grad()
     def reward(prompt, response):
-        ids = encode(model.tokenizer, [Turn("user", prompt), Turn("assistant", response)]).ids
+        ids = Templated(model.tokenizer).encode([Turn("user", prompt), Turn("assistant", response)]).ids
         return float(own_rewards(network, torch.tensor([ids]))[0])
 
     return reward
@@ -179,7 +179,7 @@ def test_no_edit_is_no_artifact_and_the_next_run_tries_again(explain, file):
 def test_what_is_explained_already_is_named_and_made_again_when_forced(explain, monkeypatch):
     first = explain()
     with monkeypatch.context() as without:
-        without.setattr(TextScorer, "__init__", lambda *a, **k: pytest.fail("a network was asked"))
+        without.setattr(NetworkTexts, "__init__", lambda *a, **k: pytest.fail("a network was asked"))
         assert explain() == first
     again = explain("force=true")
     assert again == first.parent / "v1"
@@ -192,7 +192,7 @@ def test_what_is_explained_already_is_named_and_made_again_when_forced(explain, 
 def test_a_killed_explanation_keeps_its_rewards(explain, monkeypatch):
     whole = explain("paths.registry=whole")
     shutil.rmtree("runs/cache")
-    score, calls = TextScorer.rewards, []
+    score, calls = NetworkTexts.rewards, []
 
     def die(self, conversations, *, report=None):
         calls.append(len(conversations))
@@ -209,7 +209,7 @@ def test_a_killed_explanation_keeps_its_rewards(explain, monkeypatch):
         return score(self, conversations, report=report)
 
     with monkeypatch.context() as killing:
-        killing.setattr(TextScorer, "rewards", die)
+        killing.setattr(NetworkTexts, "rewards", die)
         assert explain()[0] == 130
     kept = sum(len(file.read_text().splitlines()) for file in Path("runs/cache/rewards").iterdir())
     assert kept > 2 * len(ASKED)

@@ -15,7 +15,7 @@ def base(tmp_path_factory):
 
 
 def scan(command, folder, *more):
-    asked = ["model=auto", f"model.path={folder}", "model.score=log_probability", "progress=false"]
+    asked = ["model=auto", f"model.path={folder}", "model.kind=log_probability", "progress=false"]
     return command("scan", *asked, "tracking=off", *more)
 
 
@@ -49,14 +49,15 @@ def test_scan_publishes_log_probabilities_beside_rewards_of_the_same_name(
     [
         (["mode=text"], "mode=ids"),
         (["mode=paper"], "mode=ids"),
-        (["trainer.devices=2"], "one device"),
-        (["trainer.strategy=ddp"], "one device"),
+        (["trainer=sharded"], "trainer=ddp"),
         (["model.chat=true"], "no chat template"),
-        (["model.score=logits"], "log_probability"),
+        (["model.kind=logits"], "log_probability"),
     ],
 )
 def test_what_does_not_fit_is_reported_before_anything_is_loaded(command, base, more, message, monkeypatch):
-    monkeypatch.setattr("pessimal.rewards.load.load_language_network", lambda *_, **__: pytest.fail("loaded"))
+    monkeypatch.setattr(
+        "pessimal.rewards.log_probability.load_language_network", lambda *_, **__: pytest.fail("loaded")
+    )
     code, _, err = scan(command, base, *more)
     assert code == 2
     assert message in err
@@ -95,7 +96,9 @@ def test_tokenizer_beyond_the_embedding_is_reported_before_the_network_is_loaded
 ):
     folder = cropped(checkpoint(tmp_path / "short"), 270)
     (tmp_path / "few.txt").write_text("!\n")
-    monkeypatch.setattr("pessimal.rewards.load.load_language_network", lambda *_, **__: pytest.fail("loaded"))
+    monkeypatch.setattr(
+        "pessimal.rewards.log_probability.load_language_network", lambda *_, **__: pytest.fail("loaded")
+    )
     items = ["candidates=items", "candidates.path=few.txt", "mode=text"]
     for more in ([], items):
         code, _, err = scan(command, folder, "prompts=greatest", *more)
@@ -121,20 +124,12 @@ def test_tokens_without_a_row_are_counted(command, tmp_path):
 def test_item_without_tokens_is_reported_before_the_network_is_loaded(command, tmp_path, monkeypatch):
     folder = checkpoint(tmp_path / "chatting", template=CHAT)
     pd.DataFrame({"name": ["love", ""]}).to_csv(tmp_path / "items.csv", index=False)
-    monkeypatch.setattr("pessimal.rewards.load.load_language_network", lambda *_, **__: pytest.fail("loaded"))
+    monkeypatch.setattr(
+        "pessimal.rewards.log_probability.load_language_network", lambda *_, **__: pytest.fail("loaded")
+    )
     code, _, err = scan(command, folder, "candidates=items", "candidates.path=items.csv", "mode=text")
     assert code == 2
     assert "no token of the item ''" in err
-
-
-def test_check_refuses_a_language_model_before_it_is_fetched(command, monkeypatch):
-    monkeypatch.setattr("pessimal.verbs.check.fetch", lambda *_, **__: pytest.fail("fetched"))
-    code, _, err = command("check", "model=Llama-3.2-3B", "tracking=off")
-    assert code == 2
-    assert (
-        "model=auto model.path=meta-llama/Llama-3.2-3B model.name=Llama-3.2-3B model.score=log_probability"
-        in err
-    )
 
 
 def test_wrong_kind_of_model_is_reported_what_to_type(command, base, tiny_checkpoint):
@@ -143,12 +138,7 @@ def test_wrong_kind_of_model_is_reported_what_to_type(command, base, tiny_checkp
     assert "is a reward model" in err
     code, _, err = command("scan", "model=auto", f"model.path={base}", "tracking=off")
     assert code == 2
-    assert "model.score=log_probability" in err
-    code, _, err = command(
-        "check", "model=auto", f"model.path={base}", "model.score=log_probability", "tracking=off"
-    )
-    assert code == 2
-    assert "pessimal scan" in err
+    assert "model.kind=log_probability" in err
 
 
 def test_scanned_models_go_all_the_way(command, base, tiny_checkpoint, tmp_path):

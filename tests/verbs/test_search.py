@@ -279,7 +279,7 @@ def test_growth_takes_other_lengths_from_the_registry(search):
         (("search.allowed_path=nowhere.txt",), "nowhere.txt"),
         (("mode=paper",), "mode=ids or mode=text"),
         (("trainer.devices=2",), "one device"),
-        (("model.score=log_probability",), "log-probabilities"),
+        (("model.kind=log_probability",), "log-probabilities"),
     ],
 )
 def test_mistakes_are_reported_before_a_model_loads(search, monkeypatch, overrides, message):

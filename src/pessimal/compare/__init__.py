@@ -15,6 +15,7 @@ from pessimal import Verb
 from pessimal.compare import (
     agreement,
     base_models,
+    census,
     checkpoints,
     dictionaries,
     extremes,
@@ -28,6 +29,7 @@ from pessimal.compare import (
     people,
     prompt_agreement,
     provenance,
+    quantisation,
     rsa,
     sentiment,
     variance_components,
@@ -58,7 +60,9 @@ ANALYSES: tuple[Analysis, ...] = (
     variance_components.analyse,
     dictionaries.analyse,
     checkpoints.analyse,
+    census.analyse,
     modes.analyse,
+    quantisation.analyse,
     base_models.analyse,
 )
 """In the order of the page."""

@@ -46,6 +46,8 @@ class Options:
     """Category and word, by name of the dictionary."""
     meanings: Meanings | None = minilm.meanings
     """Of words: those alike in meaning are not independent. None takes them for independent."""
+    quantised: Mapping[str, str] = field(default_factory=dict)
+    """Models in full precision by the names of their quantised selves, beside those whose names say so."""
     words: Sequence[str] = ()
     """Words that are looked at by name."""
 
@@ -71,6 +73,7 @@ class Needs:
     identity: bool = False
     dictionaries: bool = False
     checkpoints: bool = False
+    judges: bool = False
 
     def missing(self, tables: TableSet, options: Options) -> str:
         """What is not there and what to type; empty where nothing is missing."""
@@ -80,11 +83,12 @@ class Needs:
             (not self.elo or tables.has_elo, "items that people rated: pessimal import format=eloeverything path=FILE"),
             (not self.wordings or tables.wordings, "one question in many wordings: pessimal scan prompts=factorial54"),
             (not self.modes or any(len(m) > 1 for m in tables.modes.values()), "a model scanned in two modes: pessimal scan mode=text"),
-            (not self.language or tables.language, "log-probabilities: pessimal scan model=auto model.path=ID model.score=log_probability"),
+            (not self.language or tables.language, "log-probabilities: pessimal scan model=auto model.path=ID model.kind=log_probability"),
             (not self.lexicons or options.lexicons, "a lexicon: +lexicons.NAME=FILE"),
             (not self.frequencies or options.frequencies is not None, "word frequencies: frequencies=wordfreq"),
             (not self.identity or options.identity, "identity terms: identity=[gender,religion]"),
             (not self.dictionaries or options.dictionaries, "a dictionary: +dictionaries.NAME=FILE"),
+            (not self.judges or any("says_yes_above" in t.measured for t in tables.tables), "a judge: pessimal scan model=judge-correct model.path=ID prompts=grading"),
             (not self.checkpoints or any(t.provenance.step is not None for t in tables.tables), "checkpoints of a run: pessimal import format=checkpoints path=FILE"),
         ]  # fmt: skip
         return "; ".join(f"needs {what}" for there, what in checks if not there)
