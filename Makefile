@@ -65,6 +65,7 @@ check: quickstart ## Run the quickstart, then look whether its results are what 
 
 bench: $(READY) ## Measure speed, ratios side by side in one process
 	$(BIN)/python experiments/speed/scan.py
+	$(BIN)/python experiments/speed/kinds.py
 	$(BIN)/python experiments/speed/search.py
 	$(BIN)/python experiments/speed/threads.py
 	$(BIN)/python experiments/speed/loop.py

@@ -11,6 +11,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 import pessimal
 from pessimal.errors import ConfigError, InputError, ModelError
 from pessimal.tables.result import Result, Results
+from tiny_language_models import CHAT, checkpoint
 
 
 @pytest.fixture(scope="module")
@@ -171,3 +172,26 @@ def test_a_sound_model_passes_its_checks(loaded):
     table = pessimal.check(loaded, sample=8)["conformance"].table.set_index("check")
     assert table.loc["batch_own", "passed"]
     assert table.loc["determinism_own", "passed"]
+
+
+def test_a_function_and_a_judge_are_rewards_like_any_other(tmp_path, parts):
+    def vowels(prompt, responses):
+        return [sum(letter in "aeiou" for letter in text) for text in responses]
+
+    made = pessimal.reward(vowels, name="vowels")
+    table = pessimal.scan(made, "What?", candidates=["peace", "shh"], progress=False)
+    assert table.rows["reward"].tolist() == [3.0, 0.0]
+    assert table.provenance.kind == "callable"
+    whole = pessimal.scan(pessimal.reward(vowels, parts[1]), "What?", progress=False)
+    assert len(whole.rows) == len(parts[1])
+    changed = pessimal.explain(made, "What?", "A long and gentle answer of many words.", "No.")
+    assert len(changed[0].table)
+    with pytest.raises(ConfigError, match="search needs any token ids"):
+        pessimal.search(made)
+    folder = checkpoint(tmp_path / "judge", template=CHAT)
+    asked = {"template": "{prompt}\n{response}\nGood?", "positive": ["love"], "negative": ["cruel"]}
+    judge = pessimal.load(str(folder), kind="judge", judge=asked)
+    assert pessimal.scan(judge, "What?", candidates=["peace"], progress=False).provenance.kind == "judge"
+    assert pessimal.check(judge, "What?", sample=8)[0].table["passed"].all()
+    with pytest.raises(ConfigError, match="no option 'jugde'.*judge"):
+        pessimal.load(str(folder), jugde={})

@@ -37,8 +37,8 @@ FAULTS = [
     ),
     Fault(
         "scoring/common_prefix.py",
-        "slope = slope[0, end - len(response) : end]",
-        "slope = slope[0, end - len(response) - 1 : end - 1]",
+        "slope = slope[0, begin : begin + length]",
+        "slope = slope[0, begin - 1 : begin - 1 + length]",
         "a search follows each position's neighbour's gradient",
     ),
     Fault(
@@ -55,7 +55,7 @@ FAULTS = [
     ),
     Fault(
         "scoring/scan.py",
-        "certain=None if model.spec.dtype is Dtype.float32 else certain,",
+        "certain=None if exact else certain,",
         "certain=None,",
         "the cache key leaves out how many ranks were certified: an uncertified table is taken for a certified one",
     ),
@@ -66,10 +66,10 @@ FAULTS = [
         "a resumed scan gives candidates the rewards of others",
     ),
     Fault(
-        "scoring/language_model.py",
-        "before = scores[:, :-1].gather(-1, ids).sum(dim=(1, 2))",
-        "before = scores[:, 1:].gather(-1, ids).sum(dim=(1, 2))",
-        "a language model's items of several tokens get each token's probability one place too late",
+        "scoring/sequence.py",
+        "return self.decoder.head.chosen(states, ids[:, -own:]).sum(dim=1)",
+        "return self.decoder.head.chosen(states, ids[:, -own - 1 : -1]).sum(dim=1)",
+        "a language model's responses of several tokens get each token's probability one place too late",
     ),
     Fault(
         "scoring/texts.py",
@@ -193,8 +193,8 @@ FAULTS = [
     ),
     Fault(
         "search/round_trip.py",
-        "for frame in self.frames:",
-        "for frame in self.frames[:1]:",
+        "for conversations, frame in self.frames:",
+        "for conversations, frame in self.frames[:1]:",
         "responses count that no text gives under the second prompt",
     ),
     Fault(

@@ -122,7 +122,7 @@ def scan(
         raise ConfigError(f"mode={mode.value!r}: candidates are texts, and are scored in mode='text'")
     asked = named_prompts(prompts)
     double = mode is Mode.paper
-    networks = functools.cache(getattr(model, "network", None))
+    networks = None if isinstance(model, TextReward) else functools.cache(model.network)
     tables: list[ScoreTable] = []
     with tempfile.TemporaryDirectory(prefix="pessimal-") as work:
         loop = Loop(make_trainer(_trainer_for(model), root=work), batch_size, progress, find_threads=True)

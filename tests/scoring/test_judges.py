@@ -8,11 +8,14 @@ import torch
 from test_sequences import CPU, ITEMS, PROMPT, THINGS, opened, scanned
 from transformers import T5Config, T5ForConditionalGeneration
 
+from pessimal.config.schema import SearchSpec
 from pessimal.errors import ConfigError, ModelError
 from pessimal.rewards.frame import Turn
 from pessimal.rewards.spec import Dtype, JudgeSpec, Kind, ModelSpec
 from pessimal.scoring.common_prefix import ResponseScorer
 from pessimal.scoring.texts import text_scorer
+from pessimal.search.context import SearchContext
+from pessimal.search.run import run
 from tiny_language_models import CHAT, checkpoint, tokenizer
 
 ASKED = "Question: {prompt}\nAnswer:\n{response}\nIs it good?"
@@ -104,6 +107,15 @@ def test_search_follows_a_judges_gradient(folder):
     reward = torch.logaddexp(logits[ids["love"]], logits[ids["kind"]]) - logits[ids["cruel"]]
     [slope] = torch.autograd.grad(reward, soft)
     assert torch.allclose(scorer.gradient(response), slope, atol=1e-4)
+
+
+def test_a_search_of_each_form_of_judge_ends_with_the_models_own_reward(folder):
+    for options in ({}, {"template": BETTER, "opponent": "truth"}):
+        model = judge(folder, **ANSWERS, **options)
+        context = SearchContext(model, {"p": PROMPT}, SearchSpec(length=2, evaluations=400, restarts=1))
+        found = run(context)
+        own = context.own_rewards(torch.tensor([found.response]))
+        assert found.reward == pytest.approx(own[0], abs=1e-5)
 
 
 def test_a_response_that_looks_like_a_template_is_only_text(folder):

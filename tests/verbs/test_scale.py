@@ -12,6 +12,7 @@ import pytest
 from lettered_checkpoint import make_checkpoint
 
 from pessimal.tracking.registry import Registry
+from tiny_language_models import checkpoint as checkpoint_of
 
 LOGGED = str(Path(__file__).with_name("logged_command.py"))
 PEAK = str(Path(__file__).with_name("peak_memory.py"))
@@ -103,6 +104,22 @@ def test_two_processes_give_the_table_of_one(checkpoint, alone, tmp_path):
     assert_same_table_each_row_once(tmp_path, alone["float32"])
     assert_one_run_is_tracked(tmp_path)
     assert said.count("rank certified") == 1, "one of them speaks"
+
+
+@pytest.mark.slow
+def test_two_processes_share_the_two_networks_of_an_implicit_reward(tmp_path):
+    policy, reference = (checkpoint_of(tmp_path / name, seed=i) for i, name in enumerate(("tiny", "begun")))
+    line = scan_of(policy, "model.kind=implicit", f"model.implicit.reference={reference}", "tracking=off")
+    folders = tmp_path / "alone", tmp_path / "two"
+    for folder, more in zip(folders, ((), ("trainer=ddp", "trainer.accelerator=cpu", "trainer.devices=2")), strict=True):
+        finish(started(folder, [sys.executable, LOGGED, *line, *more]))
+    tables = [next((folder / "runs/registry").rglob("scores.parquet")) for folder in folders]
+    assert tables[0].read_bytes() == tables[1].read_bytes()
+    by_process = shards_by_process(folders[1])
+    assert by_process.keys() == {"0", "1"}, "both have scored"
+    together = [*by_process["0"], *by_process["1"]]
+    assert sorted(together) == sorted(shards_by_process(folders[0])["0"]), "each batch once"
+    assert {batch.split("/")[0] for batch in together} == {"part-0", "part-1"}
 
 
 @pytest.mark.slow

@@ -279,7 +279,11 @@ def test_growth_takes_other_lengths_from_the_registry(search):
         (("search.allowed_path=nowhere.txt",), "nowhere.txt"),
         (("mode=paper",), "mode=ids or mode=text"),
         (("trainer.devices=2",), "one device"),
-        (("model.kind=log_probability",), "log-probabilities"),
+        (("model.kind=callable", "model.callable._target_=builtins.len"), "gradients"),
+        (
+            ("model.kind=implicit", "model.implicit.reference=a/b", "search.method=exhaustive", "search.length=2"),
+            "search.method=gcg",
+        ),
     ],
 )
 def test_mistakes_are_reported_before_a_model_loads(search, monkeypatch, overrides, message):

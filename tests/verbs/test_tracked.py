@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from pessimal.demo.recipes import Recipe
+from pessimal.rewards.spec import Kind
 from pessimal.tracking.mirror import Mirror
 from pessimal.tracking.registry import Registry
 from pessimal.verbs import common
@@ -92,7 +93,7 @@ def test_model_of_the_registry_is_an_input_and_another_is_named(tmp_path):
     recipe = SimpleNamespace(lab="plain", base="bpe", width=64, seed=0)
 
     def model(folder, **spec):
-        about = {"name": "m", "path": "org/m", "local": False, "recipe": None} | spec
+        about = {"name": "m", "kind": Kind.head, "path": "org/m", "local": False, "recipe": None} | spec
         return SimpleNamespace(
             spec=SimpleNamespace(**about), folder=folder, revision="c" * 40, weights_digest="d" * 64
         )

@@ -23,7 +23,7 @@ LOOKS = "task=runs"
 """The verb that only looks at what there is: it makes no folder, and needs none that can be written."""
 TAKES_ANY_PROMPT = ("task=compare",)
 """Verbs that choose among prompts of the registry, and need no wording of them."""
-RENAMED = {"frames": "polarity"}
+RENAMED = {"frames": "polarity", "model.score": "model.kind"}
 """Options that had another name; the old one is understood for one release, with a notice."""
 
 
@@ -80,10 +80,11 @@ def split(typed: Sequence[str]) -> tuple[list[str], dict[str, str]]:
 
 def _present_name(override: str) -> str:
     """The override with an option's present name, and a notice where the old one was given."""
-    old = re.match(r"([+~]*)(\w+)(?=[.=]|$)", override)
-    if old is None or old[2] not in RENAMED:
+    old = re.match(rf"([+~]*)({'|'.join(map(re.escape, RENAMED))})(?=[.=]|$)", override)
+    if old is None:
         return override
     new = RENAMED[old[2]]
+    override = override.replace("model.score=reward", "model.score=head")
     print(f"pessimal: {old[2]} is called {new} now; the old name goes with the next release", file=sys.stderr)
     return f"{old[1]}{new}{override[old.end() :]}"
 

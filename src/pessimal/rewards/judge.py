@@ -161,7 +161,7 @@ def reading_of(tokenizer, options: JudgeSpec, graded: "Graded") -> Reading:
     return reading
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Graded:
     """A prompt and a response inside a question about them; or, without a template, the conversation itself, and what
     comes after it."""

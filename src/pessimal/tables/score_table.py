@@ -255,7 +255,7 @@ def read_score_table(path: Path) -> ScoreTable:
         rows["survives"] = rows["survives"].astype("boolean")
         rows["kind"] = rows["kind"].astype(str)
         return ScoreTable(
-            provenance=ScoreProvenance(**document["identity"]),
+            provenance=_provenance(document),
             rows=rows,
             description=ModelDescription(**document["description"]),
             measured=document["measured"],
@@ -267,11 +267,18 @@ def read_score_table(path: Path) -> ScoreTable:
         raise TableError(f"{file}: {error}") from error
 
 
+def _provenance(document: dict) -> ScoreProvenance:
+    """A log-probability's kind is said by its score, as in the first edition."""
+    fields = document["identity"]
+    kind = {"kind": LOG_PROBABILITY} if fields.get("score") == LOG_PROBABILITY else {}
+    return ScoreProvenance(**{**kind, **fields})
+
+
 def read_provenance(path: Path) -> ScoreProvenance:
     """The provenance of a table that `write_score_table` wrote, without reading its rows; raises as `read_score_table`."""
     file, _, document = _read(path, pq.read_schema)
     try:
-        return ScoreProvenance(**document["identity"])
+        return _provenance(document)
     except (KeyError, TypeError) as error:
         raise _damaged(file, error) from error
 

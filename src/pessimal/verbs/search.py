@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pessimal.config.schema import Method, SearchConfig
-from pessimal.errors import WorkError
+from pessimal.errors import ConfigError, WorkError
 from pessimal.rewards.load import open_model
 from pessimal.rewards.spec import Mode
 from pessimal.scoring import scan
@@ -242,6 +242,11 @@ def growth(registry: Registry, provenance: SearchProvenance, found: Found) -> pd
 def every_pair(config: SearchConfig, context: SearchContext) -> ExhaustivePairs:
     """Score all pairs, all processes together; what is finished is kept for the other goal and other lists of tokens."""
     (prompt,) = config.prompt_keys
+    if [part.weight for part in context.model.parts] != [1.0]:
+        raise ConfigError(
+            f"search.method=exhaustive goes through one network in one order; {context.model.name!r} is a sum or a negative of "
+            "such. Type search.method=gcg"
+        )
     model, dtype, network = context.model, context.dtype, context.network()
     output = "" if model.spec.output is None else f"-{model.spec.output}"
     folder = f"{model.weights_digest[:16]}-{model.config_digest[:8]}-{dtype.value}{output}"

@@ -92,8 +92,10 @@ def at_most(
 
 
 def as_table(checks: Sequence[Check]) -> pd.DataFrame:
-    """One row a check; `passed` is nullable."""
+    """One row a check; `passed` is nullable. The column `part` is there where a reward has several."""
     table = pd.DataFrame([asdict(check) for check in checks])
+    if (table["part"] == 1).all():
+        table = table.drop(columns="part")
     return table.astype({"passed": "boolean", "measured": "float64", "allowed": "float64", "n": "int64"})
 
 

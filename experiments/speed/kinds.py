@@ -1,0 +1,90 @@
+"""How fast a judge and an implicit reward are scored beside a reward head, per token that is run through the layers.
+
+One backbone for all (`scan.Setting`: 25 million parameters, 43 tokens before the response), the shared prefix of each, in
+turns in one process; medians. A judge runs as many tokens as a head. An implicit reward runs two networks, and at each
+position reads the whole output embedding (2,000 rows here, 4 % of the arithmetic; a vocabulary of 128,000 takes more).
+"""
+
+import copy
+import os
+import statistics
+import time
+
+import torch
+from scan import PREFIX, ROUNDS, Setting, shared_prefix
+from transformers import LlamaForCausalLM
+
+from pessimal.rewards.judge import JudgeNetwork, Reading
+from pessimal.rewards.log_probability import SequenceNetwork
+from pessimal.scoring.engine import Decoder
+from pessimal.scoring.memory import Lengths, find_batch_size, keep_large_buffers
+from pessimal.scoring.sequence import SharedSequence
+
+
+def causal(setting: Setting, seed: int) -> LlamaForCausalLM:
+    """A language model of the setting's shape."""
+    torch.manual_seed(seed)
+    config = copy.deepcopy(setting.network.config)
+    return LlamaForCausalLM(config).to(setting.network.dtype).eval().requires_grad_(False)
+
+
+def judge(setting: Setting):
+    """Rewards (n,) of candidates (n, 1), by the shared prefix."""
+    network = JudgeNetwork(causal(setting, 0), Reading((7, 8), (9, 10)))
+    return shared_prefix(Setting(network, setting.tokenizer, setting.prompt, setting.prefix, setting.closing, setting.candidates))  # fmt: skip
+
+
+def implicit(setting: Setting):
+    """The same of a policy and a reference, closing token included."""
+    engines = [SharedSequence.of(Decoder.of(SequenceNetwork(causal(setting, seed))), setting.prefix) for seed in (0, 1)]  # fmt: skip
+
+    def rewards(ids: torch.Tensor) -> torch.Tensor:
+        own = torch.cat([ids, setting.closing.expand(len(ids), -1)], dim=1)
+        policy, reference = (engine.rewards(own, shared=PREFIX) for engine in engines)
+        return policy - reference
+
+    return rewards
+
+
+@torch.inference_mode()
+def measure(dtype: torch.dtype, closing: int) -> str:
+    """One row: tokens a second of each, and their ratios to the head's."""
+    setting = Setting.of(dtype, closing, candidates=2048)
+    batch = find_batch_size(setting.network.config, Lengths(1 + closing, PREFIX + 1 + closing), device=torch.device("cpu"))  # fmt: skip
+    # Tokens run for a candidate: an implicit reward's last is only predicted, by two networks.
+    ways = {
+        "head": (shared_prefix(setting), 1 + closing),
+        "judge": (judge(setting), 1 + closing),
+        "implicit": (implicit(setting), 2 * closing),
+    }
+    rates: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(ROUNDS + 1):  # the first round warms up
+        for name, (way, tokens) in ways.items():
+            started = time.perf_counter()
+            for part in setting.candidates.split(batch):
+                way(part)
+            rates[name].append(tokens * len(setting.candidates) / (time.perf_counter() - started))
+    rate = {name: statistics.median(values[1:]) for name, values in rates.items()}
+    return (
+        f"{str(dtype)[6:]:8} {closing} {batch:5} |"
+        + "".join(f"{rate[name]:10.0f}" for name in ways)
+        + f" | {rate['judge'] / rate['head']:5.2f} {rate['implicit'] / rate['head']:8.2f}"
+    )
+
+
+def main() -> None:
+    """Print the table."""
+    keep_large_buffers()
+    print(
+        f"Kinds: tokens a second, {PREFIX} + 1 + S tokens; torch {torch.__version__}, {torch.get_num_threads()} threads, "
+        f"load {os.getloadavg()[0]:.1f}"
+    )
+    print("                 | tokens a second               | of the head's")
+    print("dtype    S batch |      head     judge  implicit | judge implicit")
+    for dtype in (torch.float32, torch.bfloat16):
+        for closing in (1, 4):
+            print(measure(dtype, closing), flush=True)
+
+
+if __name__ == "__main__":
+    main()

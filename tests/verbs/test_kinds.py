@@ -1,0 +1,169 @@
+"""Log-probabilities and implicit rewards through every verb of one model: each number again by whole forwards in float64."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from pessimal.scoring.shards import Shards
+from pessimal.tables import read_score_table
+from tiny_language_models import CHAT, checkpoint
+
+GREATEST = "What, in one word, is the greatest thing ever?"
+QUICK = ("tracking=off", "trainer.threads=1", "progress=false")
+BETA = 0.1
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """A policy and its reference."""
+    root = tmp_path_factory.mktemp("kinds")
+    return {name: checkpoint(root / name, template=CHAT, seed=i) for i, name in enumerate(("tiny", "begun"))}
+
+
+@pytest.fixture(scope="module")
+def log_probability(folders):
+    """log p(response ids | opened chat) of one of the two, in float64; with the closing token where asked."""
+    networks = {
+        name: AutoModelForCausalLM.from_pretrained(folder).double() for name, folder in folders.items()
+    }
+    words = AutoTokenizer.from_pretrained(folders["tiny"])
+
+    @torch.no_grad()
+    def of(name, prompt, response, *, closed):
+        opened = f"<|bos|><|start|>user<|sep|>{prompt}<|end|><|start|>assistant<|sep|>"
+        before = words(opened, add_special_tokens=False)["input_ids"]
+        if isinstance(response, str):
+            response = words(response, add_special_tokens=False)["input_ids"]
+        own = [*response, *([words.convert_tokens_to_ids("<|end|>")] if closed else [])]
+        logits = networks[name](input_ids=torch.tensor([[*before, *own]])).logits[0, len(before) - 1 : -1]
+        return float(logits.log_softmax(dim=-1).gather(-1, torch.tensor(own)[:, None]).sum())
+
+    return of
+
+
+@pytest.fixture(scope="module", params=["log_probability", "implicit"])
+def kind(request, folders, log_probability):
+    """What to type for a kind, and its plain definition: reward(prompt, response)."""
+    typed = ["model=auto", f"model.path={folders['tiny']}", f"model.kind={request.param}"]
+    if request.param == "log_probability":
+        return typed, lambda prompt, response: log_probability("tiny", prompt, response, closed=False)
+    typed += [f"model.implicit.reference={folders['begun']}", f"model.implicit.beta={BETA}"]
+
+    def reward(prompt, response):
+        policy, reference = (
+            log_probability(name, prompt, response, closed=True) for name in ("tiny", "begun")
+        )
+        return BETA * (policy - reference)
+
+    return typed, reward
+
+
+def folder_of(answer: tuple[int, str, str]) -> Path:
+    code, out, err = answer
+    assert code == 0, err
+    return Path(out.strip().splitlines()[-1])
+
+
+def test_search_ends_where_no_single_change_is_better(command, kind):
+    typed, reward = kind
+    folder = folder_of(
+        command(
+            "search", *typed, *QUICK, "search.length=2", "search.evaluations=800", "search.restarts=1",
+            "search.search_width=16", "search.top_k=8", "search.polish=1", "search.pairs=5", "search.baselines=50",
+        )
+    )  # fmt: skip
+    best = pd.read_parquet(folder / "tables/sequences.parquet").iloc[0]
+    assert best["one_opt"]
+    ids = json.loads(best["token_ids"])
+    value = reward(GREATEST, ids)
+    assert best["reward"] == pytest.approx(value, abs=1e-4)
+    changed = np.random.default_rng(0).integers(4, 360, size=30)
+    assert all(reward(GREATEST, [token, ids[1]]) <= value + 1e-5 for token in changed)
+    assert all(reward(GREATEST, [ids[0], token]) <= value + 1e-5 for token in changed)
+
+
+def test_check_holds_each_network_to_its_own_forward(command, kind):
+    typed, _ = kind
+    table = pd.read_parquet(
+        folder_of(command("check", *typed, *QUICK, "sample=8", "batch_size=4", "dtypes=[]"))
+        / "tables/conformance.parquet"
+    )
+    asked = table[table["passed"].notna()]
+    assert asked["passed"].all()
+    parts = {1, 2} if "model.kind=implicit" in typed else {1}
+    for part in parts:
+        rows = asked[asked["part"] == part].set_index("check")
+        for check in ("determinism_engine", "batch_engine", "shared_prefix", "full_forward", "frame"):
+            assert rows.loc[check, "measured"] < 1e-4
+            assert rows.loc[check, "n"] > 8
+    assert set(table["part"]) == parts
+
+
+def test_explanation_has_the_margins_of_whole_responses(command, kind):
+    typed, reward = kind
+    prompt, chosen, rejected = "What is good?", "I think love is good.", "War is evil!"
+    folder = folder_of(
+        command(
+            "explain", *typed, *QUICK, f"prompt={prompt}", f"chosen={chosen}", f"rejected={rejected}",
+            "replicates=100", "permutations=100", "placebos=2",
+        )
+    )  # fmt: skip
+    rows = pd.read_parquet(folder / "tables/outcomes.parquet")
+    made = rows[rows["edited"].notna()]
+    assert len(made) > 10
+    assert {"CF", "SF"} <= set(made["outcome"])
+    rewards = [reward(prompt, text) for text in (chosen, rejected)]
+    preferred = int(np.argmax(rewards))
+    for row in made.itertuples():
+        changed = list(rewards)
+        changed[row.response] = reward(prompt, row.edited)
+        assert row.new_reward == pytest.approx(changed[row.response], abs=1e-4, rel=1e-5)
+        assert row.margin == pytest.approx(max(rewards) - min(rewards), abs=1e-4)
+        assert row.new_margin == pytest.approx(changed[preferred] - changed[1 - preferred], abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("more", "stored"),
+    [((), 4), (("model.dtype=bfloat16", "certain=20"), 8)],
+    ids=["float32, in the second network", "bfloat16, in the tails"],
+)
+def test_killed_scan_of_an_implicit_reward_goes_on_to_the_same_bytes(
+    command, folders, log_probability, tmp_path, monkeypatch, more, stored
+):
+    line = [
+        "scan", "model=auto", f"model.path={folders['tiny']}", "model.kind=implicit", f"model.implicit.beta={BETA}",
+        f"model.implicit.reference={folders['begun']}", "prompts=greatest", "batch_size=128", *QUICK, *more,
+    ]  # fmt: skip
+    whole = folder_of(command(*line, "paths.root=whole"))
+    write, seen = Shards.write, []
+
+    def dying(self, batch, rows, rewards):
+        if len(seen) == stored and not dying.done:
+            dying.done = True
+            raise KeyboardInterrupt
+        write(self, batch, rows, rewards)
+        seen.append((self.folder, batch))
+
+    dying.done = False
+    monkeypatch.setattr(Shards, "write", dying)
+    assert command(*line)[0] != 0
+    assert len(seen) == stored
+    assert {folder.parts[-2] for folder, _ in seen} == {"part-0", "part-1"}, (
+        "it must be killed beyond the first"
+    )
+    resumed = folder_of(command(*line))
+    assert len(seen) > stored
+    assert len(set(seen)) == len(seen), "nothing is stored twice"
+    assert resumed.read_bytes() == whole.read_bytes()
+    assert list((tmp_path / "runs/cache/scans").iterdir()) == []
+    rows = read_score_table(resumed).rows
+    for row in rows[rows["certified"]].iloc[:: len(rows) // 20].itertuples():
+        policy, reference = (
+            log_probability(name, GREATEST, [row.candidate_id], closed=True) for name in ("tiny", "begun")
+        )
+        assert row.reward == pytest.approx(BETA * (policy - reference), abs=1e-5)
