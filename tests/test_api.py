@@ -193,5 +193,5 @@ def test_a_function_and_a_judge_are_rewards_like_any_other(tmp_path, parts):
     judge = pessimal.load(str(folder), kind="judge", judge=asked)
     assert pessimal.scan(judge, "What?", candidates=["peace"], progress=False).provenance.kind == "judge"
     assert pessimal.check(judge, "What?", sample=8)[0].table["passed"].all()
-    with pytest.raises(ConfigError, match="no option 'jugde'.*judge"):
+    with pytest.raises(ConfigError, match="no option 'jugde'"):
         pessimal.load(str(folder), jugde={})

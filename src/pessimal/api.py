@@ -65,13 +65,13 @@ def load(
 
 
 def reward(network, tokenizer=None, *, name: str = "model", output: int | None = None) -> "Reward":
-    """A reward of what is in memory: a network and its tokenizer (see `pessimal.rewards.load.wrap`), or a function
+    """A reward of what is in memory: a network and its tokenizer (see `pessimal.rewards.head.wrap`), or a function
     f(prompt, responses) that gives one number a response; a tokenizer lets its vocabulary be scanned, as texts."""
     if not hasattr(network, "parameters") and callable(network):
         from pessimal.rewards.callable import wrap_callable
 
         return wrap_callable(network, name=name, tokenizer=tokenizer)
-    from pessimal.rewards.load import wrap
+    from pessimal.rewards.head import wrap
 
     return wrap(network, tokenizer, name=name, output=output)
 

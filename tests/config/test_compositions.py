@@ -133,6 +133,7 @@ SEVERAL = {
         for superlative in ("ever", "world", "time")
         for concision in ("one", "single", "please")
     },
+    "grading": {f"{what}{again}" for what in ("sheep", "capital", "equation") for again in ("", "-again")},
 }
 """Options of `prompts` that hold more than the one prompt they are named after."""
 
@@ -140,7 +141,11 @@ SEVERAL = {
 @pytest.mark.parametrize("group", ["tracking", "trainer", "candidates", "prompts"])
 def test_every_option_of_a_group_composes(group):
     for option in options(group):
-        extra = ["candidates.path=" + str(Path(__file__)), "mode=text"] if option == "items" else []
+        lists = {
+            "items": ["candidates.path=" + str(Path(__file__)), "mode=text"],
+            "master_keys": ["mode=text"],
+        }
+        extra = lists.get(option, [])
         config = composed("task=scan", f"{group}={option}", *extra)
         chosen = getattr(config, group)
         if group == "tracking":

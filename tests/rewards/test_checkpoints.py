@@ -94,7 +94,7 @@ def test_an_adapters_reward_is_that_of_the_merged_checkpoint(base, adapters):
     whole = opened(path=str(adapters["reward"] / "merged"))
     assert model.name == "reward"
     torch.testing.assert_close(logits(model.network()), logits(whole.network()), atol=1e-5, rtol=1e-5)
-    assert len({model.weights_digest, whole.weights_digest, opened(path=str(base), kind=Kind.log_probability).weights_digest}) == 3  # fmt: skip
+    assert len({model.weights_digest, whole.weights_digest, opened(path=str(base), kind=Kind.log_probability, chat=False).weights_digest}) == 3  # fmt: skip
     assert model.network(Dtype.bfloat16).dtype is torch.bfloat16
     given = opened(path=str(base), adapter=str(adapters["reward"]))
     assert given.weights_digest == model.weights_digest
@@ -139,7 +139,7 @@ def test_tokens_added_by_an_adapter_can_be_scored(base, tmp_path):
     config = LoraConfig(target_modules=["q_proj"], modules_to_save=["embed_tokens", "lm_head"])
     get_peft_model(network, config).save_pretrained(tmp_path / "a")
     tokenizer.save_pretrained(tmp_path / "a")
-    model = opened(adapter=str(tmp_path / "a"), kind=Kind.log_probability)
+    model = opened(adapter=str(tmp_path / "a"), kind=Kind.log_probability, chat=False)
     assert model.embedding_rows == len(model.tokenizer) == len(tokenizer)
     assert model.network().get_input_embeddings().weight.shape[0] == len(tokenizer)
 

@@ -14,8 +14,8 @@ from transformers.models.llama import LlamaForSequenceClassification
 
 from pessimal.rewards.base import Part
 from pessimal.rewards.frame import Templated
+from pessimal.rewards.head import RewardModel
 from pessimal.rewards.heads import LinearHead
-from pessimal.rewards.load import RewardModel
 from pessimal.rewards.spec import Dtype
 from pessimal.scoring.conformance import Plan, as_table, conformance
 from pessimal.scoring.engine import FullForward

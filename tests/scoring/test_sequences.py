@@ -14,12 +14,12 @@ from pessimal.config.schema import SearchSpec
 from pessimal.errors import ConfigError, FrameError, ModelError
 from pessimal.rewards.frame import Turn
 from pessimal.rewards.load import open_model
-from pessimal.rewards.spec import Dtype, ImplicitSpec, Kind, Mode, ModelSpec
+from pessimal.rewards.spec import Dtype, ImplicitSpec, JudgeSpec, Kind, Mode, ModelSpec
 from pessimal.scoring.candidates import listed, vocabulary
 from pessimal.scoring.common_prefix import ResponseScorer, SummedScorer
 from pessimal.scoring.loop import Loop
 from pessimal.scoring.scan import identify, scan
-from pessimal.scoring.sequence import SharedSequence
+from pessimal.scoring.sequence import FullSequence, SharedSequence
 from pessimal.scoring.texts import text_scorer
 from pessimal.search.context import SearchContext
 from pessimal.search.run import run
@@ -225,3 +225,53 @@ def test_outputs_that_are_too_few_or_no_numbers_are_reported(folders, tmp_path):
     network.causal.lm_head.weight.data[17] = float("nan")
     with pytest.raises(ModelError, match="not a number"):
         scanned(model, networks=lambda *_: network, tmp=tmp_path)
+
+
+def test_what_is_prompt_and_what_response_decides_not_the_ids_alone(folders):
+    """Two conversations of the same ids, of which another part is the response."""
+    model = opened(folders["llama"])
+    turns = [(Turn("user", "love"), Turn("assistant", "peace war")), (Turn("user", "love peace"), Turn("assistant", "war"))]  # fmt: skip
+    texts, words, network = text_scorer(model, turns, device=CPU), model.tokenizer, model.network()
+    ids = words("love peace war")["input_ids"]
+    truth = [by_hand(network, ids[:-own], ids[-own:]) for own in (2, 1)]
+    assert texts.rewards(turns) == pytest.approx(truth, abs=1e-5)
+    assert texts.path == "full-forward"
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_path_that_is_wrong_for_one_of_two_networks_is_not_taken(folders, monkeypatch, which):
+    model = implicit(folders)
+    turns = [(Turn("user", PROMPT), Turn("assistant", item)) for item in ITEMS]
+    right = text_scorer(model, turns, device=CPU).rewards(turns)
+    rows, inner = model.network(None, which).causal.lm_head.weight, FullSequence.whole_rewards
+
+    def wrong(engine, ids, *, own):
+        return inner(engine, ids, own=own) + 1 * torch.equal(engine.decoder.head.embedding.weight, rows)
+
+    monkeypatch.setattr(FullSequence, "whole_rewards", wrong)
+    texts = text_scorer(model, turns, device=CPU)
+    assert texts.terms[which][1].path == "own-forward"
+    assert texts.rewards(turns) == pytest.approx(right, abs=1e-5)
+    each = [scorer.trust for _, scorer in texts.terms]
+    assert texts.trust == max(each, key=lambda trust: trust.largest_difference / trust.tolerance)
+
+
+def test_template_that_does_not_open_the_answer_is_refused_in_every_verb(tmp_path):
+    unopened = CHAT.split("{% if add_generation_prompt")[0]
+    folder = checkpoint(tmp_path / "unopened", template=unopened)
+    asked = JudgeSpec("{prompt} {response}", positive=["love"], negative=["cruel"])
+    for options in ({}, {"kind": Kind.judge, "judge": asked}):
+        with pytest.raises(FrameError, match="add_generation_prompt"):
+            opened(folder, **options)
+    assert opened(folder, chat=False).frame(PROMPT)
+
+
+def test_published_procedure_of_reward_models_is_not_said_of_others(folders):
+    with pytest.raises(ConfigError, match="mode=paper"):
+        identify(opened(folders["chat"]), prompt="p", prompt_text=PROMPT, candidates=THINGS, mode=Mode.paper, certain=0)  # fmt: skip
+
+
+def test_reference_of_an_implicit_reward_needs_no_template_of_its_own(folders):
+    base = str(folders["llama"])
+    model = opened(folders["chat"], Kind.implicit, chat=True, implicit=ImplicitSpec(reference=base))
+    assert model.frame(PROMPT).prefix == tuple(context(model, chat=True))

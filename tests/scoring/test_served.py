@@ -11,7 +11,7 @@ from torch import nn
 from transformers import LlamaConfig, LlamaForSequenceClassification
 
 from pessimal.errors import WorkError
-from pessimal.rewards.load import wrap
+from pessimal.rewards.head import wrap
 from pessimal.scoring.conformance import as_table
 from pessimal.scoring.conformance.served import diagnose
 from pessimal.scoring.conformance.served_checks import checks_of
@@ -151,6 +151,7 @@ def test_another_model_is_unknown_and_no_random_head(tiny, base):
     assert [part.fault for part in found.faults] == ["unknown"]
 
 
+@pytest.mark.slow
 def test_two_hundred_right_servers_raise_no_alarm(tiny):
     torch.manual_seed(0)
     config = LlamaConfig(

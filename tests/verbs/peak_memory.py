@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from pessimal.__main__ import main
-from pessimal.rewards.load import RewardModel
+from pessimal.rewards.head import RewardModel
 
 network, loaded = RewardModel.network, []
 

@@ -111,7 +111,9 @@ def test_two_processes_share_the_two_networks_of_an_implicit_reward(tmp_path):
     policy, reference = (checkpoint_of(tmp_path / name, seed=i) for i, name in enumerate(("tiny", "begun")))
     line = scan_of(policy, "model.kind=implicit", f"model.implicit.reference={reference}", "tracking=off")
     folders = tmp_path / "alone", tmp_path / "two"
-    for folder, more in zip(folders, ((), ("trainer=ddp", "trainer.accelerator=cpu", "trainer.devices=2")), strict=True):
+    for folder, more in zip(
+        folders, ((), ("trainer=ddp", "trainer.accelerator=cpu", "trainer.devices=2")), strict=True
+    ):
         finish(started(folder, [sys.executable, LOGGED, *line, *more]))
     tables = [next((folder / "runs/registry").rglob("scores.parquet")) for folder in folders]
     assert tables[0].read_bytes() == tables[1].read_bytes()

@@ -279,9 +279,14 @@ def test_growth_takes_other_lengths_from_the_registry(search):
         (("search.allowed_path=nowhere.txt",), "nowhere.txt"),
         (("mode=paper",), "mode=ids or mode=text"),
         (("trainer.devices=2",), "one device"),
-        (("model.kind=callable", "model.callable._target_=builtins.len"), "gradients"),
+        (("model.kind=callable", "+model.callable._target_=builtins.len"), "gradients"),
         (
-            ("model.kind=implicit", "model.implicit.reference=a/b", "search.method=exhaustive", "search.length=2"),
+            (
+                "model.kind=implicit",
+                "model.implicit.reference=a/b",
+                "search.method=exhaustive",
+                "search.length=2",
+            ),
             "search.method=gcg",
         ),
     ],

@@ -27,18 +27,20 @@ def census(table: ScoreTable) -> dict[str, object]:
 
     Returns:
         n, yes (count), estimate (their share), low and high (the share if every reward within the numerical noise of the
-        threshold counted as no, and as yes; the candidates are all there are, so there is no sampling error), best (the
+        threshold counted as no, and as yes; the candidates are all there are, so there is no sampling error; missing where a
+        low-precision scan's error was not measured), best (the
         strongest yes) with its reward, certified (whether it certainly is the strongest).
     """
     rewards, limit = table.rows["reward"].to_numpy(dtype=float), threshold(table)
-    noise = table.measured.get("noise") or 0.0
+    errors = [table.measured.get(name) for name in ("noise", "largest_low_precision_error")]
+    noise = np.nan if errors == [None, None] else max(error or 0.0 for error in errors)
     best = table.rows.loc[table.rows["reward"].idxmax()]
     return {
         "n": len(rewards),
         "yes": int((rewards > limit).sum()),
         "estimate": float((rewards > limit).mean()),
-        "low": float((rewards > limit + noise).mean()),
-        "high": float((rewards > limit - noise).mean()),
+        "low": np.nan if np.isnan(noise) else float((rewards > limit + noise).mean()),
+        "high": np.nan if np.isnan(noise) else float((rewards > limit - noise).mean()),
         "best": best["text"],
         "reward": best["reward"],
         "certified": bool(best["certified"]),
@@ -99,14 +101,18 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     table = pd.DataFrame([where | census(t) for where, t in zip(about, judged, strict=True)])
     table = table.assign(candidates=tables.candidates)
     most = table.loc[table["estimate"].idxmax()]
-    label = tables.labels[most["model"]]
+    label, best = tables.labels[most["model"]], literal(most["best"])
+    headline = (
+        f"On {most['prompt']}, {most['yes']:,} of {most['n']:,} {tables.things} make {label} say yes, above all {best}."
+        if most["yes"]
+        else f"None of {most['n']:,} {tables.things} makes {label} say yes on {most['prompt']}; nearest is {best}."
+    )
     found = [
         Result(
             "census",
             table,
-            headline=f"On {most['prompt']}, {most['yes']:,} of {most['n']:,} {tables.things} make {label} say yes, above all "
-            f"{literal(most['best'])}.",
-            plot=Forest(row="prompt", tabs=("model",), xlabel="share of tokens that make it say yes"),
+            headline=headline,
+            plot=Forest(row="prompt", group="model", tabs=(), xlabel="share that make it say yes"),
             method="census",
             weight=weight_of(float(most["estimate"])),
             estimate=Estimate("share that say yes", most["estimate"], int(most["n"]), tables.things,
@@ -142,7 +148,7 @@ def _published_keys(tables: TableSet, judged: list[ScoreTable]) -> list[Result]:
         f"{fool} of {len(table)} trials with the published keys make a judge say yes; the strongest, "
         f"{literal(best['text'])}, has rank {best['rank']:,} of {best['n']:,}."
     )
-    plot = Scatter(x="reward", y="rank", name="text", tabs=("model", "prompt"), xlabel="reward",
+    plot = Scatter(x="reward", y="rank", name="text", group="model", xlabel="reward",
                    ylabel="rank among all tokens")  # fmt: skip
     return [Result("census_keys", table, headline, plot, method="census")]
 

@@ -42,8 +42,9 @@ def open_implicit(spec: ModelSpec, folder: Path) -> Implicit:
     path, revision = spec.path, spec.revision
     if (adapter := adapter_of(spec)) is not None:
         path, revision = base_of(spec, adapter)
+    # It is asked in the policy's conversations, so it needs no template of its own: chat=False.
     other = replace(spec, path=path, revision=revision, kind=Kind.log_probability, implicit=ImplicitSpec(), name=f"{spec.name} reference",
-                    adapter=None, adapter_revision=None)  # fmt: skip
+                    adapter=None, adapter_revision=None, chat=False)  # fmt: skip
     if options.reference is not None:
         other = replace(other, path=options.reference, revision=options.revision, file=None)
         folder = files_of(other)

@@ -32,6 +32,7 @@ from pessimal.rewards.frame import (
 )
 from pessimal.rewards.heads import Head
 from pessimal.rewards.language import (
+    Continued,
     check_is_language_model,
     context_digest,
     is_chat,
@@ -92,6 +93,7 @@ def open_judge(spec: ModelSpec, folder: Path) -> Judge:
 
     Raises:
         ModelError: it is no language model, or an answer is more than one token.
+        FrameError: its chat template does not say where it begins to speak.
     """
     config, shapes = read_checkpoint(spec, folder)
     if not config.is_encoder_decoder:
@@ -99,6 +101,10 @@ def open_judge(spec: ModelSpec, folder: Path) -> Judge:
     tokenizer = load_tokenizer(spec, folder)
     options = spec.judge
     chat = is_chat(tokenizer, chat=options.chat, name=spec.name)
+    if (
+        chat and options.template is not None
+    ):  # its next token must be its answer, and not what opens its turn
+        Continued(tokenizer, chat, listed_rows(config, shapes)).context("Why?")
     if options.template is None and not chat:
         raise ModelError(
             f"the tokenizer of {spec.name!r} has no chat template, and model.judge.template is null: give a template with "

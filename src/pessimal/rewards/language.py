@@ -224,10 +224,11 @@ class Continued:
 
 
 def closing_of(tokenizer, *, chat: bool) -> tuple[int, ...]:
-    """The token that closes a response: the first that the chat template writes behind one, else the tokenizer's
-    end-of-sequence token; none where there is neither."""
+    """The token that closes a response: the first special one that the chat template writes behind it (the first of all
+    where none is special), else the tokenizer's end-of-sequence token; none where there is neither."""
     if chat and (suffix := Templated(tokenizer).frame("Why?").suffix):
-        return suffix[:1]
+        special = {*tokenizer.all_special_ids, *tokenizer.added_tokens_decoder}
+        return (next((i for i in suffix if i in special), suffix[0]),)
     return () if tokenizer.eos_token_id is None else (tokenizer.eos_token_id,)
 
 
@@ -246,8 +247,8 @@ def _opened_chat(tokenizer, prompt: str) -> str:
     if Templated(tokenizer).frame(prompt).prefix != ids:
         raise FrameError(
             "the chat template writes nothing with add_generation_prompt=True, though its answers come after an opening "
-            "of their own: the next token would be that, and no answer. Mend the template, or type model.chat=false to "
-            f"ask after the plain text. Rendered: {opened!r}"
+            "of their own: the next token would be that, and no answer. Mend the template, or type model.chat=false "
+            f"(of a judge: model.judge.chat=false) to ask after the plain text. Rendered: {opened!r}"
         )
     return opened
 

@@ -52,18 +52,22 @@ class LogProbability(NetworkReward):
 
 
 def open_log_probability(spec: ModelSpec, folder: Path, *, closing: tuple[int, ...] = ()) -> LogProbability:
-    """The language model in a checkpoint folder. ModelError where it is none."""
+    """The language model in a checkpoint folder. ModelError where it is none, FrameError where its chat template cannot be
+    asked."""
     config, shapes = read_checkpoint(spec, folder)
     check_is_language_model(spec, config, shapes)
     tokenizer = load_tokenizer(spec, folder)
     chat = is_chat(tokenizer, chat=spec.chat, name=spec.name)
     rows = listed_rows(config, shapes)
+    conversations = Continued(tokenizer, chat, rows, closing)
+    if chat:  # one that does not open the assistant's turn is refused, for whole conversations too
+        conversations.context("Why?")
     return LogProbability(
         spec=spec,
         folder=folder,
         tokenizer=tokenizer,
         embedding_rows=rows,
-        parts=(Part(1.0, Continued(tokenizer, chat, rows, closing)),),
+        parts=(Part(1.0, conversations),),
         template_digest=context_digest(tokenizer, chat=chat),
         **pinned(spec, folder, tokenizer, shapes),
     )
@@ -110,13 +114,17 @@ class SequenceNetwork(LanguageNetwork):
     def make_head(self) -> "SequenceHead":
         return SequenceHead(self.causal)
 
+    def forget(self) -> None:
+        """Drop the answer that is kept of the last context."""
+        self._last = None
+
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, own: int = 1, **_
     ) -> SequenceClassifierOutput:
         """log p(last `own` ids | the others) as `logits` (batch, 1), by the model's untouched forward, normalised in
         float64 over all rows of its output embedding."""
         before, targets = input_ids[:, :-1], input_ids[:, -own:].unsqueeze(-1)
-        if self._last is None or not torch.equal(self._last[0], before):
+        if self._last is None or self._last[1].shape[1] != own or not torch.equal(self._last[0], before):
             logits = self.causal(input_ids=before).logits[:, -own:]
             exact = logits.cpu() if logits.device.type == "mps" else logits  # which has no float64
             # Candidates of one token are asked one by one about the same context: its answer is kept.

@@ -6,8 +6,10 @@ probabilities, stay in full precision.
 """
 
 import hashlib
+import importlib
 import importlib.util
 from collections.abc import Mapping
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,6 +50,8 @@ def loading_options(spec: ModelSpec, config, dtype: Dtype) -> dict:
     """
     if spec.file is not None:
         _check_installed("gguf", spec.name)
+        reading = importlib.import_module("transformers.modeling_gguf_pytorch_utils")
+        reading.tqdm = partial(reading.tqdm, disable=True)  # a bar that nothing else switches off
         return {"gguf_file": spec.file, "use_safetensors": None}
     method = method_of(config)
     if method is not None:

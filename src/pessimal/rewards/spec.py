@@ -153,6 +153,8 @@ class JudgeSpec:
     @property
     def says_yes_above(self) -> float | None:
         """The reward above which it says yes; None for a raw logit."""
+        if self.opponent is not None:  # half a difference of two orders
+            return None if self.logit is not None else 0.0
         if self.ratings:
             return (min(self.ratings.values()) + max(self.ratings.values())) / 2
         return None if self.logit is not None else 0.0
@@ -332,7 +334,7 @@ class ModelSpec:
             if not isinstance(self.callable, Mapping) or "_target_" not in self.callable:
                 raise ConfigError(
                     f"model.kind=callable needs a function, got model.callable={self.callable!r}. Type "
-                    "model.callable._target_=module.function"
+                    "model=callable model.callable._target_=module.function"
                 )
             return
         if self.kind is Kind.endpoint:
@@ -361,6 +363,11 @@ class ModelSpec:
             )
         if self.kind is Kind.head:
             return
+        if self.negate:
+            raise ConfigError(
+                f"model.negate=true is for reward models that give costs; model.kind={kind} has other ways to say what is better. "
+                "Leave it out"
+            )
         if self.recipe is not None:
             raise ConfigError(
                 f"model.kind={kind} needs a model of another kind; members of the demo family are reward models. Type "

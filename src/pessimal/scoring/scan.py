@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from pessimal.errors import WorkError
+from pessimal.errors import ConfigError, WorkError
 from pessimal.progress import counted
 from pessimal.rewards.base import NetworkReward, Reward, TextReward
 from pessimal.rewards.frame import Frame, Turn
@@ -44,8 +44,14 @@ log = logging.getLogger(__name__)
 def identify(
     model: Reward, *, prompt: str, prompt_text: str, candidates: Candidates, mode: Mode, certain: int
 ) -> ScoreProvenance:
-    """What the scores will depend on: known before the network is loaded, so that a finished table can be looked up."""
+    """What the scores will depend on: known before the network is loaded, so that a finished table can be looked up.
+    ConfigError for mode=paper of another kind than a reward model."""
     kind = model.spec.kind
+    if mode is Mode.paper and kind is not Kind.head:  # it would be mode=text, and called paper
+        raise ConfigError(
+            f"mode=paper is the published procedure for reward models; model.kind={kind.value} is asked in another mode: "
+            f"mode={'ids' if 'ids' in model.can else 'text'}"
+        )
     exact = model.spec.dtype is Dtype.float32 or "ids" not in model.can
     return ScoreProvenance(
         model=model.name,
@@ -143,8 +149,10 @@ def scan_texts(
     work: Path,
     progress: bool,
     report: Callable[[int, float, int], None] | None = None,
+    again: bool = False,
 ) -> ScoreTable:
-    """Score every candidate with a reward that takes texts; what an interrupted scan was answered is not asked again.
+    """Score every candidate with a reward that takes texts; what an interrupted scan was answered is not asked again, unless
+    `again`.
 
     No rank is certain unless the reward gives the same numbers twice: a sample is asked again.
     """
@@ -158,7 +166,10 @@ def scan_texts(
             if report:
                 report(counter.done, counter.rate, n)
 
-        kept = KeptRewards(model, work / provenance.key() / "rewards.jsonl", advance)
+        file = work / provenance.key() / "rewards.jsonl"
+        if again:
+            file.unlink(missing_ok=True)
+        kept = KeptRewards(model, file, advance)
         todo = kept.unknown(conversations)
         if todo and (cost := model.cost(todo, timed=True)):
             log.info("%s: %s", label, cost)

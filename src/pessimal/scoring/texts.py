@@ -87,8 +87,10 @@ class SummedTexts:
 
     def __init__(self, terms: Sequence[tuple[float, "NetworkTexts"]]):
         self.terms = list(terms)
-        first = terms[0][1]
-        self.device, self.trust = first.device, first.trust
+        self.device = terms[0][1].device
+        checked = [scorer.trust for _, scorer in terms if scorer.trust is not None]
+        self.trust = max(checked, key=lambda trust: trust.largest_difference / trust.tolerance, default=None)
+        """Of the network that is nearest to what is allowed."""
         limits = [scorer.longest for _, scorer in terms if scorer.longest is not None]
         self.longest = min(limits, default=None)
         self.noise = sum(abs(weight) * scorer.noise for weight, scorer in terms)

@@ -155,7 +155,7 @@ def _ask(
     before a run is opened."""
     if isinstance(model, TextReward):
         return lambda i, _known: scan_texts(
-            model, i, candidates, work=work, progress=config.progress, report=live.report
+            model, i, candidates, work=work, progress=config.progress, report=live.report, again=config.force
         )
     double = config.mode is Mode.paper
     frames = {

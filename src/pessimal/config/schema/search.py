@@ -9,7 +9,7 @@ from omegaconf import MISSING
 from pessimal.config.schema.shared import Strategy, TaskConfig, TrainerSpec, demo_recipe
 from pessimal.config.schema.values import Count, Options, Prompts, Share, existing_file, listed
 from pessimal.errors import ConfigError, did_you_mean
-from pessimal.rewards.spec import Mode, ModelSpec
+from pessimal.rewards.spec import Kind, Mode, ModelSpec
 from pessimal.search import Filter, Goal, Method
 
 LONGEST = 16
@@ -175,6 +175,12 @@ class SearchConfig(TaskConfig):
                 "search.method=exhaustive takes as many devices as there are"
             )
         self.model.require("search", "ids", "gradient")
+        in_plain_text = self.model.kind in (Kind.log_probability, Kind.implicit) and self.model.chat is False
+        if self.mode is Mode.text and in_plain_text:
+            raise ConfigError(
+                "mode=text with model.chat=false: after plain text a response begins with a space, so no text gives exactly the "
+                "ids that are searched. Type mode=ids"
+            )
         if exhaustive and self.model.summed:
             raise ConfigError(
                 f"search.method=exhaustive goes through one network in one order; model.kind={self.model.kind.value} is a sum of "

@@ -15,7 +15,7 @@ from torch import nn
 
 from pessimal.rewards.base import NetworkReward
 from pessimal.rewards.frame import Frame
-from pessimal.rewards.log_probability import LanguageNetwork
+from pessimal.rewards.log_probability import LanguageNetwork, SequenceNetwork
 from pessimal.rewards.spec import Dtype
 from pessimal.scoring.candidates import Inputs, batches, framed
 from pessimal.scoring.conformance.checks import WHAT, Check, at_most
@@ -67,6 +67,8 @@ class CheckedNetwork:
         """Rewards float64 (n,) by one engine in batches of `size`; `turned` moves every response on by one row."""
         if engine is self.scorer.own and size == 1:
             return self.own
+        if isinstance(self.network, SequenceNetwork):
+            self.network.forget()  # or a repetition would be read off its last answer
         plan = batches(self.inputs, size=size)
         return self.scorer.rewards_by(
             engine, self.inputs, (np.roll(rows, 1) for rows in plan) if turned else plan
