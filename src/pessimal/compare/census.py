@@ -96,6 +96,8 @@ def everywhere(tables: list[ScoreTable], *, top: int) -> tuple[dict[str, object]
 @analysis("census", Needs(judges=True))
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """Which tokens make each judge say yes; where the published master keys stand; whether prompts agree."""
+    if tables.candidates == MASTER_KEYS and any(threshold(table) is not None for table in tables.beside):
+        return []  # they stand in the census of the vocabulary
     judged = [table for own in tables.by_prompt.values() for table in own if threshold(table) is not None]
     about = [{"model": t.provenance.model, "prompt": t.provenance.prompt} for t in judged]
     table = pd.DataFrame([where | census(t) for where, t in zip(about, judged, strict=True)])
