@@ -41,7 +41,8 @@ PREPARATION = """
 Weights are read from nothing else. Where a repository has only pickles (known of those marked; not looked up for all):
 
 ```python
-from transformers import AutoModelForSequenceClassification, AutoTokenizer  # AutoModelForCausalLM for an implicit reward
+# AutoModelForCausalLM for an implicit reward
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
 AutoModelForSequenceClassification.from_pretrained(ID, revision=REVISION).save_pretrained(DIR)
 AutoTokenizer.from_pretrained(ID, revision=REVISION).save_pretrained(DIR)
 ```

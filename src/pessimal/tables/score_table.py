@@ -120,6 +120,10 @@ class ScoreProvenance(ModelProvenance):
     """Path that computed them, `shared-prefix`, `full-forward` or `own-forward`. The trust check holds all to the model's own
     forward; so it is recorded, but two tables that differ in it alone have one key."""
 
+    def __post_init__(self):
+        if self.score == LOG_PROBABILITY:  # which says the kind
+            object.__setattr__(self, "kind", LOG_PROBABILITY)
+
     @property
     def name(self) -> str:
         """The artifact name: model and prompt, and kind of score, `plain` for a chat model asked without its template,
@@ -255,7 +259,7 @@ def read_score_table(path: Path) -> ScoreTable:
         rows["survives"] = rows["survives"].astype("boolean")
         rows["kind"] = rows["kind"].astype(str)
         return ScoreTable(
-            provenance=_provenance(document),
+            provenance=ScoreProvenance(**document["identity"]),
             rows=rows,
             description=ModelDescription(**document["description"]),
             measured=document["measured"],
@@ -267,18 +271,11 @@ def read_score_table(path: Path) -> ScoreTable:
         raise TableError(f"{file}: {error}") from error
 
 
-def _provenance(document: dict) -> ScoreProvenance:
-    """A log-probability's kind is said by its score, as in the first edition."""
-    fields = document["identity"]
-    kind = {"kind": LOG_PROBABILITY} if fields.get("score") == LOG_PROBABILITY else {}
-    return ScoreProvenance(**{**kind, **fields})
-
-
 def read_provenance(path: Path) -> ScoreProvenance:
     """The provenance of a table that `write_score_table` wrote, without reading its rows; raises as `read_score_table`."""
     file, _, document = _read(path, pq.read_schema)
     try:
-        return _provenance(document)
+        return ScoreProvenance(**document["identity"])
     except (KeyError, TypeError) as error:
         raise _damaged(file, error) from error
 

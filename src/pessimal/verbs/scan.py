@@ -268,8 +268,8 @@ def _check_name(
 
 
 def _what_scored(provenance: ScoreProvenance) -> tuple:
-    """Which model's scores a table holds. Its kind by its fields: where `score` says it, a file does not."""
-    return provenance.weights_digest, provenance.config_digest, provenance.fields().get("kind")
+    """Which model's scores a table holds."""
+    return provenance.weights_digest, provenance.config_digest, provenance.kind
 
 
 def _round_trips(table: ScoreTable) -> np.ndarray | None:
