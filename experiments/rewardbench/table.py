@@ -43,6 +43,7 @@ Weights are read from nothing else. Where a repository has only pickles (known o
 ```python
 # AutoModelForCausalLM for an implicit reward
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
 AutoModelForSequenceClassification.from_pretrained(ID, revision=REVISION).save_pretrained(DIR)
 AutoTokenizer.from_pretrained(ID, revision=REVISION).save_pretrained(DIR)
 ```
