@@ -1,1 +1,1 @@
-"""A reward model: what to load, its chat frame, its backbone and its head."""
+"""What a reward is: kinds, a file each; loading, chat frames, heads."""
