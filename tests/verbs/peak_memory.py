@@ -14,8 +14,8 @@ from pessimal.rewards.head import RewardModel
 network, loaded = RewardModel.network, []
 
 
-def measured(self, dtype=None):
-    made = network(self, dtype)
+def measured(self, dtype=None, which=0):
+    made = network(self, dtype, which)
     status = Path("/proc/self/status").read_text()
     loaded.append(1024 * int(re.search(r"VmRSS:\s+(\d+)", status)[1]))
     return made

@@ -52,7 +52,13 @@ def test_columns_of_small_comparisons_are_described(tmp_path):
 def test_columns_of_a_vocabularys_comparison_are_described_and_every_described_one_is_there(tmp_path):
     tables = described_tables.results(tmp_path)
     assert [u for name, table in tables.items() for u in undescribed("comparison", name, table)] == []
-    assert set(DESCRIBED["comparison"]) == set(tables)
+    of_judges = {
+        "census",
+        "census_keys",
+        "census_everywhere",
+        "census_tokens",
+    }  # tests/compare/test_census.py
+    assert set(DESCRIBED["comparison"]) - of_judges == set(tables)
     optional = {"elo", "elo_matches", "share", "share_low", "share_high"}
     gone = [(n, c) for n, t in tables.items() for c in DESCRIBED["comparison"][n]["columns"] if c not in t]
     assert [(name, column) for name, column in gone if column not in optional] == []

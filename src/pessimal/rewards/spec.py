@@ -214,6 +214,12 @@ class EndpointSpec:
     price: float | None = None
     """Dollars for a million tokens sent; null where it costs nothing."""
 
+    def __post_init__(self):
+        least = {"batch_size": 1, "concurrency": 1, "retries": 0, "timeout": 1e-3}
+        for name, smallest in least.items():
+            if not (given := getattr(self, name)) >= smallest:
+                raise ConfigError(f"endpoint.{name}={given} is too small: give {smallest} or more")
+
 
 @dataclass
 class ModelSpec:
@@ -340,12 +346,8 @@ class ModelSpec:
         if self.kind is Kind.endpoint:
             if not self.endpoint.url:
                 raise ConfigError("model.kind=endpoint needs an address: model.endpoint.url=http://HOST:PORT")
-            least = {"batch_size": 1, "concurrency": 1, "retries": 0, "timeout": 1e-3}
-            for name, smallest in least.items():
-                if (given := getattr(self.endpoint, name)) < smallest:
-                    raise ConfigError(f"model.endpoint.{name}={given} is too small: give {smallest} or more")
             return
-        given = [name for name in ("path", "adapter", "recipe") if getattr(self, name) is not None]
+        given = [name for name in ("path", "adapter", "recipe") if getattr(self, name) not in (None, "")]
         if not given or ("recipe" in given and len(given) > 1):
             got = "neither" if not given else "both"
             raise ConfigError(
