@@ -4,6 +4,7 @@ A `NetworkReward` is a weighted sum of `Part`s, each one network that reads one 
 `TextReward` takes conversations and gives numbers. Knows no kind; each is a file beside this one.
 """
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -73,7 +74,7 @@ class Reward(ABC):
 
     @property
     def revision(self) -> str | None:
-        """The Hub commit; None for a local folder, a demo sibling, a function or a server."""
+        """The Hub commit; None for what has none."""
         return None
 
     @property
@@ -94,6 +95,11 @@ class NetworkReward(Reward):
     scored."""
     parts: tuple[Part, ...]
     """Its terms; mostly one, of weight 1."""
+
+    @property
+    def revision(self) -> str | None:
+        """The Hub commit, which names the snapshot's folder; None for a local folder or a demo sibling."""
+        return self.folder.name if re.fullmatch(r"[0-9a-f]{40}", self.folder.name) else None
 
     def frame(self, prompt: str, *, double_bos: bool = False) -> "Frame":
         """The ids around the response slot for one prompt (of the first part)."""

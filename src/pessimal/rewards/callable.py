@@ -16,7 +16,7 @@ import numpy as np
 from pessimal.errors import ConfigError, ModelError
 from pessimal.rewards.base import Report, TextReward
 from pessimal.rewards.digests import template_digest, tokenizer_digest
-from pessimal.rewards.frame import Conversation, messages_of
+from pessimal.rewards.frame import Conversation, messages_of, plain_prompt
 from pessimal.rewards.spec import Kind, ModelSpec
 from pessimal.tables import ModelDescription
 
@@ -78,14 +78,6 @@ class CallableReward(TextReward):
         return values
 
 
-def plain_prompt(conversation: Conversation) -> str:
-    """What stands before the response: the user's text; of several turns all, each behind its role."""
-    *before, _ = messages_of(conversation)
-    if len(before) == 1:
-        return before[0]["content"]
-    return "\n\n".join(f"{turn['role']}: {turn['content']}" for turn in before)
-
-
 def open_callable(spec: ModelSpec, tokenizer=None) -> CallableReward:
     """The function that `spec.callable` names: `_target_`, and arguments that it is given besides prompt and responses.
 
@@ -132,20 +124,26 @@ def wrap_callable(function: Function, *, name: str, tokenizer=None) -> CallableR
     return _reward(spec, function, inner, arguments, tokenizer)
 
 
+def about_texts(spec: ModelSpec, tokenizer) -> dict:
+    """Tokenizer, its digests and the description, as fields of a `TextReward`."""
+    known = {name: getattr(spec, name) for name in ("base", "developer", "parameters", "rank")}
+    return {
+        "tokenizer": tokenizer,
+        "tokenizer_digest": tokenizer_digest(tokenizer) if tokenizer else NOTHING,
+        "template_digest": template_digest(tokenizer) if tokenizer else NOTHING,
+        "description": ModelDescription(**known),
+    }
+
+
 def _reward(
     spec: ModelSpec, function: Function, target: Any, arguments: Mapping, tokenizer
 ) -> CallableReward:
     said = json.dumps(arguments, sort_keys=True, default=_said)
     return CallableReward(
         spec=spec,
-        tokenizer=tokenizer,
         weights_digest=hashlib.sha256(f"{_source(target)}\n{said}".encode()).hexdigest(),
         config_digest=hashlib.sha256(said.encode()).hexdigest(),
-        tokenizer_digest=tokenizer_digest(tokenizer) if tokenizer else NOTHING,
-        template_digest=template_digest(tokenizer) if tokenizer else NOTHING,
-        description=ModelDescription(
-            base=spec.base, developer=spec.developer, parameters=spec.parameters, rank=spec.rank
-        ),
+        **about_texts(spec, tokenizer),
         function=function,
     )
 

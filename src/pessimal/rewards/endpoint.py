@@ -18,12 +18,10 @@ import numpy as np
 
 from pessimal.errors import ConfigError, ModelError, WorkError
 from pessimal.rewards.base import Report, TextReward
-from pessimal.rewards.callable import NOTHING, plain_prompt
-from pessimal.rewards.digests import template_digest, tokenizer_digest
-from pessimal.rewards.frame import Conversation, Templated, messages_of, takes_pairs
+from pessimal.rewards.callable import about_texts
+from pessimal.rewards.frame import Conversation, Templated, messages_of, plain_prompt, takes_pairs
 from pessimal.rewards.spec import JudgeSpec, ModelSpec
 from pessimal.rewards.wires import TOP, Input, Messages, Wire, root_of
-from pessimal.tables import ModelDescription
 
 STOP_AFTER = 5
 """Requests in a row that fail for good, after which the work stops; what was answered is kept."""
@@ -194,14 +192,9 @@ def open_endpoint(spec: ModelSpec, tokenizer=None) -> EndpointReward:
     server = {"url": root_of(options), "served": options.served}
     return EndpointReward(
         spec=spec,
-        tokenizer=tokenizer,
         weights_digest=_digest(server),  # a server does not say more about them
         config_digest=_digest(said),
-        tokenizer_digest=tokenizer_digest(tokenizer) if tokenizer else NOTHING,
-        template_digest=template_digest(tokenizer) if tokenizer else NOTHING,
-        description=ModelDescription(
-            base=spec.base, developer=spec.developer, parameters=spec.parameters, rank=spec.rank
-        ),
+        **about_texts(spec, tokenizer),
         wire=wire,
         inputs=inputs,
         read=read,

@@ -130,6 +130,14 @@ def messages_of(conversation: "Sequence[Turn]") -> list[dict[str, str]]:
     return [{"role": turn.role, "content": storable(turn.content)} for turn in conversation]
 
 
+def plain_prompt(conversation: "Conversation") -> str:
+    """What stands before the response: the user's text; of several turns all, each behind its role."""
+    *before, _ = messages_of(conversation)
+    if len(before) == 1:
+        return before[0]["content"]
+    return "\n\n".join(f"{turn['role']}: {turn['content']}" for turn in before)
+
+
 def rendered(tokenizer, messages: list[dict[str, str]], **options):
     """A conversation through the chat template; FrameError where that fails."""
     try:

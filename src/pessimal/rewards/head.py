@@ -30,7 +30,7 @@ from pessimal.rewards.digests import (
 from pessimal.rewards.frame import Templated, assistant_opening, takes_pairs
 from pessimal.rewards.heads import Shapes, closing_ids, head_for, is_pairrm, renamed
 from pessimal.rewards.hub import adapter_of
-from pessimal.rewards.load import commit_of, load_tokenizer, pinned, read_checkpoint, remote_hint
+from pessimal.rewards.load import load_tokenizer, pinned, read_checkpoint, remote_hint
 from pessimal.rewards.own_code import load_with_own_code, native_class, own_class
 from pessimal.rewards.quantised import loading_options, settle
 from pessimal.rewards.spec import Dtype, ModelSpec
@@ -40,10 +40,6 @@ from pessimal.tables import ModelDescription
 @dataclass(frozen=True)
 class RewardModel(NetworkReward):
     """A reward model on this machine's disk: tokenizer, what pins it down, and how to load its network."""
-
-    @property
-    def revision(self) -> str | None:
-        return commit_of(self.folder)
 
     def network(self, dtype: Dtype | None = None, which: int = 0) -> nn.Module:
         return load_network(self, dtype=dtype or self.spec.dtype)
@@ -89,10 +85,6 @@ class HeldModel(RewardModel):
     """A reward model whose network is in memory already (see `wrap`)."""
 
     held: nn.Module | None = None
-
-    @property
-    def revision(self) -> None:
-        return None
 
     def network(self, dtype: Dtype | None = None, which: int = 0) -> nn.Module:
         """The network itself; in another precision than its own a copy of it."""

@@ -23,10 +23,6 @@ class Implicit(NetworkReward):
     policy: LogProbability
     reference: LogProbability
 
-    @property
-    def revision(self) -> str | None:
-        return self.policy.revision
-
     def network(self, dtype: Dtype | None = None, which: int = 0) -> SequenceNetwork:
         """π (0) or π_ref (1)."""
         return (self.policy, self.reference)[which].network(dtype or self.spec.dtype)

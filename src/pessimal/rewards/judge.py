@@ -28,6 +28,7 @@ from pessimal.rewards.frame import (
     check_written_once,
     find_frame,
     messages_of,
+    plain_prompt,
     rendered,
 )
 from pessimal.rewards.heads import Head
@@ -40,7 +41,7 @@ from pessimal.rewards.language import (
     load_language_network,
     plain_ids,
 )
-from pessimal.rewards.load import commit_of, load_tokenizer, pinned, read_checkpoint
+from pessimal.rewards.load import load_tokenizer, pinned, read_checkpoint
 from pessimal.rewards.log_probability import LanguageNetwork, LogitScaling
 from pessimal.rewards.spec import Dtype, JudgeSpec, ModelSpec
 from pessimal.tables.score_table import storable
@@ -78,12 +79,8 @@ class Judge(NetworkReward):
 
     reading: Reading
 
-    @property
-    def revision(self) -> str | None:
-        return commit_of(self.folder)
-
     def network(self, dtype: Dtype | None = None, which: int = 0) -> "JudgeNetwork":
-        seq2seq = {"kind": AutoModelForSeq2SeqLM} if _is_seq2seq(self.spec, self.folder) else {}
+        seq2seq = {"kind": AutoModelForSeq2SeqLM} if self.parts[0].conversations.whole else {}
         causal = load_language_network(self.spec, self.folder, dtype=dtype or self.spec.dtype, **seq2seq)
         return JudgeNetwork(causal, self.reading)
 
@@ -126,10 +123,6 @@ def open_judge(spec: ModelSpec, folder: Path) -> Judge:
         reading=reading_of(tokenizer, options, graded),
         **fixed,
     )
-
-
-def _is_seq2seq(spec: ModelSpec, folder: Path) -> bool:
-    return read_checkpoint(spec, folder)[0].is_encoder_decoder
 
 
 def reading_of(tokenizer, options: JudgeSpec, graded: "Graded") -> Reading:
@@ -200,10 +193,7 @@ class Graded:
         if self.options.template is None:
             text = self._written([*before, response])
         else:
-            prompt = before[0]["content"]
-            if len(before) > 1:
-                prompt = "\n\n".join(f"{turn['role']}: {turn['content']}" for turn in before)
-            text = self._written(self.question(prompt, response["content"]))
+            text = self._written(self.question(plain_prompt(conversation), response["content"]))
         return Encoded(tuple(self._ids([text])[0]), None)
 
     def frame(self, prompt: str, *, double_bos: bool = False) -> Frame:

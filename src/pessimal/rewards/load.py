@@ -3,7 +3,6 @@
 Knows transformers' loading. Does not know prompts, candidates or how a score is computed.
 """
 
-import re
 from importlib.metadata import version
 from pathlib import Path
 
@@ -110,11 +109,6 @@ def pinned(spec: ModelSpec, folder: Path, tokenizer, shapes: Shapes) -> dict:
             rank=spec.rank,
         ),
     }
-
-
-def commit_of(folder: Path) -> str | None:
-    """The Hub commit, which names the snapshot's folder; None for a local folder or a demo sibling."""
-    return folder.name if re.fullmatch(r"[0-9a-f]{40}", folder.name) else None
 
 
 def _tokenizer_for_texts(spec: ModelSpec):

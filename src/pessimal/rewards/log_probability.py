@@ -12,7 +12,6 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 
 from pessimal.errors import ModelError
 from pessimal.rewards.base import NetworkReward, Part
-from pessimal.rewards.heads import Head
 from pessimal.rewards.language import (
     Continued,
     check_is_language_model,
@@ -21,7 +20,7 @@ from pessimal.rewards.language import (
     listed_rows,
     load_language_network,
 )
-from pessimal.rewards.load import commit_of, load_tokenizer, pinned, read_checkpoint
+from pessimal.rewards.load import load_tokenizer, pinned, read_checkpoint
 from pessimal.rewards.spec import Dtype, ModelSpec
 
 # Logits that are float32 at once; and rows of an output embedding in lower precision that are turned into float32 at once,
@@ -33,10 +32,6 @@ _LOGITS, _ROWS = 2**24, 1024
 @dataclass(frozen=True)
 class LogProbability(NetworkReward):
     """The log-probabilities of a causal language model on this machine's disk."""
-
-    @property
-    def revision(self) -> str | None:
-        return commit_of(self.folder)
 
     def network(self, dtype: Dtype | None = None, which: int = 0) -> "SequenceNetwork":
         causal = load_language_network(self.spec, self.folder, dtype=dtype or self.spec.dtype)
@@ -133,21 +128,14 @@ class SequenceNetwork(LanguageNetwork):
         return SequenceClassifierOutput(logits=chosen)
 
 
-class SequenceHead(Head):
-    """From final hidden states to log-probabilities of tokens, in float32."""
+class SequenceHead:
+    """From final hidden states to log-probabilities of tokens, in float32. No `Head`, which reads one position."""
 
-    sequence = True
+    gated, sequence = False, True
 
     def __init__(self, causal: nn.Module):
         self.embedding = causal.get_output_embeddings()
         self.scaling = LogitScaling.of(causal.config)
-
-    @staticmethod
-    def fits(shapes) -> bool:
-        return False
-
-    def read(self, final: Tensor, context: Tensor | None) -> Tensor:
-        raise NotImplementedError("a sequence is read at all of its positions: see `chosen`")
 
     def to(self, device: torch.device) -> "SequenceHead":
         return self  # the network's own module, which moves with it

@@ -20,7 +20,7 @@ from pessimal.errors import FrameError, ModelError
 from pessimal.rewards.base import NetworkReward, Part
 from pessimal.rewards.frame import PLAIN_WORDS, Conversation, Encoded, Frame, find_frame, messages_of
 from pessimal.rewards.heads import Shapes
-from pessimal.rewards.load import commit_of, load_tokenizer, pinned
+from pessimal.rewards.load import load_tokenizer, pinned
 from pessimal.rewards.spec import Dtype, ModelSpec
 from pessimal.tables.score_table import storable
 
@@ -112,10 +112,6 @@ class Compared:
 @dataclass(frozen=True)
 class PairRM(NetworkReward):
     """PairRM on this machine's disk, and the opponent that everything is compared with."""
-
-    @property
-    def revision(self) -> str | None:
-        return commit_of(self.folder)
 
     def network(self, dtype: Dtype | None = None, which: int = 0) -> PairRMNetwork:
         network = PairRMNetwork.from_pretrained(

@@ -8,7 +8,7 @@ import contextlib
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +17,9 @@ from pessimal.errors import ModelError
 from pessimal.rewards.heads import Head, head_for
 from pessimal.rewards.heads.base import in_float32
 from pessimal.scoring.shared_prefix import ATTENTION, Prefix, continue_prefix, run_prefix
+
+if TYPE_CHECKING:
+    from pessimal.rewards.log_probability import SequenceHead
 
 # What the parts of a decoder are called: Llama and its kin, GPT-NeoX, GPT-2.
 _LAYERS = ("layers", "h")
@@ -46,7 +49,7 @@ class Decoder:
     """The network's own final norm, whose input is taken."""
     exact_norm: nn.Module
     """Its float32 copy, which gives the head's input."""
-    head: Head
+    head: "Head | SequenceHead"
 
     @classmethod
     def of(cls, network: nn.Module) -> "Decoder | None":

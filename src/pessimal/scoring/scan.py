@@ -32,6 +32,7 @@ from pessimal.scoring.trust import (
     Trust,
     allowed,
     largest_difference,
+    nearest,
     numerical_noise,
     rank_agreement,
 )
@@ -176,12 +177,12 @@ def scan_texts(
         rewards = kept.rewards(conversations)
     sample = np.sort(np.random.default_rng(1).permutation(len(texts))[:NOISE_SAMPLE])
     again = model.rewards([conversations[row] for row in sample], again=True)
-    noise = numerical_noise(rewards[sample], again)
+    noise, difference = (measure(rewards[sample], again) for measure in (numerical_noise, largest_difference))
     trust = Trust(
         n=len(sample),
-        largest_difference=largest_difference(rewards[sample], again),
-        batch_difference=largest_difference(rewards[sample], again),
-        repeat_difference=largest_difference(rewards[sample], again),
+        largest_difference=difference,
+        batch_difference=difference,
+        repeat_difference=difference,
         spread=float(rewards[sample].std()),
         kendall=rank_agreement(again, rewards[sample]),
         tolerance=allowed(rewards[sample], dtype=Dtype.float32),
@@ -227,9 +228,7 @@ class Terms:
     @property
     def trust(self) -> Trust:
         """Of the part that is nearest to what is allowed."""
-        return max(
-            (one.trust for _, one in self.terms), key=lambda trust: trust.largest_difference / trust.tolerance
-        )
+        return nearest(one.trust for _, one in self.terms)
 
     @property
     def attention(self) -> str:

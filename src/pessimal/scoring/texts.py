@@ -22,7 +22,7 @@ from pessimal.scoring.engine import Decoder, Engine, FullForward, OwnForward, ow
 from pessimal.scoring.memory import Lengths, find_batch_size, within_memory
 from pessimal.scoring.scorer import first_trusted
 from pessimal.scoring.sequence import FullSequence
-from pessimal.scoring.trust import SAMPLE, Trust, numerical_noise
+from pessimal.scoring.trust import SAMPLE, Trust, nearest, numerical_noise
 
 _BLOCK = 256
 """Conversations that go through all networks of a reward before the next."""
@@ -88,9 +88,7 @@ class SummedTexts:
     def __init__(self, terms: Sequence[tuple[float, "NetworkTexts"]]):
         self.terms = list(terms)
         self.device = terms[0][1].device
-        checked = [scorer.trust for _, scorer in terms if scorer.trust is not None]
-        self.trust = max(checked, key=lambda trust: trust.largest_difference / trust.tolerance, default=None)
-        """Of the network that is nearest to what is allowed."""
+        self.trust = nearest(scorer.trust for _, scorer in terms)
         limits = [scorer.longest for _, scorer in terms if scorer.longest is not None]
         self.longest = min(limits, default=None)
         self.noise = sum(abs(weight) * scorer.noise for weight, scorer in terms)

@@ -3,6 +3,7 @@
 Pure arithmetic over rewards that others computed. Decides; the caller warns and falls back.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,6 +53,12 @@ class Trust:
     @property
     def holds(self) -> bool:
         return self.largest_difference <= self.tolerance
+
+
+def nearest(checks: Iterable[Trust | None]) -> Trust | None:
+    """Of the checks of a sum's parts, the one that is nearest to what is allowed; None where there is none."""
+    made = [trust for trust in checks if trust is not None]
+    return max(made, key=lambda trust: trust.largest_difference / trust.tolerance, default=None)
 
 
 def judge(

@@ -3,22 +3,13 @@
 import numpy as np
 
 from pessimal.rewards.spec import Dtype
-from pessimal.scoring.conformance.checks import WHAT, Check, at_most
+from pessimal.scoring.conformance.checks import Check, at_most
 from pessimal.scoring.conformance.served import Diagnosis
 from pessimal.scoring.conformance.served_faults import FAULTS
 from pessimal.scoring.trust import TOLERANCE
 
 REPEATS = 8
 """Times that what a server differs from itself by is allowed: it is the largest of a few differences."""
-WHAT |= {
-    "served_outputs": "The server gives as many numbers an input as the model.",
-    "served_ids": "Scores of token ids are the model's own rewards.",
-    "served_messages": "Scores of conversations, which the server puts through its template, are the model's own rewards.",
-    "served_text": "Scores of conversations that are sent as text are the model's own rewards.",
-    "served_batch": "Alone and in a batch of unlike lengths, an input gets the same score.",
-    "served_repeat": "Sent twice, an input gets the same score.",
-    "served_order": "Kendall's tau between the scores and the model's own rewards.",
-}
 
 
 def checks_of(found: Diagnosis) -> list[Check]:
