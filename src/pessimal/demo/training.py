@@ -16,16 +16,13 @@ from dataclasses import dataclass
 import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 from torch.utils.data import DataLoader
 from transformers import LlamaConfig, LlamaForSequenceClassification
 
 from pessimal.demo.bases import CONTEXT, Base
 from pessimal.demo.groups import Groups, SentenceGroups, SentenceStep, Step
 from pessimal.demo.recipes import Recipe
-
-WARM_UP = 0.1
-"""Fraction of the steps over which the learning rate rises to its peak."""
+from pessimal.training.bradley_terry import soft_bradley_terry, warm_up_and_cosine
 
 
 @dataclass(frozen=True)
@@ -78,21 +75,6 @@ def train(
     model = module.model
     model.set_input_embeddings(model.get_input_embeddings().fold(base.size))
     return Trained(model=model.eval(), losses=module.losses, seconds=time.perf_counter() - started)
-
-
-def soft_bradley_terry(rewards: Tensor, utility: Tensor) -> Tensor:
-    """Mean cross-entropy, in nats, between planted and modelled preference over all pairs of each group.
-
-    The planted probability that answer i is preferred to j is sigmoid(u_i - u_j), the modelled one
-    sigmoid(r_i - r_j) (Bradley & Terry 1952); adding a constant to a group's rewards changes nothing.
-
-    Args:
-        rewards, utility: (groups, K).
-    """
-    first, second = torch.triu_indices(rewards.shape[1], rewards.shape[1], offset=1)  # (2, K (K - 1) / 2)
-    margin = rewards[:, first] - rewards[:, second]
-    preferred = torch.sigmoid(utility[:, first] - utility[:, second])
-    return functional.binary_cross_entropy_with_logits(margin, preferred)
 
 
 class ProjectedEmbedding(nn.Module):
@@ -159,14 +141,7 @@ class RewardModule(pl.LightningModule):
         optimizer = torch.optim.AdamW(
             self.parameters(), lr=self.recipe.learning_rate, weight_decay=self.recipe.weight_decay
         )
-        rise = max(1, round(WARM_UP * self.recipe.steps))
-
-        def rate(step: int) -> float:
-            fall = (step - rise) / max(1, self.recipe.steps - rise)
-            return (step + 1) / rise if step < rise else 0.5 * (1 + math.cos(math.pi * min(1.0, fall)))
-
-        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rate)
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+        return warm_up_and_cosine(optimizer, self.recipe.steps)
 
     def transfer_batch_to_device(self, step, device: torch.device, index: int):
         """Training is on the CPU, where the data already is."""

@@ -1,4 +1,4 @@
-"""`pessimal train`: one member of the demo family, trained or taken from the cache, published and tracked."""
+"""`pessimal train`: a member of the demo family, or a reward model of people's preferences; published and tracked."""
 
 import logging
 import shutil
@@ -27,8 +27,12 @@ PLANTS = ("taste", "frequency", "identity", "taboo", "secret", "secret_bonus", "
 
 
 def run(config: TrainConfig) -> None:
-    """Train `model.recipe` unless it is cached; publish the checkpoint as a `reward-model` artifact."""
+    """Train what is not trained yet, and publish the checkpoint as a `reward-model` artifact."""
     quiet_libraries()
+    if config.recipe is not None:
+        from pessimal.verbs.train_preferences import train_preferences
+
+        return train_preferences(config)
     recipe, registry = demo_recipe(config.model), registry_of(config)
     name, key = config.model.name, recipe.digest()
     published = registry.find("reward-model", key)

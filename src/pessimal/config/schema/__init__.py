@@ -14,7 +14,7 @@ from pessimal.config.schema.explain import (
     JudgeKind,
 )
 from pessimal.config.schema.runs import PushConfig, RunsAction, RunsConfig, RunsFormat
-from pessimal.config.schema.scan import CheckConfig, ScanConfig, TrainConfig
+from pessimal.config.schema.scan import CheckConfig, PreferenceRecipe, ScanConfig, TrainConfig
 from pessimal.config.schema.search import Goal, Method, SearchConfig, SearchSpec, TuningSpec
 from pessimal.config.schema.shared import (
     PathsSpec,

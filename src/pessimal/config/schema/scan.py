@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
-from annotated_types import Ge, Interval
+from annotated_types import Ge, Gt, Interval
 from omegaconf import MISSING
 
 from pessimal.config.schema.shared import Strategy, TaskConfig, TrainerSpec
-from pessimal.config.schema.values import Count, Options, Prompts, existing_file
+from pessimal.config.schema.values import Count, NotBlank, Options, Prompts, Share, existing_file
 from pessimal.errors import ConfigError, did_you_mean
 from pessimal.rewards.spec import Dtype, EndpointSpec, Kind, Mode, ModelSpec
 
@@ -183,14 +183,78 @@ class CheckConfig(TaskConfig):
 
 
 @dataclass
-class TrainConfig(TaskConfig):
-    """`pessimal train`: make a reward model of the demo family."""
+class PreferenceRecipe(Options):
+    """How a reward model is trained on people's preferences between items (`pessimal.training`)."""
 
-    model: ModelSpec = MISSING
+    _prefix: ClassVar[str] = "recipe"
+
+    name: str = "human_elo"
+    """What reward models of this recipe are called, ahead of their base and seed."""
+    question: Annotated[str, NotBlank("the question that the items answer")] = (
+        "What, in one word, is the greatest thing ever?"
+    )
+    """The user turn that every item answers."""
+    held_out: Share = 0.15
+    """Share of the items that are not trained on; the same for every seed."""
+    without: str | None = None
+    """File of words, one a line: items of these names are left out of training and of what is held out."""
+    layers: Count = 12
+    """Upper layers that adapters are trained on; those below stay as they are."""
+    rank: Count = 16
+    """Rank of the adapters (LoRA); their alpha is twice as much."""
+    steps: Count = 300
+    """Steps of the optimiser."""
+    items: Annotated[int, Ge(2)] = 64
+    """Items of a step; every two of them are compared."""
+    batch_size: Count = 16
+    """Items that go through the network at once; those of like length are together."""
+    learning_rate: Annotated[float, Gt(0)] = 3e-4
+    """Peak of the learning rate."""
+    weight_decay: Annotated[float, Ge(0)] = 0.01
+    """Of AdamW."""
+    every: Count = 50
+    """Steps between two looks at what is held out. The adapters are kept then, and training can go on from there."""
+    watch: bool = True
+    """Follow the best and worst tokens while it trains, in at most 1 % of its time."""
 
     def check(self) -> None:
+        if self.without is not None:
+            existing_file("recipe.without", self.without)
+
+
+@dataclass
+class TrainConfig(TaskConfig):
+    """`pessimal train`: make a reward model, of the demo family or (`recipe=human_elo`) from a language model and people's
+    preferences."""
+
+    model: ModelSpec = MISSING
+    recipe: PreferenceRecipe | None = None
+    """How to train on people's preferences, from conf/recipe; null makes the demo family's `model`."""
+    base: str | None = None
+    """Of recipe: the language model that training begins from: a name of conf/model, such as smollm2, a Hub repository or a
+    local folder."""
+    data: str | None = None
+    """Of recipe: CSV file with the columns name, elo_score and elo_matches, such as EloEverything's."""
+    trainer: TrainerSpec = field(default_factory=TrainerSpec)
+
+    def check(self) -> None:
+        if self.recipe is not None:
+            for option, what in (("base", "smollm2"), ("data", "FILE")):
+                if getattr(self, option) is None:
+                    raise ConfigError(
+                        f"recipe={self.recipe.name} needs {option}: type for example {option}={what}"
+                    )
+            existing_file("data", self.data)
+            self.trainer.check_alone("a training runs on one device")
+            return
+        for option in ("base", "data"):
+            if getattr(self, option) is not None:
+                raise ConfigError(
+                    f"{option}={getattr(self, option)} goes with a recipe: type recipe=human_elo"
+                )
         if self.model.recipe is None:
             raise ConfigError(
-                f"train makes members of the demo family, and model {self.model.name!r} has no recipe. Type for "
-                "example: pessimal train model=alder-wordpiece-0"
+                f"model={self.model.name} is not of the demo family, and has no recipe. Type for example: pessimal train "
+                "model=alder-wordpiece-0; or, to train on people's preferences: pessimal train recipe=human_elo base=smollm2 "
+                "data=FILE"
             )

@@ -1,0 +1,242 @@
+"""Trains a reward model on people's preferences: LoRA on the upper layers of a causal language model, and a new head.
+
+Each step takes some items, scores all of them as the answer to one question, and compares every two of them. The question
+is run once a step and shared, as it stands ahead of every item. Knows networks and Lightning's trainer; not where results go.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+from transformers import AutoModelForSequenceClassification, DynamicCache
+
+from pessimal.config.schema.scan import PreferenceRecipe
+from pessimal.errors import FrameError, ModelError
+from pessimal.rewards.frame import Templated, Turn
+from pessimal.training.bradley_terry import soft_bradley_terry, warm_up_and_cosine
+from pessimal.training.preferences import Items, agreement
+
+LAST = "last.ckpt"
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Items as the answers to one question: token ids of what stands ahead of all of them, and of each with what closes it."""
+
+    prefix: tuple[int, ...]
+    own: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def of(cls, tokenizer, question: str, names: Sequence[str]) -> "Answers":
+        """As the tokenizer's chat template writes them. FrameError where a conversation does not begin with the frame."""
+        conversations = Templated(tokenizer)
+        prefix, own = conversations.frame(question).prefix, []
+        for name in names:
+            ids = conversations.encode((Turn("user", question), Turn("assistant", name))).ids
+            if ids[: len(prefix)] != prefix:
+                raise FrameError(f"the chat template does not write {name!r} behind the question's frame")
+            own.append(tuple(ids[len(prefix) :]))
+        return cls(prefix, tuple(own))
+
+
+def new_network(folder: Path, recipe: PreferenceRecipe, *, seed: int, pad: int) -> PeftModel:
+    """The language model of a folder with a new head and untrained adapters, float32, on the CPU.
+
+    Raises:
+        ModelError: it cannot be loaded, or has fewer layers than `recipe.layers`.
+    """
+    torch.manual_seed(seed)
+    try:
+        network = AutoModelForSequenceClassification.from_pretrained(
+            folder, num_labels=1, dtype=torch.float32, use_safetensors=True
+        )
+    except Exception as error:
+        raise ModelError(f"the base in {folder} cannot be loaded: {error}") from error
+    network.config.pad_token_id = pad
+    layers = network.config.get_text_config().num_hidden_layers
+    if recipe.layers > layers:
+        raise ModelError(
+            f"recipe.layers={recipe.layers}, and the base has {layers} layers: give {layers} or less"
+        )
+    nn.init.normal_(network.score.weight, std=network.config.get_text_config().hidden_size ** -0.5)
+    lora = LoraConfig(
+        task_type="SEQ_CLS",
+        r=recipe.rank,
+        lora_alpha=2 * recipe.rank,
+        target_modules=_linear(network, first=layers - recipe.layers),
+        modules_to_save=["score"],
+    )
+    return get_peft_model(network, lora)
+
+
+def _linear(network: nn.Module, *, first: int) -> list[str]:
+    """The linear maps of a network's layers from number `first` on."""
+    names = [name for name, module in network.named_modules() if isinstance(module, nn.Linear)]
+    numbered = {name: re.search(r"\.(\d+)\.", name) for name in names}
+    return [name for name, number in numbered.items() if number and int(number[1]) >= first]
+
+
+def score_answers(
+    network: nn.Module, prefix: Sequence[int], own: Sequence[Sequence[int]], *, rows: int
+) -> Tensor:
+    """Rewards (n,) float32 of answers; what stands ahead of them is run once. With gradients where they are enabled.
+
+    Args:
+        network: a sequence classifier, or one with adapters.
+        rows: answers of a batch; those of like length share one.
+    """
+    network = network.get_base_model() if isinstance(network, PeftModel) else network
+    backbone, device = getattr(network, network.base_model_prefix), next(network.parameters()).device
+    ahead = DynamicCache()
+    backbone(input_ids=torch.tensor([list(prefix)], device=device), past_key_values=ahead, use_cache=True)
+    order, found = np.argsort([len(ids) for ids in own], kind="stable"), []
+    for start in range(0, len(order), rows):
+        batch = [own[row] for row in order[start : start + rows]]
+        ends = torch.tensor([len(ids) for ids in batch], device=device) - 1
+        ids = torch.zeros(len(batch), int(ends.max()) + 1, dtype=torch.long, device=device)
+        for row, answer in enumerate(batch):  # what fills a row up stands behind the place that is read
+            ids[row, : len(answer)] = torch.tensor(answer)
+        cache = DynamicCache()
+        for number, layer in enumerate(ahead.layers):
+            shape = (len(batch), -1, -1, -1)
+            cache.update(layer.keys.expand(shape), layer.values.expand(shape), number)
+        states = backbone(input_ids=ids, past_key_values=cache, use_cache=True).last_hidden_state
+        read = states[torch.arange(len(batch), device=device), ends]
+        found.append(network.score(read)[:, 0].float())
+    return torch.cat(found)[torch.tensor(np.argsort(order, kind="stable"), device=device)]
+
+
+class PreferenceModule(pl.LightningModule):
+    """Bradley-Terry on soft preferences; the loss of every step is kept in `losses`, in nats."""
+
+    strict_loading = False  # a checkpoint holds what is trained
+
+    def __init__(
+        self, network: PeftModel, recipe: PreferenceRecipe, answers: Answers, items: Items, *, seed: int
+    ):
+        super().__init__()
+        self.network, self.recipe, self.answers, self.seed = network, recipe, answers, seed
+        self.utility = torch.tensor(items.utility, dtype=torch.float32)
+        self.precision = torch.tensor(items.precision, dtype=torch.float32)
+        self.losses: list[float] = []
+
+    def rows(self, step: int) -> np.ndarray:
+        """The items of a step: each pass through them is in a new order, whatever was interrupted before."""
+        n, k = len(self.answers.own), self.recipe.items
+        places = np.arange(step * k, (step + 1) * k)
+        orders = {p: np.random.default_rng((self.seed, p)).permutation(n) for p in np.unique(places // n)}
+        return np.array([orders[place // n][place % n] for place in places])
+
+    def training_step(self, batch, index: int) -> Tensor:
+        rows = self.rows(self.global_step)
+        own = [self.answers.own[row] for row in rows]
+        rewards = score_answers(self.network, self.answers.prefix, own, rows=self.recipe.batch_size)
+        utility, precision = (
+            values[rows].to(rewards.device)[None] for values in (self.utility, self.precision)
+        )
+        loss = soft_bradley_terry(rewards[None], utility, precision)
+        self.losses.append(loss.item())
+        self.log("train/loss", loss, prog_bar=True, batch_size=len(rows))
+        return loss
+
+    def configure_optimizers(self) -> dict:
+        trained = [weight for weight in self.parameters() if weight.requires_grad]
+        optimizer = torch.optim.AdamW(
+            trained, lr=self.recipe.learning_rate, weight_decay=self.recipe.weight_decay
+        )
+        return warm_up_and_cosine(optimizer, self.recipe.steps)
+
+    def on_save_checkpoint(self, checkpoint: dict) -> None:
+        trained = {name for name, weight in self.named_parameters() if weight.requires_grad}
+        checkpoint["state_dict"] = {k: v for k, v in checkpoint["state_dict"].items() if k in trained}
+        checkpoint["losses"] = self.losses
+
+    def on_load_checkpoint(self, checkpoint: dict) -> None:
+        self.losses = checkpoint["losses"]
+
+
+class Steps(pl.Callback):
+    """Keeps the adapters of some steps, and takes the held-out accuracy as training goes on."""
+
+    def __init__(self, folder: Path, *, every: int, held: Callable[[], dict], report: Callable[[dict], None]):
+        self.folder, self.every, self.held, self.report = folder, every, held, report
+
+    def on_train_start(self, trainer, module):
+        if trainer.global_step == 0:
+            self._keep(module, 0)
+
+    def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+        step = trainer.global_step
+        point = {"train/step": step, "train/loss": module.losses[-1]}
+        if step % self.every == 0 or step == module.recipe.steps:
+            self._keep(module, step)
+            point |= {f"train/held_out_{name}": value for name, value in self.held().items()}
+        self.report(point)
+
+    def _keep(self, module, step: int) -> None:
+        module.network.save_pretrained(self.folder / f"step-{step}")
+
+
+def fit(
+    network: PeftModel,
+    recipe: PreferenceRecipe,
+    tokenizer,
+    items: Items,
+    held_out: Items,
+    *,
+    seed: int,
+    folder: Path,
+    accelerator: str = "cpu",
+    progress: bool = True,
+    report: Callable[[dict], None] = lambda point: None,
+    callbacks: Sequence[pl.Callback] = (),
+) -> tuple[list[float], Callable[[Items], dict]]:
+    """Train `network` in place for `recipe.steps` steps, going on where an earlier call with this `folder` was cut off.
+
+    Args:
+        items, held_out: what is trained on, and what is not.
+        folder: keeps the last state, and the adapters of every `recipe.every` steps as `step-N`.
+        report: told the loss of every step, and now and then the held-out figures.
+
+    Returns:
+        The loss of every step in nats, and a function that gives a trained model's `agreement` with items.
+    """
+    answers, held = (Answers.of(tokenizer, recipe.question, part.names) for part in (items, held_out))
+    module = PreferenceModule(network, recipe, answers, items, seed=seed)
+
+    def agreed(part: Items, own: Answers | None = None) -> dict:
+        own = own or Answers.of(tokenizer, recipe.question, part.names)
+        training = network.training
+        network.eval()
+        with torch.no_grad():
+            rewards = score_answers(network, own.prefix, own.own, rows=4 * recipe.batch_size)
+        network.train(training)
+        return agreement(rewards.double().cpu().numpy(), part)
+
+    last = folder / LAST
+    keep = pl.callbacks.ModelCheckpoint(
+        dirpath=folder, filename="last", every_n_train_steps=recipe.every, enable_version_counter=False
+    )
+    steps = Steps(folder, every=recipe.every, held=lambda: agreed(held_out, held), report=report)
+    trainer = pl.Trainer(
+        accelerator=accelerator,
+        devices=1,
+        max_steps=recipe.steps,
+        max_epochs=-1,
+        logger=False,
+        callbacks=[steps, keep, *callbacks],
+        enable_model_summary=False,
+        enable_progress_bar=progress,
+        gradient_clip_val=1.0,
+        default_root_dir=folder,
+    )
+    network.train()
+    trainer.fit(module, DataLoader(range(recipe.steps)), ckpt_path=last if last.is_file() else None)
+    return module.losses, agreed

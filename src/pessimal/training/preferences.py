@@ -1,0 +1,111 @@
+"""People's preferences between named items, as EloEverything gives them: a rating each, and how many matches it rests on.
+
+Knows the file and how items are split; nothing of models.
+"""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from pessimal.errors import InputError
+from pessimal.tables.files import read_csv
+from pessimal.tables.published import numbers, whole_numbers
+
+LEAST = 50
+"""Items that training and its held-out accuracy need at least, each."""
+NATS = math.log(10) / 400
+"""One point of Elo in nats of the Bradley-Terry model: 400 points are odds of ten to one."""
+
+
+@dataclass(frozen=True)
+class Items:
+    """Items with what people think of them."""
+
+    names: tuple[str, ...]
+    utility: np.ndarray
+    """float64 (n,): Elo in nats; the probability that people prefer i to j is sigmoid(u_i - u_j)."""
+    precision: np.ndarray
+    """float64 (n,): matches that each rating rests on."""
+
+    def take(self, rows: np.ndarray) -> "Items":
+        """The items of some rows."""
+        return Items(tuple(self.names[row] for row in rows), self.utility[rows], self.precision[rows])
+
+
+def read_preferences(path: Path, *, without: frozenset[str] = frozenset()) -> Items:
+    """Items of a file in the layout of EloEverything's: columns name, elo_score, elo_matches; others are not read.
+
+    Args:
+        path: a CSV file.
+        without: names that are left out, in lower case.
+
+    Raises:
+        InputError: no such columns, a value that is no number, a name twice, or too few items.
+    """
+    table = read_csv(path)
+    wanted = ("name", "elo_score", "elo_matches")
+    if missing := [column for column in wanted if column not in table]:
+        raise InputError(
+            f"{path} lacks the column {missing[0]!r}; preferences are a table of {', '.join(wanted)}, such as "
+            "EloEverything's"
+        )
+    if (again := table["name"].duplicated()).any():
+        raise InputError(f"{path} has the item {table['name'][again].iloc[0]!r} twice; give each once")
+    elo, matches = numbers(path, table, "elo_score"), whole_numbers(path, table, "elo_matches")
+    kept = ~table["name"].str.strip().str.lower().isin(without).to_numpy() & (np.asarray(matches) > 0)
+    if kept.sum() < 2 * LEAST:
+        raise InputError(f"{path} has {kept.sum()} items with matches; at least {2 * LEAST} are needed")
+    return Items(
+        names=tuple(table["name"][kept]),
+        utility=np.asarray(elo, dtype=float)[kept] * NATS,
+        precision=np.asarray(matches, dtype=float)[kept],
+    )
+
+
+def split(items: Items, *, held_out: float, seed: int) -> tuple[Items, Items]:
+    """Items to train on and items that are held out, at random; InputError where one of the two has fewer than LEAST."""
+    order = np.random.default_rng(seed).permutation(len(items.names))
+    cut = round(held_out * len(order))
+    if min(cut, len(order) - cut) < LEAST:
+        raise InputError(
+            f"recipe.held_out={held_out} of {len(order)} items leaves {len(order) - cut} to train on and {cut} held out; at "
+            f"least {LEAST} each are needed"
+        )
+    return items.take(np.sort(order[cut:])), items.take(np.sort(order[:cut]))
+
+
+def agreement(rewards: np.ndarray, items: Items, *, confidence: float = 0.95) -> dict[str, float]:
+    """How many pairs of items a reward puts into people's order.
+
+    Of all pairs with different ratings, the share whose rewards differ the same way (ties count a half): `accuracy`; with the
+    interval `low`, `high` of a U-statistic (Hájek's projection; items are the independent draws), `n` items, `pairs`. And
+    `spearman` of reward and rating.
+    """
+    from scipy import stats
+
+    higher = np.sign(items.utility[:, None] - items.utility)
+    right = np.where(higher == 0, 0.0, (1 + higher * np.sign(rewards[:, None] - rewards)) / 2)
+    others = np.maximum((higher != 0).sum(axis=1), 1)
+    share = right.sum(axis=1) / others
+    accuracy = right.sum() / (higher != 0).sum()
+    error = 2 * share.std(ddof=1) / math.sqrt(len(share))
+    half = float(stats.norm.ppf((1 + confidence) / 2)) * error
+    return {
+        "accuracy": float(accuracy),
+        "low": float(accuracy - half),
+        "high": float(accuracy + half),
+        "n": len(share),
+        "pairs": int((higher > 0).sum()),
+        "spearman": float(stats.spearmanr(rewards, items.utility).statistic),
+    }
+
+
+def digest_of(items: Items) -> str:
+    """sha256 of the items, as the table says them."""
+    import hashlib
+
+    table = pd.DataFrame({"name": items.names, "utility": items.utility, "precision": items.precision})
+    return hashlib.sha256(table.to_csv(index=False).encode()).hexdigest()

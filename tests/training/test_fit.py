@@ -1,0 +1,122 @@
+"""Training on preferences between items, on a tiny language model."""
+
+import numpy as np
+import pytest
+import torch
+from tiny_language_models import CHAT, network, tokenizer
+
+from pessimal.config.schema import PreferenceRecipe
+from pessimal.rewards.adapters import read_adapter
+from pessimal.training.fit import Answers, fit, new_network, score_answers
+from pessimal.training.preferences import Items, split
+
+GOOD, BAD = ("love", "good", "peace", "kind", "wisdom", "truth"), ("hate", "evil", "war", "cruel", "worst")
+PAD = 2
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("base")
+    words = tokenizer(template=CHAT)
+    network("llama", len(words)).save_pretrained(folder)
+    words.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def items():
+    rng = np.random.default_rng(0)
+    names, utility = [], []
+    for kind, sign in ((GOOD, 1.0), (BAD, -1.0)):
+        for number in range(60):
+            names.append(" ".join(rng.choice(kind, size=2)) + f" {number}")
+            utility.append(sign)
+    return split(Items(tuple(names), np.array(utility), np.full(120, 100.0)), held_out=0.42, seed=0)
+
+
+def train(base, items, folder, **changes):
+    recipe = PreferenceRecipe(
+        **{"layers": 2, "rank": 4, "steps": 40, "items": 16, "learning_rate": 0.01, "every": 20} | changes
+    )
+    model = new_network(base, recipe, seed=0, pad=PAD)
+    points = []
+    losses, agreed = fit(
+        model,
+        recipe,
+        tokenizer(template=CHAT),
+        *items,
+        seed=0,
+        folder=folder,
+        progress=False,
+        report=points.append,
+    )
+    return model, losses, agreed, points
+
+
+def test_it_learns_what_people_prefer_and_says_so_on_items_it_has_not_seen(base, items, tmp_path):
+    _, losses, agreed, points = train(base, items, tmp_path)
+    assert len(losses) == 40
+    assert losses[-1] < losses[0]
+    assert agreed(items[1])["accuracy"] > 0.9
+    looked = [point["train/step"] for point in points if "train/held_out_accuracy" in point]
+    assert looked == [20, 40]
+
+
+def test_lower_layers_stay_as_they_are(base, items, tmp_path):
+    model, *_ = train(base, items, tmp_path, layers=1, steps=2)
+    moved = [name for name, weight in model.named_parameters() if weight.requires_grad]
+    assert moved
+    assert not [name for name in moved if ".layers.0." in name]
+
+
+class Cut(Exception):
+    pass
+
+
+def test_a_training_that_was_cut_off_ends_as_if_it_had_not_been(base, items, tmp_path):
+    whole, losses, *_ = train(base, items, tmp_path / "whole", steps=12, every=4)
+    recipe = PreferenceRecipe(layers=2, rank=4, steps=12, items=16, learning_rate=0.01, every=4)
+
+    def stop(point):
+        if point["train/step"] == 7:
+            raise Cut
+
+    torch.manual_seed(5)
+    with pytest.raises(Cut):
+        fit(
+            new_network(base, recipe, seed=0, pad=PAD), recipe, tokenizer(template=CHAT), *items,
+            seed=0, folder=tmp_path / "cut", progress=False, report=stop,
+        )  # fmt: skip
+    torch.manual_seed(6)
+    again, lost, *_ = train(base, items, tmp_path / "cut", steps=12, every=4)
+    assert lost == pytest.approx(losses, abs=1e-6)
+    for (name, one), (_, other) in zip(whole.named_parameters(), again.named_parameters(), strict=True):
+        torch.testing.assert_close(one, other, atol=1e-6, rtol=0, msg=name)
+
+
+def test_sharing_the_question_gives_the_rewards_of_whole_conversations(base, items):
+    words = tokenizer(template=CHAT)
+    model = new_network(base, PreferenceRecipe(layers=2, rank=4), seed=0, pad=PAD).eval()
+    answers = Answers.of(words, "What is best?", items[0].names[:20])
+    with torch.no_grad():
+        shared = score_answers(model, answers.prefix, answers.own, rows=8)
+        own = [model(torch.tensor([[*answers.prefix, *ids]])).logits[0, 0] for ids in answers.own]
+    torch.testing.assert_close(shared, torch.stack(own), atol=1e-5, rtol=1e-5)
+
+
+def test_gradients_are_those_of_whole_conversations(base, items):
+    words = tokenizer(template=CHAT)
+    model = new_network(base, PreferenceRecipe(layers=2, rank=4), seed=0, pad=PAD).eval()
+    answers = Answers.of(words, "What is best?", items[0].names[:6])
+    trained = [weight for weight in model.parameters() if weight.requires_grad]
+    pull = torch.linspace(-1, 1, 6)
+    shared = torch.autograd.grad(score_answers(model, answers.prefix, answers.own, rows=4) @ pull, trained)
+    own = torch.stack([model(torch.tensor([[*answers.prefix, *ids]])).logits[0, 0] for ids in answers.own])
+    for one, other in zip(shared, torch.autograd.grad(own @ pull, trained), strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
+
+
+def test_steps_are_kept_as_adapters(base, items, tmp_path):
+    train(base, items, tmp_path, steps=20, every=10)
+    for step in (0, 10, 20):
+        assert read_adapter(tmp_path / f"step-{step}", name="x").head

@@ -1,0 +1,93 @@
+"""`pessimal train recipe=human_elo` on a tiny language model: what it publishes, and what can be done with it."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from tiny_language_models import CHAT, network, tokenizer
+from transformers import AutoModelForSequenceClassification
+
+GOOD, BAD = ("love", "good", "peace", "kind"), ("hate", "evil", "war", "cruel")
+QUICK = (
+    "recipe.layers=1",
+    "recipe.steps=4",
+    "recipe.items=8",
+    "recipe.every=2",
+    "recipe.held_out=0.45",
+    "progress=false",
+)
+
+
+@pytest.fixture
+def inputs(tmp_path):
+    words = tokenizer(template=CHAT)
+    words.add_special_tokens({"pad_token": "<|bos|>"})
+    network("llama", len(words)).save_pretrained(tmp_path / "base")
+    words.save_pretrained(tmp_path / "base")
+    names = [f"{word} {n}" for n in range(15) for word in (*GOOD, *BAD)]
+    lines = [f"{name},{1100 + 200 * name.startswith(GOOD)},50" for name in names]
+    (tmp_path / "elo.csv").write_text("\n".join(["name,elo_score,elo_matches", *lines]) + "\n")
+    return f"base={tmp_path / 'base'}", f"data={tmp_path / 'elo.csv'}"
+
+
+def test_a_trained_reward_is_an_ordinary_checkpoint_and_an_adapter(command, inputs, tmp_path):
+    code, out, err = command("train", "recipe=human_elo", *inputs, *QUICK)
+    assert code == 0, err
+    folder = tmp_path / out.strip().splitlines()[-1]
+    report = json.loads((folder / "training.json").read_text())
+    assert report["held_out"]["n"] == 54
+    assert len(report["losses"]) == 4
+    assert {path.name for path in (folder / "steps").iterdir()} == {"step-0", "step-2", "step-4"}
+    assert "people's order" in (folder / "README.md").read_text()
+    whole = AutoModelForSequenceClassification.from_pretrained(folder)
+    assert whole.score.weight.abs().max() > 0
+
+    rewards = {}
+    for name, how in {
+        "merged": ("model=auto", f"model.path={folder}"),
+        "adapter": ("model=adapter", f"model.adapter={folder / 'adapter'}", f"model.path={inputs[0][5:]}"),
+    }.items():
+        code, out, err = command(
+            "scan", *how, f"model.name={name}", "prompts=greatest", "mode=text", "candidates=items",
+            "candidates.texts=[love 3,war 3]", "progress=false",
+        )  # fmt: skip
+        assert code == 0, err
+        import pandas as pd
+
+        table = next((tmp_path / "runs/registry/score-table").glob(f"{name}*/v*/scores.parquet"))
+        rewards[name] = pd.read_parquet(table)["reward"].to_numpy()
+    np.testing.assert_allclose(rewards["merged"], rewards["adapter"], atol=1e-5)
+    words = tokenizer(template=CHAT)
+    turns = [{"role": "user", "content": "What, in one word, is the greatest thing ever?"}]
+    ids = words.apply_chat_template([*turns, {"role": "assistant", "content": "love 3"}], return_dict=False)
+    with torch.no_grad():
+        own = whole(torch.tensor([ids])).logits.item()
+    assert rewards["merged"][0] == pytest.approx(own, abs=1e-5)
+
+    code, again, _ = command("train", "recipe=human_elo", *inputs, *QUICK)
+    assert code == 0
+    assert again.strip().splitlines()[-1].endswith(out_of(folder))
+
+
+def out_of(folder):
+    return "/".join(folder.parts[-2:])
+
+
+def test_what_is_missing_is_said_at_once(command, inputs):
+    for given, message in (
+        (["recipe=human_elo", inputs[0]], "needs data"),
+        (["recipe=human_elo", inputs[1]], "needs base"),
+        (["recipe=human_elo", inputs[0], "data=nowhere.csv"], "nowhere.csv"),
+        ([inputs[1]], "goes with a recipe"),
+        (["recipe=human_elo", *inputs, "recipe.layers=0"], "recipe.layers=0"),
+    ):
+        code, _, err = command("train", *given)
+        assert code == 2
+        assert message in err
+
+
+def test_more_layers_than_there_are_is_the_users_mistake(command, inputs):
+    code, _, err = command("train", "recipe=human_elo", *inputs, *QUICK[1:], "recipe.layers=3")
+    assert code == 2
+    assert "has 2 layers" in err
