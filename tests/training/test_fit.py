@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from tiny_language_models import CHAT, network, tokenizer
 
 from pessimal.config.schema import PreferenceRecipe
 from pessimal.rewards.adapters import read_adapter
 from pessimal.training.fit import Answers, fit, new_network, score_answers
 from pessimal.training.preferences import Items, split
+from tiny_language_models import CHAT, network, tokenizer
 
 GOOD, BAD = ("love", "good", "peace", "kind", "wisdom", "truth"), ("hate", "evil", "war", "cruel", "worst")
 PAD = 2
@@ -69,7 +69,7 @@ def test_lower_layers_stay_as_they_are(base, items, tmp_path):
     assert not [name for name in moved if ".layers.0." in name]
 
 
-class Cut(Exception):
+class CutError(Exception):
     pass
 
 
@@ -79,10 +79,10 @@ def test_a_training_that_was_cut_off_ends_as_if_it_had_not_been(base, items, tmp
 
     def stop(point):
         if point["train/step"] == 7:
-            raise Cut
+            raise CutError
 
     torch.manual_seed(5)
-    with pytest.raises(Cut):
+    with pytest.raises(CutError):
         fit(
             new_network(base, recipe, seed=0, pad=PAD), recipe, tokenizer(template=CHAT), *items,
             seed=0, folder=tmp_path / "cut", progress=False, report=stop,

@@ -5,8 +5,9 @@ import json
 import numpy as np
 import pytest
 import torch
-from tiny_language_models import CHAT, network, tokenizer
 from transformers import AutoModelForSequenceClassification
+
+from tiny_language_models import CHAT, network, tokenizer
 
 GOOD, BAD = ("love", "good", "peace", "kind"), ("hate", "evil", "war", "cruel")
 QUICK = (
