@@ -40,7 +40,7 @@ def train(base, items, folder, **changes):
     )
     model = new_network(base, recipe, seed=0, pad=PAD)
     points = []
-    losses, agreed = fit(
+    found = fit(
         model,
         recipe,
         tokenizer(template=CHAT),
@@ -50,14 +50,15 @@ def train(base, items, folder, **changes):
         progress=False,
         report=points.append,
     )
-    return model, losses, agreed, points
+    return model, found, points
 
 
 def test_it_learns_what_people_prefer_and_says_so_on_items_it_has_not_seen(base, items, tmp_path):
-    _, losses, agreed, points = train(base, items, tmp_path)
-    assert len(losses) == 40
-    assert losses[-1] < losses[0]
-    assert agreed(items[1])["accuracy"] > 0.9
+    _, found, points = train(base, items, tmp_path)
+    assert len(found["losses"]) == 40
+    assert found["losses"][-1] < found["losses"][0]
+    assert found["held_out"]["accuracy"] > 0.9
+    assert found["held_out"]["n"] == found["trained"]["n"] == 50
     looked = [point["train/step"] for point in points if "train/held_out_accuracy" in point]
     assert looked == [20, 40]
 
@@ -74,7 +75,7 @@ class CutError(Exception):
 
 
 def test_a_training_that_was_cut_off_ends_as_if_it_had_not_been(base, items, tmp_path):
-    whole, losses, *_ = train(base, items, tmp_path / "whole", steps=12, every=4)
+    whole, found, _ = train(base, items, tmp_path / "whole", steps=12, every=4)
     recipe = PreferenceRecipe(layers=2, rank=4, steps=12, items=16, learning_rate=0.01, every=4)
 
     def stop(point):
@@ -88,8 +89,8 @@ def test_a_training_that_was_cut_off_ends_as_if_it_had_not_been(base, items, tmp
             seed=0, folder=tmp_path / "cut", progress=False, report=stop,
         )  # fmt: skip
     torch.manual_seed(6)
-    again, lost, *_ = train(base, items, tmp_path / "cut", steps=12, every=4)
-    assert lost == pytest.approx(losses, abs=1e-6)
+    again, later, _ = train(base, items, tmp_path / "cut", steps=12, every=4)
+    assert later["losses"] == pytest.approx(found["losses"], abs=1e-6)
     for (name, one), (_, other) in zip(whole.named_parameters(), again.named_parameters(), strict=True):
         torch.testing.assert_close(one, other, atol=1e-6, rtol=0, msg=name)
 

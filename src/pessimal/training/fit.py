@@ -167,6 +167,7 @@ class Steps(pl.Callback):
 
     def __init__(self, folder: Path, *, every: int, held: Callable[[], dict], report: Callable[[dict], None]):
         self.folder, self.every, self.held, self.report = folder, every, held, report
+        self.last: dict | None = None
 
     def on_train_start(self, trainer, module):
         if trainer.global_step == 0:
@@ -177,7 +178,8 @@ class Steps(pl.Callback):
         point = {"train/step": step, "train/loss": module.losses[-1]}
         if step % self.every == 0 or step == module.recipe.steps:
             self._keep(module, step)
-            point |= {f"train/held_out_{name}": value for name, value in self.held().items()}
+            self.last = self.held()
+            point |= {f"train/held_out_{name}": value for name, value in self.last.items()}
         self.report(point)
 
     def _keep(self, module, step: int) -> None:
@@ -197,7 +199,7 @@ def fit(
     progress: bool = True,
     report: Callable[[dict], None] = lambda point: None,
     callbacks: Sequence[pl.Callback] = (),
-) -> tuple[list[float], Callable[[Items], dict]]:
+) -> dict:
     """Train `network` in place for `recipe.steps` steps, going on where an earlier call with this `folder` was cut off.
 
     Args:
@@ -206,25 +208,24 @@ def fit(
         report: told the loss of every step, and now and then the held-out figures.
 
     Returns:
-        The loss of every step in nats, and a function that gives a trained model's `agreement` with items.
+        `losses` of every step in nats; `held_out` and, of as many items that it was trained on, `trained`: see `agreement`.
     """
-    answers, held = (Answers.of(tokenizer, recipe.question, part.names) for part in (items, held_out))
+    answers = Answers.of(tokenizer, recipe.question, items.names)
     module = PreferenceModule(network, recipe, answers, items, seed=seed)
 
-    def agreed(part: Items, own: Answers | None = None) -> dict:
-        own = own or Answers.of(tokenizer, recipe.question, part.names)
-        training = network.training
+    def agreed(part: Items) -> dict:
+        own = Answers.of(tokenizer, recipe.question, part.names)
         network.eval()
         with torch.no_grad():
             rewards = score_answers(network, own.prefix, own.own, rows=4 * recipe.batch_size)
-        network.train(training)
+        network.train()
         return agreement(rewards.double().cpu().numpy(), part)
 
     last = folder / LAST
     keep = pl.callbacks.ModelCheckpoint(
         dirpath=folder, filename="last", every_n_train_steps=recipe.every, enable_version_counter=False
     )
-    steps = Steps(folder, every=recipe.every, held=lambda: agreed(held_out, held), report=report)
+    steps = Steps(folder, every=recipe.every, held=lambda: agreed(held_out), report=report)
     trainer = pl.Trainer(
         accelerator=accelerator,
         devices=1,
@@ -239,4 +240,9 @@ def fit(
     )
     network.train()
     trainer.fit(module, DataLoader(range(recipe.steps)), ckpt_path=last if last.is_file() else None)
-    return module.losses, agreed
+    known = np.random.default_rng(0).permutation(len(items.names))[: len(held_out.names)]
+    return {
+        "losses": module.losses,
+        "held_out": steps.last or agreed(held_out),
+        "trained": agreed(items.take(known)),
+    }

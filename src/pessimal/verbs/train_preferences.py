@@ -73,7 +73,7 @@ def train_preferences(config: TrainConfig) -> None:
         shutil.rmtree(scratch, ignore_errors=True)
     network, started = new_network(base, recipe, seed=config.seed, pad=pad), time.perf_counter()
     with tracked(config, name=f"train {name}") as mirror:
-        losses, agreed = fit(
+        found = fit(
             network,
             recipe,
             tokenizer,
@@ -97,9 +97,7 @@ def train_preferences(config: TrainConfig) -> None:
                 "sha256": said["items"],
             },
             "seconds": round(time.perf_counter() - started, 1),
-            "losses": [round(loss, 6) for loss in losses],
-            "held_out": agreed(held_out),
-            "trained": agreed(trained),
+            **found,
         }
         package = getattr(spec, "package", None)
         card = CARD.format(

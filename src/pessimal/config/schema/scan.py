@@ -202,13 +202,13 @@ class PreferenceRecipe(Options):
     """Upper layers that adapters are trained on; those below stay as they are."""
     rank: Count = 16
     """Rank of the adapters (LoRA); their alpha is twice as much."""
-    steps: Count = 300
+    steps: Count = 150
     """Steps of the optimiser."""
     items: Annotated[int, Ge(2)] = 64
     """Items of a step; every two of them are compared."""
     batch_size: Count = 16
     """Items that go through the network at once; those of like length are together."""
-    learning_rate: Annotated[float, Gt(0)] = 3e-4
+    learning_rate: Annotated[float, Gt(0)] = 1e-3
     """Peak of the learning rate."""
     weight_decay: Annotated[float, Ge(0)] = 0.01
     """Of AdamW."""
