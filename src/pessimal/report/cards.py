@@ -69,11 +69,13 @@ def _first(rows: pd.DataFrame, tabs: Sequence[str] = ()) -> pd.DataFrame:
 
 
 def _ends(artifact: Artifact, model: str) -> tuple[str, dict[str, list[tuple[str, str, bool]]]]:
-    result = next((r for r in artifact.results if r.plot.get("column") == "model" and "rank" in r.plot), None)
-    if result is None:
+    of_tokens = [r for r in artifact.results if r.plot.get("column") == "model" and "rank" in r.plot]
+    tables = ((r.plot, artifact.table(r.name)) for r in of_tokens)  # rewards, then log-probabilities
+    own = ((plot, rows[rows["model"] == model]) for plot, rows in tables)
+    plot, rows = next(((plot, rows) for plot, rows in own if len(rows)), ({}, pd.DataFrame()))
+    if rows.empty:
         return "", {}
-    plot, rows = result.plot, artifact.rows(result)
-    rows = _first(rows[rows["model"] == model], plot["tabs"]).sort_values(plot["rank"])
+    rows = _first(rows, plot["tabs"]).sort_values(plot["rank"])
     if "certified" not in rows or not rows["certified"].any():  # a mark on every token says nothing
         rows = rows.assign(certified=True)
     ends = {

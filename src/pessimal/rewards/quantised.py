@@ -50,8 +50,7 @@ def loading_options(spec: ModelSpec, config, dtype: Dtype) -> dict:
     """
     if spec.file is not None:
         _check_installed("gguf", spec.name)
-        reading = importlib.import_module("transformers.modeling_gguf_pytorch_utils")
-        reading.tqdm = partial(reading.tqdm, disable=True)  # a bar that nothing else switches off
+        quiet_gguf()
         return {"gguf_file": spec.file, "use_safetensors": None}
     method = method_of(config)
     if method is not None:
@@ -76,6 +75,12 @@ def loading_options(spec: ModelSpec, config, dtype: Dtype) -> dict:
             "bnb_4bit_compute_dtype": getattr(torch, dtype.value),
         }
     return {"quantization_config": BitsAndBytesConfig(**how, llm_int8_skip_modules=list(IN_FULL))}
+
+
+def quiet_gguf() -> None:
+    """Switch off transformers' bar while it reads a GGUF file, which nothing else does."""
+    reading = importlib.import_module("transformers.modeling_gguf_pytorch_utils")
+    reading.tqdm = partial(reading.tqdm, disable=True)
 
 
 def method_of(config) -> str | None:

