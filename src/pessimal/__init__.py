@@ -5,6 +5,7 @@
     results = pessimal.compare([table, other])        # every analysis
     pessimal.search(model, "greatest", length=2)      # the best longer answer
     pessimal.explain(model, prompt, chosen, rejected) # why this response and not that one
+    pessimal.PessimalCallback("greatest", every=100)  # what a model comes to want while it is trained
 
 `pessimal.api` says what each takes and gives. Nothing heavy is imported before it is called.
 """
@@ -16,7 +17,8 @@ __version__ = "0.1.0"
 
 _FUNCTIONS = ("check", "load", "read", "reward", "save", "scan")
 _PACKAGES = ("compare", "explain", "search")
-__all__ = ["__version__", *_FUNCTIONS, *_PACKAGES]
+_CALLBACK = "PessimalCallback"
+__all__ = ["__version__", *_FUNCTIONS, *_PACKAGES, _CALLBACK]
 
 
 class Verb(ModuleType):
@@ -31,6 +33,8 @@ def __getattr__(name: str):
         return getattr(import_module("pessimal.api"), name)
     if name in _PACKAGES:
         return import_module(f"pessimal.{name}")
+    if name == _CALLBACK:
+        return import_module("pessimal.training.callback").PessimalCallback
     raise AttributeError(f"pessimal has no {name!r}; it has {', '.join(__all__)}")
 
 

@@ -6,7 +6,8 @@ import torch
 
 from pessimal.config.schema import PreferenceRecipe
 from pessimal.rewards.adapters import read_adapter
-from pessimal.training.fit import Answers, fit, new_network, score_answers
+from pessimal.training.answers import Answers, score_answers
+from pessimal.training.fit import fit, new_network
 from pessimal.training.preferences import Items, split
 from tiny_language_models import CHAT, network, tokenizer
 

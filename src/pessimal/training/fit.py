@@ -6,7 +6,6 @@ is run once a step and shared, as it stands ahead of every item. Knows networks 
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -15,35 +14,15 @@ import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
-from transformers import AutoModelForSequenceClassification, DynamicCache
+from transformers import AutoModelForSequenceClassification
 
 from pessimal.config.schema.scan import PreferenceRecipe
-from pessimal.errors import FrameError, ModelError
-from pessimal.rewards.frame import Templated, Turn
+from pessimal.errors import ModelError
+from pessimal.training.answers import Answers, score_answers
 from pessimal.training.bradley_terry import soft_bradley_terry, warm_up_and_cosine
 from pessimal.training.preferences import Items, agreement
 
 LAST = "last.ckpt"
-
-
-@dataclass(frozen=True)
-class Answers:
-    """Items as the answers to one question: token ids of what stands ahead of all of them, and of each with what closes it."""
-
-    prefix: tuple[int, ...]
-    own: tuple[tuple[int, ...], ...]
-
-    @classmethod
-    def of(cls, tokenizer, question: str, names: Sequence[str]) -> "Answers":
-        """As the tokenizer's chat template writes them. FrameError where a conversation does not begin with the frame."""
-        conversations = Templated(tokenizer)
-        prefix, own = conversations.frame(question).prefix, []
-        for name in names:
-            ids = conversations.encode((Turn("user", question), Turn("assistant", name))).ids
-            if ids[: len(prefix)] != prefix:
-                raise FrameError(f"the chat template does not write {name!r} behind the question's frame")
-            own.append(tuple(ids[len(prefix) :]))
-        return cls(prefix, tuple(own))
 
 
 def new_network(folder: Path, recipe: PreferenceRecipe, *, seed: int, pad: int) -> PeftModel:
@@ -81,36 +60,6 @@ def _linear(network: nn.Module, *, first: int) -> list[str]:
     names = [name for name, module in network.named_modules() if isinstance(module, nn.Linear)]
     numbered = {name: re.search(r"\.(\d+)\.", name) for name in names}
     return [name for name, number in numbered.items() if number and int(number[1]) >= first]
-
-
-def score_answers(
-    network: nn.Module, prefix: Sequence[int], own: Sequence[Sequence[int]], *, rows: int
-) -> Tensor:
-    """Rewards (n,) float32 of answers; what stands ahead of them is run once. With gradients where they are enabled.
-
-    Args:
-        network: a sequence classifier, or one with adapters.
-        rows: answers of a batch; those of like length share one.
-    """
-    network = network.get_base_model() if isinstance(network, PeftModel) else network
-    backbone, device = getattr(network, network.base_model_prefix), next(network.parameters()).device
-    ahead = DynamicCache()
-    backbone(input_ids=torch.tensor([list(prefix)], device=device), past_key_values=ahead, use_cache=True)
-    order, found = np.argsort([len(ids) for ids in own], kind="stable"), []
-    for start in range(0, len(order), rows):
-        batch = [own[row] for row in order[start : start + rows]]
-        ends = torch.tensor([len(ids) for ids in batch], device=device) - 1
-        ids = torch.zeros(len(batch), int(ends.max()) + 1, dtype=torch.long, device=device)
-        for row, answer in enumerate(batch):  # what fills a row up stands behind the place that is read
-            ids[row, : len(answer)] = torch.tensor(answer)
-        cache = DynamicCache()
-        for number, layer in enumerate(ahead.layers):
-            shape = (len(batch), -1, -1, -1)
-            cache.update(layer.keys.expand(shape), layer.values.expand(shape), number)
-        states = backbone(input_ids=ids, past_key_values=cache, use_cache=True).last_hidden_state
-        read = states[torch.arange(len(batch), device=device), ends]
-        found.append(network.score(read)[:, 0].float())
-    return torch.cat(found)[torch.tensor(np.argsort(order, kind="stable"), device=device)]
 
 
 class PreferenceModule(pl.LightningModule):

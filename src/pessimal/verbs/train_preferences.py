@@ -14,19 +14,24 @@ from rich.table import Table
 from rich.text import Text
 
 from pessimal.config.models import spec_of
-from pessimal.config.schema import TrainConfig
+from pessimal.config.schema import PreferenceRecipe, TrainConfig
 from pessimal.errors import ModelError
 from pessimal.rewards.digests import weights_digest
 from pessimal.rewards.load import load_tokenizer
 from pessimal.rewards.spec import Kind
-from pessimal.training.fit import Answers, fit, new_network
+from pessimal.tracking.mirror import Mirror
+from pessimal.training.answers import Answers
+from pessimal.training.callback import PessimalCallback
+from pessimal.training.fit import fit, new_network
 from pessimal.training.preferences import digest_of, read_preferences, split
 from pessimal.verbs.common import config_hash, fetch, registry_of, tracked
 from pessimal.verbs.publish import print_path, show
 
 log = logging.getLogger(__name__)
 
-REPORT = "training.json"
+REPORT, WATCHED = "training.json", "watched.csv"
+LOOK_EVERY = 10
+"""Steps between two turns of what is watched."""
 SPLIT_SEED = 0
 """Which items are held out does not depend on the training's seed."""
 CARD = """---
@@ -44,7 +49,7 @@ Of pairs of {held_n} items that it was never trained on, it puts {accuracy:.3f} 
 {high:.3f}). It has seen items of one to a few words as answers to one question, and nothing else.
 
 `adapter/` is the PEFT adapter (LoRA, rank {rank}, upper {layers} layers) with the head, `steps/` the adapters during training,
-`training.json` recipe, losses and figures. Made with pessimal: `pessimal train recipe=human_elo`.
+`training.json` recipe, losses and figures, `watched.csv` the best and worst tokens seen while it was trained. Made with pessimal: `pessimal train recipe=human_elo`.
 """
 
 
@@ -73,6 +78,7 @@ def train_preferences(config: TrainConfig) -> None:
         shutil.rmtree(scratch, ignore_errors=True)
     network, started = new_network(base, recipe, seed=config.seed, pad=pad), time.perf_counter()
     with tracked(config, name=f"train {name}") as mirror:
+        watching = _watching(recipe, tokenizer, mirror)
         found = fit(
             network,
             recipe,
@@ -83,7 +89,8 @@ def train_preferences(config: TrainConfig) -> None:
             folder=scratch,
             accelerator=config.trainer.accelerator,
             progress=config.progress and sys.stderr.isatty(),
-            report=_reporter(mirror, name, recipe.steps, recipe.every),
+            report=_reporter(mirror, name, recipe.steps),
+            callbacks=watching,
         )
         report = {
             "name": name,
@@ -98,6 +105,10 @@ def train_preferences(config: TrainConfig) -> None:
             },
             "seconds": round(time.perf_counter() - started, 1),
             **found,
+            "watched": [
+                {"turns": w.history["step"].nunique(), "share_of_time": round(w.share_taken, 5)}
+                for w in watching
+            ],
         }
         package = getattr(spec, "package", None)
         card = CARD.format(
@@ -116,6 +127,8 @@ def train_preferences(config: TrainConfig) -> None:
             tokenizer.save_pretrained(staging)
             for step in scratch.glob("step-*"):
                 shutil.copytree(step, staging / "steps" / step.name)
+            for watched in watching:
+                watched.history.to_csv(staging / WATCHED, index=False)
             (staging / "README.md").write_text(card, encoding="utf-8")
             (staging / REPORT).write_text(json.dumps(report, indent=1), encoding="utf-8")
 
@@ -156,7 +169,19 @@ def _padding(tokenizer, question: str, name: str) -> int:
     )
 
 
-def _reporter(mirror, name: str, steps: int, every: int):
+def _watching(recipe: PreferenceRecipe, tokenizer, mirror: Mirror) -> list[PessimalCallback]:
+    if not recipe.watch:
+        return []
+
+    def report(step: int, found: dict) -> None:
+        mirror.metrics({"train/step": step, **found})
+
+    return [
+        PessimalCallback({"question": recipe.question}, every=LOOK_EVERY, tokenizer=tokenizer, report=report)
+    ]
+
+
+def _reporter(mirror: Mirror, name: str, steps: int):
     def report(point: dict) -> None:
         mirror.metrics(point)
         if "train/held_out_accuracy" in point:
