@@ -10,7 +10,7 @@ import pytest
 from pessimal.errors import ConfigError
 from pessimal.explain.attribute import Amount, Attribute
 from pessimal.explain.detectors import DETECTORS, split_sentences
-from pessimal.explain.judge import RuleJudge
+from pessimal.explain.judge import LikelihoodJudge, RuleJudge
 
 PAIRS = [json.loads(line) for line in (Path(__file__).parent / "minimal_pairs.jsonl").open(encoding="utf-8")]
 NAMES = sorted(DETECTORS)
@@ -119,3 +119,37 @@ def test_sentences_end_at_full_stops_and_lines_and_not_in_lists_or_titles():
         "Dr. Lee came at 3.5 p.m. today.", "Well?", "1. Boil it.", "- Cool it",
     )  # fmt: skip
     assert [len(part.split()) for part in split_sentences("word " * 200)] == [80, 80, 40]
+
+
+class Reads:
+    """Log-probabilities of a model that names the text with more exclamation marks, and would rather say A."""
+
+    def __init__(self, taste: float):
+        self.taste, self.asked = taste, []
+
+    def rewards(self, conversations):
+        self.asked += conversations
+        return np.array([self.log_probability(*conversation) for conversation in conversations])
+
+    def log_probability(self, question, answer):
+        first, second = question.content.split("A: ")[1].split("B: ")
+        own, other = (first, second) if answer.content == "A" else (second, first)
+        if "too long" in own + other:
+            return np.nan
+        return own.count("!") - other.count("!") + self.taste * (answer.content == "A")
+
+
+@pytest.mark.parametrize("taste", [0.0, 50.0, -50.0])
+def test_a_model_that_prefers_the_first_named_judges_by_the_texts_all_the_same(taste):
+    loud, judge = attribute("loud"), LikelihoodJudge(model=None)
+    judge.scorer = Reads(taste)
+    items = [
+        ("Why?", "so", "so!", loud, Amount.more),
+        ("Why?", "so", "so!", loud, Amount.less),
+        ("PROMPT NAME FIRST", "so!!", "so!", loud, Amount.less),  # hostile: nothing in it is filled in
+        ("Why?", "so", "so", loud, Amount.more),
+        ("Why?", "so", "thus", loud, Amount.more),
+        ("Why?", "so", "too long", loud, Amount.more),
+    ]
+    assert judge.judge(items) == [True, False, True, False, None, None]
+    assert "PROMPT NAME FIRST" in judge.scorer.asked[8][0].content

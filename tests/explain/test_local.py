@@ -1,10 +1,12 @@
 """A causal language model on this machine as the perturber."""
 
+from pathlib import Path
+
 import pytest
 import torch
-from scripted_server import CLARITY, OVERALL, request, scripted_model
+from scripted_server import CLARITY, OVERALL, PLACEBO, request, scripted_model
 
-from pessimal.errors import ModelError, WorkError
+from pessimal.errors import ConfigError, ModelError, WorkError
 from pessimal.explain.chat.client import Question, Shape
 from pessimal.explain.perturbation import Status
 from pessimal.explain.perturbers.local import Local
@@ -101,3 +103,31 @@ def test_weights_that_are_no_numbers_stop_the_work(tmp_path):
     network.save_pretrained(model)
     with pytest.raises(WorkError, match="cannot write"):
         perturber(str(model)).perturb([request(OVERALL)])
+
+
+def test_asked_plainly_the_reply_is_the_text_in_one_step(tmp_path):
+    said = "Calm is good."
+    llm = perturber(str(scripted_model(tmp_path / "m", said)), plain=True)
+    asked = [request(CLARITY), request(OVERALL), request(PLACEBO)]
+    made = llm.perturb(asked)
+    assert [(each.status, each.text, each.spans) for each in made] == [(Status.changed, said, None)] * 3
+    sent = [llm._second_step(each, None, again=False).sent() for each in asked]
+    assert not any(word in str(sent) for word in ("JSON", "NAME", "DIRECTION"))
+    assert CLARITY.description in sent[0][0]["content"]
+    assert llm.provenance() != perturber(llm.model).provenance()
+    assert llm.dry_run(asked).calls() == {"rewrite": 3}
+
+
+def test_asked_plainly_a_reply_that_was_cut_off_is_no_text(random_model):
+    llm = perturber(random_model, max_tokens=8, allow_unanswered=True, plain=True)
+    (made,) = llm.perturb([request(CLARITY)])
+    assert (made.status, made.text) == (Status.failed, None)
+    assert "cut off" in made.note
+    with pytest.raises(ConfigError, match="min_locality"):
+        perturber(random_model, plain=True, min_locality=0.5)
+
+
+def test_a_model_with_a_name_of_its_own_is_found_by_whoever_knows_the_names(scripted):
+    named = perturber("known", find={"known": Path(scripted)}.get)
+    assert str(named.folder) == scripted
+    assert named.chat.provenance()["model"] == "known"

@@ -71,14 +71,23 @@ def test_columns_of_what_asks_a_model_are_described():
 
 
 def test_columns_that_explain_lists_are_described():
-    from pessimal.explain import explain, flips, metrics, outcomes, slopes, smallest
+    from pessimal.explain import explain, flips, fluency, metrics, outcomes, slopes, smallest
 
     shrunk, grown = ([field.name for field in fields(kind)] for kind in (smallest.Shrunk, smallest.Grown))
     listed = {
         "sensitivity": flips.RETURNED,
         "slopes": slopes.RETURNED,
         "metrics": metrics.RETURNED,
-        "outcomes": [*outcomes.KINDS, "syntactic", "semantic", "locality", "complied", "moved/length"],
+        "outcomes": [
+            *outcomes.KINDS,
+            "syntactic",
+            "semantic",
+            "locality",
+            "complied",
+            "moved/length",
+            fluency.RATIO,
+        ],
+        "fluency": ["perturber", "attribute", *fluency.MEDIANS, *flips.SHARES],
         "smallest_flips": [*explain.NAMED, *shrunk],
         "largest_holds": [*explain.NAMED, *grown],
     }

@@ -17,6 +17,7 @@ from pessimal.rewards.spec import ModelSpec
 from pessimal.scoring.engine import own_rewards
 from pessimal.scoring.texts import NetworkTexts
 from pessimal.tracking.registry import Registry
+from tiny_language_models import CHAT, checkpoint
 
 ASKED = [
     ("What is good?", "I think love is good.", "War is evil!"),
@@ -279,6 +280,11 @@ def test_a_wrong_attribute_is_reported_before_a_model_is_opened(explain, mine, m
         (["perturber=llm"], "perturber.model="),
         (["perturber=blank_filling"], "perturber.model="),
         (["judge=llm"], "judge_model="),
+        (["judge=local"], "judge_model=DIR_OR_ID"),
+        (["judge=local", "judge_model=plain-bpe-O"], "Did you mean 'plain-bpe-0'"),
+        (["fluency=plain-bpe-O"], "Did you mean 'plain-bpe-0'"),
+        (["fluency=plain-bpe-0"], "model.kind=log_probability"),
+        (["fluency=x/y", "prompt=a", "chosen=b", "rejected=c"], "not of one pair"),
         (["dry_run=true"], "is free"),
         (["seeds=0"], "seeds=0"),
         (["tie=-1"], "tie=-1"),
@@ -297,6 +303,32 @@ def test_mistakes_are_reported_before_a_model_is_opened(explain, monkeypatch, ov
     assert code == 2
     assert message in err
     assert "Traceback" not in err
+
+
+def test_a_language_model_measures_fluency_and_judges(explain, command, tmp_path):
+    folder = checkpoint(tmp_path / "lm", template=CHAT)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"max_position_embeddings": 4096}))
+    few = {"attributes": "[engagement,sensitivity]"}
+    without = explain(**few)
+    measured = explain(f"fluency={folder}", "judge=local", f"judge_model={folder}", **few)
+    rows, plain = table(measured, "outcomes"), table(without, "outcomes")
+    made = rows["edited"].notna()
+    assert (rows["perplexity_ratio"].notna() == made).all()
+    assert (rows.loc[made, "perplexity_ratio"] > 0).all()
+    judged = rows.loc[made & (rows["attribute"] != "placebo"), "complied"]
+    assert judged.notna().all()  # it has an opinion on everything
+    own = table(measured, "fluency").set_index(["perturber", "attribute"])["n"]
+    counted = rows[made].groupby(["perturber", "attribute"]).size()
+    assert own.to_dict() == counted.to_dict()
+    dropped = ["perplexity_ratio", "complied"]
+    pd.testing.assert_frame_equal(rows.drop(columns=dropped), plain.drop(columns="complied"))
+    assert not (without / "tables" / "fluency.parquet").exists()
+    assert {"perplexity ratio", "fluent"} <= set(table(measured, "metrics")["metric"])
+    code, _, err = compared(command, "explanations=[all]", "name=alone")
+    assert code == 0, err
+    page = Path("runs/registry/comparison/alone/v0")
+    assert table(page, "fluency")["n"].sum() == made.sum()
 
 
 @pytest.mark.slow

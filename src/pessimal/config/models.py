@@ -9,6 +9,11 @@ from pessimal.errors import ConfigError, did_you_mean
 from pessimal.rewards.spec import ModelSpec, is_folder
 
 
+def is_named(name: str) -> bool:
+    """Whether a name stands for a file of conf/model: a folder of this name goes before it."""
+    return not is_folder(name) and (CONF / "model" / f"{name}.yaml").is_file()
+
+
 def spec_of(name: str, **changes: object) -> ModelSpec:
     """The model of a name such as `smollm2` (a file of conf/model), of a local folder, or of a Hub repository ORG/NAME.
 
@@ -19,17 +24,23 @@ def spec_of(name: str, **changes: object) -> ModelSpec:
     Raises:
         ConfigError: it is none of these.
     """
-    file = CONF / "model" / f"{name}.yaml"
-    if is_folder(name) or ("/" in name and not file.is_file()):
+    if is_folder(name) or ("/" in name and not is_named(name)):
         return ModelSpec(path=name, **changes)
-    if not file.is_file():
+    if not is_named(name):
         names = [path.stem for path in (CONF / "model").glob("*.yaml")]
         raise ConfigError(
             f"{name!r} is no model: give a name of conf/model, a folder on this machine, or a Hub repository ORG/NAME."
             f"{did_you_mean(name, names)}".removesuffix(".")
         )
+    from hydra.core.global_hydra import GlobalHydra
+
     from pessimal.cli.compose import composed
 
-    entry = OmegaConf.to_container(composed(["task=scan", f"model={name}"]).model, resolve=True)
+    running = GlobalHydra.instance()
+    job, running.hydra = running.hydra, None  # Hydra composes nothing else within a job
+    try:
+        entry = OmegaConf.to_container(composed(["task=scan", f"model={name}"]).model, resolve=True)
+    finally:
+        running.hydra = job
     own = {key: entry[key] for key in (field.name for field in fields(ModelSpec))}
     return OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(ModelSpec), own | changes))

@@ -14,7 +14,7 @@ from pessimal.explain.explain import CONTROLS
 from pessimal.explain.flips import attribute_flip_rates, flip_rates
 from pessimal.explain.metrics import metrics
 from pessimal.explain.outcomes import KEY, against_polarity
-from pessimal.explain.results import Options, coverage_result, estimated, slopes_result
+from pessimal.explain.results import Options, coverage_result, estimated, fluency_results, slopes_result
 from pessimal.explain.slopes import slopes
 from pessimal.plots import Forest, Heatmap
 from pessimal.tables.result import Result, weight_of
@@ -44,6 +44,7 @@ def compared_results(
         _flip_rate_result(sensitive, outcomes, named),
         *(_agreement(arms, options, named) if len(named) > 1 else []),
         coverage_result(measured, METHOD),
+        *fluency_results(outcomes, options, method=METHOD),
         Result("flip_rates", flip_rates(published, confidence=options.confidence), method=METHOD),
         Result("provenance", provenance),
     ]

@@ -18,6 +18,7 @@ from pessimal.explain.attribute import ANY_WAY, OVERALL, PLACEBO, Attribute, Dir
 from pessimal.explain.comparison import Comparison
 from pessimal.explain.distances import locality, semantic, syntactic
 from pessimal.explain.flips import MOVED
+from pessimal.explain.fluency import RATIO, Perplexities
 from pessimal.explain.outcomes import (
     CHOSEN,
     COUNTERFACTUAL,
@@ -104,6 +105,7 @@ def explain(
     *,
     model: str = "model",
     judge=None,
+    perplexities: Perplexities | None = None,
     measured: bool = True,
     both_ways: bool = True,
     seeds: int = 1,
@@ -121,6 +123,7 @@ def explain(
         attributes: along each of which both responses are changed.
         perturber: changes them; its `placebo()` makes the null.
         judge: says whether an edit did what was asked; None takes pessimal's detectors.
+        perplexities: of responses under a language model, for the fluency of edits; None does not measure it.
         measured: also distances, what detectors saw move, and the judge's answers.
         both_ways: change each response to the better and to the worse, so that a model is found out that likes what
             polarity calls worse; else only against the preference of one that likes what is better.
@@ -152,6 +155,9 @@ def explain(
     if measured:
         begin("distances and judgements", None)
         table = _measured(table, by_key, attributes, judge)
+        if perplexities is not None:
+            begin("fluency", None)
+            table[RATIO] = _perplexity_ratios(table, by_key, perplexities)
     if smallest:
         begin("smallest and largest edits", None)
         margins = _margins(scorer, by_key, rewards)
@@ -326,6 +332,20 @@ def _measured(
     first = before.loc[table.index[~table.duplicated(["comparison", "response"])].intersection(rows.index)]
     spread = first.std(ddof=1)
     return table.join(found).join(((after - before) / spread.where(spread > 0)).add_prefix(MOVED))
+
+
+def _perplexity_ratios(
+    table: pd.DataFrame, comparisons: Mapping[str, Comparison], perplexities: Perplexities
+) -> pd.Series:
+    """Perplexity of each edited response over that of the response as it stands; NaN without a text."""
+    rows = table[table["edited"].notna()]
+    keys = rows["comparison"]
+    before, after = (
+        [comparisons[key].conversation(text) for key, text in zip(keys, rows[column], strict=True)]
+        for column in ("original", "edited")
+    )
+    found = perplexities([*before, *after]).reshape(2, -1)
+    return pd.Series(found[1] / found[0], index=rows.index).reindex(table.index)
 
 
 def _margins(scorer: Scorer, comparisons: Mapping[str, Comparison], rewards: Rewards):

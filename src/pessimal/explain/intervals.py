@@ -94,6 +94,20 @@ def ratio_interval(
     return percentiles(replicated(numerator, denominator, weights), confidence=confidence)
 
 
+def median_interval(
+    values: np.ndarray, index: np.ndarray, weights: np.ndarray, *, confidence: float
+) -> tuple[float, float]:
+    """Percentile bootstrap interval of a median of units (n,), whose clusters are `index` (n,) int, drawn as often as
+    `weights` (replicates, clusters) say. Draws without a unit are left out. NaN where fewer than two clusters have a unit."""
+    if len(np.unique(index)) < 2:
+        return np.nan, np.nan
+    order = np.argsort(values, kind="stable")
+    ordered, until = np.asarray(values)[order], np.cumsum(weights[:, index[order]], axis=1)  # (replicates, n)
+    half = until[:, -1:] / 2
+    middle = (ordered[(until >= half).argmax(axis=1)] + ordered[(until > half).argmax(axis=1)]) / 2
+    return percentiles(np.where(half[:, 0] > 0, middle, np.nan), confidence=confidence)
+
+
 def percentiles(replicates: np.ndarray, *, confidence: float) -> tuple[float, float]:
     """The middle `confidence` of the replicates that are numbers; NaN where none is."""
     known = replicates[~np.isnan(replicates)]

@@ -1,17 +1,19 @@
 """Did an edit move the attribute it was asked to move? Judged by detectors, or by a language model.
 
 The detectors share nothing with the rules that edit, and are a smoke test of an edit (how often they are right stands in
-`detectors`). The language model is blind: which text is the original is hidden by an order drawn from a digest of the pair,
-and the wanted direction is not given. Knows texts and attributes. Does not know who made the edit, nor any reward.
+`detectors`). A language model is blind: which text is the original is hidden by an order drawn from a digest of the pair (one
+on this machine is asked in both orders), and the wanted direction is not given. Knows texts and attributes. Does not know
+who made the edit, nor any reward.
 """
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -20,11 +22,14 @@ from pessimal.explain import detectors
 from pessimal.explain.attribute import Amount, Attribute
 from pessimal.explain.chat.client import Answer, Came, Client, digest_of
 from pessimal.explain.chat.endpoint import Endpoint, EndpointOptions
-from pessimal.explain.chat.prompts import judge, prompts_digest
+from pessimal.explain.chat.prompts import judge, judge_plainly, prompts_digest
 from pessimal.explain.detectors import DETECTORS, PROTOTYPES, WORDS, Reading, split_sentences
 from pessimal.explain.distances import embed, levenshtein
 from pessimal.explain.edits import digest_of_sources
 from pessimal.tables.minilm import WEIGHTS_SHA256
+
+if TYPE_CHECKING:
+    from pessimal.rewards.base import Reward
 
 Item = tuple[str, str, str, Attribute, Amount]
 """(prompt, original, edited, attribute, the amount that was asked for)."""
@@ -148,6 +153,51 @@ class LlmJudge:
         answers = dict(zip(questions, self.chat.complete(list(questions.values())), strict=True))
         self.chat.check_answered()
         return [_complied(item, answers.get(item[:4])) for item in items]
+
+
+class LikelihoodJudge:
+    """Asks a language model on this machine which of two texts has more of an attribute, in both orders, and reads how
+    likely it is to name either. It writes nothing, so that one too small to write a JSON object can be asked."""
+
+    name = "local"
+    scorer = None
+    """Gives log p(response | prompt) of conversations as rewards; set before it judges."""
+
+    def __init__(self, model: "Reward"):
+        """`model`: a reward of the kind log_probability."""
+        self.model = model
+
+    def provenance(self) -> dict:
+        """Everything that decides its judgements."""
+        from pessimal.rewards.load import of_model  # torch comes with it
+
+        return {"judge": self.name, "model": of_model(self.model), "prompts": prompts_digest()}
+
+    def judge(self, items: Sequence[Item]) -> list[bool | None]:
+        """Whether each change moved its attribute the way that was asked; one judgement an item, in their order.
+
+        The log-odds of naming the edited text, summed over both orders, so that a taste for the first or the last named
+        cancels out, speak for more (above 0) or less of the attribute. False for equal texts. None, no opinion, where a
+        question is longer than the model reads, or the sum is 0.
+        """
+        asked = [
+            judge_plainly(prompt, *texts, attribute, answer)
+            for prompt, original, edited, attribute, _ in items
+            for texts in ((edited, original), (original, edited))
+            for answer in ("A", "B")
+        ]
+        found = self.scorer.rewards(asked).reshape(-1, 2, 2)  # (items, orders, answers)
+        odds = found[:, :, 0] - found[:, :, 1]
+        return [_said(item, more) for item, more in zip(items, odds[:, 0] - odds[:, 1], strict=True)]
+
+
+def _said(item: Item, more: float) -> bool | None:
+    """Whether a change did what was asked, by the log-odds that the edited text has more."""
+    if item[1] == item[2]:
+        return False
+    if not more or math.isnan(more):
+        return None
+    return bool((more > 0) == (item[4] is Amount.more))
 
 
 def make_judge(

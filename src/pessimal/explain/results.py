@@ -21,7 +21,8 @@ from pessimal.explain.flips import (
     null_makers,
     off_target,
 )
-from pessimal.explain.outcomes import COUNTERFACTUAL, SEMIFACTUAL, against_polarity
+from pessimal.explain.fluency import FLUENT, RATIO, fluency
+from pessimal.explain.outcomes import COUNTERFACTUAL, KEY, SEMIFACTUAL, against_polarity
 from pessimal.explain.slopes import slopes
 from pessimal.plots import Forest, Heatmap
 from pessimal.tables.result import Estimate, Result, weight_of
@@ -78,6 +79,7 @@ def explained_results(explained: Explained, options: Options) -> list[Result]:
         _representatives(published, explained),
         coverage_result(metrics(published, diversity=True, **options.drawn), EDITS),
         _compliance(explained, options),
+        *fluency_results(explained.table, options, method=EDITS),
         Result("flip_rates", flip_rates(published, confidence=options.confidence), method=EDITS),
         _off_target(explained, options),
         *_smallest_and_largest(explained),
@@ -231,7 +233,7 @@ def _representatives(table: pd.DataFrame, explained: Explained) -> Result:
 def coverage_result(measured: pd.DataFrame, method: str) -> Result:
     """How many comparisons have an explanation, and how far the edits go."""
     own = measured[~measured["placebo"].astype(bool) & measured["value"].notna()]
-    drawn = own[own["metric"].isin(["coverage", *DISTANCES]) & (own["side"] == "any")]
+    drawn = own[own["metric"].isin(["coverage", *DISTANCES, "fluent"]) & (own["side"] == "any")]
     drawn = drawn.assign(
         among=drawn["among"].map(SUBSET_LABELS), who=drawn["model"] + " · " + drawn["perturber"]
     )
@@ -256,6 +258,36 @@ def coverage_result(measured: pd.DataFrame, method: str) -> Result:
         estimate=estimated("coverage", high["value"], high["comparisons"], "comparisons", *ends),
         summary={f"coverage/{row.among}/{row.side}": float(row.value) for row in coverage.itertuples()},
     )  # fmt: skip
+
+
+def fluency_results(outcomes: pd.DataFrame, options: Options, *, method: str) -> list[Result]:
+    """How fluent the edits along each attribute are, each edit once, whichever models were asked about it; none where
+    fluency was not measured."""
+    if RATIO not in outcomes or outcomes[RATIO].isna().all():
+        return []
+    once = outcomes.dropna(subset=[RATIO]).drop_duplicates(KEY[1:])
+    table = fluency(once, **options.drawn)
+    whole = fluency(once[~once["attribute"].isin(CONTROLS)], by=["perturber"], **options.drawn)
+    if whole.empty:
+        return [Result("fluency", table, method=method, notes=("No edit along an attribute has a ratio.",))]
+    low, high = whole.loc[whole["share"].idxmin()], whole.loc[whole["share"].idxmax()]
+    rest = "" if len(whole) == 1 else f" by {high['perturber']}, {low['share']:.0%} by {low['perturber']},"
+    return [
+        Result(
+            "fluency",
+            table,
+            headline=f"{high['share']:.0%} of {int(high['n']):,} edits{rest} are fluent: perplexity at most {FLUENT:g} times the "
+            f"response's (median {high['median']:.2f} times).",
+            plot=Forest(
+                row="attribute", estimate="median", low="median_low", high="median_high", group="perturber", tabs=(),
+                reference=1.0, xlabel="perplexity of the edited response over that of the response (median)",
+            ),
+            method=method,
+            weight=weight_of(0.1),
+            estimate=estimated("fluent edits", high["share"], high["n"], "edits", high["low"], high["high"]),
+            summary={f"fluent/{row.perturber}": float(row.share) for row in whole.itertuples()},
+        )
+    ]  # fmt: skip
 
 
 def _compliance(explained: Explained, options: Options) -> Result:

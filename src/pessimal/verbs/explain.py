@@ -5,6 +5,7 @@ import json
 import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -12,13 +13,15 @@ import torch
 from rich.text import Text
 
 from pessimal import explain as explain_package
+from pessimal.config.models import is_named, spec_of
 from pessimal.config.schema import ExplainConfig, JudgeKind
 from pessimal.errors import ConfigError, InputError
 from pessimal.explain.agreement import examples
 from pessimal.explain.attribute import ANY_WAY, PLACEBO, Attribute
 from pessimal.explain.comparison import Comparison, choose, digest, load
 from pessimal.explain.explain import CONTROLS, NEUTRAL, Explained, explain, explain_pair, pair
-from pessimal.explain.judge import RuleJudge, make_judge
+from pessimal.explain.fluency import perplexities
+from pessimal.explain.judge import LikelihoodJudge, RuleJudge, make_judge
 from pessimal.explain.outcomes import as_lines, preference_pairs, requests_for
 from pessimal.explain.perturbation import Perturber
 from pessimal.explain.perturbers import make_perturber
@@ -27,7 +30,8 @@ from pessimal.report.differences import GONE, LEFT_OUT, NEW, condensed, diff
 from pessimal.report.edits import to_json, views
 from pessimal.rewards.base import Reward
 from pessimal.rewards.load import of_model, open_model
-from pessimal.scoring.texts import KeptRewards, text_scorer
+from pessimal.rewards.spec import ModelSpec
+from pessimal.scoring.texts import KeptRewards, TextScorer, text_scorer
 from pessimal.tables.result import Result
 from pessimal.tables.score_table import ModelProvenance
 from pessimal.texts import significant
@@ -90,16 +94,17 @@ def run(config: ExplainConfig) -> None:
     comparisons, left_out = _comparisons(config)
     attributes = attributes_of(config)
     cache = Path(config.paths.cache) / "answers"
-    perturber = make_perturber(config.perturber, attributes=attributes, cache=cache)
-    judge = None if config.pair else RuleJudge()
-    if judge and config.judge is JudgeKind.llm:
-        judge = make_judge(config.judge_model, config.perturber, cache=cache, base_url=config.judge_base_url)
+    perturber = make_perturber(
+        config.perturber, attributes=attributes, cache=cache, find=lambda name: _found(config, name)
+    )
+    judge = None if config.pair else _judge(config, cache)
     if config.dry_run:
         _print_cost(config, perturber, attributes, comparisons)
         return
     registry = registry_of(config)
-    model = open_model(config.model, fetch(config.model, cache=config.paths.cache, progress=config.progress))
-    provenance = _provenance(config, perturber, judge, model, comparisons)
+    language = None if config.fluency is None else _opened(config, config.language_model("fluency"))
+    model = _opened(config, config.model)
+    provenance = _provenance(config, perturber, judge, model, language, comparisons)
     done = registry.find("explanation", provenance.key())
     if done and not config.force:
         log.info("this is explained already: %s (force=true explains it again)", done[0])
@@ -108,7 +113,7 @@ def run(config: ExplainConfig) -> None:
     inputs, made_with = model_inputs(registry, model)
     with tracked(config, name=f"explain {provenance.name}", inputs=inputs) as mirror:
         with counted(provenance.name, unit="responses", bar=config.progress) as counter:
-            found = _explain(config, model, comparisons, attributes, perturber, judge, counter)
+            found = _explain(config, model, language, comparisons, attributes, perturber, judge, counter)
             found = replace(found, left_out=left_out)
             counter.begin("intervals and tests")
             options = Options(config.replicates, config.permutations, config.confidence, config.seed)
@@ -126,6 +131,27 @@ def run(config: ExplainConfig) -> None:
             log.info("%s: %s", who.name, chat.usage.sentence())
     _print_pair(results, found) if config.pair else _print(results, found)
     print_path(folder)
+
+
+def _opened(config: ExplainConfig, spec: ModelSpec) -> Reward:
+    """A reward, its files fetched where they are not here."""
+    return open_model(spec, fetch(spec, cache=config.paths.cache, progress=config.progress))
+
+
+def _found(config: ExplainConfig, name: str) -> Path | None:
+    """The folder of a model by its name in conf/model; None of any other."""
+    if not is_named(name):
+        return None
+    return fetch(spec_of(name), cache=config.paths.cache, progress=config.progress)
+
+
+def _judge(config: ExplainConfig, cache: Path):
+    """Who says whether an edit did what was asked."""
+    if config.judge is JudgeKind.llm:
+        return make_judge(config.judge_model, config.perturber, cache=cache, base_url=config.judge_base_url)
+    if config.judge is JudgeKind.local:
+        return LikelihoodJudge(_opened(config, config.language_model("judge_model")))
+    return RuleJudge()
 
 
 def _comparisons(config: ExplainConfig) -> tuple[list[Comparison], dict[str, int]]:
@@ -159,9 +185,17 @@ def attributes_of(config: ExplainConfig) -> list[Attribute]:
 
 
 def _provenance(
-    config: ExplainConfig, perturber: Perturber, judge, model: Reward, comparisons: Sequence[Comparison]
+    config: ExplainConfig,
+    perturber: Perturber,
+    judge,
+    model: Reward,
+    language: Reward | None,
+    comparisons: Sequence[Comparison],
 ) -> ExplanationProvenance:
     """What the result will depend on."""
+    judged_by = {"judge": judge.provenance(), "detectors": RuleJudge().provenance()} if judge else {}
+    if language is not None:
+        judged_by["fluency"] = of_model(language)
     options = plain(config)
     null = perturber.placebo() if config.placebos and not config.pair else None
     sources = sorted(Path(explain_package.__file__).parent.glob("*.py"))
@@ -174,7 +208,7 @@ def _provenance(
         perturber=perturber.name,
         perturber_identity=perturber.provenance(),
         placebo_identity=null.provenance() if null else {},
-        judge_identity={"judge": judge.provenance(), "detectors": RuleJudge().provenance()} if judge else {},
+        judge_identity=judged_by,
         code=hashlib.sha256(b"\0".join(file.read_bytes() for file in sources)).hexdigest(),
         options={name: options[name] for name in OPTIONS},
         seed=config.seed,
@@ -185,6 +219,7 @@ def _provenance(
 def _explain(
     config: ExplainConfig,
     model: Reward,
+    language: Reward | None,
     comparisons,
     attributes,
     perturber: Perturber,
@@ -193,11 +228,7 @@ def _explain(
 ) -> Explained:
     """What changes of the responses do to this model's preferences; rewards are kept on disk as they come."""
     sample = [c.conversation(text) for c in comparisons[:16] for text in c.responses]
-    texts = text_scorer(model, sample, device=_device(config), batch_size=config.batch_size)
-    scored_by = [of_model(model), texts.path, texts.device.type]
-    name = hashlib.sha256(json.dumps(scored_by, sort_keys=True).encode()).hexdigest()[:24]
-    file = Path(config.paths.cache) / "rewards" / f"{safe_name(model.name)}-{name}.jsonl"
-    scorer = KeptRewards(texts, file, counter.advance)
+    texts, scorer = _scorer(config, model, sample, counter)
     tie = 2 * texts.noise if config.tie is None else config.tie  # a margin is a difference of two rewards
     asked = {"model": model.name, "tie": tie, "seeds": config.seeds}
 
@@ -209,6 +240,13 @@ def _explain(
         found = explain_pair(scorer, *config.pair, attributes, perturber, **asked)
     else:
         asked |= {name: getattr(config, name) for name in ("both_ways", "placebos", "overall", "exact_hunks")}
+        if language is not None:
+            _, asked_language = _scorer(config, language, sample[:4], counter)
+            asked["perplexities"] = partial(
+                perplexities, asked_language, language.parts[0].conversations.encode
+            )
+        if isinstance(judge, LikelihoodJudge):
+            _, judge.scorer = _scorer(config, judge.model, sample[:4], counter)
         asked |= {"judge": judge, "smallest": config.shrink, "begin": begin}
         found = explain(scorer, comparisons, attributes, perturber, **asked)
     if found.too_long:
@@ -222,9 +260,19 @@ def _explain(
         "largest_difference": texts.trust.largest_difference if texts.trust else None,
         "checked": texts.trust.n if texts.trust else None,
         "noise": texts.noise,
+        **({} if language is None else {"fluency": language.name}),
         **{name: value for name, value in known.items() if not isinstance(value, dict)},
     }
     return replace(found, provenance=row)
+
+
+def _scorer(config: ExplainConfig, model: Reward, sample, counter: Counter) -> tuple[TextScorer, KeptRewards]:
+    """What scores a model's texts, checked on `sample`; and the same with what it gives kept on disk."""
+    texts = text_scorer(model, sample, device=_device(config), batch_size=config.batch_size)
+    scored_by = [of_model(model), texts.path, texts.device.type]
+    name = hashlib.sha256(json.dumps(scored_by, sort_keys=True).encode()).hexdigest()[:24]
+    file = Path(config.paths.cache) / "rewards" / f"{safe_name(model.name)}-{name}.jsonl"
+    return texts, KeptRewards(texts, file, counter.advance)
 
 
 def _device(config: ExplainConfig) -> torch.device:
@@ -262,7 +310,7 @@ def _print_cost(config: ExplainConfig, perturber: Perturber, attributes, compari
     controls = [] if config.pair else [(ANY_WAY, config.overall), (NEUTRAL, config.placebos)]
     arms = [requests_for(comparisons, rewards, [arm], range(n), 0.0) for arm, n in controls]
     print(perturber.dry_run(wanted + [request for arm in arms for request in arm]).text())
-    if config.judge is JudgeKind.llm and not config.pair:
+    if config.judge is not JudgeKind.rules and not config.pair:
         print(f"\nThe judge is asked once an edit: up to {len(wanted):,} calls more, which are not in this.")
 
 

@@ -11,9 +11,9 @@ from omegaconf import MISSING
 
 from pessimal.config.schema.shared import TaskConfig, TrainerSpec
 from pessimal.config.schema.values import Count, Level, NotBlank, OneOf, Options
-from pessimal.errors import ConfigError
+from pessimal.errors import ConfigError, ModelError
 from pessimal.explain.attribute import OVERALL, PLACEBO, Edit
-from pessimal.rewards.spec import ModelSpec
+from pessimal.rewards.spec import Kind, ModelSpec
 
 PAIR = ("prompt", "chosen", "rejected")
 """Options whose values are texts, taken as they are typed."""
@@ -90,6 +90,8 @@ class JudgeKind(Enum):
     """Detectors of the attributes, independent of the rules that perturb."""
     llm = "llm"
     """The endpoint of `judge_model`, blind to which text is the edited one."""
+    local = "local"
+    """The language model `judge_model` on this machine, as blind."""
 
 
 @dataclass
@@ -112,9 +114,12 @@ class ExplainConfig(TaskConfig):
     judge: JudgeKind = JudgeKind.rules
     """Who says whether an edit did what was asked."""
     judge_model: str | None = None
-    """The judge's name at its endpoint, for judge=llm."""
+    """llm: the judge's name at its endpoint. local: a name of conf/model such as smollm2, a folder or a Hub repository."""
     judge_base_url: str | None = None
     """Address of the judge's endpoint; null is the perturber's, or OpenAI's."""
+    fluency: str | None = None
+    """Causal language model under which edits are to be fluent: a name of conf/model such as smollm2, a folder or a Hub
+    repository. Its perplexity of each edit over that of the response is measured; null does not."""
     both_ways: bool = True
     """Change responses to the better and to the worse on both sides. A model that likes what polarity calls worse only
     flips in the second half; without it there are half as many edits, those of the published method."""
@@ -142,6 +147,16 @@ class ExplainConfig(TaskConfig):
     """Comparisons shown in full."""
     dry_run: bool = False
     """llm, local: say how many calls it would take and what they would cost, show examples, and stop."""
+
+    def language_model(self, option: str) -> ModelSpec:
+        """The model of `fluency` or `judge_model`, asked for log-probabilities. ConfigError, ModelError where there is none of
+        that name."""
+        from pessimal.config.models import spec_of  # Hydra comes with it
+
+        try:
+            return spec_of(getattr(self, option), kind=Kind.log_probability)
+        except (ConfigError, ModelError) as error:
+            raise type(error)(f"{option}={getattr(self, option)}: {error}") from error
 
     @property
     def pair(self) -> tuple[str, str, str] | None:
@@ -184,8 +199,17 @@ class ExplainConfig(TaskConfig):
             raise ConfigError(
                 "dry_run=true says what a language model would be asked, and this perturber asks none: it is free"
             )
-        if self.judge is JudgeKind.llm and not self.judge_model:
-            raise ConfigError("judge=llm needs a model: type judge_model=NAME_AT_THE_ENDPOINT")
+        if self.judge is not JudgeKind.rules and not self.judge_model:
+            model = "NAME_AT_THE_ENDPOINT" if self.judge is JudgeKind.llm else "DIR_OR_ID"
+            raise ConfigError(f"judge={self.judge.value} needs a model: type judge_model={model}")
+        if self.fluency is not None:
+            if given:
+                raise ConfigError(
+                    f"fluency={self.fluency}: it is measured over a set of comparisons, not of one pair. Leave it out"
+                )
+            self.language_model("fluency")
+        if self.judge is JudgeKind.local:
+            self.language_model("judge_model")
         self.trainer.check_alone("explaining asks for a few thousand rewards, on one device of one machine")
 
 

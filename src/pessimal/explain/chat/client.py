@@ -69,6 +69,20 @@ class Shape:
         return None, reason
 
 
+class PlainText(Shape):
+    """A reply that is the text itself, whatever it says; nothing is asked about its shape."""
+
+    def __init__(self, name: str, field: str, fixed: Mapping[str, Any]):
+        """`field`: where the text stands in the answer, beside what is `fixed`."""
+        super().__init__(name, {field: str})
+        self._field, self._fixed = field, dict(fixed)
+
+    def find(self, text: str) -> tuple[dict | None, str]:
+        """The text without what a model thinks aloud; none where nothing is left of it."""
+        text = text.rpartition("</think>")[2].strip()
+        return ({**self._fixed, self._field: text}, "") if text else (None, "the reply is empty")
+
+
 @dataclass(frozen=True)
 class Question:
     """One conversation that a JSON object is to answer."""
@@ -86,6 +100,8 @@ class Question:
     def sent(self) -> list[dict]:
         """The messages to be sent: the shape stands in words behind the instruction, which every server takes."""
         first, *rest = map(dict, self.messages)
+        if isinstance(self.shape, PlainText):
+            return [first, *rest]
         first["content"] += (
             "\n\nReply with one JSON object and nothing else: no explanation, no code fence. It must fit this JSON "
             f"schema:\n{_canonical(self.shape.schema)}"
@@ -140,11 +156,12 @@ class Answer:
             return cls(Came.unanswered, note=reply.failure)
         if reply.refusal or reply.finish_reason == "content_filter":
             return cls(Came.refused, note=f"refused: {_short(reply.refusal or 'by a content filter')}")
-        if content is not None:
+        plain, cut = isinstance(shape, PlainText), reply.finish_reason == "length"
+        if content is not None and not (plain and cut):  # of an object the end is seen, of a text it is not
             return cls(Came.answered, content)
-        if _REFUSAL.match(text.rpartition("</think>")[2]):
+        if not plain and _REFUSAL.match(text.rpartition("</think>")[2]):
             return cls(Came.refused, note=f"refused: {_short(text)}")
-        if reply.finish_reason == "length":
+        if cut:
             return cls(Came.cut, note=f"the reply was cut off at the limit of tokens: {_short(text)!r}")
         return cls(Came.malformed, note=f"{reason}: {_short(text)!r}")
 

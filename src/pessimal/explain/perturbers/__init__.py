@@ -4,7 +4,7 @@ class and a file `conf/perturber/NAME.yaml`, with its `_target_` and all of its 
 import importlib
 import inspect
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,16 @@ from pessimal.errors import ConfigError, did_you_mean
 from pessimal.explain.attribute import Attribute
 from pessimal.explain.perturbation import Perturber
 
-HANDED_IN = ("attributes", "cache")
+HANDED_IN = ("attributes", "cache", "find")
 """Arguments of a perturber that are no options: it is given them where it takes them."""
 
 
 def make_perturber(
-    spec: Mapping[str, Any], *, attributes: Sequence[Attribute], cache: Path | None
+    spec: Mapping[str, Any],
+    *,
+    attributes: Sequence[Attribute],
+    cache: Path | None,
+    find: Callable[[str], Path | None] | None = None,
 ) -> Perturber:
     """The perturber of a configuration.
 
@@ -25,12 +29,13 @@ def make_perturber(
         spec: `_target_`, the path of a class, and options of its constructor.
         attributes: all that edits will be asked for.
         cache: folder of a language model's answers; None keeps none.
+        find: gives the folder of a model that has a name of its own, None of any other.
 
     Raises:
         ConfigError: see `check_options`; or what the class says of its options.
     """
     made = check_options(spec)
-    handed = {"attributes": attributes, "cache": cache}
+    handed = {"attributes": attributes, "cache": cache, "find": find}
     takes = inspect.signature(made).parameters
     options = {name: value for name, value in spec.items() if name != "_target_"}
     return made(**options, **{name: value for name, value in handed.items() if name in takes})

@@ -1,6 +1,7 @@
 """A perturber's own network: a Hub repository or a folder on this machine, looked for when it is first needed."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,11 +16,13 @@ class Checkpoint:
     """Options of a perturber that is a network. Importing and making it loads no torch."""
 
     model: str
-    """Hub repository (`org/name`) or local folder."""
+    """Hub repository (`org/name`), local folder, or a name of conf/model."""
     revision: str | None = None
     """Commit, tag or branch of the repository."""
     device: str = "auto"
     """cpu, cuda, cuda:N, mps; auto is cuda where there is one."""
+    find: Callable[[str], Path | None] | None = None
+    """Gives the folder of a model that has a name of its own (conf/model), None of any other."""
 
     def __post_init__(self):
         """ConfigError where the name can be neither a folder nor a repository."""
@@ -41,7 +44,7 @@ class Checkpoint:
         from pessimal.rewards.digests import missing_shards
         from pessimal.rewards.hub import snapshot
 
-        folder = Path(self.model).expanduser()
+        folder = (self.find and self.find(self.model)) or Path(self.model).expanduser()
         if not folder.is_dir():
             folder = snapshot(self.model, self.revision, local="perturber.model=DIR")
         for name in ("config.json", "*.safetensors"):

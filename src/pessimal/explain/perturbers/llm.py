@@ -14,10 +14,11 @@ from typing import Annotated
 
 from annotated_types import Ge, Interval
 
+from pessimal.errors import ConfigError
 from pessimal.explain.attribute import OVERALL, PLACEBO, Attribute
 from pessimal.explain.chat.client import Answer, Came, Client, Plan, Question, digest_of
 from pessimal.explain.chat.endpoint import Endpoint, EndpointOptions
-from pessimal.explain.chat.prompts import identify, prompts_digest, rewrite
+from pessimal.explain.chat.prompts import identify, prompts_digest, rewrite, rewrite_plainly
 from pessimal.explain.perturbation import Perturbation, Request, Status
 
 Spans = tuple[tuple[int, int], ...]
@@ -41,11 +42,19 @@ class TwoSteps:
     two is kept. 0 never asks again."""
     allow_unanswered: bool = False
     """Publish also where questions got no answer, or one that was cut off."""
+    plain: bool = False
+    """One step instead of two, in plain words, and the reply is the text: for models too small to write a JSON object. It
+    names no words, never says that a response cannot be changed so, and does not see the conversation."""
 
     name = ""
 
     def begin(self, transport) -> None:
-        """Make the client."""
+        """Make the client. ConfigError for options that contradict one another."""
+        if self.plain and self.min_locality:
+            raise ConfigError(
+                f"perturber.plain=true names no words, so perturber.min_locality={self.min_locality:g} has nothing to hold "
+                "edits against: leave one of them out"
+            )
         self.attributes = tuple(each for each in self.attributes if each.name not in _CONTROL)
         self.chat = Client(
             transport, cache=self.cache, attempts=self.attempts, allow_unanswered=self.allow_unanswered
@@ -61,6 +70,7 @@ class TwoSteps:
             "prompts": prompts_digest(),
             "attributes": digest_of(described),
             "min_locality": self.min_locality,
+            **({"plain": True} if self.plain else {}),
         }
 
     def placebo(self) -> "TwoSteps":
@@ -86,7 +96,7 @@ class TwoSteps:
         for request in firsts:
             answer = named.get(request)
             if answer is None or answer.came is Came.answered:
-                words[request] = _spans(request, answer)
+                words[request] = None if self.plain else _spans(request, answer)
             else:
                 note = f"step 1, naming the words: {answer.note}"
                 made[request] = Perturbation(request, _status(answer), note=note)
@@ -104,7 +114,7 @@ class TwoSteps:
             if question := self._first_step(request):
                 plan.add(question, written=len(request.text))
             # The words of step 1, which step 2 will show, are not known yet.
-            plan.add(rewrite(request, ()), written=len(request.text))
+            plan.add(self._second_step(request, (), again=False), written=len(request.text))
         return plan
 
     def _repeats(self, request: Request) -> bool:
@@ -113,9 +123,15 @@ class TwoSteps:
 
     def _first_step(self, request: Request) -> Question | None:
         """Step 1; None where there is nothing to ask."""
-        if request.attribute.name in _CONTROL or not request.text.strip():
+        if self.plain or request.attribute.name in _CONTROL or not request.text.strip():
             return None
         return identify(request, self.attributes)
+
+    def _second_step(self, request: Request, spans: Spans | None, *, again: bool) -> Question:
+        """Step 2, with the words of step 1; or the one step there is."""
+        if self.plain:
+            return rewrite_plainly(request, again=again)
+        return rewrite(request, _words(request, spans), again=again)
 
     def _rewrite(self, words: dict[Request, Spans | None]) -> dict[Request, Perturbation]:
         """Step 2, and once more where the change is not of the kind that was asked for; the better of both is kept."""
@@ -134,7 +150,7 @@ class TwoSteps:
         return made
 
     def _rewritten(self, words: dict[Request, Spans | None], *, again: bool) -> dict[Request, Perturbation]:
-        asked = [rewrite(request, _words(request, spans), again=again) for request, spans in words.items()]
+        asked = [self._second_step(request, spans, again=again) for request, spans in words.items()]
         answers = zip(words.items(), self.chat.complete(asked), strict=True)
         return {request: _perturbation(request, spans, answer) for (request, spans), answer in answers}
 
