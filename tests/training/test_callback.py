@@ -1,5 +1,6 @@
-"""The callback in Lightning's and in transformers' trainer: what it logs, that it is exact, and that it takes its share only."""
+"""The callback in Lightning's and transformers' trainers: exact rewards, a hundredth of the time, and no trace in the training."""
 
+import numpy as np
 import pandas as pd
 import pytest
 import pytorch_lightning as pl
@@ -9,175 +10,316 @@ from torch.utils.data import DataLoader
 from transformers import LlamaConfig, LlamaForSequenceClassification, Trainer, TrainingArguments
 
 import pessimal
-from pessimal.errors import ConfigError
+from pessimal.errors import ConfigError, ModelError
 from pessimal.rewards.frame import Templated
-from pessimal.training.callback import LEAST, PROBE, PessimalCallback, rewards_of
+from pessimal.training import callback
 from tiny_language_models import CHAT, tokenizer
 
-WORDS = ("love", "hate", "good", "evil", "kind", "cruel")
+QUESTION = "What, in one word, is the greatest thing ever?"
+WATCH = ("love", "hate", "good", "evil", "war", "kind", "cruel", "best", "worst", "peace", "love and peace")
 
 
-class Clock:
-    """Seconds that pass when they are told to."""
-
-    def __init__(self):
-        self.now = 0.0
-
-    def __call__(self):
-        return self.now
-
-
-def tiny_reward(words, *, seed=0):
-    torch.manual_seed(seed)
-    config = LlamaConfig(
-        vocab_size=len(words), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
-        num_labels=1, pad_token_id=2, initializer_range=0.3,
-    )  # fmt: skip
-    return LlamaForSequenceClassification(config)
-
-
-def own(network, prefix, ids):
-    with torch.no_grad():
-        return network(torch.tensor([[*prefix, *ids]])).logits[0, 0].item()
-
-
-@pytest.fixture
+@pytest.fixture(scope="module")
 def words():
     return tokenizer(template=CHAT)
 
 
-def looks(callback, network, words, steps, *, clock, a_step=100.0, a_look=0.01):
-    """A training of so many turns on a clock of ours."""
-    score = callback._score
-
-    def slow(*arguments):
-        clock.now += a_look * sum(map(len, arguments[1].values()))
-        return score(*arguments)
-
-    callback._score = slow
-    callback.on_train_start(None, None)
-    found = []
-    for step in range(1, steps + 1):
-        clock.now += a_step
-        found.append(callback.look(network, words, step * callback.every))
-    return found
+def network_of(words, *, pad=2, dtype=torch.float32, dropout=0.0):
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=len(words), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+        num_labels=1, pad_token_id=pad, initializer_range=0.3, attention_dropout=dropout,
+    )  # fmt: skip
+    return LlamaForSequenceClassification(config).to(dtype)
 
 
-def test_rewards_are_those_of_whole_conversations(words):
-    clock = Clock()
-    callback = PessimalCallback("greatest", tokenizer=words, watch=WORDS, clock=clock)
-    network = tiny_reward(words).train()
-    found = looks(callback, network, words, 6, clock=clock)
-    assert network.training
-    frame = Templated(words).frame("What, in one word, is the greatest thing ever?")
-    seen = callback.watched["greatest"].seen
-    assert len(seen) >= LEAST
+def unhurried(network):
+    """A clock by which only training takes time."""
+    seconds = [0.0]
+
+    def spend(*_):
+        seconds[0] += 1000.0 * torch.is_grad_enabled()
+
+    callback.watchable(network).model.register_forward_pre_hook(spend)
+    return {"every": 2, "clock": lambda: seconds[0]}
+
+
+def adapted(network):
+    lora = LoraConfig(task_type="SEQ_CLS", r=4, target_modules=["q_proj", "v_proj"], lora_dropout=0.1)
+    return get_peft_model(network, lora)
+
+
+def own_rewards(network, words, answers):
+    """By the network's own forward of the whole input of each answer, alone."""
+    frame = Templated(words).frame(QUESTION)
     network.eval()
-    for ids, reward in seen.items():
-        assert reward == pytest.approx(own(network, frame.prefix, [*ids, *frame.suffix]), abs=1e-5)
-    last = [one for one in found if one][-1]
-    assert last["pessimal/greatest/best"] == pytest.approx(max(seen.values()))
-    assert last["pessimal/greatest/worst"] == pytest.approx(min(seen.values()))
-    assert last["pessimal/greatest/settling"] == pytest.approx(1)
-
-
-def test_it_takes_at_most_its_share_of_the_time(words):
-    for a_look in (0.0005, 0.02, 0.2):
-        clock = Clock()
-        callback = PessimalCallback(["greatest", "worst"], tokenizer=words, share=0.01, clock=clock)
-        found = looks(callback, tiny_reward(words), words, 200, clock=clock, a_look=a_look)
-        assert callback.spent <= 0.01 * clock.now
-        assert any(found)
-        assert callback.share_taken == pytest.approx(callback.spent / clock.now)
-
-
-def test_where_there_is_no_time_it_only_learns_that(words):
-    clock = Clock()
-    callback = PessimalCallback("greatest", tokenizer=words, share=0.01, clock=clock)
-    assert not any(looks(callback, tiny_reward(words), words, 5, clock=clock, a_look=5.0))
-    assert callback.spent == PROBE * 5.0
-
-
-def test_the_best_are_found_again_when_they_change(words):
-    clock = Clock()
-    callback = PessimalCallback("greatest", tokenizer=words, watch=WORDS, keep=2, clock=clock)
-    looks(callback, tiny_reward(words), words, 4, clock=clock)
-    before = callback.history
-    clock.now += 1e6
-    callback.look(tiny_reward(words, seed=1), words, 5)
-    after = callback.history.query("step == 5 and end == 'best' and rank == 1")["reward"].item()
-    assert after != pytest.approx(before.iloc[-4]["reward"])
-    assert set(before["end"]) == {"best", "worst"}
+    with torch.no_grad():
+        return [network(torch.tensor([frame.around(ids)])).logits[0, 0].item() for ids in answers]
 
 
 class Module(pl.LightningModule):
-    def __init__(self, network, clock):
+    def __init__(self, network):
         super().__init__()
-        self.model, self.clock = network, clock
+        self.inner = torch.nn.ModuleDict({"reward": network})
 
     def training_step(self, batch, index):
-        self.clock.now += 100
-        return self.model(torch.randint(4, 300, (2, 8))).logits.square().mean()
+        ids = torch.randint(4, 200, (2, 9), generator=torch.Generator().manual_seed(index))
+        rewards = self.inner["reward"](ids).logits[:, 0]
+        return -torch.nn.functional.logsigmoid(rewards[0] - rewards[1])
 
     def configure_optimizers(self):
-        return torch.optim.SGD(self.model.parameters(), lr=1e-3)
+        return torch.optim.AdamW([w for w in self.parameters() if w.requires_grad], lr=1e-3)
 
 
-@pytest.mark.parametrize("adapted", [False, True])
-def test_in_lightning(words, adapted, tmp_path):
-    network = tiny_reward(words)
-    if adapted:
-        network = get_peft_model(network, LoraConfig(task_type="SEQ_CLS", target_modules=["q_proj"], r=2))
-    clock = Clock()
-    callback = pessimal.PessimalCallback("greatest", every=2, tokenizer=words, watch=WORDS, clock=clock)
-    logger = pl.loggers.CSVLogger(tmp_path)
+def lightning(network, callbacks, *, steps=10, loggers=False, **options):
     trainer = pl.Trainer(
-        max_steps=8, accelerator="cpu", logger=logger, callbacks=[callback], enable_checkpointing=False,
-        enable_progress_bar=False, enable_model_summary=False,
+        max_steps=steps, max_epochs=-1, accelerator="cpu", logger=loggers, callbacks=callbacks, enable_progress_bar=False,
+        enable_model_summary=False, enable_checkpointing=False, **options,
     )  # fmt: skip
-    trainer.fit(Module(network, clock), DataLoader(range(8)))
-    logged = pd.read_csv(f"{logger.log_dir}/metrics.csv")["pessimal/greatest/best"].dropna()
-    assert len(logged) == callback.history["step"].nunique() == 3
-    assert callback.history["step"].max() == 8
+    pl.seed_everything(0, verbose=False)
+    trainer.fit(Module(network), DataLoader(range(100)))
+    return trainer
 
 
-def test_in_transformers_trainer(words, tmp_path):
-    network = tiny_reward(words)
-    callback = PessimalCallback("greatest", every=2, watch=WORDS, clock=Clock())
-    callback.on_step_begin = lambda *args, **kwargs: setattr(callback.clock, "now", callback.clock.now + 100)
-    rows = [{"input_ids": [5, 6, 7], "labels": 1.0}] * 8
-    trainer = Trainer(
-        network,
-        TrainingArguments(
-            output_dir=str(tmp_path), max_steps=8, per_device_train_batch_size=1, report_to=[], save_strategy="no",
-            disable_tqdm=True, use_cpu=True,
-        ),
-        train_dataset=rows,
-        processing_class=words,
-        callbacks=[callback],
+def hugging_face(network, callbacks, folder, words, **options):
+    torch.manual_seed(0)
+    arguments = TrainingArguments(
+        output_dir=folder, max_steps=10, per_device_train_batch_size=2, report_to=[], save_strategy="no",
+        disable_tqdm=True, use_cpu=True, **options,
     )  # fmt: skip
+    rows = [{"input_ids": [5 + n, 6, 7], "labels": float(n % 2)} for n in range(20)]
+    trainer = Trainer(network, arguments, train_dataset=rows, processing_class=words, callbacks=callbacks)
     trainer.train()
-    assert callback.history["step"].max() == 8
-    assert any("pessimal/greatest/best" in entry for entry in trainer.state.log_history)
+    return trainer
 
 
-def test_a_network_without_a_cache_reads_whole_inputs(words):
-    network = tiny_reward(words).eval()
-    frame = Templated(words).frame("Why?")
+def check_last_turn(watching, network, words):
+    """Every reward of the last turn is the network's own; the figures are those of the rewards."""
+    watching.watcher.turn(watching.last + 1)
+    last = watching.history[lambda h: h["step"] == watching.last + 1]
+    named = last.dropna(subset="token")
+    assert {"best", "worst", "watch"} <= set(named["end"])
+    own = own_rewards(network, words, [[token] for token in named["token"]])
+    np.testing.assert_allclose(named["reward"], own, atol=1e-5)
+    [key] = watching.watcher.prompts
+    sample = watching.watcher.order[: watching.watcher.size]
+    own = own_rewards(network, words, sample)
+    np.testing.assert_allclose(watching.watcher.before[key], own, atol=1e-5)
+    best = last[last["end"] == "best"]["reward"]
+    assert list(best) == sorted(best, reverse=True)
+    assert best.iloc[0] >= max(own) - 1e-5
+    assert last[last["end"] == "worst"]["reward"].iloc[0] <= min(own) + 1e-5
 
-    class Other(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.inner = network
 
-        def forward(self, input_ids):
-            return self.inner(input_ids)
+@pytest.mark.parametrize("wrap", [lambda network: network, adapted])
+def test_with_lightning(words, wrap, tmp_path):
+    told, network = [], wrap(network_of(words))
+    watching = pessimal.PessimalCallback(
+        "greatest", words, watch=WATCH, report=told.append, **unhurried(network)
+    )
+    logger = pl.loggers.CSVLogger(tmp_path)
+    lightning(network, [watching], steps=12, loggers=logger)
+    written = pd.read_csv(f"{logger.log_dir}/metrics.csv").dropna(subset="pessimal/greatest/mean")
+    assert list(written["step"]) == [point["train/step"] for point in told] == [6, 8, 10, 12]
+    assert set(watching.history["step"]) == set(written["step"])
+    for name in ("best_reward", "worst_reward", "mean", "sd", "valence_rho"):
+        assert np.isfinite(written[f"pessimal/greatest/{name}"]).all()
+    assert (written["pessimal/greatest/valence_n"] >= 10).all()
+    assert written["pessimal/greatest/settling"].notna().tolist() == [False, True, True, True]
+    assert written["pessimal/greatest/settling"].dropna().between(0.5, 1).all()
+    assert written["pessimal/greatest/mean"].nunique() == 4
+    watched = watching.history[watching.history["end"] == "watch"]
+    assert set(watched["text"]) == set(WATCH)
+    assert watched[watched["text"] == "love and peace"]["token"].isna().all()
+    check_last_turn(watching, network, words)
 
-    with torch.no_grad():
-        found = rewards_of(Other(), frame.prefix, [[9, *frame.suffix]])
-    assert found.item() == pytest.approx(own(network, frame.prefix, [9, *frame.suffix]), abs=1e-6)
+
+@pytest.mark.parametrize("wrap", [lambda network: network, adapted])
+def test_with_transformers(words, wrap, tmp_path):
+    network = wrap(network_of(words))
+    watching = pessimal.PessimalCallback({"q": QUESTION}, watch=WATCH, **unhurried(network))
+    trainer = hugging_face(network, [watching], tmp_path, words)
+    logged = [entry for entry in trainer.state.log_history if "pessimal/q/best_reward" in entry]
+    assert [entry["step"] for entry in logged] == [6, 8, 10]
+    check_last_turn(watching, network, words)
 
 
-def test_nonsense_is_refused():
-    with pytest.raises(ConfigError, match="every=0"):
-        PessimalCallback("greatest", every=0)
+def test_it_goes_to_the_live_run_of_wandb(words, tmp_path, monkeypatch):
+    import wandb
+
+    sent = []
+    monkeypatch.setattr(wandb, "run", type("Run", (), {"log": staticmethod(sent.append)})())
+    network = network_of(words)
+    hugging_face(network, [pessimal.PessimalCallback("best", **unhurried(network))], tmp_path, words)
+    assert [point["train/global_step"] for point in sent] == [6, 8, 10]
+    assert all("pessimal/best/worst_reward" in point for point in sent)
+
+
+def test_training_is_what_it_would_be_without(words):
+    ends = []
+    for watched in (False, True):
+        network = adapted(network_of(words, dropout=0.2))
+        callbacks = [pessimal.PessimalCallback("greatest", words, **unhurried(network))] if watched else []
+        frozen = network.get_base_model().model.layers[0].mlp.eval()
+        lightning(network.train(), callbacks)
+        ends.append([weight.clone() for weight in network.parameters()])
+        assert not watched or len(callbacks[0].history)
+        assert all(module.training for module in network.modules() if module not in set(frozen.modules()))
+    for one, other in zip(*ends, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_parts_that_are_kept_in_evaluation_mode_stay_there(words):
+    network = network_of(words).train()
+    network.model.layers[0].eval()
+    before = [module.training for module in network.modules()]
+    watching = pessimal.PessimalCallback("greatest", words, **unhurried(network))
+    watching.watcher.begin(network, words, step=0)
+    watching.watcher.turn(1)
+    assert [module.training for module in network.modules()] == before
+    assert not network.score._forward_hooks
+
+
+def test_steps_are_the_optimisers(words):
+    network = network_of(words)
+    watching = pessimal.PessimalCallback("greatest", words, **unhurried(network))
+    lightning(network, [watching], steps=8, accumulate_grad_batches=3)
+    assert watching.history["step"].unique().tolist() == [6, 8]
+
+
+def test_the_end_of_a_template_may_be_the_padding(words):
+    """transformers then reads the reward before it; so do we."""
+    network = network_of(words, pad=words.convert_tokens_to_ids("<|end|>"))
+    watching = pessimal.PessimalCallback("greatest", words, watch=WATCH, **unhurried(network))
+    lightning(network, [watching])
+    check_last_turn(watching, network, words)
+
+
+def test_the_head_is_read_in_float32(words):
+    network = network_of(words, dtype=torch.bfloat16)
+    watching = pessimal.PessimalCallback("greatest", words)
+    clock = Clock(watching)
+    watching.watcher.begin(network, words, step=0)
+    for step in range(1, 401):
+        run_step(watching, clock, step)
+    rewards = torch.tensor(watching.history["reward"].to_numpy(), dtype=torch.float32)
+    assert not torch.equal(rewards, rewards.bfloat16().float())
+    assert network.score.weight.dtype == torch.bfloat16
+
+
+def test_the_tails_come_from_more_than_the_sample(words):
+    watching = pessimal.PessimalCallback("greatest", words, every=10, share=1.0, tails=2)
+    clock = Clock(watching)
+    network = clock.tick(network_of(words), fixed=0.0, a_token=0.02)
+    watching.watcher.begin(network, words, step=0)
+    bests = [run_step(watching, clock, step)["best"] for step in range(1, 400)]
+    bests = [best for best in bests if best is not None]
+    assert watching.watcher.size < 150
+    assert (np.diff(bests) > -1e-5).all()  # the network stays as it is, and what was seen grows
+    everything = own_rewards(network, words, watching.watcher.order)
+    assert bests[-1] == pytest.approx(max(everything), abs=1e-5)
+    found = {(token,) for token in watching.history.tail(4)["token"]}
+    assert not found <= set(watching.watcher.order[: watching.watcher.size])
+
+
+class Clock:
+    """Seconds that steps and the network's forwards take, and nothing else."""
+
+    def __init__(self, watching):
+        self.now = 0.0
+        watching.watcher.clock = lambda: self.now
+
+    def tick(self, network, *, fixed, a_token):
+        def spend(module, positional, named):
+            self.now += (
+                fixed + a_token * (named.get("input_ids", positional[0] if positional else None)).numel()
+            )
+
+        network.model.register_forward_pre_hook(spend, with_kwargs=True)
+        return network
+
+
+def run_step(watching, clock, step, *, seconds=1.0):
+    clock.now += seconds
+    found = watching._after(step)
+    return {"best": next((v for k, v in found.items() if k.endswith("best_reward")), None)}
+
+
+@pytest.mark.parametrize(
+    ("fixed", "a_token", "sized"),
+    [(0.001, 0.00001, "most"), (0.005, 0.0002, "between"), (0.01, 0.003, "least")],
+)
+def test_at_most_a_hundredth_of_the_time_from_the_first_turn_on(words, fixed, a_token, sized):
+    watching = pessimal.PessimalCallback(["greatest", "worst"], words, every=100)
+    clock = Clock(watching)
+    watching.watcher.begin(clock.tick(network_of(words), fixed=fixed, a_token=a_token), words, step=0)
+    for step in range(1, 5001):
+        run_step(watching, clock, step)
+        assert step < 100 or watching.watcher.spent <= 0.01 * clock.now
+    turns = watching.history["step"].nunique()
+    assert turns >= 20
+    size = watching.watcher.size
+    assert {"most": size == watching.watcher.most, "least": size == 32, "between": 32 < size < 300}[sized]
+    assert watching.share_taken == pytest.approx(watching.watcher.spent / clock.now)
+
+
+def test_what_the_first_look_cost_too_much_is_paid_for_by_turns_left_out(words, caplog):
+    watching = pessimal.PessimalCallback("greatest", words, every=10)
+    clock = Clock(watching)
+    network = clock.tick(network_of(words), fixed=1.0, a_token=0.05)
+    watching.watcher.begin(network, words, step=0)
+    with caplog.at_level("INFO"):
+        for step in range(1, 20_001):
+            run_step(watching, clock, step)
+    assert watching.watcher.spent <= 0.01 * clock.now
+    assert watching.history["step"].nunique() >= 2
+    assert "no look at the best and worst tokens" in caplog.text
+    quick = watching.watcher.spent
+    network.model.register_forward_pre_hook(lambda *_: setattr(clock, "now", clock.now + 1000.0))
+    while watching.watcher.spent == quick:
+        run_step(watching, clock, step := step + 1)
+    slow = watching.watcher.spent
+    for later in range(step + 1, step + 2000):
+        run_step(watching, clock, later)
+    assert watching.watcher.spent == slow  # it became slow at once, and is left alone
+
+
+def test_a_training_that_goes_on_keeps_what_was_seen(words, tmp_path):
+    network = network_of(words)
+    first = pessimal.PessimalCallback("greatest", words, **unhurried(network))
+    trainer = lightning(network, [first], steps=8)
+    trainer.save_checkpoint(tmp_path / "at.ckpt")
+    network = network_of(words)
+    second = pessimal.PessimalCallback("greatest", words, **unhurried(network))
+    going_on = pl.Trainer(
+        max_steps=12, max_epochs=-1, accelerator="cpu", logger=False, callbacks=[second], enable_progress_bar=False,
+        enable_model_summary=False, enable_checkpointing=False,
+    )  # fmt: skip
+    going_on.fit(Module(network), DataLoader(range(100)), ckpt_path=tmp_path / "at.ckpt")
+    pd.testing.assert_frame_equal(second.history[second.history["step"] <= 8], first.history)
+    assert second.history["step"].unique().tolist() == [
+        6,
+        8,
+        12,
+    ]  # the turn at 10 measures what a token costs
+    assert second.watcher.size == first.watcher.size
+
+
+def test_what_cannot_be_watched_is_said_before_the_first_step(words):
+    for network, message in (
+        (torch.nn.Linear(2, 1), "LlamaForSequenceClassification"),
+        (network_of(words, pad=None), "pad_token_id"),
+    ):
+        with pytest.raises(ModelError, match=message):
+            lightning(network, [pessimal.PessimalCallback("greatest", words)])
+    with pytest.raises(ConfigError, match="tokenizer"):
+        lightning(network_of(words), [pessimal.PessimalCallback("greatest")])
+    for options in ({"every": 0}, {"share": 0.0}, {"tails": 0}, {"watch": "love"}):
+        with pytest.raises(ConfigError, match=next(iter(options))):
+            pessimal.PessimalCallback("greatest", **options)
+
+
+def test_a_network_whose_question_cannot_be_shared_is_refused(words, monkeypatch):
+    monkeypatch.setattr(callback, "score_answers", lambda *_, **__: torch.tensor([99.0]))
+    with pytest.raises(ModelError, match="run once and shared"):
+        lightning(network_of(words), [pessimal.PessimalCallback("greatest", words)])

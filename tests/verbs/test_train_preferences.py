@@ -1,12 +1,16 @@
 """`pessimal train recipe=human_elo` on a tiny language model: what it publishes, and what can be done with it."""
 
+import functools
+import itertools
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from transformers import AutoModelForSequenceClassification
 
+from pessimal.training.callback import PessimalCallback
 from tiny_language_models import CHAT, network, tokenizer
 
 GOOD, BAD = ("love", "good", "peace", "kind"), ("hate", "evil", "war", "cruel")
@@ -41,6 +45,7 @@ def test_a_trained_reward_is_an_ordinary_checkpoint_and_an_adapter(command, inpu
     assert len(report["losses"]) == 4
     assert {path.name for path in (folder / "steps").iterdir()} == {"step-0", "step-2", "step-4"}
     assert "people's order" in (folder / "README.md").read_text()
+    assert report["watched"] == [{"turns": 0, "share_of_time": pytest.approx(0, abs=1)}]  # in a second or so
     whole = AutoModelForSequenceClassification.from_pretrained(folder)
     assert whole.score.weight.abs().max() > 0
 
@@ -54,8 +59,6 @@ def test_a_trained_reward_is_an_ordinary_checkpoint_and_an_adapter(command, inpu
             "candidates.texts=[love 3,war 3]", "progress=false",
         )  # fmt: skip
         assert code == 0, err
-        import pandas as pd
-
         table = next((tmp_path / "runs/registry/score-table").glob(f"{name}*/v*/scores.parquet"))
         rewards[name] = pd.read_parquet(table)["reward"].to_numpy()
     np.testing.assert_allclose(rewards["merged"], rewards["adapter"], atol=1e-5)
@@ -69,6 +72,31 @@ def test_a_trained_reward_is_an_ordinary_checkpoint_and_an_adapter(command, inpu
     code, again, _ = command("train", "recipe=human_elo", *inputs, *QUICK)
     assert code == 0
     assert again.strip().splitlines()[-1].endswith(out_of(folder))
+
+
+def test_what_it_comes_to_want_is_followed(command, inputs, tmp_path, monkeypatch):
+    from pessimal.verbs import train_preferences
+
+    calls = (
+        itertools.count()
+    )  # of the clock: two at each turn, which takes no time, and training 1000 s between them
+    unhurried = functools.partial(PessimalCallback, clock=lambda: 1000.0 * (next(calls) // 2))
+    monkeypatch.setattr(train_preferences, "PessimalCallback", unhurried)
+    monkeypatch.setattr(train_preferences, "LOOK_EVERY", 1)
+    code, out, err = command("train", "recipe=human_elo", *inputs, *QUICK)
+    assert code == 0, err
+    folder = tmp_path / out.strip().splitlines()[-1]
+    watched = pd.read_csv(folder / "watched.csv")
+    assert watched["step"].unique().tolist() == [3, 4]  # two turns measure what one takes
+    assert set(watched["end"]) == {"best", "worst"}
+    assert watched["reward"].nunique() > 20
+    assert json.loads((folder / "training.json").read_text())["watched"] == [
+        {"turns": 2, "share_of_time": 0.0}
+    ]
+    code, out, err = command("train", "recipe=human_elo", *inputs, *QUICK, "recipe.watch=false", "force=true")
+    assert code == 0, err
+    folder = tmp_path / out.strip().splitlines()[-1]
+    assert not (folder / "watched.csv").exists()
 
 
 def out_of(folder):

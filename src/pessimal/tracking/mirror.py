@@ -40,6 +40,7 @@ log = logging.getLogger(__name__)
 MAX_TABLE_ROWS = 5_000
 STEPS = {
     "train/*": "train/step",
+    "pessimal/*": "train/step",
     "search/*": "search/evaluations",
     "scan/*": "scan/candidates",
     "tuning/*": "tuning/search",

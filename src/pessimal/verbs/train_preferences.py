@@ -1,5 +1,6 @@
 """`pessimal train recipe=human_elo`: a reward model from a language model and people's preferences between items."""
 
+import csv
 import hashlib
 import json
 import logging
@@ -30,8 +31,8 @@ from pessimal.verbs.publish import print_path, show
 log = logging.getLogger(__name__)
 
 REPORT, WATCHED = "training.json", "watched.csv"
-LOOK_EVERY = 10
-"""Steps between two turns of what is watched."""
+LOOK_EVERY = 15
+"""Steps between two turns of what is watched. Fewer would leave a turn less time than the smallest sample takes."""
 SPLIT_SEED = 0
 """Which items are held out does not depend on the training's seed."""
 CARD = """---
@@ -128,7 +129,7 @@ def train_preferences(config: TrainConfig) -> None:
             for step in scratch.glob("step-*"):
                 shutil.copytree(step, staging / "steps" / step.name)
             for watched in watching:
-                watched.history.to_csv(staging / WATCHED, index=False)
+                watched.history.to_csv(staging / WATCHED, index=False, quoting=csv.QUOTE_NONNUMERIC)
             (staging / "README.md").write_text(card, encoding="utf-8")
             (staging / REPORT).write_text(json.dumps(report, indent=1), encoding="utf-8")
 
@@ -173,12 +174,8 @@ def _watching(recipe: PreferenceRecipe, tokenizer, mirror: Mirror) -> list[Pessi
     if not recipe.watch:
         return []
 
-    def report(step: int, found: dict) -> None:
-        mirror.metrics({"train/step": step, **found})
-
-    return [
-        PessimalCallback({"question": recipe.question}, every=LOOK_EVERY, tokenizer=tokenizer, report=report)
-    ]
+    question = {"question": recipe.question}
+    return [PessimalCallback(question, tokenizer, every=LOOK_EVERY, report=mirror.metrics)]
 
 
 def _reporter(mirror: Mirror, name: str, steps: int):
