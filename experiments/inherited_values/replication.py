@@ -134,8 +134,36 @@ def report(out: Path, big: pd.DataFrame, moral: pd.DataFrame) -> None:
             print(f"  {base}: seeds {np.round(c[base], 1)}, mean {c[base].mean():.2f}; its language model "
                   f"{balance(base, negative):.2f}")  # fmt: skip
         print(f"  {a} less {b}: {show(found)}; placebos {np.round(placebos(c), 2)}")
+    pairs = np.array([balance(f"{a}-{seed}") - balance(f"{b}-{seed}") for seed in range(4)])
+    print(f"not registered: C by seed, which also sets the order of the data, {a} less {b}: {np.round(pairs, 1)}, "
+          f"mean {pairs.mean():.2f}, paired t interval {np.round(stats.ttest_1samp(pairs, 0).confidence_interval(), 2)}")  # fmt: skip
     base_gap = balance(a) - balance(b)
     print(f"H2a: the bases' own contrast {base_gap:.2f}")
+
+    from pessimal.compare.category_model import category_model
+
+    medians = [
+        {
+            "model": name,
+            "prompt": key,
+            "category": category,
+            "n": len(words),
+            "words": len(nouns),
+            "median_rank": rank,
+        }
+        for names in seeds.values()
+        for name in names
+        for negative in (False, True)
+        for category, words in side.items()
+        for key, rank in ranks(tables[name], nouns, negative=negative).loc[words].median().items()
+    ]
+    terms = category_model(
+        pd.DataFrame(medians),
+        polarity={key: -1 if key.startswith(NEGATIVE) else 1 for key in PROMPTS},
+        bases={name: base for base, names in seeds.items() for name in names},
+    )
+    print("Secondary: the published mixed model, its errors per model and prompt, beside models as units")
+    print(terms[terms["term"].str.contains("base")].round(3).to_string(index=False))
 
     mean_rank = {name: ranks(tables[name], nouns).mean(axis=1).to_numpy() for name in tables}
     by_seed = {base: np.array([mean_rank[name] for name in names]) for base, names in seeds.items()}
