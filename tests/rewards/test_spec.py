@@ -38,3 +38,29 @@ def test_local_folder_has_no_revision_and_may_run_its_own_code(tiny_checkpoint):
 def test_folder_without_a_checkpoint_is_refused(tmp_path):
     with pytest.raises(ModelError, match=r"config\.json"):
         ModelSpec(path=str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("folder", "name", "step"),
+    [
+        ("mine/step-50", "mine@step-50", 50),
+        ("mine/checkpoint-500", "mine@step-500", 500),
+        ("mine/v0/steps/step-50", "mine@step-50", 50),
+        ("mine/checkpoints/global_step7", "mine@step-7", 7),
+        ("mine/stepwise", "stepwise", None),
+        ("mine/v0", "mine", None),
+    ],
+)
+def test_a_checkpoint_is_called_after_its_run_and_step(tmp_path, folder, name, step):
+    home = tmp_path / folder
+    home.mkdir(parents=True)
+    (home / "config.json").write_text("{}")
+    spec = ModelSpec(path=str(home))
+    assert (spec.name, spec.step) == (name, step)
+    assert ModelSpec(path=str(home), name="a").name == ("a" if step is None else f"a@step-{step}")
+
+
+def test_a_revision_says_the_step_too():
+    assert ModelSpec(path="org/pythia", revision="step1000").name == "pythia@step-1000"
+    assert ModelSpec(path="org/olmo", revision="step1000-tokens4B").step == 1000
+    assert ModelSpec(path="org/olmo", revision="main").name == "olmo"

@@ -32,6 +32,7 @@ from pessimal.compare import (
     quantisation,
     rsa,
     sentiment,
+    trajectories,
     valence,
     variance_components,
     wording,
@@ -62,6 +63,7 @@ ANALYSES: tuple[Analysis, ...] = (
     variance_components.analyse,
     dictionaries.analyse,
     checkpoints.analyse,
+    trajectories.analyse,
     census.analyse,
     modes.analyse,
     quantisation.analyse,
@@ -97,6 +99,7 @@ def compare(
             why, found = analyse.needs.missing(tables, options), []
             try:
                 found = [] if why else analyse(tables, options)
+                tables.memo.update({(result.name,): result.table for result in found})
             except TableError as error:
                 why = str(error)
             except Exception as error:  # one analysis that fails does not cost the others

@@ -89,7 +89,7 @@ class Needs:
             (not self.identity or options.identity, "identity terms: identity=[gender,religion]"),
             (not self.dictionaries or options.dictionaries, "a dictionary: +dictionaries.NAME=FILE"),
             (not self.judges or any("says_yes_above" in t.measured for t in tables.tables), "a judge: pessimal scan model=judge-correct model.path=ID prompts=grading"),
-            (not self.checkpoints or any(t.provenance.step is not None for t in tables.tables), "checkpoints of a run: pessimal import format=checkpoints path=FILE"),
+            (not self.checkpoints or any(t.provenance.step is not None for t in tables.tables), "checkpoints of a run: pessimal scan -m model.path=RUN/step-1,RUN/step-2, or pessimal import format=checkpoints path=FILE"),
         ]  # fmt: skip
         return "; ".join(f"needs {what}" for there, what in checks if not there)
 

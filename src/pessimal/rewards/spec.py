@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 _STEP = re.compile(r"@step-\d+$")
 """Ends the name of a checkpoint (`tables.published.read_checkpoints`)."""
+_CHECKPOINT = re.compile(r"(?:global_?)?(?:step|checkpoint)[-_]?(\d+)(?:[-_]tokens\w+)?")
+"""What folders and revisions of a training's checkpoints are called: step-500, checkpoint-500, step1000-tokens4B."""
+_NO_RUN = re.compile(r"steps|checkpoints|v\d+")
+"""Folders between a run's and its checkpoints', or of a version: models are named after what stands above."""
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
 
@@ -326,6 +330,19 @@ class ModelSpec:
             )
         if self.name is None:
             self.name = self._own_name()
+        if self.step is not None and not _STEP.search(self.name):
+            self.name = f"{self.name}@step-{self.step}"
+
+    @property
+    def step(self) -> int | None:
+        """Steps of training after which a checkpoint was taken, where its folder (`step-N`, `checkpoint-N`) or its revision says
+        so; a folder says it of its adapter first."""
+        path = self.adapter or self.path
+        revision = self.adapter_revision if self.adapter else self.revision
+        named = _CHECKPOINT.fullmatch(
+            Path(path).expanduser().absolute().name if is_folder(path) else revision or ""
+        )
+        return int(named[1]) if named else None
 
     @property
     def local(self) -> bool:
@@ -358,7 +375,11 @@ class ModelSpec:
         if self.file is not None:
             return self.file.removesuffix(".gguf")
         path = self.adapter or self.path
-        name = Path(path).expanduser().resolve().name if is_folder(path) else path.split("/")[-1]
+        name = path.split("/")[-1]
+        if is_folder(path):
+            folder = Path(path).expanduser().resolve()
+            above = (folder, *folder.parents) if self.step is None else folder.parents
+            name = next((f.name for f in above if not _NO_RUN.fullmatch(f.name)), folder.name)
         return name if self.quantize is None else f"{name}-{self.quantize.value}"
 
     def _check_source(self) -> None:
@@ -373,9 +394,15 @@ class ModelSpec:
             if not self.endpoint.url:
                 raise ConfigError("model.kind=endpoint needs an address: model.endpoint.url=http://HOST:PORT")
             return
-        given = [name for name in ("path", "adapter", "recipe", "package") if getattr(self, name) not in (None, "")]
+        given = [
+            name for name in ("path", "adapter", "recipe", "package") if getattr(self, name) not in (None, "")
+        ]
         alone = {"recipe", "package"}.intersection(given)
-        if not given or (alone and set(given) - alone - {"adapter"}) or ("recipe" in alone and len(given) > 1):
+        if (
+            not given
+            or (alone and set(given) - alone - {"adapter"})
+            or ("recipe" in alone and len(given) > 1)
+        ):
             got = "neither" if not given else "both"
             raise ConfigError(
                 f"model: give model.path or model.recipe, got {got}. For a Hub model or a local folder type: "
@@ -503,11 +530,15 @@ def described(model: str, given: Mapping[str, object]) -> dict[str, object]:
     return {name: known.get(name) if value is None else value for name, value in given.items()}
 
 
+def run_of(model: str) -> str:
+    """A checkpoint's name without its step; any other name as it is."""
+    return _STEP.sub("", model)
+
+
 def names_of(model: str) -> tuple[str, ...]:
     """Every name that finds the score tables of `model`, which stands there under one of them. A checkpoint is found by
     its own name and by that of its run."""
-    step = _STEP.search(model)
-    run = model[: step.start()] if step else model
+    step, run = _STEP.search(model), run_of(model)
     row = known_model(run)
     names = spellings(row["repository"], row["label"]) if row else spellings(run)
     return (*names, *(name + step[0] for name in names)) if step else names

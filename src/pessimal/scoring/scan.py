@@ -65,6 +65,7 @@ def identify(
         certain=None if exact else certain,
         score=LOG_PROBABILITY if kind is Kind.log_probability else REWARD,
         kind=kind.value,
+        step=model.spec.step,
         **of_model(model),
     )
 

@@ -17,7 +17,7 @@ from pessimal.config.schema import ScanConfig
 from pessimal.errors import ConfigError
 from pessimal.rewards.base import Reward, TextReward
 from pessimal.rewards.load import open_model
-from pessimal.rewards.spec import Mode
+from pessimal.rewards.spec import Mode, run_of
 from pessimal.scoring.candidates import Candidates, items, listed, rows_of, vocabulary
 from pessimal.scoring.loop import Loop, wait_for_all
 from pessimal.scoring.scan import forget_work, identify, locked, scan, scan_texts
@@ -263,7 +263,7 @@ def _check_name(
         if comparable and not same:
             raise ConfigError(
                 f"{model.name!r} stands for other weights, or another configuration, in this registry ({folder}). Name this "
-                f"model: model.name={model.name}-2; or, if it is the same one trained on, make a new version: force=true"
+                f"model: model.name={run_of(model.name)}-2; or, if it is the same one trained on, make a new version: force=true"
             )
 
 

@@ -1,0 +1,83 @@
+"""`pessimal scan` of a training's checkpoints, and `pessimal compare` with the step as an axis."""
+
+import shutil
+
+import pandas as pd
+import pytest
+
+from pessimal.tables import read_score_table
+
+ASKED = ("prompts=greatest", "mode=text", "candidates=items", "progress=false")
+WORDS = [f"{word} {n}" for n in range(20) for word in ("love", "good", "peace", "hate", "evil", "war")]
+
+
+@pytest.fixture
+def training(command, tmp_path):
+    """The published folder of a tiny training, with an adapter of each of the steps 0, 2 and 4."""
+    from tiny_language_models import CHAT, network, tokenizer
+
+    words = tokenizer(template=CHAT)
+    words.add_special_tokens({"pad_token": "<|bos|>"})
+    network("llama", len(words)).save_pretrained(tmp_path / "base")
+    words.save_pretrained(tmp_path / "base")
+    lines = [f"{name},{1100 + 200 * name.startswith(('love', 'good', 'peace'))},50" for name in WORDS]
+    (tmp_path / "elo.csv").write_text("\n".join(["name,elo_score,elo_matches", *lines]) + "\n")
+    code, out, err = command(
+        "train", "recipe=human_elo", f"base={tmp_path / 'base'}", f"data={tmp_path / 'elo.csv'}", "recipe.layers=1",
+        "recipe.steps=4", "recipe.items=8", "recipe.every=2", "recipe.held_out=0.45", "progress=false",
+    )  # fmt: skip
+    assert code == 0, err
+    return tmp_path / out.strip().splitlines()[-1]
+
+
+def tables(tmp_path):
+    files = (tmp_path / "runs/registry/score-table").glob("*/v*")
+    return {table.provenance.model: table for table in map(read_score_table, sorted(files))}
+
+
+def test_a_trainings_adapters_are_one_sweep_and_one_trajectory(command, training, tmp_path):
+    steps = ",".join(str(folder) for folder in sorted((training / "steps").iterdir()))
+    code, _, err = command(
+        "scan", "-m", "model=adapter", f"model.adapter={steps}", f"model.path={tmp_path / 'base'}", *ASKED,
+        f"candidates.path={tmp_path / 'elo.csv'}",
+    )  # fmt: skip
+    assert code == 0, err
+    run = training.parent.name  # training is .../RUN/v0
+    found = tables(tmp_path)
+    assert {name: table.provenance.step for name, table in found.items()} == {
+        f"{run}@step-{step}": step for step in (0, 2, 4)
+    }
+    ends = [found[f"{run}@step-{step}"].rows["reward"] for step in (0, 4)]
+    assert (ends[0] - ends[1]).abs().max() > 1e-4
+
+    code, _, err = command("compare", "progress=false")
+    assert code == 0, err
+    folder = next((tmp_path / "runs/registry/comparison").glob("*/v*/tables"))
+    table = pd.read_parquet(folder / "trajectory.parquet")
+    assert set(table["run"]) == {run}
+    assert table[table["measure"] == "ρ with people's Elo"]["step"].tolist() == [0, 2, 4]
+    words = pd.read_parquet(folder / "trajectory_extremes.parquet")
+    best = words[(words["end"] == "top") & (words["rank"] == 1)].set_index("step")["text"]
+    assert best[4] == found[f"{run}@step-4"].rows.set_index("text")["reward"].idxmax()
+
+    code, out, err = command("report", "progress=false")
+    assert code == 0, err
+    page = (tmp_path / out.strip().splitlines()[-1]).read_text(encoding="utf-8")
+    assert "When does a training settle?" in page
+    heads = [page.index(f">step {step}<") for step in (0, 2, 4)]
+    assert heads == sorted(heads)
+
+
+def test_a_name_that_is_given_is_the_runs(command, tiny_checkpoint, tmp_path):
+    shutil.copytree(tiny_checkpoint, tmp_path / "out" / "checkpoint-500")
+    for given, name in ((), "out@step-500"), (("model.name=mine",), "mine@step-500"):
+        code, _, err = command(
+            "scan",
+            "model=auto",
+            "model.path=out/checkpoint-500",
+            *given,
+            *ASKED,
+            "candidates.texts=[love,war]",
+        )
+        assert code == 0, err
+        assert tables(tmp_path)[name].provenance.step == 500
