@@ -1,7 +1,7 @@
 """How long `pessimal compare` takes, whole: at the paper's size, or on the quickstart's score tables.
 
 python experiments/speed/compare.py [PROMPTS]                # 1 (default) to 3 of greatest, best, worst
-python experiments/speed/compare.py quickstart [REGISTRY]    # its 24 score tables, from runs/registry by default
+python experiments/speed/compare.py quickstart [REGISTRY]    # its 21 score tables, from runs/registry by default
 
 At the paper's size: ten models, 128,000 tokens each. The tokens are the most frequent English words (wordfreq) with and
 without a space ahead and in capitals, as in a byte-level vocabulary; rewards are the sum of a part common to all models,

@@ -340,7 +340,7 @@ class ModelSpec:
         path = self.adapter or self.path
         revision = self.adapter_revision if self.adapter else self.revision
         named = _CHECKPOINT.fullmatch(
-            Path(path).expanduser().absolute().name if is_folder(path) else revision or ""
+            Path(path).expanduser().resolve().name if is_folder(path) else revision or ""
         )
         return int(named[1]) if named else None
 
@@ -403,9 +403,8 @@ class ModelSpec:
             or (alone and set(given) - alone - {"adapter"})
             or ("recipe" in alone and len(given) > 1)
         ):
-            got = "neither" if not given else "both"
             raise ConfigError(
-                f"model: give model.path or model.recipe, got {got}. For a Hub model or a local folder type: "
+                f"model: give one of model.path, model.recipe and model.package, got {' and '.join(given) or 'none'}. For a Hub model or a local folder type: "
                 "model=auto model.path=DIR_OR_ID"
             )
 
