@@ -40,13 +40,13 @@ def loaded_by():
 @pytest.fixture(scope="session")
 def demo_cache() -> Path:
     """A cache (`paths.cache`) whose `models` holds trained siblings of the demo family, kept between runs: in a folder by all
-    that decides their weights, every file of `pessimal.demo`. $PESSIMAL_TEST_CACHE says where; the user's cache otherwise.
+    that decides their weights, every file of `pessimal.demo` and the loss. $PESSIMAL_TEST_CACHE says where; the user's cache otherwise.
 
     Only `models` may be written to: a test that runs a verb links it into a cache of its own.
     """
-    from pessimal import demo
+    from pessimal import demo, training
 
-    digest = hashlib.sha256()
+    digest = hashlib.sha256((Path(training.__file__).parent / "bradley_terry.py").read_bytes())
     for file in sorted(Path(demo.__file__).parent.rglob("*")):
         if file.suffix in (".py", ".csv", ".yaml"):
             digest.update(file.name.encode() + file.read_bytes())

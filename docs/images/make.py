@@ -19,7 +19,7 @@ LISTS = {
     "birch (BPE), on worst": ("birch-bpe-0", "worst"),
     "cedar, on worst": ("cedar-wordpiece-0", "worst"),
 }
-"""Of the quickstart's 24 lists some that hold no slur: the two ends of most others do."""
+"""Of the family's 21 lists in the quickstart some that hold no slur: the two ends of most others do."""
 
 
 def wants(comparison: Path) -> None:

@@ -25,29 +25,31 @@ PROMPTS = ("greatest", "best", "worst")
 def load(
     path: str,
     *,
-    kind: str = "head",
-    dtype: str = "float32",
+    kind: str | None = None,
+    dtype: str | None = None,
     cache: str = "runs/cache",
     **options,
 ) -> "Reward":
-    """A reward of a local folder, of the Hub (`org/name`), or of the demo family (`plain-bpe-0`; trained on first use and
-    kept in `cache`).
+    """A reward of a local folder, of the Hub (`org/name`), or by a name of conf/model: of the demo family (`plain-bpe-0`;
+    trained on first use and kept in `cache`), or a real model that a package carries (`smollm2`).
 
     Args:
-        kind: head, log_probability, implicit or judge.
+        kind: head, log_probability, implicit or judge; by default what conf/model says of a name, and head of any other.
+        dtype: by default float32, or what conf/model says.
         options: further options of a model (`pessimal.rewards.spec.ModelSpec`), such as revision="…",
             implicit={"reference": "org/name"}, judge={"template": "…", "positive": ["Yes"], "negative": ["No"]}.
 
     Raises:
         ConfigError, ModelError: there is none, or it is no scalar reward model.
     """
+    from pessimal.config.models import spec_of
     from pessimal.rewards.load import open_model
     from pessimal.rewards.spec import Dtype, ImplicitSpec, JudgeSpec, Kind, ModelSpec
     from pessimal.verbs.common import fetch
 
-    if dtype not in {one.value for one in Dtype}:
+    if dtype not in {None, *(one.value for one in Dtype)}:
         raise ConfigError(f"dtype={dtype!r}: give {', '.join(one.value for one in Dtype)}")
-    if kind not in {one.value for one in Kind if "ids" in one.can}:
+    if kind not in {None, *(one.value for one in Kind if "ids" in one.can)}:
         raise ConfigError(f"kind={kind!r}: give head, log_probability, implicit or judge")
     known = {one.name for one in fields(ModelSpec)}
     if unknown := set(options) - known:
@@ -57,10 +59,8 @@ def load(
     for name, made in {"implicit": ImplicitSpec, "judge": JudgeSpec}.items():
         if isinstance(options.get(name), Mapping):
             options[name] = made(**options[name])
-    if "/" not in path and not Path(path).expanduser().is_dir():
-        spec = _demo(path)
-    else:
-        spec = ModelSpec(path=path, kind=Kind(kind), dtype=Dtype(dtype), **options)
+    given = {"kind": kind and Kind(kind), "dtype": dtype and Dtype(dtype)}
+    spec = spec_of(path, **{name: value for name, value in given.items() if value}, **options)
     return open_model(spec, fetch(spec, cache=cache, progress=True))
 
 
@@ -294,12 +294,6 @@ def _wording(key: str) -> str:
     from pessimal.cli.arguments import CONF
 
     return OmegaConf.load(CONF / "prompts" / f"{key}.yaml")[key]
-
-
-def _demo(name: str):
-    from pessimal.cli.compose import configuration
-
-    return configuration("scan", groups={"model": name}).model
 
 
 def _trainer_for(model: "Reward"):

@@ -5,8 +5,11 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from pessimal.compare.valence import valence_agreement
+from artifacts import score_table
+from pessimal.compare.analysis import Options
+from pessimal.compare.valence import analyse, contrast_words, valence_agreement
 from pessimal.errors import TableError
+from pessimal.tables.table_set import Reading, table_sets
 
 
 def words(n):
@@ -53,3 +56,41 @@ def test_too_few_rated_words_are_refused():
     valence = pd.Series(np.arange(40.0), index=words(40))
     with pytest.raises(TableError, match="40 words are rated"):
         valence_agreement(valence.to_frame("greatest"), valence)
+
+
+def test_the_words_at_the_ends_of_a_contrast_are_in_order():
+    contrast = pd.Series([0.5, -2.0, 3.0, 1.0], index=["a", "b", "c", "d"])
+    found = contrast_words(contrast, k=5)
+    assert found[found["end"] == "top"][["rank", "word"]].to_numpy().tolist() == [[1, "c"], [2, "d"]]
+    assert found[found["end"] == "bottom"]["difference"].tolist() == [-2.0, 0.5]
+
+
+def test_a_language_model_is_set_beside_rewards_by_what_it_says_more_of():
+    """Either prompt makes a word likely by how common it is; the difference is the valence. Pieces of words count for nothing."""
+    rng, index = np.random.default_rng(3), words(300)
+    valence = pd.Series(rng.integers(-5, 6, 300).astype(float), index=index)
+    common, noise = rng.normal(0, 20, 300), rng.normal(0, 1, 300)
+    texts = [*(f" {word}" for word in index), "piece"]
+    tables = [
+        score_table(texts, [*(common + sign * (valence + noise)), sign * 99.0], model="spoken", prompt=prompt, score="log_probability")
+        for prompt, sign in (("greatest", 1), ("worst", -1))
+    ] + [
+        score_table(index, sign * valence, model="judged", prompt=prompt)
+        for prompt, sign in (("greatest", 1), ("worst", -1))
+    ]  # fmt: skip
+    reading = Reading(polarity={"greatest": 1, "worst": -1})
+    agreement, ends = analyse(
+        table_sets(tables, reading)[0], Options(lexicons={"lexicon": valence}, meanings=None)
+    )
+    found = agreement.table.set_index(["model", "prompt"])["spearman"]
+    expected = stats.spearmanr(valence + noise, valence).statistic
+    assert found["spoken", "greatest − worst"] == pytest.approx(expected)
+    assert abs(found["spoken", "greatest"]) < 0.4
+    assert found["judged", "greatest − worst"] == pytest.approx(1)
+    best = (valence + noise).idxmax()
+    spoken = ends.table[ends.table["model"] == "spoken"].set_index(["end", "rank"])["word"]
+    assert spoken["top", 1] == best
+    assert "piece" not in set(spoken)
+    assert f"spoken puts {best} highest" in agreement.headline
+    assert agreement.headline.endswith("rewards: 1.00 to 1.00.")
+    assert len(agreement.headline.split()) <= 25

@@ -242,6 +242,24 @@ def test_a_models_card_says_what_it_wants_agrees_with_and_is_moved_by(shown):
     assert "no rank is certified" in cards["cedar"]
 
 
+def test_a_language_model_has_a_card_with_the_words_of_its_contrast(shown):
+    """Not its most likely tokens, which come in a later table."""
+    words = pd.DataFrame(
+        [("elm", end, rank, f"{end}{rank}", 0.1) for end in ("top", "bottom") for rank in (1, 2)],
+        columns=["model", "end", "rank", "word", "difference"],
+    ).assign(prompt="greatest − worst")  # fmt: skip
+    likely = words.rename(columns={"word": "text", "difference": "log_probability"})
+    results = (
+        Result("contrast_words", words, plot=TokenTable(text="word", value="difference")),
+        Result("language_extremes", likely.assign(text="The"), plot=TokenTable(value="log_probability")),
+    )
+    tree = Tree(shown(ends(), *results, labels=LABELS | {"elm": "elm"}))
+    card = next(e["text"] for e in tree.all("article", class_="card") if "elm" in e["text"])
+    assert re.search(r"Most\s*top1\s+top2\s*Least\s*bottom1\s+bottom2", card)
+    assert "The" not in card
+    assert "by elm on greatest − worst" in tree.all("section", id="models")[0]["text"]
+
+
 def test_figures_of_one_model_are_folded_in_its_card(shown):
     points = [(m, p, i, i * i) for m in MODELS for p in ("greatest", "worst") for i in range(3)]
     table = pd.DataFrame(points, columns=["model", "prompt", "x", "y"])

@@ -10,7 +10,8 @@ import torch
 from pessimal.config.models import spec_of
 from pessimal.errors import ConfigError, ModelError
 from pessimal.rewards import packaged
-from pessimal.rewards.spec import Kind, ModelSpec, PackageSpec
+from pessimal.rewards.load import open_model
+from pessimal.rewards.spec import ImplicitSpec, Kind, ModelSpec, PackageSpec
 from tiny_language_models import CHAT, network, tokenizer
 
 
@@ -65,6 +66,14 @@ def test_parts_are_joined_and_converted_once_without_importing_the_package(packa
     assert "tiny_weights" not in sys.modules
 
 
+def test_a_packaged_policy_is_held_against_a_reference_of_ones_own(package, conversion, tmp_path):
+    folder = packaged.obtain_packaged(spec(package), cache=tmp_path / "models")
+    policy = ModelSpec(
+        name="tiny", kind=Kind.implicit, package=package, implicit=ImplicitSpec(reference=str(folder))
+    )
+    assert open_model(policy, folder).reference.folder == folder
+
+
 def test_another_file_than_expected_is_refused_and_leaves_nothing(package, conversion, tmp_path):
     package.sha256 = "0" * 64
     with pytest.raises(ModelError, match="sha256"):
@@ -82,7 +91,7 @@ def test_a_missing_package_is_said_before_any_work(command):
 
 
 def test_a_package_and_a_path_are_one_too_many(package):
-    with pytest.raises(ConfigError, match="got both"):
+    with pytest.raises(ConfigError, match="got path and package"):
         ModelSpec(name="tiny", path="org/other", package=package)
 
 

@@ -16,8 +16,8 @@ def test_hub_name_local_folder_and_recipe_are_distinguished(tiny_checkpoint):
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({}, ConfigError, "model.path or model.recipe, got neither"),
-        ({"path": "a/b", "recipe": RecipeSpec()}, ConfigError, "got both"),
+        ({}, ConfigError, "model.path, model.recipe and model.package, got none"),
+        ({"path": "a/b", "recipe": RecipeSpec()}, ConfigError, "got path and recipe"),
         ({"path": "no such thing"}, ModelError, "neither a folder"),
         ({"path": "/nowhere/at/all"}, ModelError, "neither a folder"),
         ({"path": "a/b", "trust_remote_code": True}, ConfigError, "pin it"),

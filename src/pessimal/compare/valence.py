@@ -2,8 +2,11 @@
 
 Of reward models and language models alike, so that the two can be set beside one another: a language model's score is the
 log-probability of saying the word. The contrast of opposite prompts, such as *greatest* less *worst*, takes out what both
-prompts make likely, which in a language model is nearly everything.
+prompts make likely, which in a language model is nearly everything: its highest and lowest words are what a model means.
 """
+
+from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -12,12 +15,13 @@ from scipy.stats import rankdata
 from pessimal.compare.analysis import Meanings, Needs, Options, analysis
 from pessimal.compare.regression import interval, robust
 from pessimal.errors import TableError
-from pessimal.plots import Forest
+from pessimal.plots import Forest, TokenTable
 from pessimal.statistics import holm
 from pessimal.tables.result import Estimate, Result, weight_of
 from pessimal.tables.score_table import ScoreTable
 from pessimal.tables.table_set import TableSet, labels_of
-from pessimal.tables.words import by_word, stem_groups
+from pessimal.tables.words import by_word, stem_groups, word_starts
+from pessimal.texts import literal
 
 LEAST_WORDS = 50
 """Rated words that a correlation needs."""
@@ -71,16 +75,35 @@ def valence_agreement(
     return pd.DataFrame({"prompt": list(scores), **sizes, **found})
 
 
+def contrast_words(contrast: pd.Series, *, k: int) -> pd.DataFrame:
+    """The `k` words (fewer where there are not twice as many) with the highest and with the lowest difference: end (top or
+    bottom), rank, word, difference."""
+    ordered, ends = contrast.sort_values(ascending=False, kind="stable"), []
+    for end, own in (("top", ordered), ("bottom", ordered[::-1])):
+        own = own.iloc[: min(k, len(ordered) // 2)]
+        ends.append(
+            pd.DataFrame(
+                {"end": end, "rank": np.arange(len(own)) + 1, "word": own.index, "difference": own.to_numpy()}
+            )
+        )
+    return pd.concat(ends, ignore_index=True)
+
+
 @analysis("valence", Needs(models=0, prompts=0, lexicons=True))
 def analyse(tables: TableSet, options: Options) -> list[Result]:
-    """Each model and lexicon, on each prompt and on the contrast of opposite ones."""
-    pieces, notes, labels = [], [], dict(tables.labels)
+    """Each model and lexicon, on each prompt and on the contrast of opposite ones; and the words at the contrast's ends."""
+    pieces, ends, notes, labels = [], [], [], dict(tables.labels)
     for kind, by_model in (
-        (REWARD, {model: tables.words(model) for model in tables.models if tables.columns_of(model)}),
-        (LANGUAGE, _language_words(tables)),
+        (REWARD, {model: tables.tokens(model) for model in tables.models if tables.columns_of(model)}),
+        (LANGUAGE, _language_tokens(tables)),
     ):
-        for model, words in by_model.items():
-            scores = words.assign(**{f"{a} − {b}": words[a] - words[b] for a, b in _opposite(tables, words)})
+        for model, tokens in by_model.items():
+            words = tables.words(model) if kind == REWARD else by_word(tokens)
+            opposite = {f"{a} − {b}": words[a] - words[b] for a, b in _opposite(tables, words)}
+            scores, whole = words.assign(**opposite), words.index.isin(word_starts(tokens.index))
+            for prompt, contrast in opposite.items():
+                found = contrast_words(contrast[whole], k=options.top)
+                ends.append(found.assign(model=model, score=kind, prompt=prompt))
             for lexicon, valence in options.lexicons.items():
                 try:
                     found = valence_agreement(
@@ -93,8 +116,21 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     if not pieces:
         raise TableError("; ".join(dict.fromkeys(notes)) or "no model was scanned on all prompts of a column")
     labels |= labels_of([table for own in tables.language.values() for table in own])
-    table = pd.concat(pieces, ignore_index=True).assign(candidates=tables.candidates)
+    table = pd.concat(ends, ignore_index=True) if ends else pd.DataFrame()
+    agreement = _agreement(pd.concat(pieces, ignore_index=True), table, labels, tables.candidates)
+    results = [replace(agreement, notes=tuple(dict.fromkeys(notes)))]
+    if ends:
+        columns = ["model", "score", "prompt", "end", "rank", "word", "difference", "candidates"]
+        table["candidates"] = tables.candidates
+        drawn = TokenTable(text="word", value="difference", ends=("highest", "lowest"))
+        results.append(Result("contrast_words", table[columns], plot=drawn, method="valence"))
+    return results
+
+
+def _agreement(table: pd.DataFrame, ends: pd.DataFrame, labels: Mapping[str, str], candidates: str) -> Result:
+    """The Result, of rows as `analyse` collects them and the words at the ends of contrasts."""
     table["p_holm"] = holm(table["p"])
+    table["candidates"] = candidates
     sizes, numbers = ["n", "stems"], ["spearman", "low", "high", "p", "p_holm"]
     columns = ["model", "score", "lexicon", "prompt", *sizes, *numbers, "candidates"]
     lexicon = table["lexicon"].iloc[0]
@@ -107,38 +143,40 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     beside = ""
     if len(spoken) and len(others):
         beside = f"; rewards: {_signed(others['spearman'].min())} to {_signed(others['spearman'].max())}"
-    headline = f"On {prompt}, {labels[row['model']]} ranks words as people's {lexicon} valence does: ρ = {_signed(row['spearman'])}{beside}."
-    return [
-        Result(
-            "valence",
-            table[columns],
-            headline,
-            Forest(estimate="spearman", group="prompt", tabs=("lexicon",), xlabel="Spearman's ρ with people's valence"),
-            "valence",
-            # Of a reward model it is expected, and says what the lexicon says; of a language model it is news.
-            weight_of(row["spearman"]) / (1 if len(spoken) else 2),
-            Estimate("ρ with valence", row["spearman"], int(row["n"]), "words", row["low"], row["high"]),
-            notes=tuple(dict.fromkeys(notes)),
-        )
-    ]  # fmt: skip
+    words, own = "", ends
+    for column in ("model", "score", "prompt"):
+        own = own[own[column] == row[column]] if len(own) else own
+    if len(own):
+        best, worst = (literal(word) for word in own.loc[own["rank"] == 1, "word"])
+        words = f" puts {best} highest, {worst} lowest, and"
+    return Result(
+        "valence",
+        table[columns],
+        f"On {prompt}, {labels[row['model']]}{words} follows {lexicon} valence: ρ = {_signed(row['spearman'])}{beside}.",
+        Forest(estimate="spearman", group="prompt", tabs=("lexicon",), xlabel="Spearman's ρ with people's valence"),
+        "valence",
+        # Of a reward model it is expected, and says what the lexicon says; of a language model it is news.
+        weight_of(row["spearman"]) / (1 if len(spoken) else 2),
+        Estimate("ρ with valence", row["spearman"], int(row["n"]), "words", row["low"], row["high"]),
+    )  # fmt: skip
 
 
-def _language_words(tables: TableSet) -> dict[str, pd.DataFrame]:
-    """Log-probabilities of words by language model, spellings averaged: words × prompts."""
+def _language_tokens(tables: TableSet) -> dict[str, pd.DataFrame]:
+    """Log-probabilities of tokens that can be words, by language model: texts × prompts."""
     own: dict[str, dict[str, ScoreTable]] = {}
     for prompt, members in tables.language.items():
         for table in members:
             own.setdefault(table.provenance.model, {})[prompt] = table
     found = {}
     for model, by_prompt in own.items():
-        of_words = next(iter(by_prompt.values())).rows["kind"].isin(("normal", "item")).to_numpy()
-        rows = {
-            p: t.rows["reward"].to_numpy(dtype=float)
-            for p, t in by_prompt.items()
-            if len(t.rows) == len(of_words)
+        rows = next(iter(by_prompt.values())).rows
+        of_words = rows["kind"].isin(("normal", "item")).to_numpy()
+        scores = {
+            prompt: table.rows["reward"].to_numpy(dtype=float)[of_words]
+            for prompt, table in by_prompt.items()
+            if len(table.rows) == len(rows)
         }
-        texts = pd.Index(next(iter(by_prompt.values())).rows["text"][of_words], name="text")
-        found[model] = by_word(pd.DataFrame({p: values[of_words] for p, values in rows.items()}, index=texts))
+        found[model] = pd.DataFrame(scores, index=pd.Index(rows["text"][of_words], name="text"))
     return found
 
 

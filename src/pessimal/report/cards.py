@@ -121,9 +121,7 @@ def _effect(artifact: Artifact, result: Shown, model: str) -> tuple[str, str, st
     zero = result.plot.get("reference") or 0.0
     row = holds.loc[(holds[size] - zero).abs().idxmax()]
     keys = [c for c in table if c not in ("model", "unit") and not pd.api.types.is_numeric_dtype(table[c])]
-    keys = [
-        c for c in keys if table[c].nunique() > 1 and not any(_follows(table, c, other) for other in keys)
-    ]
+    keys = [c for c in keys if own[c].nunique() > 1 and not any(_follows(table, c, other) for other in keys)]
     where = ", ".join(literal(str(row[key]), limit=40).replace("_", " ") for key in keys)
     name = "" if size.endswith("_sd") or size in ("estimate", "effect") else f"{size.replace('_', ' ')} = "
     sign = "+" if zero == 0 and row[size] > 0 else ""

@@ -36,13 +36,13 @@ def open_implicit(spec: ModelSpec, folder: Path) -> Implicit:
     """
     policy, options = open_log_probability(spec, folder), spec.implicit
     path, revision = spec.path, spec.revision
-    if (adapter := adapter_of(spec)) is not None:
+    if spec.package is None and (adapter := adapter_of(spec)) is not None:
         path, revision = base_of(spec, adapter)
     # It is asked in the policy's conversations, so it needs no template of its own: chat=False.
     other = replace(spec, path=path, revision=revision, kind=Kind.log_probability, implicit=ImplicitSpec(), name=f"{spec.name} reference",
                     adapter=None, adapter_revision=None, chat=False)  # fmt: skip
     if options.reference is not None:
-        other = replace(other, path=options.reference, revision=options.revision, file=None)
+        other = replace(other, path=options.reference, revision=options.revision, file=None, package=None)
         folder = files_of(other)
     reference = open_log_probability(other, folder)
     _check_same_tokens(policy, reference)

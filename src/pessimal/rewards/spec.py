@@ -404,7 +404,8 @@ class ModelSpec:
             or ("recipe" in alone and len(given) > 1)
         ):
             raise ConfigError(
-                f"model: give one of model.path, model.recipe and model.package, got {' and '.join(given) or 'none'}. For a Hub model or a local folder type: "
+                "model: give one of model.path, model.recipe and model.package, got "
+                f"{' and '.join(given) or 'none'}. For a Hub model or a local folder type: "
                 "model=auto model.path=DIR_OR_ID"
             )
 
