@@ -71,7 +71,12 @@ def test_every_model_composes_and_says_what_it_is(model):
         assert config.model.kind.value in (model.split("-")[0], "head", "judge")
         return
     assert config.model.name == model
-    if config.model.kind is Kind.log_probability:
+    if config.model.package is not None:
+        assert config.model.developer == config.model.package.source.split("/")[0]
+        assert config.model.package.weights.split(",")[0] in config.model.base, (
+            "4 bits are said wherever it is named"
+        )
+    elif config.model.kind is Kind.log_probability:
         assert config.model.path in BASES
         assert config.model.rank is None
     elif config.model.recipe is None:
