@@ -23,16 +23,26 @@ STAND_INS = {"model=NAME": "model=plain-bpe-0", "experiment=NAME": "experiment=q
 """What a reader puts in the place of a name that is a group's choice."""
 
 
+def as_the_shell_reads_it(block: str) -> str:
+    """A block with its own variables filled in, a loop's by its first value, and a folder for what a command prints."""
+    block = re.sub(r"\$\([^)]*\)", "DIR", block.replace("\\\n", " "))
+    given = dict(re.findall(r"""\bfor (\w+) in (\S+)""", block)) | {
+        name: quoted or plain
+        for name, quoted, plain in re.findall(r"""^(\w+)=(?:"([^"]*)"|(\S+))""", block, re.MULTILINE)
+    }
+    return re.sub(r"\$(\w+)", lambda found: given.get(found[1], "DIR"), block)
+
+
 def commands() -> list[tuple[str, str]]:
     """Page and command, of every `pessimal …` that stands in a block of shell commands; each once."""
     found = []
     for page in PAGES:
         for block in BLOCK.findall(page.read_text(encoding="utf-8")):
-            for line in block.replace("\\\n", " ").splitlines():
+            for line in as_the_shell_reads_it(block).splitlines():
                 found += [
                     (str(page.relative_to(ROOT)), part.strip())
                     for part in re.split(r"&& ", line)
-                    if "pessimal " in part and "$" not in part  # of which the shell makes something else
+                    if "pessimal " in part
                 ]
     first = {line.split("  #")[0]: page for page, line in reversed(found) if line.startswith("pessimal ")}
     return [(page, line) for line, page in first.items()]

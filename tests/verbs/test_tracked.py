@@ -93,7 +93,14 @@ def test_model_of_the_registry_is_an_input_and_another_is_named(tmp_path):
     recipe = SimpleNamespace(lab="plain", base="bpe", width=64, seed=0)
 
     def model(folder, **spec):
-        about = {"name": "m", "kind": Kind.head, "path": "org/m", "local": False, "recipe": None} | spec
+        about = {
+            "name": "m",
+            "kind": Kind.head,
+            "path": "org/m",
+            "local": False,
+            "recipe": None,
+            "package": None,
+        } | spec
         return SimpleNamespace(
             spec=SimpleNamespace(**about), folder=folder, revision="c" * 40, weights_digest="d" * 64
         )
@@ -107,6 +114,9 @@ def test_model_of_the_registry_is_an_input_and_another_is_named(tmp_path):
     assert model_inputs(registry, sibling) == ours
     assert model_inputs(registry, model(folder, local=True, path=str(folder))) == ours
     assert model_inputs(registry, model(tmp_path)) == ([], {"reward_model": f"hf:org/m@{'c' * 40}"})
+    package = SimpleNamespace(requirement="weights==1", sha256="e" * 64)
+    found = model_inputs(registry, model(tmp_path, package=package, path=None))
+    assert found == ([], {"reward_model": f"package:weights==1@sha256:{'e' * 16}"})
     inputs, about = model_inputs(registry, model(tmp_path / "mine", local=True))
     assert (inputs, about["reward_model"]) == ([], f"folder:mine@sha256:{'d' * 16}")
     assert str(tmp_path) not in about["reward_model"], "no place of this machine"
