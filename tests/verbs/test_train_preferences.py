@@ -109,6 +109,8 @@ def test_what_is_missing_is_said_at_once(command, inputs):
         (["recipe=human_elo", inputs[1]], "needs base"),
         (["recipe=human_elo", inputs[0], "data=nowhere.csv"], "nowhere.csv"),
         ([inputs[1]], "goes with a recipe"),
+        (["recipe=human_elo", "base=nothing", inputs[1]], "'nothing' is no model"),
+        (["recipe=human_elo", inputs[0], "data=README.md"], "README.md"),
         (["recipe=human_elo", *inputs, "recipe.layers=0"], "recipe.layers=0"),
     ):
         code, _, err = command("train", *given)

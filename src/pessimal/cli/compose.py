@@ -17,9 +17,10 @@ from omegaconf.errors import OmegaConfBaseException
 
 from pessimal.cli.arguments import CONF, LOOKS
 from pessimal.cli.messages import composition_message, disk_full_message, missing_extra
-from pessimal.config.schema import TASKS, ExplainConfig, ScanConfig, TaskConfig
+from pessimal.config.schema import TASKS, ExplainConfig, ScanConfig, TaskConfig, TrainConfig
 from pessimal.config.schema.shared import check_writable
 from pessimal.errors import ConfigError, UserError, WorkError
+from pessimal.rewards.spec import Kind
 
 
 def register() -> None:
@@ -124,6 +125,12 @@ def check_inputs(config: TaskConfig) -> None:
 
         read_jsonl(Path(config.comparisons.path).expanduser())
     model = getattr(config, "model", None)
+    if isinstance(config, TrainConfig) and config.recipe is not None:
+        from pessimal.config.models import spec_of
+        from pessimal.training.preferences import read_preferences
+
+        read_preferences(Path(config.data).expanduser())
+        model = spec_of(config.base, kind=Kind.log_probability)
     if model is not None and model.package is not None:
         from pessimal.rewards.packaged import package_files, packaged_folder
 

@@ -11,7 +11,7 @@ import pandas as pd
 from pessimal.explain.agreement import contested, model_agreement
 from pessimal.explain.attribute import PLACEBO
 from pessimal.explain.explain import CONTROLS
-from pessimal.explain.flips import attribute_flip_rates, flip_rates
+from pessimal.explain.flips import NULLS, attribute_flip_rates, flip_rates, null_makers
 from pessimal.explain.metrics import metrics
 from pessimal.explain.outcomes import KEY, against_polarity
 from pessimal.explain.results import Options, coverage_result, estimated, fluency_results, slopes_result
@@ -76,8 +76,11 @@ def _flip_rate_result(table: pd.DataFrame, outcomes: pd.DataFrame, named: Mappin
     order = order.append(pd.Index([PLACEBO]))
     pieces = []
     for perturber, made in own.groupby("perturber", sort=False):
-        its = (shown["perturber"] == perturber) | (shown["attribute"] == PLACEBO)
-        rows = shown[its & shown["model"].isin(made["model"])].assign(perturber=perturber)
+        null = shown["attribute"] == PLACEBO
+        like = null & shown["perturber"].isin(null_makers(perturber))
+        null = like if like.any() else null & shown["perturber"].isin(NULLS.values())
+        its = ((shown["perturber"] == perturber) | null) & shown["model"].isin(made["model"])
+        rows = shown[its].assign(perturber=perturber)
         pieces.append(rows.sort_values("row", key=order.get_indexer))
     top = own[own["row"] == order[0]]
     low, high = top.loc[top["flip_rate"].idxmin()], top.loc[top["flip_rate"].idxmax()]

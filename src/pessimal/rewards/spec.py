@@ -375,6 +375,8 @@ class ModelSpec:
         if self.file is not None:
             return self.file.removesuffix(".gguf")
         path = self.adapter or self.path
+        if path is None:
+            return self.package.name
         name = path.split("/")[-1]
         if is_folder(path):
             folder = Path(path).expanduser().resolve()

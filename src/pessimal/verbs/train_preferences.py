@@ -111,9 +111,10 @@ def train_preferences(config: TrainConfig) -> None:
                 for w in watching
             ],
         }
-        package = getattr(spec, "package", None)
+        package = spec.package
+        source = package.source if package else spec.name if spec.local else spec.path
         card = CARD.format(
-            name=name, base=spec.path or spec.name, digest=digest, n=len(trained.names), question=recipe.question,
+            name=name, base=source, digest=digest, n=len(trained.names), question=recipe.question,
             weights=f"The base has {package.weights} weights." if package else "", held_n=len(held_out.names),
             rank=recipe.rank, layers=recipe.layers, **{k: report["held_out"][k] for k in ("accuracy", "low", "high")},
         )  # fmt: skip
