@@ -1,0 +1,50 @@
+"""How often a language model on this machine, as the judge of compliance (`judge=local`), puts minimal pairs in the right order.
+
+    python experiments/contrastive_explanations/judge_pairs.py [MODEL] [N]
+
+MODEL as for `judge_model` (smollm2, where none is given); the first N of `tests/explain/minimal_pairs.jsonl`, all by default.
+Prints right/asked by attribute, and for all of them with the interval of a binomial share.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import pandas as pd
+import torch
+
+from pessimal.cli.compose import configuration
+from pessimal.config.models import spec_of
+from pessimal.explain.attribute import Amount
+from pessimal.explain.flips import clustered_share
+from pessimal.explain.judge import LikelihoodJudge
+from pessimal.rewards.load import open_model
+from pessimal.rewards.spec import Kind
+from pessimal.scoring.texts import text_scorer
+from pessimal.verbs.common import fetch
+from pessimal.verbs.explain import attributes_of
+
+PAIRS = Path("tests/explain/minimal_pairs.jsonl")
+
+
+def main(name: str = "smollm2", n: str | None = None) -> None:
+    config = configuration("explain")
+    attributes = {one.name: one for one in attributes_of(config)}
+    pairs = [json.loads(line) for line in PAIRS.read_text(encoding="utf-8").splitlines()]
+    pairs = [pair for pair in pairs if pair["attribute"] in attributes][: n and int(n)]
+    asked = [
+        (pair["prompt"], pair["less"], pair["more"], attributes[pair["attribute"]], Amount.more)
+        for pair in pairs
+    ]
+    spec = spec_of(name, kind=Kind.log_probability)
+    judge = LikelihoodJudge(open_model(spec, fetch(spec, cache=config.paths.cache, progress=config.progress)))
+    judge.scorer = text_scorer(judge.model, [], device=torch.device("cpu"))
+    right = pd.Series([said is True for said in judge.judge(asked)])
+    for attribute, own in right.groupby([pair["attribute"] for pair in pairs]):
+        print(f"{attribute}: {own.sum()}/{len(own)}")
+    found = clustered_share(right, pd.Series(range(len(pairs))), confidence=0.95)  # every pair for itself
+    print(f"all: {right.sum()}/{len(pairs)}, {found['share']:.0%} ({found['low']:.0%}–{found['high']:.0%})")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
