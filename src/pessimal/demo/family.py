@@ -4,13 +4,11 @@ Knows the cache. Two processes that train the same sibling at once, or one that 
 checkpoint: a folder is filled beside its target and moved there in one rename.
 """
 
-import os
-import shutil
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pessimal.demo.recipes import Recipe
+from pessimal.tables.files import whole_folder
 
 if TYPE_CHECKING:
     from pytorch_lightning import Callback
@@ -57,15 +55,7 @@ def obtain(
     folder.parent.mkdir(parents=True, exist_ok=True)
     base = load_base(recipe.base, cache=folder.parent)
     trained = train(recipe, base, progress=progress, callbacks=callbacks)
-    # The temporary folder lies beside the final one because a rename is atomic only within a file system.
-    temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
-    try:
+    # Where another process was first, its checkpoint has the same bytes.
+    with whole_folder(folder) as temporary:
         write_checkpoint(temporary, name=name, recipe=recipe, base=base, trained=trained)
-        temporary.chmod(0o755)
-        os.rename(temporary, folder)
-    except OSError:
-        if not folder.is_dir():  # else another process was first; its checkpoint has the same bytes
-            raise
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
     return folder

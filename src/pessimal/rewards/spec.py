@@ -399,12 +399,8 @@ class ModelSpec:
         given = [
             name for name in ("path", "adapter", "recipe", "package") if getattr(self, name) not in (None, "")
         ]
-        alone = {"recipe", "package"}.intersection(given)
-        if (
-            not given
-            or (alone and set(given) - alone - {"adapter"})
-            or ("recipe" in alone and len(given) > 1)
-        ):
+        sources = [name for name in given if name != "adapter"]
+        if not given or len(sources) > 1 or given == ["adapter", "recipe"]:
             raise ConfigError(
                 "model: give one of model.path, model.recipe and model.package, got "
                 f"{' and '.join(given) or 'none'}. For a Hub model or a local folder type: "

@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -42,6 +43,24 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+@contextlib.contextmanager
+def whole_folder(folder: Path) -> Iterator[Path]:
+    """A temporary folder to be filled, which becomes `folder` in one rename: a process that is killed leaves no half of it. Where
+    another process was first, its folder stays."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    # Beside the final one, because a rename is atomic only within a file system.
+    temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
+    try:
+        yield temporary
+        temporary.chmod(0o755)
+        os.rename(temporary, folder)
+    except OSError:
+        if not folder.is_dir():
+            raise
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def open_to_others(path: str) -> None:
