@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pessimal.demo.recipes import Recipe
-from pessimal.tables.files import whole_folder
 
 if TYPE_CHECKING:
     from pytorch_lightning import Callback
@@ -47,10 +46,11 @@ def obtain(
     folder = checkpoint_folder(recipe, cache=cache, name=name)
     if folder.is_dir():
         return folder
-    # Imported here so that a cached sibling can be used without loading torch.
+    # Imported here so that a cached sibling can be used without loading torch or numpy.
     from pessimal.demo.bases import load_base
     from pessimal.demo.checkpoint import write_checkpoint
     from pessimal.demo.training import train
+    from pessimal.tables.files import whole_folder
 
     folder.parent.mkdir(parents=True, exist_ok=True)
     base = load_base(recipe.base, cache=folder.parent)
