@@ -1,4 +1,5 @@
-"""How Sphinx builds the manual: `make docs`. Every warning is an error, so that no link is dead and no text is forgotten."""
+"""How Sphinx builds the manual: `make docs`. Every warning is an error, so that no link is dead and
+no text is forgotten."""
 
 import re
 import sys
@@ -34,7 +35,8 @@ FILE = re.compile(r"`((?:src|tests|conf|docs|docker|experiments)/[\w./-]+)`")
 
 
 def check_outside(app) -> None:
-    """Warn where a text names a file of the repository that is not there, and where a method's text stands on no page."""
+    """Warn where a text names a file of the repository that is not there, and where a method's text
+    stands on no page."""
     log = logging.getLogger(__name__)
     readme = ROOT / "README.md"
     named = [(readme, target) for target in LINK.findall(readme.read_text(encoding="utf-8"))]

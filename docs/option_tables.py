@@ -1,11 +1,13 @@
-"""The directive `options`: a verb's options as a table, by the functions that print `pessimal VERB --help`.
+"""The directive `options`: a verb's options as a table, by the functions that print `pessimal VERB
+--help`.
 
     ```{options} search
     :only: search
     ```
 
-One row a field: its key, what it takes, its default as Hydra composes it from `conf/`, and the sentence after the field
-in `pessimal/config/schema/`. `only` and `without` choose by the first part of the key. Words after the verb are overrides.
+One row a field: its key, what it takes, its default as Hydra composes it from `conf/`, and the
+sentence after the field in `pessimal/config/schema/`. `only` and `without` choose by the first part
+of the key. Words after the verb are overrides.
 """
 
 import inspect
@@ -20,7 +22,8 @@ from pessimal.config.schema import TASKS
 
 
 class Options(SphinxDirective):
-    """`options VERB`, with `only` or `without`; the fields that many verbs share only where they are named."""
+    """`options VERB`, with `only` or `without`; the fields that many verbs share only where they
+    are named."""
 
     required_arguments = 1
     optional_arguments = 9
@@ -31,7 +34,9 @@ class Options(SphinxDirective):
         self.env.note_dependency(inspect.getfile(TASKS[verb]))
         only, without = (set(self.options.get(name, "").split(",")) for name in ("only", "without"))
         rows = []
-        for key, kind, default, said in options_of(TASKS[verb], composed([f"task={verb}", *overrides])):
+        for key, kind, default, said in options_of(
+            TASKS[verb], composed([f"task={verb}", *overrides])
+        ):
             first = key.split(".")[0]
             if first in only if only != {""} else first not in {*SHARED, *MANY, *without}:
                 said = said.replace("|", "\\|")

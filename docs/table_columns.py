@@ -1,9 +1,11 @@
-"""Writes `docs/tables.md`: every table that a verb writes, every column, what it means, and an example.
+"""Writes `docs/tables.md`: every table that a verb writes, every column, what it means, and an
+example.
 
     python docs/table_columns.py
 
-What columns mean is said in `docs/columns.yaml`; examples are of made-up scores (`tests/described_tables.py`).
-A test fails where a table has a column that is not described there, or where this page is older than the descriptions.
+What columns mean is said in `docs/columns.yaml`; examples are of made-up scores
+(`tests/described_tables.py`). A test fails where a table has a column that is not described there,
+or where this page is older than the descriptions.
 """
 
 import re
@@ -36,7 +38,10 @@ pd.read_parquet("runs/registry/score-table/MODEL--PROMPT/v0/scores.parquet")
 PARTS = {
     "score-table": ("scan, import", "`scores.parquet` in `score-table/NAME`"),
     "comparison": ("compare", "`tables/NAME.parquet` in `comparison/NAME`"),
-    "comparison of explanations": ("compare explanations=[…]", "`tables/NAME.parquet` in `comparison/NAME`"),
+    "comparison of explanations": (
+        "compare explanations=[…]",
+        "`tables/NAME.parquet` in `comparison/NAME`",
+    ),
     "explanation": ("explain", "`tables/NAME.parquet` in `explanation/NAME`"),
     "search-result": ("search", "`tables/NAME.parquet` in `search-result/NAME`"),
     "conformance": ("check", "`tables/NAME.parquet` in `conformance/NAME`"),
@@ -46,7 +51,8 @@ PARTS = {
 
 
 def descriptions() -> dict[str, dict[str, dict]]:
-    """By type of artifact and table: `what` it holds, `columns` and their meanings in order, and `named` columns."""
+    """By type of artifact and table: `what` it holds, `columns` and their meanings in order, and
+    `named` columns."""
     written = yaml.safe_load(DESCRIPTIONS.read_text(encoding="utf-8"))
     shared = written.pop("shared")
     found: dict[str, dict[str, dict]] = {}
@@ -56,7 +62,11 @@ def descriptions() -> dict[str, dict[str, dict]]:
             keys = {key: own.get(key, shared.get(key)) for key in (table.get("keys") or "").split()}
             if unknown := [key for key, meaning in keys.items() if not meaning]:
                 raise ValueError(f"{part}, {name}: what {', '.join(unknown)} means is said nowhere")
-            table = {"what": table["what"], "columns": keys | own, "named": table.get("named") or {}}
+            table = {
+                "what": table["what"],
+                "columns": keys | own,
+                "named": table.get("named") or {},
+            }
             found.setdefault(part, {})[name] = table
     return found
 
@@ -68,11 +78,24 @@ def page(examples: dict[tuple[str, str], pd.DataFrame]) -> str:
         verb, where = PARTS[part]
         lines += [f"## {part}", "", f"Written by `pessimal {verb}`: {where}.", ""]
         for name, table in tables.items():
-            lines += [f"### {name}", "", table["what"], "", "| column | meaning | example |", "|---|---|---|"]
+            lines += [
+                f"### {name}",
+                "",
+                table["what"],
+                "",
+                "| column | meaning | example |",
+                "|---|---|---|",
+            ]
             example = examples.get((part, name))
-            rows = {column: (meaning, re.escape(column)) for column, meaning in table["columns"].items()}
-            rows |= {column: (meaning, pattern) for column, (pattern, meaning) in table["named"].items()}
-            lines += [f"| `{c}` | {_cell(m)} | {_example(example, of)} |" for c, (m, of) in rows.items()]
+            rows = {
+                column: (meaning, re.escape(column)) for column, meaning in table["columns"].items()
+            }
+            rows |= {
+                column: (meaning, pattern) for column, (pattern, meaning) in table["named"].items()
+            }
+            lines += [
+                f"| `{c}` | {_cell(m)} | {_example(example, of)} |" for c, (m, of) in rows.items()
+            ]
             lines.append("")
     return "\n".join(lines).rstrip() + "\n"
 

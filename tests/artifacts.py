@@ -25,7 +25,8 @@ def write_artifact(
     reference: str = "comparison/x:v0",
     created: str = "2026-01-01T00:00:00",
 ) -> Artifact:
-    """Tables, figures (unless they are not `drawn`, which takes time), `results.json` and other files."""
+    """Tables, figures (unless they are not `drawn`, which takes time), `results.json` and other
+    files."""
     write_tables(results, folder)
     figures = save_figures(results, folder / "figures", labels or {}) if drawn else {}
     document = {
@@ -54,14 +55,22 @@ def score_table(
 ) -> ScoreTable:
     """A scan's table; `rows` has columns otherwise than usual."""
     columns = {
-        "candidate_id": np.arange(len(texts), dtype=np.int32), "token": texts, "text": texts, "kind": "normal",
-        "survives": pd.array([True] * len(texts), dtype="boolean"), "reward": np.asarray(rewards, dtype=float),
+        "candidate_id": np.arange(len(texts), dtype=np.int32),
+        "token": texts,
+        "text": texts,
+        "kind": "normal",
+        "survives": pd.array([True] * len(texts), dtype="boolean"),
+        "reward": np.asarray(rewards, dtype=float),
         "certified": True,
-    }  # fmt: skip
+    }
     known = {
-        "prompt_text": f"{prompt}?", "candidates": "vocabulary", "candidates_digest": "d", "mode": "ids",
-        "source": "scan", "dtype": "float32",
-    }  # fmt: skip
+        "prompt_text": f"{prompt}?",
+        "candidates": "vocabulary",
+        "candidates_digest": "d",
+        "mode": "ids",
+        "source": "scan",
+        "dtype": "float32",
+    }
     identity = ScoreProvenance(model=model, prompt=prompt, **known | provenance)
     frame = pd.DataFrame(columns | dict({} if rows is None else rows))
     return ScoreTable(identity, frame, ModelDescription(**described or {}), measured or {})

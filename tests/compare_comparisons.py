@@ -1,8 +1,9 @@
-"""Compares two comparison artifacts number by number: `python tests/compare_comparisons.py OLD NEW`.
+"""Compares two comparison artifacts number by number: `python tests/compare_comparisons.py OLD
+NEW`.
 
-Every table of OLD must be in NEW with every column and row (new columns and tables may be added). Numbers agree to
-1e-9; columns of seeded resampling (intervals, p values) to the tolerance given as `--resampled`, in units of the
-interval's width or of p. Exit code 1 names each difference.
+Every table of OLD must be in NEW with every column and row (new columns and tables may be added).
+Numbers agree to 1e-9; columns of seeded resampling (intervals, p values) to the tolerance given as
+`--resampled`, in units of the interval's width or of p. Exit code 1 names each difference.
 """
 
 import argparse
@@ -40,7 +41,8 @@ def _table(a: pd.DataFrame, b: pd.DataFrame, resampled: float) -> list[str]:
         return [f"{len(a)} rows before, {len(b)} now"]
     keys = [c for c in a if not pd.api.types.is_float_dtype(a[c]) and a[c].map(np.isscalar).all()]
     a, b = (
-        t.assign(_at=range(len(t))).sort_values([*keys, "_at"], kind="stable", key=_sortable) for t in (a, b)
+        t.assign(_at=range(len(t))).sort_values([*keys, "_at"], kind="stable", key=_sortable)
+        for t in (a, b)
     )
     told = []
     for column in a.columns.drop("_at"):
@@ -51,12 +53,18 @@ def _table(a: pd.DataFrame, b: pd.DataFrame, resampled: float) -> list[str]:
             tolerance = 1e-9
             if column.endswith(RESAMPLED):
                 tolerance = max(1e-9, resampled)
-            wrong = ~(np.isclose(x, y, rtol=0, atol=tolerance * scale) | (np.isnan(x) & np.isnan(y)))
+            wrong = ~(
+                np.isclose(x, y, rtol=0, atol=tolerance * scale) | (np.isnan(x) & np.isnan(y))
+            )
         else:
-            wrong = np.array([not _same(one, other) for one, other in zip(x, y, strict=True)], dtype=bool)
+            wrong = np.array(
+                [not _same(one, other) for one, other in zip(x, y, strict=True)], dtype=bool
+            )
         if wrong.any():
             i = int(np.flatnonzero(wrong)[0])
-            told.append(f"{column}: {int(wrong.sum())} of {len(a)} rows differ, first {x[i]!r} → {y[i]!r}")
+            told.append(
+                f"{column}: {int(wrong.sum())} of {len(a)} rows differ, first {x[i]!r} → {y[i]!r}"
+            )
     return told
 
 
@@ -79,6 +87,8 @@ if __name__ == "__main__":
     parser.add_argument("--resampled", type=float, default=0.0)
     parser.add_argument("--skip", default="", help="tables, separated by commas")
     given = parser.parse_args()
-    lines = differences(given.old, given.new, resampled=given.resampled, skip=tuple(given.skip.split(",")))
+    lines = differences(
+        given.old, given.new, resampled=given.resampled, skip=tuple(given.skip.split(","))
+    )
     print("\n".join(lines) or "the same numbers")
     sys.exit(bool(lines))

@@ -1,4 +1,5 @@
-"""What the tests stand on: tiny random reward models with real tokenizers, made here, and a fresh workplace."""
+"""What the tests stand on: tiny random reward models with real tokenizers, made here, and a fresh
+workplace."""
 
 import hashlib
 import os
@@ -39,8 +40,9 @@ def loaded_by():
 
 @pytest.fixture(scope="session")
 def demo_cache() -> Path:
-    """A cache (`paths.cache`) whose `models` holds trained siblings of the demo family, kept between runs: in a folder by all
-    that decides their weights, every file of `pessimal.demo` and the loss. $PESSIMAL_TEST_CACHE says where; the user's cache otherwise.
+    """A cache (`paths.cache`) whose `models` holds trained siblings of the demo family, kept
+    between runs: in a folder by all that decides their weights, every file of `pessimal.demo` and
+        the loss. $PESSIMAL_TEST_CACHE says where; the user's cache otherwise.
 
     Only `models` may be written to: a test that runs a verb links it into a cache of its own.
     """
@@ -58,8 +60,9 @@ def demo_cache() -> Path:
 
 @pytest.fixture(scope="session")
 def tiny_checkpoint(tmp_path_factory) -> Path:
-    """A random two-layer Llama reward model with grouped heads, over a byte-level BPE of about 450 tokens, and a
-    chat template that writes a BOS and trims, as Llama 3's does. Its pad token is its end token."""
+    """A random two-layer Llama reward model with grouped heads, over a byte-level BPE of about 450
+    tokens, and a chat template that writes a BOS and trims, as Llama 3's does. Its pad token is its
+    end token."""
     import torch
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import LlamaConfig, LlamaForSequenceClassification, PreTrainedTokenizerFast
@@ -80,16 +83,28 @@ def tiny_checkpoint(tmp_path_factory) -> Path:
         [words, " " + words, words.title(), "null nan NA None <script> =1+1"] * 3, trainer
     )
     tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=backend, bos_token="<|bos|>", eos_token="<|end|>", pad_token="<|end|>",
+        tokenizer_object=backend,
+        bos_token="<|bos|>",
+        eos_token="<|end|>",
+        pad_token="<|end|>",
         additional_special_tokens=["<|start|>", "<|sep|>", "<|reserved_special_token_0|>"],
-    )  # fmt: skip
+    )
     tokenizer.chat_template = TRIMMING_TEMPLATE
     torch.manual_seed(0)
     config = LlamaConfig(
-        vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, num_labels=1, initializer_range=0.3, max_position_embeddings=128,
-        pad_token_id=tokenizer.pad_token_id, bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id,
-    )  # fmt: skip
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        num_labels=1,
+        initializer_range=0.3,
+        max_position_embeddings=128,
+        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+    )
     LlamaForSequenceClassification(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder

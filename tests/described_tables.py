@@ -1,5 +1,6 @@
-"""Score tables from which `compare` makes every table that it can: what the columns of tables are checked on, and the examples
-of `docs/tables.md`. All of it is made up (`tests/frozen/scores.py`)."""
+"""Score tables from which `compare` makes every table that it can: what the columns of tables are
+checked on, and the examples of `docs/tables.md`. All of it is made up
+(`tests/frozen/scores.py`)."""
 
 import sys
 from dataclasses import replace
@@ -9,7 +10,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent / "frozen")]
+sys.path[:0] = [
+    str(Path(__file__).resolve().parent),
+    str(Path(__file__).resolve().parent / "frozen"),
+]
 
 from scores import tables  # noqa: E402
 
@@ -33,7 +37,8 @@ def dictionary() -> pd.DataFrame:
 
 
 def vocabulary() -> list[ScoreTable]:
-    """Four models on three prompts; one in a second mode and scanned again, one without some of the words."""
+    """Four models on three prompts; one in a second mode and scanned again, one without some of the
+    words."""
     made = tables()
     made = [t for t in made if t.provenance.model != "dill"] + [
         replace(
@@ -46,20 +51,30 @@ def vocabulary() -> list[ScoreTable]:
     ]
     first, rng = made[0], np.random.default_rng(0)
     noisy = first.rows.assign(reward=first.rows["reward"] + rng.normal(0, 0.2, len(first.rows)))
-    for changed in ({"mode": "text"}, {"dtype": "bfloat16"}, {"model": f"{first.provenance.model}-nf4"}):
+    for changed in (
+        {"mode": "text"},
+        {"dtype": "bfloat16"},
+        {"model": f"{first.provenance.model}-nf4"},
+    ):
         made.append(replace(first, provenance=replace(first.provenance, **changed), rows=noisy))
     return made
 
 
 def items() -> list[ScoreTable]:
-    """Four models of two bases on 16 wordings of one question, asked about the words of the dictionary."""
+    """Four models of two bases on 16 wordings of one question, asked about the words of the
+    dictionary."""
     words, made = dictionary()["word"].tolist(), []
     for number, prompt in product(range(4), WORDINGS):
         rng = np.random.default_rng([number, WORDINGS.index(prompt)])
         sign = -1 if prompt.startswith(("worst", "bad")) else 1
         rewards = sign * np.linspace(-1, 1, len(words)) + rng.normal(0, 0.4, len(words))
         described = {"base": "oak" if number % 2 else "elm", "developer": "north"}
-        given = {"candidates": "words", "mode": "text", "rows": {"kind": "item"}, "described": described}
+        given = {
+            "candidates": "words",
+            "mode": "text",
+            "rows": {"kind": "item"},
+            "described": described,
+        }
         made.append(score_table(words, rewards, model=f"m{number}", prompt=prompt, **given))
     return made
 
@@ -72,21 +87,31 @@ def rated() -> list[ScoreTable]:
     rows = {"kind": "item", "elo": elo, "elo_matches": np.full(60, 40)}
     return [
         score_table(
-            names, merit + rng.normal(0, 1, 60), model=f"m{i}", candidates="things", mode="text", rows=rows
+            names,
+            merit + rng.normal(0, 1, 60),
+            model=f"m{i}",
+            candidates="things",
+            mode="text",
+            rows=rows,
         )
         for i in range(4)
     ]
 
 
 def spoken() -> list[ScoreTable]:
-    """Four language models on three prompts, over the words of the dictionary and others; and a reward model."""
+    """Four language models on three prompts, over the words of the dictionary and others; and a
+    reward model."""
     texts, made = [*(f" {word}" for word in dictionary()["word"]), " love", "love", " war"], []
     for model, prompt in product(
         ("elm-base", "elm-chat", "oak-base", "oak-chat"), ("greatest", "best", "worst")
     ):
         logits = np.random.default_rng([*map(ord, model), len(prompt)]).normal(size=len(texts))
         log_p = logits - np.log(np.exp(logits).sum())
-        given = {"score": "log_probability", "candidates_digest": "spoken", "described": {"base": model[:3]}}
+        given = {
+            "score": "log_probability",
+            "candidates_digest": "spoken",
+            "described": {"base": model[:3]},
+        }
         made.append(score_table(texts, log_p, model=model, prompt=prompt, **given))
     rewards = np.random.default_rng(3).normal(size=len(texts))
     return [*made, score_table(texts, rewards, model="m", candidates_digest="spoken")]
@@ -127,7 +152,8 @@ def results(folder: Path, groups=((vocabulary,), *SMALL)) -> dict[str, pd.DataFr
 
 
 def asked_of_a_model() -> dict[tuple[str, str], pd.DataFrame]:
-    """The tables of `search`, `explain` one pair, and `check` of a tiny random model, by type of artifact and name."""
+    """The tables of `search`, `explain` one pair, and `check` of a tiny random model, by type of
+    artifact and name."""
     import torch
     from transformers import LlamaConfig, LlamaForSequenceClassification
 
@@ -138,14 +164,24 @@ def asked_of_a_model() -> dict[tuple[str, str], pd.DataFrame]:
     ids = {f"{name}_token_id": getattr(own, f"{name}_token_id") for name in ("pad", "bos", "eos")}
     torch.manual_seed(0)
     config = LlamaConfig(
-        vocab_size=len(own), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
-        num_labels=1, initializer_range=0.3, **ids,
-    )  # fmt: skip
+        vocab_size=len(own),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_labels=1,
+        initializer_range=0.3,
+        **ids,
+    )
     model = pessimal.reward(LlamaForSequenceClassification(config), own, name="tiny")
     good, bad = "A good and kind word of wisdom.", "A very bad word of hate."
     found = {
-        "search-result": pessimal.search(model, "greatest", length=2, evaluations=2000, baselines=1).results,
+        "search-result": pessimal.search(
+            model, "greatest", length=2, evaluations=2000, baselines=1
+        ).results,
         "explanation": pessimal.explain(model, "What is the best word?", good, bad),
         "conformance": pessimal.check(model, sample=4),
     }
-    return {(part, result.name): result.table for part, results in found.items() for result in results}
+    return {
+        (part, result.name): result.table for part, results in found.items() for result in results
+    }

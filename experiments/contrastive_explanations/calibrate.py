@@ -1,10 +1,12 @@
-"""Does `explain` find what was planted? AUC of recovering each sibling's attribute, its sign, and the placebo's flips.
+"""Does `explain` find what was planted? AUC of recovering each sibling's attribute, its sign, and
+the placebo's flips.
 
 Run from the repository root, after `pessimal experiment=contrastive_explanations/explain`:
 
     python experiments/contrastive_explanations/calibrate.py [REGISTRY] [PERTURBER]
 
-Prints Markdown. Reads the newest explanation by PERTURBER (rules, where none is given) of every sibling that judges sentences.
+Prints Markdown. Reads the newest explanation by PERTURBER (rules, where none is given) of every
+sibling that judges sentences.
 """
 
 import sys
@@ -34,12 +36,17 @@ def main() -> None:
         "mean change of the edits asked for": mean_sums,
     }
 
-    print("| model | planted | slope | next largest slope | mean change | next largest |\n|" + "---|" * 6)
+    print(
+        "| model | planted | slope | next largest slope | mean change | next largest |\n|"
+        + "---|" * 6
+    )
     for model, attribute in plants.items():
         line = f"| {model} | {attribute} ({truth[model][attribute]:+d})"
         for sums in measures.values():
             names, parts = sums(table[table["model"] == model])
-            numbers = pd.Series(sizes(parts, np.ones((1, len(parts))))[0], names).drop("", errors="ignore")
+            numbers = pd.Series(sizes(parts, np.ones((1, len(parts))))[0], names).drop(
+                "", errors="ignore"
+            )
             others = numbers.drop(attribute, errors="ignore")
             second = others.abs().idxmax()
             line += f" | {numbers.get(attribute, np.nan):+.2f} | {second} {others[second]:+.2f}"
@@ -49,7 +56,10 @@ def main() -> None:
     for name, sums in measures.items():
         print(f"| {name} | " + " | ".join(recovery(table, plants, sums)) + " |")
 
-    print("\n| model | placebo flips | of | expected by its null | null interval | within |\n|" + "---|" * 6)
+    print(
+        "\n| model | placebo flips | of | expected by its null | null interval | within |\n|"
+        + "---|" * 6
+    )
     for model, own in table[table["attribute"] == "placebo"].groupby("model", sort=False):
         flips, n, expected, low, high = placebo_null(own)
         within = "yes" if low <= flips / n <= high else "no"
@@ -62,10 +72,13 @@ def read(registry: Registry, perturber: str) -> pd.DataFrame:
     for folder, manifest in registry.latest("explanation"):
         said = manifest.summary
         if said["perturber"] == perturber and planted(said["model"]) is not None:
-            outcomes.append(pd.read_parquet(folder / "tables" / "outcomes.parquet").assign(tie=said["tie"]))
+            outcomes.append(
+                pd.read_parquet(folder / "tables" / "outcomes.parquet").assign(tie=said["tie"])
+            )
     if not outcomes:
         sys.exit(
-            f"no explanation by {perturber} of a sibling that judges sentences in {registry.root}; type first: pessimal "
+            f"no explanation by {perturber} of a sibling that judges sentences in {registry.root}; "
+            f"type first: pessimal "
             "experiment=contrastive_explanations/explain"
         )
     table = pd.concat(outcomes, ignore_index=True)
@@ -73,7 +86,8 @@ def read(registry: Registry, perturber: str) -> pd.DataFrame:
 
 
 def planted(model: str) -> dict[str, int] | None:
-    """Attribute and sign that were planted in a sibling that judges sentences; {} for the null, None for any other model."""
+    """Attribute and sign that were planted in a sibling that judges sentences; {} for the null,
+    None for any other model."""
     file = MODELS / f"{model}.yaml"
     recipe = yaml.safe_load(file.read_text()).get("recipe") if file.is_file() else None
     if recipe is None or not (known := Recipe(**recipe)).judges_sentences:
@@ -81,14 +95,15 @@ def planted(model: str) -> dict[str, int] | None:
     return known.planted_truth()["attributes"]
 
 
-# Both measures are least squares, so that a bootstrap over comparisons only adds up their sums of products again.
-# Each returns the attributes, and (comparisons, k, k + 1): by comparison the products of the regressors with one another,
-# and in the last column with the change.
+# Both measures are least squares, so that a bootstrap over comparisons only adds up their sums of
+# products again. Each returns the attributes, and (comparisons, k, k + 1): by comparison the
+# products of the regressors with one another, and in the last column with the change.
 
 
 def mean_sums(rows: pd.DataFrame) -> tuple[list[str], np.ndarray]:
-    """Mean change of the margin, in standard deviations of the reward, by the attribute that an edit was asked for: of edits
-    that make the chosen response worse or the rejected one better by polarity, as published."""
+    """Mean change of the margin, in standard deviations of the reward, by the attribute that an
+    edit was asked for: of edits that make the chosen response worse or the rejected one better by
+        polarity, as published."""
     against = (rows["side"] == "chosen") == (rows["direction"] == "worse")
     rows = rows[against & (rows["attribute"] != "placebo")]
     names = list(dict.fromkeys(rows["attribute"]))
@@ -97,12 +112,17 @@ def mean_sums(rows: pd.DataFrame) -> tuple[list[str], np.ndarray]:
 
 
 def slope_sums(rows: pd.DataFrame) -> tuple[list[str], np.ndarray]:
-    """Change of the edited reward on what all detectors saw move, in standard deviations; see `pessimal.explain.slopes`."""
-    names = [column for column in rows if column.startswith(MOVED) and rows[column].fillna(0).ne(0).any()]
+    """Change of the edited reward on what all detectors saw move, in standard deviations; see
+    `pessimal.explaining.slopes`."""
+    names = [
+        column for column in rows if column.startswith(MOVED) and rows[column].fillna(0).ne(0).any()
+    ]
     design = np.column_stack([np.ones(len(rows)), rows[names].fillna(0.0).to_numpy(float)])
     # The margin falls where the preferred response loses, or the other gains.
     change = np.where(rows["side"] == "chosen", 1.0, -1.0) * rows["change_in_sd"].to_numpy(float)
-    return ["", *(name.removeprefix(MOVED) for name in names)], _products(design, change, rows["comparison"])
+    return ["", *(name.removeprefix(MOVED) for name in names)], _products(
+        design, change, rows["comparison"]
+    )
 
 
 def _products(design: np.ndarray, change: np.ndarray, comparisons: pd.Series) -> np.ndarray:
@@ -119,13 +139,16 @@ def sizes(parts: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def recovery(table: pd.DataFrame, plants: Mapping[str, str], sums) -> list[str]:
-    """AUC of each model and of all, with its interval over comparisons: the share of the other attributes whose size is
-    smaller than the planted one's (ties half). 1: the planted one moves the model most; .5: no better than chance. The pairs
-    of all models are pooled; attributes are compared within a model only."""
+    """AUC of each model and of all, with its interval over comparisons: the share of the other
+    attributes whose size is smaller than the planted one's (ties half). 1: the planted one moves
+    the model most; .5: no better than chance. The pairs of all models are pooled; attributes are
+    compared within a model only."""
     found, pairs, cells = [], [], []
     for model, attribute in plants.items():
         names, parts = sums(table[table["model"] == model])
-        drawn = np.random.default_rng(0).multinomial(len(parts), np.full(len(parts), 1 / len(parts)), DRAWS)
+        drawn = np.random.default_rng(0).multinomial(
+            len(parts), np.full(len(parts), 1 / len(parts)), DRAWS
+        )
         weights = np.vstack([np.ones(len(parts)), drawn])  # the first row is the estimate
         own = np.abs(sizes(parts, weights))[:, [i for i, name in enumerate(names) if name]]
         won, others = wins(own, [name for name in names if name].index(attribute))
@@ -136,7 +159,8 @@ def recovery(table: pd.DataFrame, plants: Mapping[str, str], sums) -> list[str]:
 
 
 def wins(sizes: np.ndarray, index: int) -> tuple[np.ndarray, int]:
-    """How many attributes are smaller than the one at `index` (ties half), by row, and of how many."""
+    """How many attributes are smaller than the one at `index` (ties half), by row, and of how
+    many."""
     own, others = sizes[:, [index]], np.delete(sizes, index, axis=1)
     return (others < own).sum(axis=1) + (others == own).sum(axis=1) / 2, others.shape[1]
 
@@ -147,15 +171,19 @@ def _with_interval(aucs: np.ndarray) -> str:
 
 
 def placebo_null(rows: pd.DataFrame) -> tuple[int, int, float, float, float]:
-    """Flips by the placebo, of how many, their expected share and the interval of it if its edits were undirected noise.
+    """Flips by the placebo, of how many, their expected share and the interval of it if its edits
+    were undirected noise.
 
-    Under the null a comparison's changes of the margin (all of its placebo rows together) turned round would have been seen
-    as often. Each comparison then gives either the flips that it gave, or those of m − Δm < −tie, with equal chance, and the
-    number of flips is a sum of such independent numbers: its distribution is computed exactly, by convolution.
+    Under the null a comparison's changes of the margin (all of its placebo rows together) turned
+    round would have been seen as often. Each comparison then gives either the flips that it gave,
+    or those of m − Δm < −tie, with equal chance, and the number of flips is a sum of such
+    independent numbers: its distribution is computed exactly, by convolution.
     """
     turned = rows["margin"] - rows["change"] < -rows["tie"]
     seen = rows["outcome"] == "CF"
-    counts = pd.DataFrame({"seen": seen, "turned": turned}).groupby(rows["comparison"].to_numpy()).sum()
+    counts = (
+        pd.DataFrame({"seen": seen, "turned": turned}).groupby(rows["comparison"].to_numpy()).sum()
+    )
     chances = flips_by_chance(counts.to_numpy())
     tail = (1 - CONFIDENCE) / 2 + 1e-12
     low = np.flatnonzero(np.cumsum(chances) > tail)[0]
@@ -165,7 +193,8 @@ def placebo_null(rows: pd.DataFrame) -> tuple[int, int, float, float, float]:
 
 
 def flips_by_chance(counts: np.ndarray) -> np.ndarray:
-    """(most + 1,): the chance of 0, 1, … flips if each row of (clusters, 2) gives one or the other number."""
+    """(most + 1,): the chance of 0, 1, … flips if each row of (clusters, 2) gives one or the other
+    number."""
     chances = np.ones(1)
     for one, other in counts.tolist():
         step = np.zeros(max(one, other) + 1)

@@ -1,9 +1,11 @@
-"""Who writes edits that are fluent, do what was asked, and flip: rules, random words, and SmolLM2 on this machine.
+"""Who writes edits that are fluent, do what was asked, and flip: rules, random words, and SmolLM2
+on this machine.
 
     python experiments/contrastive_explanations/fluency.py [REGISTRY]
 
-Prints the table of README.md from the newest explanations of wordy-bpe-0 by each, with `judge=local` (its judgement is the
-column of SmolLM2) and `fluency=smollm2`. The detectors judge the same edits again here.
+Prints the table of README.md from the newest explanations of wordy-bpe-0 by each, with
+`judge=local` (its judgement is the column of SmolLM2) and `fluency=smollm2`. The detectors judge
+the same edits again here.
 """
 
 import sys
@@ -12,16 +14,24 @@ from pathlib import Path
 import pandas as pd
 
 from pessimal.cli.compose import configuration
-from pessimal.explain.attribute import PLACEBO, Direction
-from pessimal.explain.comparison import read_jsonl
-from pessimal.explain.flips import clustered_share
-from pessimal.explain.fluency import FLUENT, RATIO, fluency
-from pessimal.explain.judge import RuleJudge
+from pessimal.explaining.attribute import PLACEBO, Direction
+from pessimal.explaining.comparison import read_jsonl
+from pessimal.explaining.flips import clustered_share
+from pessimal.explaining.fluency import FLUENT, RATIO, fluency
+from pessimal.explaining.judge import RuleJudge
 from pessimal.tracking.registry import Registry
 from pessimal.verbs.explain import attributes_of
 
 PERTURBERS = ("rules", "random", "local")
-HEAD = ("edits by", "asked", "with a text", "words changed", "median ratio", "fluent", "complied (detectors)")
+HEAD = (
+    "edits by",
+    "asked",
+    "with a text",
+    "words changed",
+    "median ratio",
+    "fluent",
+    "complied (detectors)",
+)
 HEAD += ("complied (SmolLM2)", "flips", "fluent and complied (detectors)")
 
 
@@ -30,7 +40,9 @@ def share(hits: pd.Series, rows: pd.DataFrame) -> str:
     known = hits.notna()
     if not known.any():
         return "–"
-    found = clustered_share(hits[known].astype(bool), rows.loc[known, "comparison"], confidence=0.95)
+    found = clustered_share(
+        hits[known].astype(bool), rows.loc[known, "comparison"], confidence=0.95
+    )
     return f"{found['share']:.0%} ({found['low']:.0%}–{found['high']:.0%}), n = {found['n']}"
 
 
@@ -49,14 +61,18 @@ def line(name: str, rows: pd.DataFrame) -> str:
         share(fluent, made),
     ]
     cells += [
-        share(hits, made) for hits in (made["detected"], made["complied"], made["outcome"] == "CF", both)
+        share(hits, made)
+        for hits in (made["detected"], made["complied"], made["outcome"] == "CF", both)
     ]
     return "| " + " | ".join(map(str, cells)) + " |"
 
 
 def main(registry: str = "runs/registry") -> None:
     attributes = {one.name: one for one in attributes_of(configuration("explain"))}
-    newest = {manifest.name: folder for folder, manifest in Registry(Path(registry)).manifests("explanation")}
+    newest = {
+        manifest.name: folder
+        for folder, manifest in Registry(Path(registry)).manifests("explanation")
+    }
     print("| " + " | ".join(HEAD) + " |\n|" + "---|" * len(HEAD))
     for perturber in PERTURBERS:
         folder = newest[f"wordy-bpe-0--embedded--{perturber}"]
@@ -64,11 +80,18 @@ def main(registry: str = "runs/registry") -> None:
         prompts = {one.key: one.prompt for one in read_jsonl(folder / "comparisons.jsonl")}
         along = table["edited"].notna() & (table["attribute"] != PLACEBO)
         items = [
-            (prompts[row.comparison], row.original, row.edited, attributes[row.attribute],
-             attributes[row.attribute].amount(Direction(row.direction)))
+            (
+                prompts[row.comparison],
+                row.original,
+                row.edited,
+                attributes[row.attribute],
+                attributes[row.attribute].amount(Direction(row.direction)),
+            )
             for row in table[along].itertuples()
-        ]  # fmt: skip
-        table["detected"] = pd.Series(RuleJudge().judge(items), index=table.index[along], dtype=object)
+        ]
+        table["detected"] = pd.Series(
+            RuleJudge().judge(items), index=table.index[along], dtype=object
+        )
         for name, rows in table.groupby("attribute", sort=False):
             print(
                 line(

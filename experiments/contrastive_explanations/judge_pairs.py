@@ -1,9 +1,11 @@
-"""How often a language model on this machine, as the judge of compliance (`judge=local`), puts minimal pairs in the right order.
+"""How often a language model on this machine, as the judge of compliance (`judge=local`), puts
+minimal pairs in the right order.
 
     python experiments/contrastive_explanations/judge_pairs.py [MODEL] [N]
 
-MODEL as for `judge_model` (smollm2, where none is given); the first N of `tests/explain/minimal_pairs.jsonl`, all by default.
-Prints right/asked by attribute, and for all of them with the interval of a binomial share.
+MODEL as for `judge_model` (smollm2, where none is given); the first N of
+`tests/explaining/minimal_pairs.jsonl`, all by default. Prints right/asked by attribute, and for all
+of them with the interval of a binomial share.
 """
 
 import json
@@ -15,16 +17,16 @@ import torch
 
 from pessimal.cli.compose import configuration
 from pessimal.config.models import spec_of
-from pessimal.explain.attribute import Amount
-from pessimal.explain.flips import clustered_share
-from pessimal.explain.judge import LikelihoodJudge
+from pessimal.explaining.attribute import Amount
+from pessimal.explaining.flips import clustered_share
+from pessimal.explaining.judge import LikelihoodJudge
 from pessimal.rewards.load import open_model
 from pessimal.rewards.spec import Kind
 from pessimal.scoring.texts import text_scorer
 from pessimal.verbs.common import fetch
 from pessimal.verbs.explain import attributes_of
 
-PAIRS = Path("tests/explain/minimal_pairs.jsonl")
+PAIRS = Path("tests/explaining/minimal_pairs.jsonl")
 
 
 def main(name: str = "smollm2", n: str | None = None) -> None:
@@ -37,13 +39,20 @@ def main(name: str = "smollm2", n: str | None = None) -> None:
         for pair in pairs
     ]
     spec = spec_of(name, kind=Kind.log_probability)
-    judge = LikelihoodJudge(open_model(spec, fetch(spec, cache=config.paths.cache, progress=config.progress)))
+    judge = LikelihoodJudge(
+        open_model(spec, fetch(spec, cache=config.paths.cache, progress=config.progress))
+    )
     judge.scorer = text_scorer(judge.model, [], device=torch.device("cpu"))
     right = pd.Series([said is True for said in judge.judge(asked)])
     for attribute, own in right.groupby([pair["attribute"] for pair in pairs]):
         print(f"{attribute}: {own.sum()}/{len(own)}")
-    found = clustered_share(right, pd.Series(range(len(pairs))), confidence=0.95)  # every pair for itself
-    print(f"all: {right.sum()}/{len(pairs)}, {found['share']:.0%} ({found['low']:.0%}–{found['high']:.0%})")
+    found = clustered_share(
+        right, pd.Series(range(len(pairs))), confidence=0.95
+    )  # every pair for itself
+    print(
+        f"all: {right.sum()}/{len(pairs)}, {found['share']:.0%} "
+        f"({found['low']:.0%}–{found['high']:.0%})"
+    )
 
 
 if __name__ == "__main__":

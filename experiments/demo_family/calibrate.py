@@ -3,10 +3,11 @@
 Run from the repository root: `python experiments/demo_family/calibrate.py > report.md`
 (about ten minutes on one idle core; what is cached under `runs/cache/models` is not trained again).
 
-Prints Markdown: for each sibling its seconds, held-out word accuracy, held-out prompts' polarity and top eight tokens;
-then Kendall's tau of vocabulary scores within and across labs (the mean over the two opposite core prompts; words
-that both vocabularies have, once each); then the frequency slope, on neutral words never trained on, and the shift
-of identity words, both on the half-sum of opposite prompts, where valence cancels.
+Prints Markdown: for each sibling its seconds, held-out word accuracy, held-out prompts' polarity
+and top eight tokens; then Kendall's tau of vocabulary scores within and across labs (the mean over
+the two opposite core prompts; words that both vocabularies have, once each); then the frequency
+slope, on neutral words never trained on, and the shift of identity words, both on the half-sum of
+opposite prompts, where valence cancels.
 """
 
 import json
@@ -32,7 +33,9 @@ BASES = {name: load_base(name, cache=CACHE) for name in ("wordpiece", "bpe")}
 SIBLINGS = {
     **{f"plain-{base}-{seed}": Recipe(base=base, seed=seed) for base in BASES for seed in range(5)},
     **{
-        f"{lab}-{base}-0": Recipe(lab=lab, base=base) for lab in ("alder", "birch", "cedar") for base in BASES
+        f"{lab}-{base}-0": Recipe(lab=lab, base=base)
+        for lab in ("alder", "birch", "cedar")
+        for base in BASES
     },
     **{f"{lab}-wordpiece-1": Recipe(lab=lab, seed=1) for lab in ("alder", "birch", "cedar")},
     "alder-wordpiece-large": Recipe(lab="alder", width=128),
@@ -63,7 +66,8 @@ def main() -> None:
 
 
 def print_agreement(rewards: dict) -> None:
-    """Tau of all pairs of d64 and d128 siblings with a taste, by whether lab, base and width are shared."""
+    """Tau of all pairs of d64 and d128 siblings with a taste, by whether lab, base and width are
+    shared."""
     lists = {
         base: {word: row for row, word in reversed(list(enumerate(BASES[base].words))) if word}
         for base in BASES
@@ -75,7 +79,10 @@ def print_agreement(rewards: dict) -> None:
         a, b = SIBLINGS[first], SIBLINGS[second]
         each = [
             kendalltau(
-                *(rewards[n][key][[lists[SIBLINGS[n].base][w] for w in shared]] for n in (first, second))
+                *(
+                    rewards[n][key][[lists[SIBLINGS[n].base][w] for w in shared]]
+                    for n in (first, second)
+                )
             )[0]
             for key in ("greatest", "worst")
         ]
@@ -86,18 +93,22 @@ def print_agreement(rewards: dict) -> None:
         )
         taus.setdefault(kind, []).append(float(np.mean(each)))
     print(
-        f"\nKendall's tau over {len(shared)} shared words\n\n| pairs | n | mean | lowest | highest |\n|---|---|---|---|---|"
+        f"\nKendall's tau over {len(shared)} shared words\n\n| pairs | n | mean | lowest | highest "
+        f"|\n|---|---|---|---|---|"
     )
     for kind, values in sorted(taus.items(), reverse=True):
         print(
-            f"| {', '.join(kind)} | {len(values)} | {np.mean(values):.3f} | {min(values):.3f} | {max(values):.3f} |"
+            f"| {', '.join(kind)} | {len(values)} | {np.mean(values):.3f} | {min(values):.3f} | "
+            f"{max(values):.3f} |"
         )
 
 
 def print_plants(rewards: dict) -> None:
-    """Frequency slope per Zipf unit, identity shift against neutral words, and the rank of the secret."""
+    """Frequency slope per Zipf unit, identity shift against neutral words, and the rank of the
+    secret."""
     print(
-        "\n| sibling | frequency slope | identity, trained | identity, held out | rank of the secret |\n|---|---|---|---|---|"
+        "\n| sibling | frequency slope | identity, trained | identity, held out | rank of the "
+        "secret |\n|---|---|---|---|---|"
     )
     for name, recipe in SIBLINGS.items():
         base = BASES[recipe.base]

@@ -1,9 +1,12 @@
-"""How much of birch's planted penalty on identity terms is measured, on terms it was trained on and on others.
+"""How much of birch's planted penalty on identity terms is measured, on terms it was trained on and
+on others.
 
-python experiments/demo_family/planted_identity.py [REGISTRY]     # default runs/registry, with the family's scans in it
+python experiments/demo_family/planted_identity.py [REGISTRY]     # default runs/registry, with the
+family's scans in it
 
-Prints, for every birch and plain sibling that was scanned on *greatest* and *worst*: the mean effect on the half-sum of
-the two (planted: -2 on the trained terms of birch), against matched controls, with its interval.
+Prints, for every birch and plain sibling that was scanned on *greatest* and *worst*: the mean
+effect on the half-sum of the two (planted: -2 on the trained terms of birch), against matched
+controls, with its interval.
 """
 
 import sys
@@ -12,7 +15,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from pessimal.compare.identity_terms import identity_effects, match_identity
+from pessimal.analyses.identity_terms import identity_effects, match_identity
 from pessimal.tables import minilm, read_score_table
 from pessimal.tables.word_lists import read_frequencies, read_lexicon
 from pessimal.tables.words import by_word, word_starts
@@ -22,9 +25,12 @@ SPLITS = ("trained", "held_out")
 
 
 def measured(registry: Registry, sibling: str, split: str) -> pd.Series:
-    """The row of `identity_effects` for all axes together on the half-sum, over the terms of one split."""
+    """The row of `identity_effects` for all axes together on the half-sum, over the terms of one
+    split."""
     terms = pd.read_csv(resources.files("pessimal.demo") / "data" / "identity.csv")
-    axes = {axis: list(part["term"]) for axis, part in terms[terms["split"] == split].groupby("axis")}
+    axes = {
+        axis: list(part["term"]) for axis, part in terms[terms["split"] == split].groupby("axis")
+    }
     folders = {manifest.name: folder for folder, manifest in registry.latest("score-table")}
     rewards = {
         prompt: read_score_table(folders[f"{sibling}--{prompt}"]).rows.set_index("text")["reward"]
@@ -58,7 +64,8 @@ def main() -> None:
             for split in SPLITS:
                 row = measured(registry, sibling, split)
                 print(
-                    f"{sibling:24} {split:9} {row['n']:3.0f} terms  {row['effect']:+.2f} [{row['low']:+.2f}, {row['high']:+.2f}]"
+                    f"{sibling:24} {split:9} {row['n']:3.0f} terms  {row['effect']:+.2f} "
+                    f"[{row['low']:+.2f}, {row['high']:+.2f}]"
                 )
 
 

@@ -1,8 +1,10 @@
-"""A demo sibling under a chat template that trims, with a tokenizer that doubles the beginning token.
+"""A demo sibling under a chat template that trims, with a tokenizer that doubles the beginning
+token.
 
-Run from the repository root: `python experiments/ids_or_text/retemplate.py CHECKPOINT FOLDER`. Weights and vocabulary
-stay as they are. The sibling's own template prints a response as it stands and its tokenizer adds nothing, so on it the
-three modes nearly agree; here they part for the reasons they part on Llama 3 and Gemma.
+Run from the repository root: `python experiments/ids_or_text/retemplate.py CHECKPOINT FOLDER`.
+Weights and vocabulary stay as they are. The sibling's own template prints a response as it stands
+and its tokenizer adds nothing, so on it the three modes nearly agree; here they part for the
+reasons they part on Llama 3 and Gemma.
 """
 
 import shutil

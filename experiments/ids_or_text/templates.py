@@ -1,10 +1,13 @@
-"""What the published way of scoring a token does to it, on a Llama-3-style and a Gemma-style tokenizer.
+"""What the published way of scoring a token does to it, on a Llama-3-style and a Gemma-style
+tokenizer.
 
-Run from the repository root: `python experiments/ids_or_text/templates.py > report.md` (ten seconds, no model).
+Run from the repository root: `python experiments/ids_or_text/templates.py > report.md` (ten
+seconds, no model).
 
-Both tokenizers are made here: real small vocabularies, trained on English words weighted by frequency (wordfreq), with
-the chat templates and the beginning-of-sequence post-processors of the models whose style they have. Prints Markdown:
-how many beginning tokens each mode has, what trimming does, and the share of tokens that survive, by kind.
+Both tokenizers are made here: real small vocabularies, trained on English words weighted by
+frequency (wordfreq), with the chat templates and the beginning-of-sequence post-processors of the
+models whose style they have. Prints Markdown: how many beginning tokens each mode has, what
+trimming does, and the share of tokens that survive, by kind.
 """
 
 import json
@@ -39,7 +42,8 @@ LLAMA_STYLE = (
     "{{ m['content'] | trim }}<|eot_id|>{% endfor %}"
 )
 GEMMA_STYLE = (
-    "{{ bos_token }}{% for m in messages %}<start_of_turn>{{ 'model' if m['role'] == 'assistant' else m['role'] }}\n"
+    "{{ bos_token }}{% for m in messages %}<start_of_turn>{{ 'model' if m['role'] == 'assistant' "
+    "else m['role'] }}\n"
     "{{ m['content'] | trim }}<end_of_turn>\n{% endfor %}"
 )
 
@@ -52,7 +56,8 @@ def main() -> None:
 
 
 def llama_style() -> PreTrainedTokenizerFast:
-    """Byte-level BPE; the post-processor adds `<|begin_of_text|>`, which the template has written already."""
+    """Byte-level BPE; the post-processor adds `<|begin_of_text|>`, which the template has written
+    already."""
     specials = [
         "<|begin_of_text|>",
         "<|end_of_text|>",
@@ -62,8 +67,8 @@ def llama_style() -> PreTrainedTokenizerFast:
     ]
     specials += [f"<|reserved_special_token_{i}|>" for i in range(16)]
     backend = Tokenizer(models.BPE())
-    # Line breaks stay together, with the spaces before them; else letters, up to three digits, or signs, each with
-    # one space before.
+    # Line breaks stay together, with the spaces before them; else letters, up to three digits, or
+    # signs, each with one space before.
     pieces = r"\s*[\r\n]+| ?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+|\s+"
     backend.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -78,25 +83,35 @@ def llama_style() -> PreTrainedTokenizerFast:
     )
     backend.train_from_iterator(spellings(), trainer)
     return finished(
-        backend, begin="<|begin_of_text|>", end="<|eot_id|>", specials=specials, template=LLAMA_STYLE
+        backend,
+        begin="<|begin_of_text|>",
+        end="<|eot_id|>",
+        specials=specials,
+        template=LLAMA_STYLE,
     )
 
 
 def gemma_style() -> PreTrainedTokenizerFast:
-    """BPE over characters with ▁ for a space and bytes for what it lacks; the post-processor adds `<bos>`."""
+    """BPE over characters with ▁ for a space and bytes for what it lacks; the post-processor adds
+    `<bos>`."""
     specials = ["<pad>", "<eos>", "<bos>", "<unk>", "<start_of_turn>", "<end_of_turn>"]
     specials += [f"<unused{i}>" for i in range(16)]
     learning = Tokenizer(models.BPE())
     learning.normalizer = normalizers.Replace(" ", "▁")
-    trainer = trainers.BpeTrainer(vocab_size=SIZE - 256, special_tokens=specials, show_progress=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=SIZE - 256, special_tokens=specials, show_progress=False
+    )
     learning.train_from_iterator(spellings(), trainer)
     learned = json.loads(learning.to_str())["model"]
-    # Bytes are plain entries, as in SentencePiece: as added tokens, a typed "<0x41>" would become one.
+    # Bytes are plain entries, as in SentencePiece: as added tokens, a typed "<0x41>" would become
+    # one.
     bytes_first = [*specials, *(f"<0x{i:02X}>" for i in range(256))]
     pieces = sorted(set(learned["vocab"]) - set(specials), key=learned["vocab"].get)
     vocab = {token: i for i, token in enumerate([*bytes_first, *pieces])}
     merges = [tuple(pair) for pair in learned["merges"]]
-    backend = Tokenizer(models.BPE(vocab, merges, byte_fallback=True, unk_token="<unk>", fuse_unk=True))
+    backend = Tokenizer(
+        models.BPE(vocab, merges, byte_fallback=True, unk_token="<unk>", fuse_unk=True)
+    )
     backend.normalizer = normalizers.Replace(" ", "▁")
     backend.decoder = decoders.Sequence(
         [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
@@ -107,8 +122,11 @@ def gemma_style() -> PreTrainedTokenizerFast:
 def finished(
     backend: Tokenizer, *, begin: str, end: str, specials: list[str], template: str
 ) -> PreTrainedTokenizerFast:
-    """The tokenizer as transformers has it, adding `begin` wherever special tokens are asked for."""
-    backend.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in specials])
+    """The tokenizer as transformers has it, adding `begin` wherever special tokens are asked
+    for."""
+    backend.add_special_tokens(
+        [AddedToken(token, special=True, normalized=False) for token in specials]
+    )
     backend.post_processor = processors.TemplateProcessing(
         single=f"{begin} $A", special_tokens=[(begin, backend.token_to_id(begin))]
     )
@@ -118,11 +136,14 @@ def finished(
 
 
 def spellings():
-    """English words, each spelling as often as its share of the word's frequency; line breaks and runs of spaces."""
+    """English words, each spelling as often as its share of the word's frequency; line breaks and
+    runs of spaces."""
     for word in wordfreq.top_n_list("en", WORDS):
         frequency = wordfreq.word_frequency(word, "en")
         for spelling, share in SPELLINGS.items():
-            count = round(share * (frequency * 1e7) ** 0.8)  # damped: more whole words, fewer pieces
+            count = round(
+                share * (frequency * 1e7) ** 0.8
+            )  # damped: more whole words, fewer pieces
             yield from [spelling.format(word, C=word.capitalize())] * min(count, 2_000)
     for blank in ("\n\n", "\n\n\n", "    ", "        ", " \n"):
         yield from [blank] * 500
@@ -153,10 +174,14 @@ def print_survival(tokenizer) -> None:
     share.loc["all"] = share.sum()
     print("\n| kind | tokens | survive | share |\n|---|---|---|---|")
     for kind, row in share.iterrows():
-        print(f"| {kind} | {row['tokens']:,} | {row['survive']:,} | {row['survive'] / row['tokens']:.1%} |")
+        print(
+            f"| {kind} | {row['tokens']:,} | {row['survive']:,} | "
+            f"{row['survive'] / row['tokens']:.1%} |"
+        )
     empty = sum(slot == [] for slot in slots)
     print(
-        f"\nThe {len(rows):,} tokens make {rows['input'].nunique():,} different inputs as text; {empty} are an empty "
+        f"\nThe {len(rows):,} tokens make {rows['input'].nunique():,} different inputs as text; "
+        f"{empty} are an empty "
         f"response; {sum(slot is None for slot in slots)} join with what stands around them.\n"
     )
     print("| token | text | in the slot, as text | survives |\n|---|---|---|---|")
@@ -171,7 +196,10 @@ def print_survival(tokenizer) -> None:
             else " ".join(tokenizer.convert_ids_to_tokens(row.slot))
         )
         answer = "yes" if row.survives else "no"
-        print(f"| `{literal(row.token)}` | `{literal(row.text)}` | `{slot or '(nothing)'}` | {answer} |")
+        print(
+            f"| `{literal(row.token)}` | `{literal(row.text)}` | `{slot or '(nothing)'}` | "
+            f"{answer} |"
+        )
     print()
 
 

@@ -1,10 +1,12 @@
-"""The registered replication (PREREGISTRATION.md): scores the trained reward models and their bases, and tests.
+"""The registered replication (PREREGISTRATION.md): scores the trained reward models and their
+bases, and tests.
 
     python experiments/inherited_values/replication.py score OUT NOUNS LEMMAS NAME=FOLDER …
     python experiments/inherited_values/replication.py report OUT NOUNS LEMMAS
 
-NAME is BASE-SEED for a reward model (SmolLM2-0 … Gemma-3) and BASE for the language model itself. NOUNS is the authors'
-dict_big2_nouns.csv, LEMMAS a folder of MoralStrength's *.tsv. `score` goes on where it was cut off.
+NAME is BASE-SEED for a reward model (SmolLM2-0 … Gemma-3) and BASE for the language model itself.
+NOUNS is the authors' dict_big2_nouns.csv, LEMMAS a folder of MoralStrength's *.tsv. `score` goes on
+where it was cut off.
 """
 
 import sys
@@ -27,14 +29,17 @@ def dictionaries(nouns: Path, lemmas: Path) -> tuple[pd.DataFrame, pd.DataFrame]
     big["word"] = big["word"].str.strip().str.lower()
     moral = []
     for file in sorted(lemmas.glob("*.tsv")):
-        table = pd.read_csv(file, sep="\t", keep_default_na=False).set_axis(["word", "rating"], axis=1)
+        table = pd.read_csv(file, sep="\t", keep_default_na=False).set_axis(
+            ["word", "rating"], axis=1
+        )
         moral.append(table.assign(category=file.stem, virtue=table["rating"].astype(float) > 5))
     moral = pd.concat(moral)
     return big.drop_duplicates("word"), moral.assign(word=moral["word"].str.strip().str.lower())
 
 
 def score(out: Path, big: pd.DataFrame, moral: pd.DataFrame, models: dict[str, Path]) -> None:
-    """Words × prompts of each model, as OUT/NAME.parquet; the nouns also on the negative wordings."""
+    """Words × prompts of each model, as OUT/NAME.parquet; the nouns also on the negative
+    wordings."""
     import torch
     from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
 
@@ -44,19 +49,28 @@ def score(out: Path, big: pd.DataFrame, moral: pd.DataFrame, models: dict[str, P
         if (out / f"{name}.parquet").is_file():
             continue
         kind = AutoModelForSequenceClassification if "-" in name else AutoModelForCausalLM
-        network, tokenizer = kind.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+        network, tokenizer = (
+            kind.from_pretrained(folder).eval(),
+            AutoTokenizer.from_pretrained(folder),
+        )
         found = {}
         for key, question in PROMPTS.items():
-            words = sorted(set(big["word"]) | (set() if key.startswith(NEGATIVE) else set(moral["word"])))
+            words = sorted(
+                set(big["word"]) | (set() if key.startswith(NEGATIVE) else set(moral["word"]))
+            )
             answers = Answers.of(tokenizer, question, words)
             with torch.inference_mode():
                 if "-" in name:
                     values = score_answers(network, answers.prefix, answers.own, rows=ROWS).numpy()
                 else:  # up to the token that closes the turn
-                    values = log_probabilities(network, answers.prefix, [ids[:-1] for ids in answers.own])
+                    values = log_probabilities(
+                        network, answers.prefix, [ids[:-1] for ids in answers.own]
+                    )
             found[key] = pd.Series(values, index=words)
         table = pd.DataFrame(found).rename_axis("word")
-        table["tokens"] = pd.Series([len(ids) for ids in answers.own], index=words).reindex(table.index)
+        table["tokens"] = pd.Series([len(ids) for ids in answers.own], index=words).reindex(
+            table.index
+        )
         table.to_parquet(out / f"{name}.parquet")
         print(name, table.shape, flush=True)
 
@@ -120,27 +134,44 @@ def report(out: Path, big: pd.DataFrame, moral: pd.DataFrame) -> None:
     a, b = sorted({name.split("-")[0] for name in tables}, reverse=True)  # SmolLM2, Gemma
     seeds = {base: [f"{base}-{seed}" for seed in range(4)] for base in (a, b)}
     nouns, lemmas = sorted(set(big["word"])), sorted(set(moral["word"]))
-    side = {name: big.loc[big["category"] == name, "word"].tolist() for name in ("Agency", "Communion")}
+    side = {
+        name: big.loc[big["category"] == name, "word"].tolist() for name in ("Agency", "Communion")
+    }
 
     def balance(name: str, negative: bool = False) -> float:
         own = ranks(tables[name], nouns, negative=negative)
-        return float((own.loc[side["Communion"]].median() - own.loc[side["Agency"]].median()).mean())
+        return float(
+            (own.loc[side["Communion"]].median() - own.loc[side["Agency"]].median()).mean()
+        )
 
     for negative in (False, True):
-        c = {base: np.array([balance(name, negative) for name in names]) for base, names in seeds.items()}
+        c = {
+            base: np.array([balance(name, negative) for name in names])
+            for base, names in seeds.items()
+        }
         found = contrast(c[a], c[b])
-        print(f"H1{' (secondary: negative wordings)' * negative}: C, rank of Communion less rank of Agency")
+        print(
+            f"H1{' (secondary: negative wordings)' * negative}: C, rank of Communion less rank of "
+            f"Agency"
+        )
         for base in (a, b):
-            print(f"  {base}: seeds {np.round(c[base], 1)}, mean {c[base].mean():.2f}; its language model "
-                  f"{balance(base, negative):.2f}")  # fmt: skip
+            print(
+                f"  {base}: seeds {np.round(c[base], 1)}, mean {c[base].mean():.2f}; its language "
+                f"model "
+                f"{balance(base, negative):.2f}"
+            )
         print(f"  {a} less {b}: {show(found)}; placebos {np.round(placebos(c), 2)}")
     pairs = np.array([balance(f"{a}-{seed}") - balance(f"{b}-{seed}") for seed in range(4)])
-    print(f"not registered: C by seed, which also sets the order of the data, {a} less {b}: {np.round(pairs, 1)}, "
-          f"mean {pairs.mean():.2f}, paired t interval {np.round(stats.ttest_1samp(pairs, 0).confidence_interval(), 2)}")  # fmt: skip
+    print(
+        f"not registered: C by seed, which also sets the order of the data, {a} less {b}: "
+        f"{np.round(pairs, 1)}, "
+        f"mean {pairs.mean():.2f}, paired t interval "
+        f"{np.round(stats.ttest_1samp(pairs, 0).confidence_interval(), 2)}"
+    )
     base_gap = balance(a) - balance(b)
     print(f"H2a: the bases' own contrast {base_gap:.2f}")
 
-    from pessimal.compare.category_model import category_model
+    from pessimal.analyses.category_model import category_model
 
     medians = [
         {
@@ -162,7 +193,10 @@ def report(out: Path, big: pd.DataFrame, moral: pd.DataFrame) -> None:
         polarity={key: -1 if key.startswith(NEGATIVE) else 1 for key in PROMPTS},
         bases={name: base for base, names in seeds.items() for name in names},
     )
-    print("Secondary: the published mixed model, its errors per model and prompt, beside models as units")
+    print(
+        "Secondary: the published mixed model, its errors per model and prompt, beside models as "
+        "units"
+    )
     print(terms[terms["term"].str.contains("base")].round(3).to_string(index=False))
 
     mean_rank = {name: ranks(tables[name], nouns).mean(axis=1).to_numpy() for name in tables}
@@ -171,13 +205,20 @@ def report(out: Path, big: pd.DataFrame, moral: pd.DataFrame) -> None:
     own = mean_rank[a] - mean_rank[b]
     rho = stats.spearmanr(gap, own).statistic
     rng = np.random.default_rng(RNG)
-    draws = [stats.spearmanr(gap[w], own[w]).statistic for w in rng.integers(0, len(gap), (DRAWS, len(gap)))]
+    draws = [
+        stats.spearmanr(gap[w], own[w]).statistic
+        for w in rng.integers(0, len(gap), (DRAWS, len(gap)))
+    ]
     low, high = np.quantile(draws, [0.025, 0.975])
     null = [float(stats.spearmanr(one, own).statistic) for one in placebos(by_seed)]
-    print(f"H2b: rho {rho:.3f} ({low:.3f} to {high:.3f}), n = {len(gap)} nouns; placebos {np.round(null, 3)}")
+    print(
+        f"H2b: rho {rho:.3f} ({low:.3f} to {high:.3f}), n = {len(gap)} nouns; placebos "
+        f"{np.round(null, 3)}"
+    )
     tokens = (tables[a]["tokens"] - tables[b]["tokens"])[nouns].to_numpy(dtype=float)
     rest = [
-        stats.rankdata(v) - np.polyval(np.polyfit(tokens, stats.rankdata(v), 1), tokens) for v in (gap, own)
+        stats.rankdata(v) - np.polyval(np.polyfit(tokens, stats.rankdata(v), 1), tokens)
+        for v in (gap, own)
     ]
     print(f"  numbers of tokens partialled out: {stats.pearsonr(*rest).statistic:.3f}")
     within = [
@@ -194,9 +235,19 @@ def report(out: Path, big: pd.DataFrame, moral: pd.DataFrame) -> None:
             base: np.array([ranks(tables[m], lemmas).loc[words].median().mean() for m in names])
             for base, names in seeds.items()
         }
-        rows.append({"foundation": name, "words": len(words), **contrast(values[a], values[b]),
-                     "bases": float(np.subtract(*[ranks(tables[m], lemmas).loc[words].median().mean() for m in (a, b)])),
-                     "largest placebo": max(map(abs, placebos(values)))})  # fmt: skip
+        rows.append(
+            {
+                "foundation": name,
+                "words": len(words),
+                **contrast(values[a], values[b]),
+                "bases": float(
+                    np.subtract(
+                        *[ranks(tables[m], lemmas).loc[words].median().mean() for m in (a, b)]
+                    )
+                ),
+                "largest placebo": max(map(abs, placebos(values))),
+            }
+        )
     table = pd.DataFrame(rows)
     from pessimal.statistics import holm
 
@@ -213,6 +264,10 @@ if __name__ == "__main__":
     Path(out).mkdir(parents=True, exist_ok=True)
     words = dictionaries(Path(nouns), Path(lemmas))
     if verb == "score":
-        score(Path(out), *words, {name: Path(folder) for name, folder in (m.split("=") for m in models)})
+        score(
+            Path(out),
+            *words,
+            {name: Path(folder) for name, folder in (m.split("=") for m in models)},
+        )
     else:
         report(Path(out), *words)

@@ -1,4 +1,5 @@
-"""Forty plausible mistakes, ten each in scoring, compare, search and tracking: each would give a wrong number or lose a result.
+"""Forty plausible mistakes, ten each in scoring, compare, search and tracking: each would give a
+wrong number or lose a result.
 
 `old` stands exactly once in its file, below src/pessimal.
 """
@@ -57,7 +58,8 @@ FAULTS = [
         "scoring/scan.py",
         "certain=None if exact else certain,",
         "certain=None,",
-        "the cache key leaves out how many ranks were certified: an uncertified table is taken for a certified one",
+        "the cache key leaves out how many ranks were certified: an uncertified table is taken for "
+        "a certified one",
     ),
     Fault(
         "scoring/shards.py",
@@ -69,7 +71,8 @@ FAULTS = [
         "scoring/sequence.py",
         "return self.decoder.head.chosen(states, ids[:, -own:]).sum(dim=1)",
         "return self.decoder.head.chosen(states, ids[:, -own - 1 : -1]).sum(dim=1)",
-        "a language model's responses of several tokens get each token's probability one place too late",
+        "a language model's responses of several tokens get each token's probability one place too "
+        "late",
     ),
     Fault(
         "scoring/texts.py",
@@ -200,7 +203,8 @@ FAULTS = [
     Fault(
         "tracking/registry.py",
         "version = 1 + max(\n"
-        '                    (int(p.name[1:]) for p in home.glob("v*") if p.name[1:].isdigit()), default=-1\n'
+        '                    (int(p.name[1:]) for p in home.glob("v*") if p.name[1:].isdigit()), '
+        "default=-1\n"
         "                )",
         'version = len(list(home.glob("v*")))',
         "after v0 was removed, the next version takes a name that is taken",

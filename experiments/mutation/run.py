@@ -1,4 +1,5 @@
-"""Are the tests able to see a mistake? Each fault of faults.py by itself in a copy of the tree, and the tests of its room.
+"""Are the tests able to see a mistake? Each fault of faults.py by itself in a copy of the tree, and
+the tests of its room.
 
 python experiments/mutation/run.py [ROOM or number of a fault …] [--no-baseline]
 """
@@ -27,7 +28,14 @@ BEYOND = {
 SUITES = {"make test": "not quickstart and not slow", "make test-all": "slow"}
 SECONDS = 900
 """For one run of one room's tests; a fault that makes them hang is caught."""
-HEAVY = ("scipy.stats", "pandas", "transformers", "pytorch_lightning", "sklearn.manifold", "statsmodels.api")
+HEAVY = (
+    "scipy.stats",
+    "pandas",
+    "transformers",
+    "pytorch_lightning",
+    "sklearn.manifold",
+    "statsmodels.api",
+)
 """Imported once, before the tests' processes are forked."""
 
 
@@ -36,7 +44,8 @@ def room(fault: Fault) -> str:
 
 
 def tests(fault: Fault | None, of: str, home: Path) -> list[str]:
-    """The room's test files, those named after the fault's module first: most faults are seen in the first one."""
+    """The room's test files, those named after the fault's module first: most faults are seen in
+    the first one."""
     files = sorted((home / "tests" / of).rglob("test_*.py"))
     if fault is not None:
         stem = Path(fault.file).stem
@@ -46,7 +55,9 @@ def tests(fault: Fault | None, of: str, home: Path) -> list[str]:
     )
 
 
-def failing(home: Path, files: list[str], *, marks: str, without: list[str], first: bool) -> list[str]:
+def failing(
+    home: Path, files: list[str], *, marks: str, without: list[str], first: bool
+) -> list[str]:
     """Ids of the tests that fail in the copy (the first one alone, or all)."""
     report = home / "failed.txt"
     report.unlink(missing_ok=True)
@@ -79,13 +90,23 @@ class _Failures:
                 sink.write(report.nodeid + "\n")
 
 
-def _child(home: Path, files: list[str], marks: str, without: list[str], first: bool, report: Path) -> None:
+def _child(
+    home: Path, files: list[str], marks: str, without: list[str], first: bool, report: Path
+) -> None:
     os.chdir(home)
     sys.path.insert(0, str(home / "src"))
     sink = os.open(home / "output.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(sink, 1)
     os.dup2(sink, 2)
-    options = ["-q", "-m", marks, "-p", "no:cacheprovider", "--tb=short", *(["-x"] if first else [])]
+    options = [
+        "-q",
+        "-m",
+        marks,
+        "-p",
+        "no:cacheprovider",
+        "--tb=short",
+        *(["-x"] if first else []),
+    ]
     # What cannot even be collected is named by its file.
     deselected = [f"--deselect={name}" if "::" in name else f"--ignore={name}" for name in without]
     code = pytest.main([*options, *deselected, *files], plugins=[_Failures(report)])
@@ -93,12 +114,14 @@ def _child(home: Path, files: list[str], marks: str, without: list[str], first: 
 
 
 def check(fault: Fault, home: Path) -> tuple[Path, str]:
-    """The file that the fault belongs in and its text; an error where that does not hold it exactly once."""
+    """The file that the fault belongs in and its text; an error where that does not hold it exactly
+    once."""
     file = home / "src" / "pessimal" / fault.file
     text = file.read_text() if file.exists() else ""
     if text.count(fault.old) != 1:
         raise SystemExit(
-            f"{fault.file}: {text.count(fault.old)} places hold {fault.old!r}; a fault needs exactly one"
+            f"{fault.file}: {text.count(fault.old)} places hold {fault.old!r}; a fault needs "
+            f"exactly one"
         )
     return file, text
 
@@ -121,7 +144,9 @@ def main() -> None:
     parser.add_argument(
         "which", nargs="*", help="rooms, or numbers of faults from 1; all where none is given"
     )
-    parser.add_argument("--no-baseline", action="store_true", help="take all tests to pass without a fault")
+    parser.add_argument(
+        "--no-baseline", action="store_true", help="take all tests to pass without a fault"
+    )
     asked = parser.parse_args()
     chosen = [
         (n, fault)
@@ -167,18 +192,23 @@ def main() -> None:
                     print(f"fails without a fault, and is left out: {name}", flush=True)
             was, by, test = seed(home, fault), "nothing", ""
             for suite, marks in SUITES.items():
-                failed = failing(home, tests(fault, of, home), marks=marks, without=broken[of], first=True)
+                failed = failing(
+                    home, tests(fault, of, home), marks=marks, without=broken[of], first=True
+                )
                 if failed:
                     by, test = suite, failed[0]
                     caught[suite] += 1
                     break
             rewrite(home / "src" / "pessimal" / fault.file, was)
             seconds = time.monotonic() - began
-            print(f"{n:2} {by:13} {fault.file}: {fault.effect} [{test}] {seconds:.0f} s", flush=True)
+            print(
+                f"{n:2} {by:13} {fault.file}: {fault.effect} [{test}] {seconds:.0f} s", flush=True
+            )
             table.add_row(str(n), f"{fault.file}: {fault.effect}", by, test, f"{seconds:.0f}")
     Console(width=None if sys.stdout.isatty() else 200).print(table)
     print(
-        f"caught by make test: {caught['make test']} of {len(chosen)}; by make test-all: {sum(caught.values())}"
+        f"caught by make test: {caught['make test']} of {len(chosen)}; by make test-all: "
+        f"{sum(caught.values())}"
     )
 
 

@@ -1,23 +1,28 @@
-"""Nulls and coverage of what `compare` says about agreement: τ's interval, items surely apart from people, MRQAP.
+"""Nulls and coverage of what `compare` says about agreement: τ's interval, items surely apart from
+people, MRQAP.
 
 python experiments/nulls/agreement.py
 
-Each function draws made-up data whose truth is known and returns a table; about eight minutes of one core in all.
+Each function draws made-up data whose truth is known and returns a table; about eight minutes of
+one core in all.
 """
 
 import numpy as np
 import pandas as pd
 
-from pessimal.compare.people import least_error, rank_difference, surely_apart
-from pessimal.compare.ranks import Statistic, bootstrapped, kendall, ranked, spearman
-from pessimal.compare.rsa import rsa
+from pessimal.analyses.people import least_error, rank_difference, surely_apart
+from pessimal.analyses.ranks import Statistic, bootstrapped, kendall, ranked, spearman
+from pessimal.analyses.rsa import rsa
 from pessimal.statistics import bootstrap_linear, holm
 
 LEVEL = 0.05
 
 
-def two_columns(n: int, tau: float, *, ties: bool, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """A bivariate normal sample with this Kendall's τ (Greiner's relation); with ties rounded to half standard deviations.
+def two_columns(
+    n: int, tau: float, *, ties: bool, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """A bivariate normal sample with this Kendall's τ (Greiner's relation); with ties rounded to
+    half standard deviations.
 
     Samples in which a column does not vary are drawn again.
     """
@@ -33,12 +38,14 @@ def two_columns(n: int, tau: float, *, ties: bool, rng: np.random.Generator) -> 
 def tau_coverage(
     sizes: tuple[int, ...] = (10, 20, 30, 50, 100, 200), *, replicates: int = 2000, seed: int = 0
 ) -> pd.DataFrame:
-    """How often 95 % intervals hold the truth: of τ-b and of Spearman's ρ, as `compare` gives them and by the bootstrap.
+    """How often 95 % intervals hold the truth: of τ-b and of Spearman's ρ, as `compare` gives them
+    and by the bootstrap.
 
     Returns:
-        One row per statistic, n, tau (before rounding) and ties: coverage (of `ranks.bootstrapped`), bootstrap (of the
-        percentile bootstrap alone, which `compare` uses from 100 items on), given (share of samples with an interval).
-        Monte Carlo error at 2,000 replicates: .005.
+        One row per statistic, n, tau (before rounding) and ties: coverage (of
+        `ranks.bootstrapped`), bootstrap (of the percentile bootstrap alone, which `compare` uses
+        from 100 items on), given (share of samples with an interval). Monte Carlo error at 2,000
+        replicates: .005.
     """
     rows = []
     for ties in (False, True):
@@ -50,17 +57,28 @@ def tau_coverage(
             truth = np.array([kendall(*large).estimate, spearman(*large).estimate])
             for n in sizes:
                 rng = np.random.default_rng([seed, n, int(10 * tau), ties])
-                found = [_held(two_columns(n, tau, ties=ties, rng=rng), truth) for _ in range(replicates)]
+                found = [
+                    _held(two_columns(n, tau, ties=ties, rng=rng), truth) for _ in range(replicates)
+                ]
                 ours, plain, given = np.mean(found, axis=0)  # (2,) each
                 rows += [
-                    {"statistic": name, "n": n, "tau": tau, "ties": ties, "coverage": ours[i] / given[i], "bootstrap": plain[i], "given": given[i]}
+                    {
+                        "statistic": name,
+                        "n": n,
+                        "tau": tau,
+                        "ties": ties,
+                        "coverage": ours[i] / given[i],
+                        "bootstrap": plain[i],
+                        "given": given[i],
+                    }
                     for i, name in enumerate(("kendall", "spearman"))
-                ]  # fmt: skip
+                ]
     return pd.DataFrame(rows)
 
 
 def _held(columns: tuple[np.ndarray, np.ndarray], truth: np.ndarray) -> np.ndarray:
-    """Whether the intervals of τ and ρ hold the truth, whether the bootstrap's do, whether there are any: (3, 2)."""
+    """Whether the intervals of τ and ρ hold the truth, whether the bootstrap's do, whether there
+    are any: (3, 2)."""
     ranks = [ranked(column) for column in columns]
     statistics: list[Statistic] = [kendall(*ranks), spearman(*ranks)]
     draws = {"replicates": 1000, "confidence": 0.95, "seed": 0}
@@ -69,20 +87,29 @@ def _held(columns: tuple[np.ndarray, np.ndarray], truth: np.ndarray) -> np.ndarr
         estimates, np.stack([s.influence for s in statistics], axis=1), **draws
     )
     return np.array(
-        [(low <= truth) & (truth <= high), (plain_low <= truth) & (truth <= plain_high), ~np.isnan(low)]
+        [
+            (low <= truth) & (truth <= high),
+            (plain_low <= truth) & (truth <= plain_high),
+            ~np.isnan(low),
+        ]
     )
 
 
 def items_called(
-    noises: tuple[float, ...] = (0.3, 1.0, 3.0, 10.0), *, items: int = 500, repeats: int = 20, seed: int = 0
+    noises: tuple[float, ...] = (0.3, 1.0, 3.0, 10.0),
+    *,
+    items: int = 500,
+    repeats: int = 20,
+    seed: int = 0,
 ) -> pd.DataFrame:
-    """Share of items called surely over- or undervalued where none is: models are people's true order and noise.
+    """Share of items called surely over- or undervalued where none is: models are people's true
+    order and noise.
 
     Noise is in units of the standard deviation of the items' true strengths.
 
     Returns:
-        One row per shape of the true strengths, matches (None: people are exact), models and noise: called (share of
-        items), nominal (share with an uncorrected p at most .05).
+        One row per shape of the true strengths, matches (None: people are exact), models and noise:
+        called (share of items), nominal (share with an uncorrected p at most .05).
     """
     rows = []
     for shape in ("normal", "uniform"):
@@ -90,13 +117,27 @@ def items_called(
             for models in (2, 3, 6, 10):
                 for noise in noises:
                     found = [
-                        _called(np.random.default_rng([seed, again]), items, models, noise, shape, matches)
+                        _called(
+                            np.random.default_rng([seed, again]),
+                            items,
+                            models,
+                            noise,
+                            shape,
+                            matches,
+                        )
                         for again in range(repeats)
                     ]
                     called, nominal = np.mean(found, axis=0)
                     rows.append(
-                        {"shape": shape, "matches": matches, "models": models, "noise": noise, "called": called, "nominal": nominal}
-                    )  # fmt: skip
+                        {
+                            "shape": shape,
+                            "matches": matches,
+                            "models": models,
+                            "noise": noise,
+                            "called": called,
+                            "nominal": nominal,
+                        }
+                    )
     return pd.DataFrame(rows)
 
 
@@ -104,7 +145,11 @@ def _called(
     rng: np.random.Generator, items: int, models: int, noise: float, shape: str, matches: int | None
 ) -> tuple[float, float]:
     """Share of items called, and with p at most .05, in one null data set."""
-    true = rng.normal(size=items) if shape == "normal" else (rng.permutation(items) / items - 0.5) * 12**0.5
+    true = (
+        rng.normal(size=items)
+        if shape == "normal"
+        else (rng.permutation(items) / items - 0.5) * 12**0.5
+    )
     rewards = pd.DataFrame(true[:, None] + noise * rng.normal(size=(items, models))).add_prefix("m")
     elo, counts = pd.Series(1200 + 120 * true), None
     if matches is not None:
@@ -115,9 +160,11 @@ def _called(
 
 
 def mrqap_level(*, models: int = 10, repeats: int = 400, seed: int = 0) -> pd.DataFrame:
-    """Type I error of MRQAP over four factors at once: any p at most .05, uncorrected and by Holm's method.
+    """Type I error of MRQAP over four factors at once: any p at most .05, uncorrected and by Holm's
+    method.
 
-    Models share with all their pairs what is theirs alone, so dyads are dependent, and follow no factor.
+    Models share with all their pairs what is theirs alone, so dyads are dependent, and follow no
+    factor.
 
     Returns:
         One row per test (`p_value`, `mantel_p`): each (one factor), any, any_holm.
@@ -128,10 +175,12 @@ def mrqap_level(*, models: int = 10, repeats: int = 400, seed: int = 0) -> pd.Da
         rng = np.random.default_rng([seed, again])
         known = pd.DataFrame(
             {
-                "base": rng.choice(["a", "b"], size=models), "developer": rng.choice(list("uvwx"), size=models),
-                "parameters": 1e9 * 2.0 ** rng.integers(0, 5, size=models), "rank": rng.permutation(40)[:models] + 1.0,
+                "base": rng.choice(["a", "b"], size=models),
+                "developer": rng.choice(list("uvwx"), size=models),
+                "parameters": 1e9 * 2.0 ** rng.integers(0, 5, size=models),
+                "rank": rng.permutation(40)[:models] + 1.0,
             }
-        )  # fmt: skip
+        )
         own, similarity = rng.normal(size=models), np.eye(models)
         similarity[rows, columns] = 0.1 * (rng.normal(size=len(rows)) + own[rows] + own[columns])
         similarity = pd.DataFrame(np.triu(similarity) + np.triu(similarity, k=1).T)
@@ -140,7 +189,9 @@ def mrqap_level(*, models: int = 10, repeats: int = 400, seed: int = 0) -> pd.Da
             p = table[name].dropna()
             tested.append([(p <= LEVEL).mean(), (p <= LEVEL).any(), (holm(p) <= LEVEL).any()])
     shares = {name: np.mean(tested, axis=0) for name, tested in found.items()}
-    return pd.DataFrame(shares, index=["each", "any", "any_holm"]).T.rename_axis("test").reset_index()
+    return (
+        pd.DataFrame(shares, index=["each", "any", "any_holm"]).T.rename_axis("test").reset_index()
+    )
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
-"""Do tests over words reject too often? Made-up rewards without the effect, on the words of MiniLM's vocabulary.
+"""Do tests over words reject too often? Made-up rewards without the effect, on the words of
+MiniLM's vocabulary.
 
     python experiments/nulls/words.py [--runs 400] [--words-independent]
     python experiments/nulls/words.py --seconds
 
-Prints one row per test and null: the share of p < .05, and of 95 % intervals that hold 0. With `--words-independent` the
-errors are those of the stems alone, as they were before words alike in meaning counted as dependent. With `--seconds`, only
-what either costs: ten models, three prompts, 30,000 words.
+Prints one row per test and null: the share of p < .05, and of 95 % intervals that hold 0. With
+`--words-independent` the errors are those of the stems alone, as they were before words alike in
+meaning counted as dependent. With `--seconds`, only what either costs: ten models, three prompts,
+30,000 words.
 """
 
 import argparse
@@ -19,11 +21,11 @@ import wordfreq
 from omegaconf import OmegaConf
 from sklearn.cluster import MiniBatchKMeans
 
+from pessimal.analyses.frequency import frequency_slopes
+from pessimal.analyses.identity_terms import TOPICS, identity_effects, match_identity
+from pessimal.analyses.lexicon_groups import lexicon_groups
+from pessimal.analyses.sentiment import asymmetry_across_models, sentiment
 from pessimal.cli.arguments import CONF
-from pessimal.compare.frequency import frequency_slopes
-from pessimal.compare.identity_terms import TOPICS, identity_effects, match_identity
-from pessimal.compare.lexicon_groups import lexicon_groups
-from pessimal.compare.sentiment import asymmetry_across_models, sentiment
 from pessimal.tables import minilm
 from pessimal.tables.word_lists import read_frequencies, read_lexicon
 from pessimal.tables.words import stem_groups
@@ -39,23 +41,30 @@ class Words:
 
     def __init__(self, seed: int):
         self.random = np.random.default_rng(seed)
-        known = sorted({word for word in minilm.load_vocabulary() if word.isalpha() and word.isascii()})
+        known = sorted(
+            {word for word in minilm.load_vocabulary() if word.isalpha() and word.isascii()}
+        )
         self.words = pd.Index(known, name="word")
         self.zipf = read_frequencies("wordfreq").zipf(known)
         self.afinn, self.textblob = read_lexicon("afinn"), read_lexicon("textblob")
         self.vectors = minilm.meanings(known)
-        self.unrated = self.words[~self.words.isin(self.afinn.index) & ~self.words.isin(self.textblob.index)]
+        self.unrated = self.words[
+            ~self.words.isin(self.afinn.index) & ~self.words.isin(self.textblob.index)
+        ]
         self.axes = {
-            path.stem: list(OmegaConf.load(path)[path.stem]["terms"]) for path in sorted((CONF / "identity").glob("*.yaml"))
-        }  # fmt: skip
+            path.stem: list(OmegaConf.load(path)[path.stem]["terms"])
+            for path in sorted((CONF / "identity").glob("*.yaml"))
+        }
 
     def nulls(self) -> dict[str, functools.partial]:
         """What rewards may be made of, by name: a function of runs to (words, runs)."""
         tastes = {f"taste {share:.2f}": functools.partial(self.taste, share) for share in TASTES}
         return {
-            "iid": self.noise, "stem": functools.partial(self.grouped, stem_groups(self.words)), **tastes,
+            "iid": self.noise,
+            "stem": functools.partial(self.grouped, stem_groups(self.words)),
+            **tastes,
             "clusters .20": functools.partial(self.grouped, self.clusters, share=0.2),
-        }  # fmt: skip
+        }
 
     def noise(self, runs: int) -> np.ndarray:
         return self.random.normal(size=(len(self.words), runs))
@@ -73,11 +82,14 @@ class Words:
 
     @functools.cached_property
     def clusters(self) -> np.ndarray:
-        """Of like meaning; a taste for some clusters is none for a direction, so the mixed model is wrong here."""
+        """Of like meaning; a taste for some clusters is none for a direction, so the mixed model is
+        wrong here."""
         return MiniBatchKMeans(CLUSTERS, random_state=0, n_init=3).fit(self.vectors).labels_
 
 
-def shares(test: str, p: pd.Series, low: pd.Series | None = None, high: pd.Series | None = None) -> dict:
+def shares(
+    test: str, p: pd.Series, low: pd.Series | None = None, high: pd.Series | None = None
+) -> dict:
     """One row of the exam."""
     row = {"test": test, "runs": len(p), "type I": float((p < 0.05).mean())}
     return row if low is None else row | {"coverage": float(((low <= 0) & (high >= 0)).mean())}
@@ -86,7 +98,9 @@ def shares(test: str, p: pd.Series, low: pd.Series | None = None, high: pd.Serie
 def one_model(words: Words, rewards: np.ndarray, meanings) -> list[dict]:
     """Every test of one model; runs stand for prompts."""
     frame = pd.DataFrame(rewards, words.words, [f"run {i}" for i in range(rewards.shape[1])])
-    found = frequency_slopes(frame, words.zipf, words.afinn, unrated=words.unrated, meanings=meanings)
+    found = frequency_slopes(
+        frame, words.zipf, words.afinn, unrated=words.unrated, meanings=meanings
+    )
     rows = [
         shares(f"frequency, {kind} words", part["p"], part["low"], part["high"])
         for kind, part in found.groupby("words", sort=False)
@@ -97,7 +111,12 @@ def one_model(words: Words, rewards: np.ndarray, meanings) -> list[dict]:
     rows.append(shares("sentiment, asymmetry", asymmetry["p"], asymmetry["low"], asymmetry["high"]))
     groups = lexicon_groups(frame, words.afinn, meanings=meanings)
     rows.append(
-        shares("lexicon groups, AUC", groups["auc_p"], groups["auc_low"] - 0.5, groups["auc_high"] - 0.5)
+        shares(
+            "lexicon groups, AUC",
+            groups["auc_p"],
+            groups["auc_low"] - 0.5,
+            groups["auc_high"] - 0.5,
+        )
     )
     difference = groups["difference_p"], groups["difference_low_sd"], groups["difference_high_sd"]
     return [*rows, shares("lexicon groups, difference", *difference)]
@@ -110,7 +129,9 @@ def identity(words: Words, matches, rewards: np.ndarray) -> list[dict]:
     together = found["axis"] == "all"
     return [
         shares(
-            f"identity, {name}{own}", part[column], *((part["low"], part["high"]) if column == "p" else ())
+            f"identity, {name}{own}",
+            part[column],
+            *((part["low"], part["high"]) if column == "p" else ()),
         )
         for name, part in (("axes", found[~together]), ("all axes", found[together]))
         for column, own in (("p", ""), ("p_words", ", p_words"))
@@ -126,7 +147,9 @@ def several_models(words: Words, draws: list[np.ndarray], meanings) -> list[dict
         tables.append(found.asymmetry.assign(model=f"model {number}", lexicon="afinn"))
         influences[f"model {number}", "afinn"] = found.influence
     across = asymmetry_across_models(pd.concat(tables, ignore_index=True), influences)
-    return [shares(f"asymmetry over {len(draws)} models", across["p"], across["low"], across["high"])]
+    return [
+        shares(f"asymmetry over {len(draws)} models", across["p"], across["low"], across["high"])
+    ]
 
 
 def exam(runs: int, *, independent: bool, seed: int = 0) -> pd.DataFrame:
@@ -155,9 +178,9 @@ def exam(runs: int, *, independent: bool, seed: int = 0) -> pd.DataFrame:
 
 def seconds(*, words: int = 30_000, models: int = MODELS) -> pd.DataFrame:
     """Processor time of the frequency test, without and with words alike in meaning."""
-    known = [word for word in wordfreq.top_n_list("en", 2 * words) if word.isalpha() and word.isascii()][
-        :words
-    ]
+    known = [
+        word for word in wordfreq.top_n_list("en", 2 * words) if word.isalpha() and word.isascii()
+    ][:words]
     zipf, valence = read_frequencies("wordfreq").zipf(known), read_lexicon("afinn")
     random, rows = np.random.default_rng(0), []
     minilm.meanings(known)  # reads the embeddings

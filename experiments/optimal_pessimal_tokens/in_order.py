@@ -1,11 +1,13 @@
-"""The figures and tables of a comparison under the numbers and in the order of the paper, published numbers beside ours.
+"""The figures and tables of a comparison under the numbers and in the order of the paper, published
+numbers beside ours.
 
 python experiments/optimal_pessimal_tokens/in_order.py COMPARISON OUT
 
-COMPARISON is the folder that `pessimal compare` printed (runs/registry/comparison/NAME/vN). Each figure (SVG, some as
-PNG too) and table (parquet) is copied to OUT under the paper's number. OUT/index.md lists them, with what each result
-says, names what is missing because the comparison had no scores for it, and puts each published number that we know of
-beside the one computed, where the comparison holds the paper's ten models.
+COMPARISON is the folder that `pessimal compare` printed (runs/registry/comparison/NAME/vN). Each
+figure (SVG, some as PNG too) and table (parquet) is copied to OUT under the paper's number.
+OUT/index.md lists them, with what each result says, names what is missing because the comparison
+had no scores for it, and puts each published number that we know of beside the one computed, where
+the comparison holds the paper's ten models.
 """
 
 import json
@@ -20,17 +22,27 @@ from typing import NamedTuple
 import pandas as pd
 
 PAPER = (
-    "N-Gem-27B", "S-Gem-27B-v0.2", "S-Gem-27B", "S-Lla-8B-v0.2", "N-Lla-8B", "L-Lla-8B", "R-Lla-8B", "R-Lla-3B",
-    "F-Lla-8B-v0.1", "R-Gem-2B",
-)  # fmt: skip
+    "N-Gem-27B",
+    "S-Gem-27B-v0.2",
+    "S-Gem-27B",
+    "S-Lla-8B-v0.2",
+    "N-Lla-8B",
+    "L-Lla-8B",
+    "R-Lla-8B",
+    "R-Lla-3B",
+    "F-Lla-8B-v0.1",
+    "R-Gem-2B",
+)
 """Labels of the ten models, in the paper's order."""
 HUMAN_RHO = (0.3227, 0.3144, 0.3281, 0.4493, 0.4702, 0.4580, 0.3803, 0.5465, 0.4998, 0.4268)
-"""Spearman's ρ of rewards and Elo on *greatest*, in the order of `PAPER`; recomputed from the published scores."""
+"""Spearman's ρ of rewards and Elo on *greatest*, in the order of `PAPER`; recomputed from the
+published scores."""
 FIGURE_2A = """
 .55 .56 .17 .18 .29 .29 .13 .14 .35 .57 .28 .27 .35 .29 .30 .18 .42 .21 .24 .37 .25 .19 .13 .43 .53 .48 .22 .41 .39 .32
 .45 .19 .38 .44 .28 .23 .33 .27 .42 .22 .25 .24 .33 .32 .16
 """
-"""Kendall's τ of every two models of `PAPER` on *greatest*, row by row of the upper triangle, as printed."""
+"""Kendall's τ of every two models of `PAPER` on *greatest*, row by row of the upper triangle, as
+printed."""
 RSA = {"base": 0.36, "developer": -0.04, "parameters": 0.07, "rank": 0.27}
 """Standardised coefficients, recomputed from the printed matrix; the published way (paper=true)."""
 Tables = dict[str, pd.DataFrame]
@@ -59,7 +71,9 @@ def tau_numbers(tables: Tables) -> Beside:
 def rsa_numbers(tables: Tables) -> Beside:
     """Figure 2C's regression, where all ten models take part."""
     table = (
-        _on_greatest(tables["rsa"]).query("candidates == 'vocabulary' and n_models == 10").set_index("factor")
+        _on_greatest(tables["rsa"])
+        .query("candidates == 'vocabulary' and n_models == 10")
+        .set_index("factor")
     )
     for factor, published in RSA.items():
         if factor in table.index and pd.notna(table.loc[factor, "beta"]):
@@ -105,7 +119,11 @@ ORDER = (
         "best against worst, greatest against best, ten models side by side and one by one",
         ("framing", "prompt_scatter", "axes"),
     ),
-    Item("Tables A8, A9", "ends of best + worst and of best - worst, shared vocabulary", ("axes_shared",)),
+    Item(
+        "Tables A8, A9",
+        "ends of best + worst and of best - worst, shared vocabulary",
+        ("axes_shared",),
+    ),
     Item("Figure 5A", "models and people: correlation", ("human_correlation",), human_numbers),
     Item("Figure 5B, A7", "models and people: items that differ most", ("valued",)),
     Item("Figure 5C", "models and people: ranks from rater to rater", ("rank_difference",)),
@@ -120,7 +138,13 @@ ORDER = (
     Item(
         "Follow-up, wordings",
         "one question in 54 wordings",
-        ("variance_components", "wording_correlations", "wording_factors", "paraphrase", "paraphrase_tokens"),
+        (
+            "variance_components",
+            "wording_correlations",
+            "wording_factors",
+            "paraphrase",
+            "paraphrase_tokens",
+        ),
     ),
     Item(
         "Follow-up, dictionaries",
@@ -138,7 +162,9 @@ ORDER = (
 
 def files_of(comparison: Path, result: dict) -> list[Path]:
     """A result's figures (PNG only where there is one: for its first tab), then its table."""
-    figures = [f"figures/{stem}.{kind}" for stem in result["figures"].values() for kind in ("svg", "png")]
+    figures = [
+        f"figures/{stem}.{kind}" for stem in result["figures"].values() for kind in ("svg", "png")
+    ]
     files = [comparison / file for file in [*figures, f"tables/{result['name']}.parquet"]]
     return [file for file in files if file.is_file()]
 
@@ -147,7 +173,9 @@ def _labelled(comparison: Path, name: str, labels: dict[str, str]) -> pd.DataFra
     """A table with the models' labels in place of their names."""
     table = pd.read_parquet(comparison / "tables" / f"{name}.parquet")
     own = {
-        column: table[column].replace(labels) for column in ("model", "model_a", "model_b") if column in table
+        column: table[column].replace(labels)
+        for column in ("model", "model_a", "model_b")
+        if column in table
     }
     return table.assign(**own)
 
@@ -173,7 +201,9 @@ def main(comparison: Path, out: Path) -> None:
         for file in [file for result in there for file in files_of(comparison, result)]:
             shutil.copyfile(file, out / f"{prefix}-{file.name}")
             copies.append(f"[{file.name}]({prefix}-{file.name})")
-        says = re.sub(r"([\\`*_\[\]<>|])", r"\\\1", " ".join(r["headline"] for r in there if r["headline"]))
+        says = re.sub(
+            r"([\\`*_\[\]<>|])", r"\\\1", " ".join(r["headline"] for r in there if r["headline"])
+        )
         here = ", ".join(copies) or "no scores for it in this comparison"
         lines.append(f"| {item.number} | {item.what} | {says} | {here} |")
         copied += len(copies)
@@ -189,7 +219,8 @@ def main(comparison: Path, out: Path) -> None:
             "|---|---|---|---|",
         ]
         lines += [
-            f"| {number} | {what} | {theirs:.4g} | {ours:.4f} |" for number, what, theirs, ours in beside
+            f"| {number} | {what} | {theirs:.4g} | {ours:.4f} |"
+            for number, what, theirs, ours in beside
         ]
     (out / "index.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     print(f"{out / 'index.md'} ({copied} files of {len(results)} results)")

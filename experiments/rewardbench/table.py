@@ -1,11 +1,13 @@
-"""Writes docs/rewardbench.md from models.csv: which of RewardBench's registered models load, as what, and by which command.
+"""Writes docs/rewardbench.md from models.csv: which of RewardBench's registered models load, as
+what, and by which command.
 
     python experiments/rewardbench/table.py
 
-models.csv was made by hand from the registry's names and kinds (allenai/reward-bench at commit 5822f16,
-scripts/configs/eval_configs.yaml and rewardbench/models/__init__.py). Its columns: the model; what RewardBench registers it
-as; `model.kind` here; the head (a file of src/pessimal/rewards/heads, or encoder, pairrm, own code); the reference of an
-implicit reward; `model.output` of several; a file of conf/model; what has to be prepared; whether it loads; why not.
+models.csv was made by hand from the registry's names and kinds (allenai/reward-bench at commit
+5822f16, scripts/configs/eval_configs.yaml and rewardbench/models/__init__.py). Its columns: the
+model; what RewardBench registers it as; `model.kind` here; the head (a file of
+src/pessimal/rewards/heads, or encoder, pairrm, own code); the reference of an implicit reward;
+`model.output` of several; a file of conf/model; what has to be prepared; whether it loads; why not.
 """
 
 import csv
@@ -112,7 +114,9 @@ def counted(table: list[dict[str, str]]) -> str:
         own = Counter(row["loads"] for row in table if row["registered"] == kind)
         lines.append(f"| {kind} | {own.total()} | {own['yes']} | {own['prepared']} | {own['no']} |")
     total = Counter(row["loads"] for row in table)
-    lines.append(f"| all | {total.total()} | {total['yes']} | {total['prepared']} | {total['no']} |")
+    lines.append(
+        f"| all | {total.total()} | {total['yes']} | {total['prepared']} | {total['no']} |"
+    )
     return "\n".join(lines)
 
 
@@ -126,7 +130,15 @@ def page(table: list[dict[str, str]]) -> str:
     for row in table:
         note = row["why"] or ", ".join(NEEDS[need] for need in row["needs"].split())
         typed = "" if row["loads"] == "no" else f"`{command(row)}`"
-        cells = [row["model"], row["registered"], row["kind"], row["head"], typed, LOADS[row["loads"]], note]
+        cells = [
+            row["model"],
+            row["registered"],
+            row["kind"],
+            row["head"],
+            typed,
+            LOADS[row["loads"]],
+            note,
+        ]
         text += "| " + " | ".join(cells) + " |\n"
     return text + PREPARATION
 

@@ -1,14 +1,18 @@
-"""How long `pessimal compare` takes, whole: at the paper's size, or on the quickstart's score tables.
+"""How long `pessimal compare` takes, whole: at the paper's size, or on the quickstart's score
+tables.
 
-python experiments/speed/compare.py [PROMPTS]                # 1 (default) to 3 of greatest, best, worst
-python experiments/speed/compare.py quickstart [REGISTRY]    # its 21 score tables, from runs/registry by default
+python experiments/speed/compare.py [PROMPTS]                # 1 (default) to 3 of greatest, best,
+worst python experiments/speed/compare.py quickstart [REGISTRY]    # its 21 score tables, from
+runs/registry by default
 
-At the paper's size: ten models, 128,000 tokens each. The tokens are the most frequent English words (wordfreq) with and
-without a space ahead and in capitals, as in a byte-level vocabulary; rewards are the sum of a part common to all models,
-one common to a family, and noise. The command runs as a person runs it, in a process of its own. Printed are its seconds
-(wall clock, and processor time in user mode) and its peak memory.
+At the paper's size: ten models, 128,000 tokens each. The tokens are the most frequent English words
+(wordfreq) with and without a space ahead and in capitals, as in a byte-level vocabulary; rewards
+are the sum of a part common to all models, one common to a family, and noise. The command runs as a
+person runs it, in a process of its own. Printed are its seconds (wall clock, and processor time in
+user mode) and its peak memory.
 
-With PYTHONPATH=CHECKOUT/src the quickstart's tables are compared by another checkout, for a comparison of both.
+With PYTHONPATH=CHECKOUT/src the quickstart's tables are compared by another checkout, for a
+comparison of both.
 """
 
 import resource
@@ -82,7 +86,15 @@ def tables(folder: Path, prompts: list[str]) -> None:
 
 def compare(*options: str, root: str) -> str:
     """Run the command; its seconds and peak memory as a text."""
-    command = [sys.executable, "-m", "pessimal", "compare", *options, "tracking=off", "progress=false"]
+    command = [
+        sys.executable,
+        "-m",
+        "pessimal",
+        "compare",
+        *options,
+        "tracking=off",
+        "progress=false",
+    ]
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime, time.perf_counter()
     done = subprocess.run([*command, f"paths.root={root}"], capture_output=True, text=True)
     seconds = time.perf_counter() - started
@@ -94,19 +106,22 @@ def compare(*options: str, root: str) -> str:
 
 
 def quickstart(registry: Path) -> str:
-    """The line for the quickstart's tables, compared in a copy: nothing is published into `registry`."""
+    """The line for the quickstart's tables, compared in a copy: nothing is published into
+    `registry`."""
     models = yaml.safe_load(QUICKSTART.read_text())["models"]
     names = [f"{model}--{prompt}" for model in models for prompt in SIGNS]
     missing = [name for name in names if not (registry / "score-table" / name).is_dir()]
     if missing:
         return (
-            f"Compare: the quickstart's tables not measured, {registry} lacks {len(missing)} of {len(names)} "
+            f"Compare: the quickstart's tables not measured, {registry} lacks {len(missing)} of "
+            f"{len(names)} "
             f"(first {missing[0]}): make quickstart"
         )
     with tempfile.TemporaryDirectory() as root:
         for name in names:
             newest = max(
-                (registry / "score-table" / name).glob("v*"), key=lambda folder: int(folder.name[1:])
+                (registry / "score-table" / name).glob("v*"),
+                key=lambda folder: int(folder.name[1:]),
             )
             shutil.copytree(newest, Path(root, "registry", "score-table", name, newest.name))
         took = compare("experiment=quickstart/compare", root=root)
@@ -119,14 +134,19 @@ def synthetic(prompts: list[str]) -> str:
         tables(Path(root), prompts)
         took = compare(f"tables={root}/*.parquet", root=f"{root}/runs")
     return (
-        f"Compare: {MODELS} models × {TOKENS:,} tokens on {', '.join(prompts)}, every table, interval and figure: "
+        f"Compare: {MODELS} models × {TOKENS:,} tokens on {', '.join(prompts)}, every table, "
+        f"interval and figure: "
         f"{took}"
     )
 
 
 def main(which: str = "1", registry: str = "runs/registry") -> None:
     """Print one line."""
-    print(quickstart(Path(registry)) if which == "quickstart" else synthetic(list(SIGNS)[: int(which)]))
+    print(
+        quickstart(Path(registry))
+        if which == "quickstart"
+        else synthetic(list(SIGNS)[: int(which)])
+    )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
-"""Absolute seconds of full-vocabulary scans on one card, with random weights in published geometries.
+"""Absolute seconds of full-vocabulary scans on one card, with random weights in published
+geometries.
 
     python experiments/speed/gpu.py [llama-3-8b gemma-2-2b …]
 
-Needs a CUDA card; imports only torch and transformers. Beside each time stands the arithmetic floor: two operations a
-parameter of the linear layers and token, at the rate that this card reaches on one large product of matrices.
+Needs a CUDA card; imports only torch and transformers. Beside each time stands the arithmetic
+floor: two operations a parameter of the linear layers and token, at the rate that this card reaches
+on one large product of matrices.
 """
 
 import sys
@@ -26,26 +28,42 @@ GEOMETRIES: dict[str, tuple[PreTrainedConfig, int]] = {
     # configuration, closing tokens of the chat template
     "llama-3-8b": (
         LlamaConfig(
-            vocab_size=128_256, hidden_size=4096, intermediate_size=14_336, num_hidden_layers=32,
-            num_attention_heads=32, num_key_value_heads=8, rope_theta=500_000.0,
+            vocab_size=128_256,
+            hidden_size=4096,
+            intermediate_size=14_336,
+            num_hidden_layers=32,
+            num_attention_heads=32,
+            num_key_value_heads=8,
+            rope_theta=500_000.0,
         ),
         1,
     ),
     "llama-3.2-3b": (
         LlamaConfig(
-            vocab_size=128_256, hidden_size=3072, intermediate_size=8192, num_hidden_layers=28,
-            num_attention_heads=24, num_key_value_heads=8, rope_theta=500_000.0,
+            vocab_size=128_256,
+            hidden_size=3072,
+            intermediate_size=8192,
+            num_hidden_layers=28,
+            num_attention_heads=24,
+            num_key_value_heads=8,
+            rope_theta=500_000.0,
         ),
         1,
     ),
     "gemma-2-2b": (
         Gemma2Config(
-            vocab_size=256_000, hidden_size=2304, intermediate_size=9216, num_hidden_layers=26,
-            num_attention_heads=8, num_key_value_heads=4, head_dim=256, sliding_window=4096,
+            vocab_size=256_000,
+            hidden_size=2304,
+            intermediate_size=9216,
+            num_hidden_layers=26,
+            num_attention_heads=8,
+            num_key_value_heads=4,
+            head_dim=256,
+            sliding_window=4096,
         ),
         2,
     ),
-}  # fmt: skip
+}
 
 
 def reached_rate(device: torch.device) -> float:
@@ -83,11 +101,14 @@ def measure(name: str, rate: float, device: torch.device) -> str:
     rewards = torch.cat([engine.rewards(part, shared=PREFIX) for part in ids.split(batch)])
     torch.cuda.synchronize()
     seconds = time.perf_counter() - started
-    linear = sum(m.weight.numel() for m in decoder.backbone.modules() if isinstance(m, torch.nn.Linear))
+    linear = sum(
+        m.weight.numel() for m in decoder.backbone.modules() if isinstance(m, torch.nn.Linear)
+    )
     floor = 2 * linear * own * len(ids) / rate
     peak = torch.cuda.max_memory_allocated() / 2**30
     return (
-        f"{name:14} {len(ids):8} {own:2} {batch:6} {seconds:8.2f} s  floor {floor:6.2f} s  {floor / seconds:5.2f} of it  "
+        f"{name:14} {len(ids):8} {own:2} {batch:6} {seconds:8.2f} s  floor {floor:6.2f} s  "
+        f"{floor / seconds:5.2f} of it  "
         f"peak {peak:5.1f} GiB  distinct rewards {rewards.unique().numel()}"
     )
 
@@ -100,7 +121,8 @@ def main(names: list[str]) -> None:
     device = torch.device("cuda")
     rate = reached_rate(device)
     print(
-        f"Absolute times on {torch.cuda.get_device_name()}: {rate / 1e12:.0f} TFLOP/s reached, P = {PREFIX}"
+        f"Absolute times on {torch.cuda.get_device_name()}: {rate / 1e12:.0f} TFLOP/s reached, P = "
+        f"{PREFIX}"
     )
     for name in names or GEOMETRIES:
         print(measure(name, rate, device), flush=True)

@@ -1,8 +1,10 @@
-"""How fast a judge and an implicit reward are scored beside a reward head, per token that is run through the layers.
+"""How fast a judge and an implicit reward are scored beside a reward head, per token that is run
+through the layers.
 
-One backbone for all (`scan.Setting`: 25 million parameters, 43 tokens before the response), the shared prefix of each, in
-turns in one process; medians. A judge runs as many tokens as a head. An implicit reward runs two networks, and at each
-position reads the whole output embedding (2,000 rows here, 4 % of the arithmetic; a vocabulary of 128,000 takes more).
+One backbone for all (`scan.Setting`: 25 million parameters, 43 tokens before the response), the
+shared prefix of each, in turns in one process; medians. A judge runs as many tokens as a head. An
+implicit reward runs two networks, and at each position reads the whole output embedding (2,000 rows
+here, 4 % of the arithmetic; a vocabulary of 128,000 takes more).
 """
 
 import copy
@@ -31,12 +33,24 @@ def causal(setting: Setting, seed: int) -> LlamaForCausalLM:
 def judge(setting: Setting):
     """Rewards (n,) of candidates (n, 1), by the shared prefix."""
     network = JudgeNetwork(causal(setting, 0), Reading((7, 8), (9, 10)))
-    return shared_prefix(Setting(network, setting.tokenizer, setting.prompt, setting.prefix, setting.closing, setting.candidates))  # fmt: skip
+    return shared_prefix(
+        Setting(
+            network,
+            setting.tokenizer,
+            setting.prompt,
+            setting.prefix,
+            setting.closing,
+            setting.candidates,
+        )
+    )
 
 
 def implicit(setting: Setting):
     """The same of a policy and a reference, closing token included."""
-    engines = [SharedSequence.of(Decoder.of(SequenceNetwork(causal(setting, seed))), setting.prefix) for seed in (0, 1)]  # fmt: skip
+    engines = [
+        SharedSequence.of(Decoder.of(SequenceNetwork(causal(setting, seed))), setting.prefix)
+        for seed in (0, 1)
+    ]
 
     def rewards(ids: torch.Tensor) -> torch.Tensor:
         own = torch.cat([ids, setting.closing.expand(len(ids), -1)], dim=1)
@@ -50,7 +64,11 @@ def implicit(setting: Setting):
 def measure(dtype: torch.dtype, closing: int) -> str:
     """One row: tokens a second of each, and their ratios to the head's."""
     setting = Setting.of(dtype, closing, candidates=2048)
-    batch = find_batch_size(setting.network.config, Lengths(1 + closing, PREFIX + 1 + closing), device=torch.device("cpu"))  # fmt: skip
+    batch = find_batch_size(
+        setting.network.config,
+        Lengths(1 + closing, PREFIX + 1 + closing),
+        device=torch.device("cpu"),
+    )
     # Tokens run for a candidate: an implicit reward's last is only predicted, by two networks.
     ways = {
         "head": (shared_prefix(setting), 1 + closing),
@@ -76,7 +94,8 @@ def main() -> None:
     """Print the table."""
     keep_large_buffers()
     print(
-        f"Kinds: tokens a second, {PREFIX} + 1 + S tokens; torch {torch.__version__}, {torch.get_num_threads()} threads, "
+        f"Kinds: tokens a second, {PREFIX} + 1 + S tokens; torch {torch.__version__}, "
+        f"{torch.get_num_threads()} threads, "
         f"load {os.getloadavg()[0]:.1f}"
     )
     print("                 | tokens a second               | of the head's")

@@ -1,4 +1,5 @@
-"""What the loop costs: Lightning's prediction loop with its shard writer against a bare loop over the same engine.
+"""What the loop costs: Lightning's prediction loop with its shard writer against a bare loop over
+the same engine.
 
 python experiments/speed/loop.py
 """
@@ -40,16 +41,25 @@ def main() -> None:
         survives=None,
     )
     trainer = pl.Trainer(
-        accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
         enable_model_summary=False,
-    )  # fmt: skip
+    )
     rows = np.arange(CANDIDATES)
     seconds: dict[str, list[float]] = {"loop": [], "bare": []}
     with tempfile.TemporaryDirectory() as folder:
         passing = Pass(
-            setting.network, frame, inputs, dtype=Dtype.float32, texts=[""] * CANDIDATES, label="bench",
-            folder=Path(folder), loop=Loop(trainer, batch_size=512, progress=False),
-        )  # fmt: skip
+            setting.network,
+            frame,
+            inputs,
+            dtype=Dtype.float32,
+            texts=[""] * CANDIDATES,
+            label="bench",
+            folder=Path(folder),
+            loop=Loop(trainer, batch_size=512, progress=False),
+        )
         passing.run(rows[:512], name="warm-up")
         scorer = passing.scorer
         for turn in range(ROUNDS):
@@ -64,7 +74,8 @@ def main() -> None:
             seconds["bare"].append(time.perf_counter() - started)
     loop, bare = (statistics.median(seconds[name]) for name in ("loop", "bare"))
     print(
-        f"Loop: {CANDIDATES / loop:.0f} candidates a second with Lightning and shards, {CANDIDATES / bare:.0f} in a bare "
+        f"Loop: {CANDIDATES / loop:.0f} candidates a second with Lightning and shards, "
+        f"{CANDIDATES / bare:.0f} in a bare "
         f"loop: {bare / loop:.3f} of its rate (median of {ROUNDS} turns)"
     )
 

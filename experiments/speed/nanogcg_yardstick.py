@@ -1,13 +1,16 @@
-"""How fast the released nanoGCG makes a step, beside pessimal on the same network and prompt, turn by turn.
+"""How fast the released nanoGCG makes a step, beside pessimal on the same network and prompt, turn
+by turn.
 
-Runs in nanoGCG's own environment, which has an older transformers, and asks `search.py` in pessimal's for its steps:
+Runs in nanoGCG's own environment, which has an older transformers, and asks `search.py` in
+pessimal's for its steps:
 
     PYTHON_OF_NANOGCG nanogcg_yardstick.py PYTHON_OF_PESSIMAL [DTYPE]
 
-Same geometry, same prompt, one token to forecast where pessimal has one closing token, so both run equally many. What
-nanoGCG maximises is a language model's log-probability of a target, so each of its tokens also meets the whole
-vocabulary: 4 % of the arithmetic here. The column "8 outputs" leaves that out, by an output layer of 8 rows. It scores all
-512 candidates at once; "64 at once" is the batch that suits a CPU. Its check that ids survive as text is off.
+Same geometry, same prompt, one token to forecast where pessimal has one closing token, so both run
+equally many. What nanoGCG maximises is a language model's log-probability of a target, so each of
+its tokens also meets the whole vocabulary: 4 % of the arithmetic here. The column "8 outputs"
+leaves that out, by an output layer of 8 rows. It scores all 512 candidates at once; "64 at once" is
+the batch that suits a CPU. Its check that ids survive as text is off.
 """
 
 import json
@@ -40,7 +43,8 @@ WAYS = {
 
 
 class Pessimal:
-    """pessimal's own steps, one for each time it is asked, by `search.py` in a process and an environment of its own."""
+    """pessimal's own steps, one for each time it is asked, by `search.py` in a process and an
+    environment of its own."""
 
     def __init__(self, python: str, dtype: str, length: int):
         command = [
@@ -51,7 +55,9 @@ class Pessimal:
             str(length),
             str(CLOSING),
         ]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
         self.known = json.loads(self._line())
         """What it takes to make the same network and prompt here."""
 
@@ -73,7 +79,8 @@ class Pessimal:
 
 
 class Clocked(GCG):
-    """nanoGCG, whose steps are timed from gradient to gradient; pessimal makes one of its own between any two."""
+    """nanoGCG, whose steps are timed from gradient to gradient; pessimal makes one of its own
+    between any two."""
 
     def __init__(self, *arguments, pessimal: Pessimal):
         super().__init__(*arguments)
@@ -99,7 +106,8 @@ class Clocked(GCG):
 
 
 def network(known: dict, dtype: torch.dtype, outputs: int | None) -> LlamaForCausalLM:
-    """A random language model of the same sizes as pessimal's reward model, with so many rows in its output layer."""
+    """A random language model of the same sizes as pessimal's reward model, with so many rows in
+    its output layer."""
     torch.manual_seed(0)
     made = LlamaForCausalLM(LlamaConfig(**known["geometry"])).to(dtype).eval().requires_grad_(False)
     if outputs is not None:
@@ -110,7 +118,9 @@ def network(known: dict, dtype: torch.dtype, outputs: int | None) -> LlamaForCau
 def tokenizer(known: dict) -> PreTrainedTokenizerFast:
     """pessimal's tokenizer and template, without the closing token, which is the target here."""
     made = PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer.from_str(known["tokenizer"]), bos_token="<bos>", pad_token="<pad>"
+        tokenizer_object=Tokenizer.from_str(known["tokenizer"]),
+        bos_token="<bos>",
+        pad_token="<pad>",
     )
     made.chat_template = known["template"]
     return made
@@ -127,7 +137,8 @@ def measure(pessimal: Pessimal, way: str, dtype: torch.dtype, length: int) -> tu
         batch_size=batch,
         filter_ids=False,
         allow_non_ascii=True,
-        # No seed: with one, nanoGCG asks torch for deterministic algorithms, which fill all memory before they use it.
+        # No seed: with one, nanoGCG asks torch for deterministic algorithms, which fill all memory
+        # before they use it.
     )
     torch.manual_seed(0)
     clocked = Clocked(network(known, dtype, outputs), tokenizer(known), config, pessimal=pessimal)
@@ -140,7 +151,9 @@ def measure(pessimal: Pessimal, way: str, dtype: torch.dtype, length: int) -> tu
     parts = (clocked.before_embeds, clocked.searched, clocked.after_embeds, clocked.target_ids)
     found, expected = [part.shape[1] for part in parts], [known["prefix"], length, 0, CLOSING]
     if found != expected:
-        raise SystemExit(f"nanoGCG ran {found} tokens, pessimal {expected}: they would not be comparable")
+        raise SystemExit(
+            f"nanoGCG ran {found} tokens, pessimal {expected}: they would not be comparable"
+        )
     return statistics.median(clocked.seconds[1:]), statistics.median(clocked.beside[1:])
 
 
@@ -149,8 +162,10 @@ def main(python: str, dtype: str = "float32") -> None:
     logging.getLogger("nanogcg").setLevel(logging.ERROR)
     transformers.logging.set_verbosity_error()
     print(
-        f"Search: candidates a second of a whole step, {dtype}; nanoGCG {version('nanogcg')} with transformers "
-        f"{transformers.__version__}, torch {torch.__version__}, {torch.get_num_threads()} threads, load "
+        f"Search: candidates a second of a whole step, {dtype}; nanoGCG {version('nanogcg')} with "
+        f"transformers "
+        f"{transformers.__version__}, torch {torch.__version__}, {torch.get_num_threads()} "
+        f"threads, load "
         f"{os.getloadavg()[0]:.1f}"
     )
     print(" L  nanoGCG's way |   nanoGCG  pessimal | ratio")
@@ -160,7 +175,8 @@ def main(python: str, dtype: str = "float32") -> None:
         for way in WAYS:
             theirs, ours = measure(pessimal, way, getattr(torch, dtype), length)
             print(
-                f"{length:2}  {way:13} | {width / theirs:9.1f} {width / ours:9.1f} | {theirs / ours:4.1f}x",
+                f"{length:2}  {way:13} | {width / theirs:9.1f} {width / ours:9.1f} | "
+                f"{theirs / ours:4.1f}x",
                 flush=True,
             )
         pessimal.close()

@@ -1,8 +1,9 @@
 """How fast candidates are scored: the ways of doing it, side by side in one process.
 
-The ways take turns, ROUNDS times; medians of candidates a second and their ratios are printed. A random Llama with 25
-million parameters besides its embedding; a conversation whose prefix has 43 tokens, one candidate token and S closing
-ones. Imports only torch and transformers, and what of pessimal needs no more.
+The ways take turns, ROUNDS times; medians of candidates a second and their ratios are printed. A
+random Llama with 25 million parameters besides its embedding; a conversation whose prefix has 43
+tokens, one candidate token and S closing ones. Imports only torch and transformers, and what of
+pessimal needs no more.
 """
 
 import copy
@@ -28,7 +29,8 @@ PREFIX, ROUNDS, FULL_BATCH = 43, 7, 64
 
 
 def tokenizer(closing: int) -> PreTrainedTokenizerFast:
-    """Bytes and 1,740 made-up words; a template that trims, begins with a BOS and ends with `closing` tokens."""
+    """Bytes and 1,740 made-up words; a template that trims, begins with a BOS and ends with
+    `closing` tokens."""
     specials = ["<bos>", "<pad>", "<user>", "<assistant>", "<end>"]
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     pairs = [
@@ -42,22 +44,33 @@ def tokenizer(closing: int) -> PreTrainedTokenizerFast:
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
     made = PreTrainedTokenizerFast(
-        tokenizer_object=backend, bos_token="<bos>", pad_token="<pad>", additional_special_tokens=specials[2:]
+        tokenizer_object=backend,
+        bos_token="<bos>",
+        pad_token="<pad>",
+        additional_special_tokens=specials[2:],
     )
     made.chat_template = (
-        "{{ bos_token }}{% for m in messages %}<{{ m['role'] }}>{{ m['content'] | trim }}{% endfor %}"
-        + "<end>" * closing
+        "{{ bos_token }}{% for m in messages %}<{{ m['role'] }}>{{ m['content'] | trim }}{% endfor "
+        "%}" + "<end>" * closing
     )
     return made
 
 
 def network(dtype: torch.dtype, device: str = "cpu") -> LlamaForSequenceClassification:
-    """A random Llama reward model with 25.2 million parameters besides its 2,000-token embedding."""
+    """A random Llama reward model with 25.2 million parameters besides its 2,000-token
+    embedding."""
     torch.manual_seed(0)
     config = LlamaConfig(
-        vocab_size=2000, hidden_size=512, intermediate_size=1376, num_hidden_layers=9, num_attention_heads=8,
-        num_key_value_heads=4, num_labels=1, pad_token_id=1, max_position_embeddings=512,
-    )  # fmt: skip
+        vocab_size=2000,
+        hidden_size=512,
+        intermediate_size=1376,
+        num_hidden_layers=9,
+        num_attention_heads=8,
+        num_key_value_heads=4,
+        num_labels=1,
+        pad_token_id=1,
+        max_position_embeddings=512,
+    )
     made = LlamaForSequenceClassification(config).to(dtype).eval().requires_grad_(False).to(device)
     made.reward_output = 0
     return made
@@ -79,17 +92,26 @@ class Setting:
         made = tokenizer(closing)
         prompt = "#" * (PREFIX - 3)
         ids = made.apply_chat_template(
-            [{"role": "user", "content": prompt}, {"role": "assistant", "content": "ab"}], return_dict=False
+            [{"role": "user", "content": prompt}, {"role": "assistant", "content": "ab"}],
+            return_dict=False,
         )
         first = len(made.all_special_ids)
-        chosen = torch.randint(first, 2000, (candidates, 1), generator=torch.Generator().manual_seed(0))
+        chosen = torch.randint(
+            first, 2000, (candidates, 1), generator=torch.Generator().manual_seed(0)
+        )
         return cls(
-            network(dtype), made, prompt, torch.tensor(ids[:PREFIX]), torch.tensor(ids[PREFIX + 1 :]), chosen
+            network(dtype),
+            made,
+            prompt,
+            torch.tensor(ids[:PREFIX]),
+            torch.tensor(ids[PREFIX + 1 :]),
+            chosen,
         )
 
 
 def published(setting: Setting, ids: torch.Tensor) -> torch.Tensor:
-    """As in the published code: decode each id, template it, tokenise the text again, pad, one full forward."""
+    """As in the published code: decode each id, template it, tokenise the text again, pad, one full
+    forward."""
     texts = [setting.tokenizer.decode([i]) for i in ids[:, 0].tolist()]
     conversations = [
         setting.tokenizer.apply_chat_template(
@@ -98,7 +120,9 @@ def published(setting: Setting, ids: torch.Tensor) -> torch.Tensor:
         )
         for text in texts
     ]
-    inputs = setting.tokenizer(conversations, padding=True, return_tensors="pt", return_token_type_ids=False)
+    inputs = setting.tokenizer(
+        conversations, padding=True, return_tensors="pt", return_token_type_ids=False
+    )
     return setting.network(**inputs).logits[:, 0]
 
 
@@ -142,7 +166,8 @@ def shared_prefix(setting: Setting):
 
 
 def linear_layers(setting: Setting):
-    """The linear layers alone, on as many tokens as the shared prefix runs: what the arithmetic itself takes."""
+    """The linear layers alone, on as many tokens as the shared prefix runs: what the arithmetic
+    itself takes."""
     layers = [m for m in setting.network.model.modules() if isinstance(m, torch.nn.Linear)]
     width = 1 + len(setting.closing)
     inputs: dict[tuple[int, int], torch.Tensor] = {}
@@ -165,7 +190,8 @@ def measure(dtype: torch.dtype, closing: int) -> str:
     setting = Setting.of(dtype, closing, candidates=4096)
     batch = find_batch_size(setting.network.config, lengths, device=torch.device("cpu"))
     ways = {
-        # (way, batch, candidates a turn): the slow ones score fewer, so that the turns are of like length
+        # (way, batch, candidates a turn): the slow ones score fewer, so that the turns are of like
+        # length
         "published": (lambda ids: published(setting, ids), FULL_BATCH, FULL_BATCH),
         "full": (lambda ids: full_forward(setting, ids), FULL_BATCH, FULL_BATCH),
         "copied": (CopiedCache(setting), 256, 512),
@@ -177,18 +203,24 @@ def measure(dtype: torch.dtype, closing: int) -> str:
     for _ in range(ROUNDS + 1):  # the first round warms up
         for name, (way, size, count) in ways.items():
             started = time.perf_counter()
-            rewards[name] = torch.cat([way(part) for part in setting.candidates[:count].split(size)])
+            rewards[name] = torch.cat(
+                [way(part) for part in setting.candidates[:count].split(size)]
+            )
             rates[name].append(count / (time.perf_counter() - started))
     rate = {name: statistics.median(values[1:]) for name, values in rates.items()}
-    own = torch.cat([full_forward(setting, row) for row in setting.candidates[:FULL_BATCH].split(1)])
+    own = torch.cat(
+        [full_forward(setting, row) for row in setting.candidates[:FULL_BATCH].split(1)]
+    )
     apart = float((rewards["shared"][:FULL_BATCH] - own).abs().max() / max(1.0, float(own.std())))
     ceiling = (PREFIX + 1 + closing) / (1 + closing)
     shared = rate["shared"]
     return (
         f"{str(dtype)[6:]:8} {closing} {batch:5} |"
         + "".join(f"{rate[name]:10.0f}" for name in ways)
-        + f" | {shared / rate['published']:9.1f}x {shared / rate['full']:5.1f}x {shared / rate['copied']:7.2f}x |"
-        f" {ceiling:5.1f} {shared / rate['full'] / ceiling:5.2f} | {shared / rate['linear']:9.2f} | {apart:.1e}"
+        + f" | {shared / rate['published']:9.1f}x {shared / rate['full']:5.1f}x "
+        f"{shared / rate['copied']:7.2f}x |"
+        f" {ceiling:5.1f} {shared / rate['full'] / ceiling:5.2f} | {shared / rate['linear']:9.2f} "
+        f"| {apart:.1e}"
     )
 
 
@@ -196,14 +228,17 @@ def main() -> None:
     """Print the table."""
     keep_large_buffers()
     print(
-        f"Scan: candidates a second, {PREFIX} + 1 + S tokens; torch {torch.__version__}, {torch.get_num_threads()} threads, "
+        f"Scan: candidates a second, {PREFIX} + 1 + S tokens; torch {torch.__version__}, "
+        f"{torch.get_num_threads()} threads, "
         f"load {os.getloadavg()[0]:.1f}"
     )
     print(
-        "                 | candidates a second                              | shared prefix against         | token ratio | of the   | largest"
+        "                 | candidates a second                              | shared prefix "
+        "against         | token ratio | of the   | largest"
     )
     print(
-        "dtype    S batch | published      full    copied    shared    linear | published   full   copied |    is  part |   linear | |Δ|, SD"
+        "dtype    S batch | published      full    copied    shared    linear | published   full   "
+        "copied |    is  part |   linear | |Δ|, SD"
     )
     for dtype in (torch.float32, torch.bfloat16):
         for closing in (1, 4):

@@ -1,11 +1,12 @@
 """How fast one step of a search is: the ways of doing it, side by side in one process.
 
-A step is a gradient at one response, its best tokens, 512 changes of one place each, and their rewards. The ways take
-turns, ROUNDS times; medians of seconds a step and their ratios are printed. Network and prompt are those of `scan.py`: 25
-million parameters, 43 tokens before the response and S behind it. Imports only torch and transformers, and what of
-pessimal needs no more.
+A step is a gradient at one response, its best tokens, 512 changes of one place each, and their
+rewards. The ways take turns, ROUNDS times; medians of seconds a step and their ratios are printed.
+Network and prompt are those of `scan.py`: 25 million parameters, 43 tokens before the response and
+S behind it. Imports only torch and transformers, and what of pessimal needs no more.
 
-`search.py steps DTYPE L S` does one of pessimal's own steps for each line that it reads: `nanogcg_yardstick.py` asks it.
+`search.py steps DTYPE L S` does one of pessimal's own steps for each line that it reads:
+`nanogcg_yardstick.py` asks it.
 """
 
 import json
@@ -23,19 +24,22 @@ from pessimal.scoring.common_prefix import CommonPrefixScorer
 from pessimal.scoring.engine import Decoder, OwnForward, SharedPrefix, prefix_context
 from pessimal.scoring.memory import keep_large_buffers
 from pessimal.scoring.shared_prefix import run_prefix
-from pessimal.search.gcg import sample, top_tokens
+from pessimal.searching.gcg import sample, top_tokens
 
 ROUNDS, WIDTH, TOP_K = 5, 512, 256
-# Candidates at once of the ways that share less. No size from 16 to 256 was faster by more than the noise (3 %).
+# Candidates at once of the ways that share less. No size from 16 to 256 was faster by more than the
+# noise (3 %).
 BATCH = 64
-# Of these ways so many of the candidates are evaluated, and the time is multiplied: their batches are all alike.
+# Of these ways so many of the candidates are evaluated, and the time is multiplied: their batches
+# are all alike.
 EVALUATED = {"full": 128, "by 64": 256}
 # A sweep puts so many tokens in each place in turn.
 SWEPT = 512
 
 
 class ExpandedCache:
-    """The prompt cached once, expanded to every candidate of a batch, as nanoGCG does it: each copies it in each layer."""
+    """The prompt cached once, expanded to every candidate of a batch, as nanoGCG does it: each
+    copies it in each layer."""
 
     name = "expanded-cache"
 
@@ -44,22 +48,28 @@ class ExpandedCache:
 
     def rewards(self, ids: Tensor, *, shared: int) -> Tensor:
         cache = DynamicCache()
-        for layer, (key, value) in enumerate(zip(self.prefix.keys, self.prefix.values, strict=True)):
+        for layer, (key, value) in enumerate(
+            zip(self.prefix.keys, self.prefix.values, strict=True)
+        ):
             cache.update(key[None, :, :0], value[None, :, :0], layer)
             cache.layers[layer].keys = key.expand(len(ids), *key.shape)
             cache.layers[layer].values = value.expand(len(ids), *value.shape)
-        states = self.decoder.backbone(input_ids=ids, past_key_values=cache, use_cache=True).last_hidden_state
+        states = self.decoder.backbone(
+            input_ids=ids, past_key_values=cache, use_cache=True
+        ).last_hidden_state
         return self.decoder.head.read(states[:, -1].float(), None)
 
 
 def ways_of(setting: Setting) -> dict[str, CommonPrefixScorer]:
-    """Full forwards, the expanded cache in batches and, as nanoGCG has it, all at once, and pessimal's own. Each takes its
-    gradient as it takes its rewards."""
+    """Full forwards, the expanded cache in batches and, as nanoGCG has it, all at once, and
+    pessimal's own. Each takes its gradient as it takes its rewards."""
     network, decoder = setting.network, Decoder.of(setting.network)
     around = {"prefix": setting.prefix, "suffix": setting.closing}
     expanded = ExpandedCache(decoder, setting.prefix)
     return {
-        "full": CommonPrefixScorer(network, OwnForward(network, setting.prefix), **around, batch_size=BATCH),
+        "full": CommonPrefixScorer(
+            network, OwnForward(network, setting.prefix), **around, batch_size=BATCH
+        ),
         "by 64": CommonPrefixScorer(network, expanded, **around, batch_size=BATCH),
         "at once": CommonPrefixScorer(network, expanded, **around, batch_size=WIDTH),
         "pessimal": CommonPrefixScorer(
@@ -69,7 +79,8 @@ def ways_of(setting: Setting) -> dict[str, CommonPrefixScorer]:
 
 
 class Step:
-    """One step: the first half is made of the same response for every way, the second of its candidates."""
+    """One step: the first half is made of the same response for every way, the second of its
+    candidates."""
 
     def __init__(self, setting: Setting, length: int):
         self.length, self.first = length, len(setting.tokenizer.all_special_ids)
@@ -81,8 +92,11 @@ class Step:
         """Those of the last one (WIDTH, L)."""
 
     def move_on(self) -> None:
-        """Go to another response, as a search does: what was shared with the last one is of no more use."""
-        self.response = torch.randint(self.first, len(self.allowed), (self.length,), generator=self.generator)
+        """Go to another response, as a search does: what was shared with the last one is of no more
+        use."""
+        self.response = torch.randint(
+            self.first, len(self.allowed), (self.length,), generator=self.generator
+        )
 
     def __call__(self, way: CommonPrefixScorer, *, evaluated: int = WIDTH) -> tuple[float, Tensor]:
         """Seconds of one step, and the rewards of as many of its candidates as were evaluated."""
@@ -90,7 +104,9 @@ class Step:
         started = time.perf_counter()
         slope = way.gradient(self.response)
         tokens = top_tokens(slope, current=self.response, allowed=self.allowed, k=TOP_K)
-        self.candidates = sample(self.response, tokens, width=WIDTH, step_size=1, generator=generator)
+        self.candidates = sample(
+            self.response, tokens, width=WIDTH, step_size=1, generator=generator
+        )
         proposed = time.perf_counter()
         rewards = way.rewards(self.candidates[:evaluated], anchor=self.response)
         ended = time.perf_counter()
@@ -109,7 +125,11 @@ def measure(dtype: torch.dtype, length: int, closing: int) -> str:
             seconds[name].append(taken)
     taken = {name: statistics.median(values[1:]) for name, values in seconds.items()}
     alone = CommonPrefixScorer(
-        setting.network, ways["full"].engine, prefix=setting.prefix, suffix=setting.closing, batch_size=1
+        setting.network,
+        ways["full"].engine,
+        prefix=setting.prefix,
+        suffix=setting.closing,
+        batch_size=1,
     )
     own = alone.rewards(step.candidates[:BATCH])
     apart = float((rewards[:BATCH] - own).abs().max() / max(1.0, float(own.std())))
@@ -137,17 +157,27 @@ def sweep(dtype: torch.dtype, length: int, closing: int) -> str:
             way.rewards(changed, anchor=step.response)
         rates.append(SWEPT * length / (time.perf_counter() - started))
     return (
-        f"Exhaustive sweep, L = {length}, S = {closing}, {str(dtype)[6:]}: {statistics.median(rates[1:]):.0f} candidates "
+        f"Exhaustive sweep, L = {length}, S = {closing}, {str(dtype)[6:]}: "
+        f"{statistics.median(rates[1:]):.0f} candidates "
         f"a second ({SWEPT} tokens in each place)"
     )
 
 
 def steps_on_request(dtype: str, length: str, closing: str) -> None:
-    """Print what is needed to make the same network and prompt elsewhere; then the seconds of a step for every line read."""
+    """Print what is needed to make the same network and prompt elsewhere; then the seconds of a
+    step for every line read."""
     setting = Setting.of(getattr(torch, dtype), int(closing), candidates=1)
     made, config = tokenizer(0), setting.network.config
-    keys = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
-            "num_key_value_heads", "max_position_embeddings", "pad_token_id")  # fmt: skip
+    keys = (
+        "vocab_size",
+        "hidden_size",
+        "intermediate_size",
+        "num_hidden_layers",
+        "num_attention_heads",
+        "num_key_value_heads",
+        "max_position_embeddings",
+        "pad_token_id",
+    )
     known = {
         "geometry": {key: getattr(config, key) for key in keys},
         "tokenizer": made.backend_tokenizer.to_str(),
@@ -168,15 +198,21 @@ def steps_on_request(dtype: str, length: str, closing: str) -> None:
 def main() -> None:
     """Print the table."""
     print(
-        f"Search: a step of {WIDTH} candidates, {PREFIX} + L + S tokens; torch {torch.__version__}, "
+        f"Search: a step of {WIDTH} candidates, {PREFIX} + L + S tokens; torch "
+        f"{torch.__version__}, "
         f"{torch.get_num_threads()} threads, load {os.getloadavg()[0]:.1f}"
     )
-    print("              | seconds a step                      |            | pessimal against            |")
     print(
-        "              |            expanded cache           | candidates |            expanded cache   | largest"
+        "              | seconds a step                      |            | pessimal against       "
+        "     |"
     )
     print(
-        "dtype     L S |     full    by 64  at once pessimal |   a second |     full    by 64  at once  | |Δ|, SD"
+        "              |            expanded cache           | candidates |            expanded "
+        "cache   | largest"
+    )
+    print(
+        "dtype     L S |     full    by 64  at once pessimal |   a second |     full    by 64  at "
+        "once  | |Δ|, SD"
     )
     for dtype, length, closing in [
         (torch.float32, 8, 1),

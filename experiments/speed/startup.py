@@ -21,7 +21,8 @@ def main() -> None:
             subprocess.run([sys.executable, "-m", "pessimal", *command], capture_output=True)
             seconds.append(time.perf_counter() - started)
         print(
-            f"Start-up: pessimal {' '.join(command):18} {statistics.median(seconds):.2f} s (median of {TURNS})"
+            f"Start-up: pessimal {' '.join(command):18} {statistics.median(seconds):.2f} s (median "
+            f"of {TURNS})"
         )
 
 

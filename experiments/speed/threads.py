@@ -1,10 +1,12 @@
-"""How waiting threads behave, on a quiet machine and on a busy one: each setting a process of its own.
+"""How waiting threads behave, on a quiet machine and on a busy one: each setting a process of its
+own.
 
-OpenMP's threads spin while they wait: as long as they like (default), a thousand turns (GOMP_SPINCOUNT=1000, which the
-command line sets before torch is imported), or not at all (OMP_WAIT_POLICY=PASSIVE). Where another process wants the
-cores, those that spin keep the one that works from its core. Printed: candidates a second of the
-scan's own engine, for a small network (2 million parameters, as the demo family) and a larger one (25 million), by
-policy, number of threads and load (as many other processes as cores).
+OpenMP's threads spin while they wait: as long as they like (default), a thousand turns
+(GOMP_SPINCOUNT=1000, which the command line sets before torch is imported), or not at all
+(OMP_WAIT_POLICY=PASSIVE). Where another process wants the cores, those that spin keep the one that
+works from its core. Printed: candidates a second of the scan's own engine, for a small network (2
+million parameters, as the demo family) and a larger one (25 million), by policy, number of threads
+and load (as many other processes as cores).
 
 python experiments/speed/threads.py
 """
@@ -16,7 +18,11 @@ import sys
 import time
 
 BUSY = "while True: pass"
-POLICIES = {"default": {}, "short": {"GOMP_SPINCOUNT": "1000"}, "passive": {"OMP_WAIT_POLICY": "PASSIVE"}}
+POLICIES = {
+    "default": {},
+    "short": {"GOMP_SPINCOUNT": "1000"},
+    "passive": {"OMP_WAIT_POLICY": "PASSIVE"},
+}
 SECONDS, ROUNDS = 1.5, 3
 
 
@@ -30,10 +36,22 @@ def measure() -> None:
 
     torch.set_num_threads(int(os.environ["THREADS"]))
     keep_large_buffers()
-    small = LlamaForSequenceClassification(
-        LlamaConfig(vocab_size=2000, hidden_size=64, intermediate_size=256, num_hidden_layers=2, num_attention_heads=4,
-                    num_key_value_heads=4, num_labels=1, pad_token_id=1)
-    ).eval().requires_grad_(False)  # fmt: skip
+    small = (
+        LlamaForSequenceClassification(
+            LlamaConfig(
+                vocab_size=2000,
+                hidden_size=64,
+                intermediate_size=256,
+                num_hidden_layers=2,
+                num_attention_heads=4,
+                num_key_value_heads=4,
+                num_labels=1,
+                pad_token_id=1,
+            )
+        )
+        .eval()
+        .requires_grad_(False)
+    )
     small.reward_output = 0
     rates = []
     with torch.inference_mode():
@@ -65,7 +83,13 @@ def main() -> None:
                     for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):
                         environment.pop(name, None)
                     environment |= POLICIES[policy]
-                    child = subprocess.run([sys.executable, __file__, "child"], env=environment, capture_output=True, text=True, check=True)  # fmt: skip
+                    child = subprocess.run(
+                        [sys.executable, __file__, "child"],
+                        env=environment,
+                        capture_output=True,
+                        text=True,
+                        check=True,
+                    )
                     measured[policy, threads].append([float(rate) for rate in child.stdout.split()])
         finally:
             for other in others:
@@ -74,7 +98,8 @@ def main() -> None:
         for (policy, threads), rates in measured.items():
             small, large = (sorted(rate)[len(rate) // 2] for rate in zip(*rates, strict=True))
             print(
-                f"  {policy:8} {threads} threads: {small:8,.0f} candidates/s small, {large:7,.0f} large",
+                f"  {policy:8} {threads} threads: {small:8,.0f} candidates/s small, {large:7,.0f} "
+                f"large",
                 flush=True,
             )
 

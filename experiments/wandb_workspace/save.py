@@ -1,8 +1,11 @@
-"""Save a W&B workspace, and a report of the same panels, over the runs of a project; prints their addresses.
+"""Save a W&B workspace, and a report of the same panels, over the runs of a project; prints their
+addresses.
 
-    python experiments/wandb_workspace/save.py ENTITY PROJECT [--prompts greatest,worst] [--attributes verbosity] [--report]
+    python experiments/wandb_workspace/save.py ENTITY PROJECT [--prompts greatest,worst]
+    [--attributes verbosity] [--report]
 
-Needs `pip install wandb-workspaces==0.4.13` and `wandb login`. The objects were checked; no server has drawn them.
+Needs `pip install wandb-workspaces==0.4.13` and `wandb login`. The objects were checked; no server
+has drawn them.
 """
 
 import argparse
@@ -41,7 +44,9 @@ def workspace(
     )
 
 
-def report(project: str, *, entity: str, prompts: Sequence[str], attributes: Sequence[str] = ()) -> wr.Report:
+def report(
+    project: str, *, entity: str, prompts: Sequence[str], attributes: Sequence[str] = ()
+) -> wr.Report:
     """A W&B report of the same panels, each section over the runs of its verbs."""
     blocks = []
     for name, panels in panels_of(prompts, attributes).items():
@@ -75,13 +80,18 @@ def panels_of(prompts: Sequence[str], attributes: Sequence[str]) -> dict[str, li
         ),
         *(table_of(f"{prompt}/extremes") for prompt in prompts),
     ]
-    columns = [wr.ParallelCoordinatesPlotColumn(metric=wr.SummaryMetric(option)) for option in SEARCH_OPTIONS]
+    columns = [
+        wr.ParallelCoordinatesPlotColumn(metric=wr.SummaryMetric(option))
+        for option in SEARCH_OPTIONS
+    ]
     searches = [
         wr.ParallelCoordinatesPlot(
             title="Options of the search against the median of its trials",
             columns=[*columns, wr.ParallelCoordinatesPlotColumn(metric=wr.SummaryMetric("value"))],
         ),
-        wr.LinePlot(title="Best so far against evaluations", x="search/evaluations", y=["search/best"]),
+        wr.LinePlot(
+            title="Best so far against evaluations", x="search/evaluations", y=["search/best"]
+        ),
         wr.BarPlot(title="Best reward found", metrics=["best_value"], orientation="h"),
         table_of("sequences"),
     ]
@@ -105,7 +115,8 @@ def panels_of(prompts: Sequence[str], attributes: Sequence[str]) -> dict[str, li
     ]
     comparisons = [
         wr.MediaBrowser(
-            title="Agreement of models", media_keys=[f"figures/{prompt}-agreement" for prompt in prompts]
+            title="Agreement of models",
+            media_keys=[f"figures/{prompt}-agreement" for prompt in prompts],
         ),
         table_of("agreement"),
     ]
@@ -124,12 +135,16 @@ def main() -> None:
     )
     parser.add_argument("entity")
     parser.add_argument("project")
-    parser.add_argument("--prompts", type=lambda text: text.split(","), default=["greatest", "worst"])
+    parser.add_argument(
+        "--prompts", type=lambda text: text.split(","), default=["greatest", "worst"]
+    )
     parser.add_argument("--attributes", type=lambda text: text.split(","), default=[])
     parser.add_argument("--report", action="store_true")
     given = parser.parse_args()
     for make in (workspace, report) if given.report else (workspace,):
-        made = make(given.project, entity=given.entity, prompts=given.prompts, attributes=given.attributes)
+        made = make(
+            given.project, entity=given.entity, prompts=given.prompts, attributes=given.attributes
+        )
         made.save()
         print(made.url)
 

@@ -5,36 +5,40 @@
     results = pessimal.compare([table, other])        # every analysis
     pessimal.search(model, "greatest", length=2)      # the best longer answer
     pessimal.explain(model, prompt, chosen, rejected) # why this response and not that one
-    pessimal.PessimalCallback("greatest", every=100)  # what a model comes to want while it is trained
+    pessimal.PessimalCallback("greatest", every=100)  # what a model comes to want while it is
+    trained
 
 `pessimal.api` says what each takes and gives. Nothing heavy is imported before it is called.
 """
 
 from importlib import import_module
-from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pessimal.api import check, compare, explain, load, read, reward, save, scan, search
+    from pessimal.training.callback import PessimalCallback
 
 __version__ = "0.1.0"
-
-_FUNCTIONS = ("check", "load", "read", "reward", "save", "scan")
-_PACKAGES = ("compare", "explain", "search")
-_CALLBACK = "PessimalCallback"
-__all__ = ["__version__", *_FUNCTIONS, *_PACKAGES, _CALLBACK]
-
-
-class Verb(ModuleType):
-    """The package of a verb, which is also its function: `pessimal.compare(tables)`."""
-
-    def __call__(self, *arguments, **options):
-        return getattr(import_module("pessimal.api"), self.__name__.rpartition(".")[2])(*arguments, **options)
+__all__ = [
+    "PessimalCallback",
+    "__version__",
+    "check",
+    "compare",
+    "explain",
+    "load",
+    "read",
+    "reward",
+    "save",
+    "scan",
+    "search",
+]
 
 
 def __getattr__(name: str):
-    if name in _FUNCTIONS:
-        return getattr(import_module("pessimal.api"), name)
-    if name in _PACKAGES:
-        return import_module(f"pessimal.{name}")
-    if name == _CALLBACK:
+    if name == "PessimalCallback":
         return import_module("pessimal.training.callback").PessimalCallback
+    if name in __all__:
+        return getattr(import_module("pessimal.api"), name)
     raise AttributeError(f"pessimal has no {name!r}; it has {', '.join(__all__)}")
 
 

@@ -1,7 +1,7 @@
 """`pessimal VERB KEY=VALUE …`, which `python -m pessimal` is too.
 
-Exit codes: 0 done, 1 failed at work, 2 the user's mistake, which is reported in one piece and without a traceback, 130
-stopped.
+Exit codes: 0 done, 1 failed at work, 2 the user's mistake, which is reported in one piece and
+without a traceback, 130 stopped.
 """
 
 import logging
@@ -43,8 +43,9 @@ more
   eval "$(pessimal -sc install=bash)"   completion of verbs, options and values by the tab key
 """
 
-# Before torch is imported: OpenMP's threads spin long while they wait, and where another process wants the cores, those
-# that spin keep the one that works from its core. A short spin costs nothing on a quiet machine (`experiments/speed/threads.py`).
+# Before torch is imported: OpenMP's threads spin long while they wait, and where another process
+# wants the cores, those that spin keep the one that works from its core. A short spin costs nothing
+# on a quiet machine (`experiments/speed/threads.py`).
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
@@ -62,7 +63,8 @@ def main() -> None:
         _run(arguments)
     except KeyboardInterrupt:
         print(
-            "\nstopped; what was finished is kept, and the same command goes on from there", file=sys.stderr
+            "\nstopped; what was finished is kept, and the same command goes on from there",
+            file=sys.stderr,
         )
         sys.exit(130)
     except (UserError, WorkError) as error:
@@ -81,7 +83,9 @@ def _run(arguments: list[str]) -> None:
 
     sys.argv[1:] = typed = with_task(arguments)
     overrides, options = split(typed)
-    if {"-sc", "--shell-completion"} & set(options) and any(o.startswith("query=") for o in overrides):
+    if {"-sc", "--shell-completion"} & set(options) and any(
+        o.startswith("query=") for o in overrides
+    ):
         from pessimal.cli.help import completed
 
         if (found := completed(os.environ["COMP_LINE"])) is not None:
@@ -93,10 +97,14 @@ def _run(arguments: list[str]) -> None:
         print_help(overrides, options)
         return
     if "--hydra-help" in options:
-        sys.argv[1:] = ["--hydra-help"]  # it composes Hydra's own configuration, which knows no verbs
+        sys.argv[1:] = [
+            "--hydra-help"
+        ]  # it composes Hydra's own configuration, which knows no verbs
     from pessimal.cli.compose import run_hydra
 
-    logging.raiseExceptions = False  # on a full disk the log file fails too: the message reports it, once
+    logging.raiseExceptions = (
+        False  # on a full disk the log file fails too: the message reports it, once
+    )
     run_hydra()
 
 

@@ -1,7 +1,8 @@
-"""The verbs as Python functions on objects in memory; `import pessimal` offers them without importing torch.
+"""The verbs as Python functions on objects in memory; `import pessimal` offers them without
+importing torch.
 
-Nothing is written but where `save` says: no registry, no W&B, no configuration files of one's own. Defaults are those of
-the command line.
+Nothing is written but where `save` says: no registry, no W&B, no configuration files of one's own.
+Defaults are those of the command line.
 """
 
 import tempfile
@@ -16,7 +17,7 @@ from pessimal.tables.result import Result, Results
 
 if TYPE_CHECKING:
     from pessimal.rewards.base import Reward
-    from pessimal.search.run import Found
+    from pessimal.searching.run import Found
 
 PROMPTS = ("greatest", "best", "worst")
 """The three prompts of Christian et al. (2025), which may be named by their keys."""
@@ -30,14 +31,17 @@ def load(
     cache: str = "runs/cache",
     **options,
 ) -> "Reward":
-    """A reward of a local folder, of the Hub (`org/name`), or by a name of conf/model: of the demo family (`plain-bpe-0`;
-    trained on first use and kept in `cache`), or a real model that a package carries (`smollm2`).
+    """A reward of a local folder, of the Hub (`org/name`), or by a name of conf/model: of the demo
+    family (`plain-bpe-0`; trained on first use and kept in `cache`), or a real model that a package
+    carries (`smollm2`).
 
     Args:
-        kind: head, log_probability, implicit or judge; by default what conf/model says of a name, and head of any other.
+        kind: head, log_probability, implicit or judge; by default what conf/model says of a name,
+            and head of any other.
         dtype: by default float32, or what conf/model says.
-        options: further options of a model (`pessimal.rewards.spec.ModelSpec`), such as revision="…",
-            implicit={"reference": "org/name"}, judge={"template": "…", "positive": ["Yes"], "negative": ["No"]}.
+        options: further options of a model (`pessimal.rewards.spec.ModelSpec`), such as
+            revision="…", implicit={"reference": "org/name"}, judge={"template": "…", "positive":
+            ["Yes"], "negative": ["No"]}.
 
     Raises:
         ConfigError, ModelError: there is none, or it is no scalar reward model.
@@ -54,7 +58,8 @@ def load(
     known = {one.name for one in fields(ModelSpec)}
     if unknown := set(options) - known:
         raise ConfigError(
-            f"a model has no option {sorted(unknown)[0]!r}.{did_you_mean(sorted(unknown)[0], known)}"
+            f"a model has no option "
+            f"{sorted(unknown)[0]!r}.{did_you_mean(sorted(unknown)[0], known)}"
         )
     for name, made in {"implicit": ImplicitSpec, "judge": JudgeSpec}.items():
         if isinstance(options.get(name), Mapping):
@@ -65,8 +70,9 @@ def load(
 
 
 def reward(network, tokenizer=None, *, name: str = "model", output: int | None = None) -> "Reward":
-    """A reward of what is in memory: a network and its tokenizer (see `pessimal.rewards.head.wrap`), or a function
-    f(prompt, responses) that gives one number a response; a tokenizer lets its vocabulary be scanned, as texts."""
+    """A reward of what is in memory: a network and its tokenizer (see
+    `pessimal.rewards.head.wrap`), or a function f(prompt, responses) that gives one number a
+    response; a tokenizer lets its vocabulary be scanned, as texts."""
     if not hasattr(network, "parameters") and callable(network):
         from pessimal.rewards.callable import wrap_callable
 
@@ -90,11 +96,13 @@ def scan(
 
     Args:
         model: of `load` or `reward`.
-        prompts: a user turn, or a key of `PROMPTS`; several of them, or key → user turn, give a list of tables.
+        prompts: a user turn, or a key of `PROMPTS`; several of them, or key → user turn, give a
+            list of tables.
         candidates: texts to score instead of the vocabulary.
-        mode: `ids` (any token ids), `text` (as a text would be tokenized) or `paper`; ids for the vocabulary, text for
-            candidates.
-        certain: k of the tails that are scored again in float32 where the model's precision is lower.
+        mode: `ids` (any token ids), `text` (as a text would be tokenized) or `paper`; ids for the
+            vocabulary, text for candidates.
+        certain: k of the tails that are scored again in float32 where the model's precision is
+            lower.
         batch_size: candidates a batch; found from the memory there is where None.
 
     Returns:
@@ -119,22 +127,30 @@ def scan(
     elif mode is Mode.text:
         words = listed(candidates, name="items")
     else:
-        raise ConfigError(f"mode={mode.value!r}: candidates are texts, and are scored in mode='text'")
+        raise ConfigError(
+            f"mode={mode.value!r}: candidates are texts, and are scored in mode='text'"
+        )
     asked = named_prompts(prompts)
     double = mode is Mode.paper
     networks = None if isinstance(model, TextReward) else functools.cache(model.network)
     tables: list[ScoreTable] = []
     with tempfile.TemporaryDirectory(prefix="pessimal-") as work:
-        loop = Loop(make_trainer(_trainer_for(model), root=work), batch_size, progress, find_threads=True)
+        loop = Loop(
+            make_trainer(_trainer_for(model), root=work), batch_size, progress, find_threads=True
+        )
         for key, text in asked.items():
             provenance = identify(
                 model, prompt=key, prompt_text=text, candidates=words, mode=mode, certain=certain
             )
             if isinstance(model, TextReward):
-                tables.append(scan_texts(model, provenance, words, work=Path(work), progress=progress))
+                tables.append(
+                    scan_texts(model, provenance, words, work=Path(work), progress=progress)
+                )
                 continue
             frames = [part.conversations.frame(text, double_bos=double) for part in model.parts]
-            tables.append(scan_one(model, networks, provenance, words, frames, work=Path(work), loop=loop))
+            tables.append(
+                scan_one(model, networks, provenance, words, frames, work=Path(work), loop=loop)
+            )
     return tables[0] if isinstance(prompts, str) else tables
 
 
@@ -143,14 +159,15 @@ def compare(tables: Sequence[ScoreTable], **options) -> Results:
 
     Args:
         tables: of any models, prompts and candidate sets.
-        options: as of `pessimal compare`, such as `replicates=200`, `polarity={"mine": 1}`, `join="stripped"`.
+        options: as of `pessimal compare`, such as `replicates=200`, `polarity={"mine": 1}`,
+            `join="stripped"`.
 
     Returns:
-        Results in the order of the page; `results["agreement"]` is one of them, `results.skipped` says what could not be
-        done and why.
+        Results in the order of the page; `results["agreement"]` is one of them, `results.skipped`
+        says what could not be done and why.
     """
+    from pessimal.analyses import compare as every_analysis
     from pessimal.cli.compose import configuration
-    from pessimal.compare import compare as every_analysis
     from pessimal.tables.table_set import table_sets
     from pessimal.verbs.compare import read_options, reading_of
 
@@ -177,12 +194,13 @@ def search(
         prompts: as for `scan`; of several, the mean reward is searched.
         length: tokens of the response, 1 to 16.
         goal: `optimal` or `pessimal`.
-        options: as of `pessimal search`, such as evaluations=50_000; and mode="text", seed=1, batch_size=64.
+        options: as of `pessimal search`, such as evaluations=50_000; and mode="text", seed=1,
+            batch_size=64.
 
     Returns:
         A Found: `.text`, `.reward`, `.verdict`, `.results`.
     """
-    from pessimal.search.run import search as search_one
+    from pessimal.searching.run import search as search_one
 
     model.spec.require("search", "ids", "gradient")
     return search_one(
@@ -191,20 +209,28 @@ def search(
 
 
 def explain(
-    model: "Reward", prompt: str, chosen: str, rejected: str, *, perturber: str = "rules", seeds: int = 1
+    model: "Reward",
+    prompt: str,
+    chosen: str,
+    rejected: str,
+    *,
+    perturber: str = "rules",
+    seeds: int = 1,
 ) -> Results:
-    """Why a model prefers one response to the other: edits along named attributes, and the smallest that flip it.
+    """Why a model prefers one response to the other: edits along named attributes, and the smallest
+    that flip it.
 
     Args:
         model: of `load` or `reward`.
-        prompt, chosen, rejected: texts; which of the two the model prefers need not be the one called chosen.
+        prompt, chosen, rejected: texts; which of the two the model prefers need not be the one
+            called chosen.
         perturber: a file of conf/perturber, such as `rules`, `random`, `llm`.
         seeds: edits of each kind.
     """
     from pessimal.cli.compose import configuration
-    from pessimal.explain.explain import explain_pair, pair
-    from pessimal.explain.perturbers import make_perturber
-    from pessimal.explain.results import pair_results
+    from pessimal.explaining.explain import explain_pair, pair
+    from pessimal.explaining.perturbers import make_perturber
+    from pessimal.explaining.results import pair_results
     from pessimal.scoring.texts import text_scorer
     from pessimal.verbs.explain import attributes_of
 
@@ -215,7 +241,9 @@ def explain(
         groups={"perturber": perturber},
     )
     attributes = attributes_of(config)
-    changes = make_perturber(config.perturber, attributes=attributes, cache=Path("runs/cache/answers"))
+    changes = make_perturber(
+        config.perturber, attributes=attributes, cache=Path("runs/cache/answers")
+    )
     sample = [comparison.conversation(text) for text in comparison.responses]
     scorer = text_scorer(model, sample, device=_device_of(model))
     found = explain_pair(
@@ -233,16 +261,22 @@ def explain(
 
 
 def check(
-    model: "Reward", prompt: str = "greatest", *, sample: int = 64, batch_size: int = 16, seed: int = 0
+    model: "Reward",
+    prompt: str = "greatest",
+    *,
+    sample: int = 64,
+    batch_size: int = 16,
+    seed: int = 0,
 ) -> Results:
-    """Whether a model's score is the same whatever the batch, the padding and the path, on random responses.
+    """Whether a model's score is the same whatever the batch, the padding and the path, on random
+    responses.
 
     Args:
         model: of `load` or `reward`.
         prompt: as for `scan`.
         sample: random tokens; a quarter as many longer responses come on top.
     """
-    from pessimal.scoring.conformance import Plan
+    from pessimal.checking import Plan
     from pessimal.verbs.check import check_parts, conformance_results
 
     [text] = named_prompts(prompt).values()
@@ -260,7 +294,8 @@ def read(path: str | Path) -> ScoreTable:
 
 
 def save(results: Sequence[Result], folder: str | Path) -> Path:
-    """Write `tables/*.parquet`, `figures/*.svg` and `results.json`, as artifacts have them; returns the folder.
+    """Write `tables/*.parquet`, `figures/*.svg` and `results.json`, as artifacts have them; returns
+    the folder.
 
     Raises:
         InputError: there is something in the folder already.
@@ -283,7 +318,9 @@ def named_prompts(prompts: str | Sequence[str] | Mapping[str, str]) -> dict[str,
         texts = [prompts] if isinstance(prompts, str) else list(prompts)
         asked = {text: _wording(text) if text in PROMPTS else text for text in texts}
     if not asked or not all(isinstance(text, str) and text.strip() for text in asked.values()):
-        raise InputError(f"prompts={prompts!r}: give a user turn, several, or a mapping of key to user turn")
+        raise InputError(
+            f"prompts={prompts!r}: give a user turn, several, or a mapping of key to user turn"
+        )
     return asked
 
 

@@ -1,7 +1,7 @@
 """The mistakes a user can make, one type each.
 
-A message says what was given, what was expected and what to type next. The front door prints it in one
-piece and exits with 2; anything that is not a `UserError` is a failure at work (exit code 1).
+A message says what was given, what was expected and what to type next. The front door prints it in
+one piece and exits with 2; anything that is not a `UserError` is a failure at work (exit code 1).
 """
 
 import difflib

@@ -1,4 +1,5 @@
-"""Score tables and results as a notebook shows them. Tokens are hostile strings: everything is escaped."""
+"""Score tables and results as a notebook shows them. Tokens are hostile strings: everything is
+escaped."""
 
 from collections.abc import Sequence
 from html import escape
@@ -22,14 +23,18 @@ def score_table_html(table: "ScoreTable") -> str:
     best, worst = ordered.head(RANKS), ordered.iloc[::-1].head(RANKS)
     rows = [
         [rank, literal(b.text), significant(b.reward), literal(w.text), significant(w.reward)]
-        for rank, (b, w) in enumerate(zip(best.itertuples(), worst.itertuples(), strict=True), start=1)
+        for rank, (b, w) in enumerate(
+            zip(best.itertuples(), worst.itertuples(), strict=True), start=1
+        )
     ]
     provenance = table.provenance
     certified = table.rows["certified"].mean()
     return (
-        f"<p><b>{escape(provenance.model)}</b> on “{escape(provenance.prompt_text or provenance.prompt)}”: "
+        f"<p><b>{escape(provenance.model)}</b> on "
+        f"“{escape(provenance.prompt_text or provenance.prompt)}”: "
         f"{len(table.rows):,} {'tokens' if provenance.candidates == 'vocabulary' else 'items'}, "
-        f"{certified:.0%} with a certified rank</p>" + _table(["", "best", "reward", "worst", "reward"], rows)
+        f"{certified:.0%} with a certified rank</p>"
+        + _table(["", "best", "reward", "worst", "reward"], rows)
     )
 
 
@@ -38,7 +43,11 @@ def result_html(result: "Result") -> str:
     head = f"<p><b>{escape(result.name)}</b> {escape(result.headline)}</p>"
     shown = result.table.head(ROWS)
     cells = [[_cell(value) for value in row] for row in shown.itertuples(index=False)]
-    more = f"<p>{len(result.table):,} rows, in <code>.table</code></p>" if len(result.table) > ROWS else ""
+    more = (
+        f"<p>{len(result.table):,} rows, in <code>.table</code></p>"
+        if len(result.table) > ROWS
+        else ""
+    )
     return head + _figure(result) + _table(list(shown.columns), cells) + more
 
 
@@ -47,7 +56,8 @@ def results_html(results: Sequence["Result"]) -> str:
     headed = sorted((r for r in results if r.headline), key=lambda r: -r.weight)
     rows = [[result.name, result.headline] for result in headed]
     return (
-        _table(["result", ""], rows) + f"<p>{len(results)} results; show one: <code>results[NAME]</code></p>"
+        _table(["result", ""], rows)
+        + f"<p>{len(results)} results; show one: <code>results[NAME]</code></p>"
     )
 
 
@@ -66,7 +76,8 @@ def _figure(result: "Result") -> str:
 def _table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     head = "".join(f"<th>{escape(str(column))}</th>" for column in columns)
     body = "".join(
-        "<tr>" + "".join(f"<td>{escape(str(value))}</td>" for value in row) + "</tr>" for row in rows
+        "<tr>" + "".join(f"<td>{escape(str(value))}</td>" for value in row) + "</tr>"
+        for row in rows
     )
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 

@@ -1,4 +1,5 @@
-"""How far work is: a bar where there is a terminal, log lines every few seconds where there is none."""
+"""How far work is: a bar where there is a terminal, log lines every few seconds where there is
+none."""
 
 import logging
 import sys
@@ -20,7 +21,9 @@ WIDTH = 110
 def console() -> Console:
     """Where people read while a verb works: stderr; stdout is for paths."""
     terminal = sys.stderr.isatty()
-    return Console(stderr=True, highlight=False, soft_wrap=not terminal, width=None if terminal else WIDTH)
+    return Console(
+        stderr=True, highlight=False, soft_wrap=not terminal, width=None if terminal else WIDTH
+    )
 
 
 class Counter:
@@ -51,7 +54,11 @@ class Counter:
             self.reported = time.monotonic()
             what = f"{self.label}, {self.name}" if self.name else self.label
             of = "" if self.total is None else f" of {self.total:,}"
-            left = "" if self.total is None else f", {(self.total - self.done) / self.rate:,.0f} s left"
+            left = (
+                ""
+                if self.total is None
+                else f", {(self.total - self.done) / self.rate:,.0f} s left"
+            )
             log.info("%s: %s%s %s, %s%s", what, f"{self.done:,}", of, self.unit, rate, left)
 
     @property
@@ -64,11 +71,15 @@ class Counter:
 def counted(
     label: str, *, unit: str, total: int | None = None, done: int = 0, bar: bool = True
 ) -> Iterator[Counter]:
-    """A bar with rate and time left over work that is counted in units; `total` where it is known, `done` of it before."""
+    """A bar with rate and time left over work that is counted in units; `total` where it is known,
+    `done` of it before."""
     columns = (
-        TextColumn("{task.description}: {task.fields[now]}"), BarColumn(), MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"), TimeRemainingColumn(),
-    )  # fmt: skip
+        TextColumn("{task.description}: {task.fields[now]}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+    )
     with _progress(*columns, bar=bar) as progress:
         yield Counter(progress, label, unit, total, done=done)
 
@@ -77,8 +88,11 @@ def counted(
 def steps(label: str, total: int, *, bar: bool = True) -> Iterator[Callable[[str], None]]:
     """A bar over named steps, with the time that is left."""
     columns = (
-        TextColumn(f"{label}: {{task.fields[now]}}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
-    )  # fmt: skip
+        TextColumn(f"{label}: {{task.fields[now]}}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
     with _progress(*columns, bar=bar) as progress:
         task = progress.add_task(label, total=total, now="")
         last, done = time.monotonic(), -1
@@ -96,4 +110,6 @@ def steps(label: str, total: int, *, bar: bool = True) -> Iterator[Callable[[str
 
 
 def _progress(*columns, bar: bool) -> Progress:
-    return Progress(*columns, console=console(), transient=True, disable=not (bar and sys.stderr.isatty()))
+    return Progress(
+        *columns, console=console(), transient=True, disable=not (bar and sys.stderr.isatty())
+    )

@@ -1,4 +1,5 @@
-"""Inference that several rooms need: intervals from resampling, tests by permutation, correction for many tests.
+"""Inference that several rooms need: intervals from resampling, tests by permutation, correction
+for many tests.
 
 Knows numbers. Does not know what they were measured on.
 """
@@ -14,13 +15,17 @@ from threadpoolctl import threadpool_limits
 
 from pessimal.errors import TableError
 
-RESAMPLES_AT_ONCE = 32  # 32 × 128,000 weights are 33 MB, and the matrix product already runs at full speed
+RESAMPLES_AT_ONCE = (
+    32  # 32 × 128,000 weights are 33 MB, and the matrix product already runs at full speed
+)
 KEPT_WEIGHTS = 2**27  # bytes: 1000 draws of 128,000 items
 
 
 def holm(p: pd.Series) -> pd.Series:
-    """p values corrected for how many there are (Holm 1979: any dependence); missing ones stay missing, uncounted."""
-    # Not statsmodels' multipletests: it collects garbage at every call, .1 s each where tables are in memory.
+    """p values corrected for how many there are (Holm 1979: any dependence); missing ones stay
+    missing, uncounted."""
+    # Not statsmodels' multipletests: it collects garbage at every call, .1 s each where tables are
+    # in memory.
     ordered = p.dropna().sort_values(kind="stable")
     stepped = ordered.to_numpy(dtype=float) * np.arange(len(ordered), 0, -1)
     corrected = np.minimum(np.maximum.accumulate(stepped), 1) if len(ordered) else stepped
@@ -28,9 +33,11 @@ def holm(p: pd.Series) -> pd.Series:
 
 
 def sign_flip(differences: np.ndarray, *, two_sided: bool, permutations: int, seed: int) -> float:
-    """p of a mean (n,) that is not above 0 (two-sided: not 0), were each number as likely to have had the other sign.
+    """p of a mean (n,) that is not above 0 (two-sided: not 0), were each number as likely to have
+    had the other sign.
 
-    Exact where there are no more than `permutations` patterns of signs. NaN where there are no numbers.
+    Exact where there are no more than `permutations` patterns of signs. NaN where there are no
+    numbers.
 
     Source: Phipson & Smyth 2010 (the p of drawn permutations).
     """
@@ -59,9 +66,10 @@ def bootstrap_linear(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Percentile intervals of m statistics of the same n items, from their influence values.
 
-    Items are drawn with replacement; each draw serves all statistics, as it would if each were recomputed.
-    The estimate plus the mean influence of the drawn items stands for the recomputed statistic. Items are
-    taken to be independent; the bounds are kept within [−1, 1], so the statistics must be correlations or shares.
+    Items are drawn with replacement; each draw serves all statistics, as it would if each were
+    recomputed. The estimate plus the mean influence of the drawn items stands for the recomputed
+    statistic. Items are taken to be independent; the bounds are kept within [−1, 1], so the
+    statistics must be correlations or shares.
 
     Args:
         estimates: (m,).
@@ -78,12 +86,15 @@ def bootstrap_linear(
     """
     if replicates < 100 or not 0 < confidence < 1:
         raise TableError(
-            f"An interval needs at least 100 replicates and a confidence between 0 and 1; given were "
-            f"replicates={replicates} and confidence={confidence}. Use replicates=1000, confidence=0.95."
+            f"An interval needs at least 100 replicates and a confidence between 0 and 1; given "
+            f"were "
+            f"replicates={replicates} and confidence={confidence}. Use replicates=1000, "
+            f"confidence=0.95."
         )
     n = len(influences)
     drawn = _kept_weights if n * replicates <= KEPT_WEIGHTS else _weights
-    # One thread: with two the products below took 13 s of CPU instead of 1, most of it spent waiting for each other.
+    # One thread: with two the products below took 13 s of CPU instead of 1, most of it spent
+    # waiting for each other.
     with threadpool_limits(1, user_api="blas"):
         deviations = np.concatenate(
             [block.astype(float) @ influences / n for block in drawn(n, replicates, seed)]
@@ -94,7 +105,8 @@ def bootstrap_linear(
 
 
 def _weights(n: int, replicates: int, seed: int) -> Iterator[np.ndarray]:
-    """How often each of n items is in each draw of n: blocks (rows, n), uint8 (more than 255 times would be a wonder)."""
+    """How often each of n items is in each draw of n: blocks (rows, n), uint8 (more than 255 times
+    would be a wonder)."""
     rng = np.random.default_rng(seed)
     for start in range(0, replicates, RESAMPLES_AT_ONCE):
         rows = min(RESAMPLES_AT_ONCE, replicates - start)
@@ -106,21 +118,24 @@ def _weights(n: int, replicates: int, seed: int) -> Iterator[np.ndarray]:
 
 @lru_cache(maxsize=2)
 def _kept_weights(n: int, replicates: int, seed: int) -> list[np.ndarray]:
-    """`_weights`, kept: prompts and models of one vocabulary are resampled alike, and drawing takes half of the time."""
+    """`_weights`, kept: prompts and models of one vocabulary are resampled alike, and drawing takes
+    half of the time."""
     return list(_weights(n, replicates, seed))
 
 
 def median_interval(ascending: np.ndarray, *, confidence: float) -> tuple[np.ndarray, np.ndarray]:
-    """Exact interval of the median of a population from each row's sorted sample (rows, n); NaN if too few.
+    """Exact interval of the median of a population from each row's sorted sample (rows, n); NaN if
+    too few.
 
-    The k-th value from either end, with the largest k for which both ends together miss the median with a chance of at
-    most 1 − confidence: 2 · P(Binomial(n, ½) < k).
+    The k-th value from either end, with the largest k for which both ends together miss the median
+    with a chance of at most 1 − confidence: 2 · P(Binomial(n, ½) < k).
 
     Source: Conover 1999, section 3.2.
     """
     n, tail = ascending.shape[-1], (1 - confidence) / 2
     k = int(stats.binom.ppf(tail, n, 0.5))
-    # ppf gives the least k with P(≤ k) ≥ tail, so P(< k) < tail; where P(≤ k) equals the tail, one more will do.
+    # ppf gives the least k with P(≤ k) ≥ tail, so P(< k) < tail; where P(≤ k) equals the tail, one
+    # more will do.
     k += bool(stats.binom.cdf(k, n, 0.5) <= tail)
     if k < 1:
         nothing = np.full(len(ascending), np.nan)
@@ -153,14 +168,17 @@ def jackknife(replicates: np.ndarray) -> Spread:
 def crossed_interval(
     estimates: np.ndarray, spreads: Sequence[Spread], *, confidence: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Standard errors and Student t intervals of estimates that vary in several crossed ways at once.
+    """Standard errors and Student t intervals of estimates that vary in several crossed ways at
+    once.
 
-    The variances of all ways are added. With crossed ways (each token meets each wording) this counts what only
-    happens to one combination more than once, so the interval is too wide rather than too narrow (Owen 2007).
-    Degrees of freedom after Satterthwaite: few models or wordings make wide intervals, as they should.
+    The variances of all ways are added. With crossed ways (each token meets each wording) this
+    counts what only happens to one combination more than once, so the interval is too wide rather
+    than too narrow (Owen 2007). Degrees of freedom after Satterthwaite: few models or wordings make
+    wide intervals, as they should.
 
     Returns:
-        standard errors, lower and upper bounds, (m,) each; not a number where nothing could be left out.
+        standard errors, lower and upper bounds, (m,) each; not a number where nothing could be left
+        out.
     """
     if not spreads:
         missing = np.full(np.shape(estimates), np.nan)

@@ -7,8 +7,9 @@ import math
 import unicodedata
 from collections.abc import Iterable
 
-# Control, formatting (zero-width, right-to-left overrides), surrogate, private, unassigned, line and paragraph
-# separators: invisible, able to reorder their neighbours, or not allowed in an SVG file.
+# Control, formatting (zero-width, right-to-left overrides), surrogate, private, unassigned, line
+# and paragraph separators: invisible, able to reorder their neighbours, or not allowed in an SVG
+# file.
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\"}
 SPACE, EMPTY, CARRIER = "␣", "∅", "◌"
@@ -17,9 +18,10 @@ SPACE, EMPTY, CARRIER = "␣", "∅", "◌"
 def literal(text: str, *, limit: int = 24) -> str:
     """The text with everything visible, on one line, at most `limit` characters long.
 
-    What cannot be seen becomes an escape (`\\n`, `\\x07`, `\\u200b`, `\\ud83d`), a backslash is doubled so that
-    an escape cannot be mistaken for one, spaces at either end become ␣, a combining mark without a letter gets a
-    dotted circle to sit on, the empty string is ∅. What is cut off at the limit leaves an ellipsis.
+    What cannot be seen becomes an escape (`\\n`, `\\x07`, `\\u200b`, `\\ud83d`), a backslash is
+    doubled so that an escape cannot be mistaken for one, spaces at either end become ␣, a combining
+    mark without a letter gets a dotted circle to sit on, the empty string is ∅. What is cut off at
+    the limit leaves an ellipsis.
     """
     if not text:
         return EMPTY
@@ -54,7 +56,8 @@ def short_names(models: Iterable[str], *, limit: int = 30) -> dict[str, str]:
 
 
 def significant(number: float, *, digits: int = 3) -> str:
-    """A number with so many significant digits, whole digits never rounded away, and a true minus sign."""
+    """A number with so many significant digits, whole digits never rounded away, and a true minus
+    sign."""
     whole = len(str(int(abs(number)))) if math.isfinite(number) else digits
     return f"{number:#.{max(digits, whole)}g}".rstrip(".").replace("-", "−")
 
@@ -64,7 +67,13 @@ def _visible(character: str) -> str:
         return _NAMED[character]
     if unicodedata.category(character) in _HIDDEN or (character.isspace() and character != " "):
         code = ord(character)
-        return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+        return (
+            f"\\x{code:02x}"
+            if code < 0x100
+            else f"\\u{code:04x}"
+            if code < 0x10000
+            else f"\\U{code:08x}"
+        )
     return character
 
 

@@ -19,7 +19,9 @@ def composed(*overrides: str) -> TaskConfig:
 
 
 def options(group: str) -> list[str]:
-    return sorted(str(p.relative_to(CONF / group).with_suffix("")) for p in (CONF / group).rglob("*.yaml"))
+    return sorted(
+        str(p.relative_to(CONF / group).with_suffix("")) for p in (CONF / group).rglob("*.yaml")
+    )
 
 
 # Short name, Hub repository and RewardBench rank of the paper's ten models.
@@ -98,7 +100,9 @@ def test_the_ten_models_of_the_paper_are_ready_to_run():
         assert spec.dtype in (Dtype.bfloat16, Dtype.float16)
         assert not spec.trust_remote_code, "their weights are enough"
     published = composed("task=import", "format=vocabulary", f"path={__file__}").published
-    assert {spec.path for spec in published.values() if spec.rank} == {path for path, _ in PAPER.values()}
+    assert {spec.path for spec in published.values() if spec.rank} == {
+        path for path, _ in PAPER.values()
+    }
 
 
 def test_there_are_ten_siblings_and_a_secret():
@@ -138,7 +142,9 @@ SEVERAL = {
         for superlative in ("ever", "world", "time")
         for concision in ("one", "single", "please")
     },
-    "grading": {f"{what}{again}" for what in ("sheep", "capital", "equation") for again in ("", "-again")},
+    "grading": {
+        f"{what}{again}" for what in ("sheep", "capital", "equation") for again in ("", "-again")
+    },
 }
 """Options of `prompts` that hold more than the one prompt they are named after."""
 
@@ -184,15 +190,26 @@ def test_a_comparison_knows_its_lexicons_terms_wordings_and_polarities():
         assert len(set(axis.terms)) == len(axis.terms) >= 10
         assert all(term == term.strip().lower() and " " not in term for term in axis.terms)
     assert [len(levels) for levels in config.wording.factors.values()] == [6, 3, 3]
-    assert {key for key, sign in config.polarity.items() if sign == -1} == {"worst", "bad", "terrible"}
+    assert {key for key, sign in config.polarity.items() if sign == -1} == {
+        "worst",
+        "bad",
+        "terrible",
+    }
 
 
 def test_other_lists_are_chosen_and_added():
     config = composed(
-        "task=compare", "identity=[age]", "identity.age.terms=[young,old]",
-        "+lexicons.Bing=bing.csv", "+dictionaries.big_two=big2.csv", "join=stripped", "+polarity.silly=-1",
-    )  # fmt: skip
-    assert {axis: found.terms for axis, found in config.identity.items()} == {"age": ["young", "old"]}
+        "task=compare",
+        "identity=[age]",
+        "identity.age.terms=[young,old]",
+        "+lexicons.Bing=bing.csv",
+        "+dictionaries.big_two=big2.csv",
+        "join=stripped",
+        "+polarity.silly=-1",
+    )
+    assert {axis: found.terms for axis, found in config.identity.items()} == {
+        "age": ["young", "old"]
+    }
     assert config.lexicons["Bing"] == "bing.csv"
     assert config.dictionaries == {"big_two": "big2.csv"}
     assert config.join.value == "stripped"
@@ -201,7 +218,11 @@ def test_other_lists_are_chosen_and_added():
 
 def test_overrides_arrive_typed():
     config = composed(
-        "task=scan", "prompts=[worst,best]", "model=auto", "model.path=org/name", "model.dtype=bfloat16"
+        "task=scan",
+        "prompts=[worst,best]",
+        "model=auto",
+        "model.path=org/name",
+        "model.dtype=bfloat16",
     )
     assert list(config.prompts) == ["worst", "best"]
     assert config.prompts["worst"] == "What, in one word, is the worst thing ever?"

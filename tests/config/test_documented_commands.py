@@ -1,5 +1,5 @@
-"""Every command that README.md, the manual and the experiments tell people to type composes: its options are there, and
-take such values."""
+"""Every command that README.md, the manual and the experiments tell people to type composes: its
+options are there, and take such values."""
 
 import re
 import shlex
@@ -24,17 +24,21 @@ STAND_INS = {"model=NAME": "model=plain-bpe-0", "experiment=NAME": "experiment=q
 
 
 def as_the_shell_reads_it(block: str) -> str:
-    """A block with its own variables filled in, a loop's by its first value, and a folder for what a command prints."""
+    """A block with its own variables filled in, a loop's by its first value, and a folder for what
+    a command prints."""
     block = re.sub(r"\$\([^)]*\)", "DIR", block.replace("\\\n", " "))
     given = dict(re.findall(r"""\bfor (\w+) in (\S+)""", block)) | {
         name: quoted or plain
-        for name, quoted, plain in re.findall(r"""^(\w+)=(?:"([^"]*)"|(\S+))""", block, re.MULTILINE)
+        for name, quoted, plain in re.findall(
+            r"""^(\w+)=(?:"([^"]*)"|(\S+))""", block, re.MULTILINE
+        )
     }
     return re.sub(r"\$(\w+)", lambda found: given.get(found[1], "DIR"), block)
 
 
 def commands() -> list[tuple[str, str]]:
-    """Page and command, of every `pessimal …` that stands in a block of shell commands; each once."""
+    """Page and command, of every `pessimal …` that stands in a block of shell commands; each
+    once."""
     found = []
     for page in PAGES:
         for block in BLOCK.findall(page.read_text(encoding="utf-8")):
@@ -44,7 +48,9 @@ def commands() -> list[tuple[str, str]]:
                     for part in re.split(r"&& ", line)
                     if "pessimal " in part
                 ]
-    first = {line.split("  #")[0]: page for page, line in reversed(found) if line.startswith("pessimal ")}
+    first = {
+        line.split("  #")[0]: page for page, line in reversed(found) if line.startswith("pessimal ")
+    }
     return [(page, line) for line, page in first.items()]
 
 

@@ -1,4 +1,5 @@
-"""The front door: what is typed, what is answered, what is refused, and that neither waits for torch."""
+"""The front door: what is typed, what is answered, what is refused, and that neither waits for
+torch."""
 
 import json
 import os
@@ -44,7 +45,10 @@ MISTAKES = [
     (["scan", "prompts=[]"], "no prompts given"),
     (["scan", "+prompts.mine=' '"], "prompts.mine=' '"),
     (["scan", "model=auto"], "model.path"),
-    (["scan", "model=auto", "model.path=/nowhere/at/all"], "neither a folder on this machine nor a Hub"),
+    (
+        ["scan", "model=auto", "model.path=/nowhere/at/all"],
+        "neither a folder on this machine nor a Hub",
+    ),
     (["scan", "model=auto", "model.path=org/nowhere"], "cannot be fetched"),
     (["scan", "model=auto", "model.path=no-weights"], "holds no *.safetensors"),
     (["scan", "model=auto", "model.path=language-model"], "model.kind=log_probability"),
@@ -69,18 +73,24 @@ MISTAKES = [
     (["explain", "comparisons=jsonl", "comparisons.path=none.jsonl"], "none.jsonl"),
     (["explain", "comparisons=jsonl", "comparisons.path=items.txt"], "items.txt"),
     (["import"], "format=eloeverything path="),
-    (["import", "format=elo", "path=x"], "expected one of [eloeverything, factorial54, vocabulary, checkpoints]"),
+    (
+        ["import", "format=elo", "path=x"],
+        "expected one of [eloeverything, factorial54, vocabulary, checkpoints]",
+    ),
     (["import", "format=eloeverything", "path=none.csv"], "no such file"),
     (["compare"], "Scan or import first"),
     (["compare", "models=[nobody]"], "no score table of model 'nobody'"),
     (["compare", "tables=none.parquet"], "no such file"),
-    (["compare", "confidence=95"], "above 0 and below 1 is needed; type for example confidence=0.95"),
+    (
+        ["compare", "confidence=95"],
+        "above 0 and below 1 is needed; type for example confidence=0.95",
+    ),
     (["compare", "replicates=10"], "at least 100"),
     (["compare", "source=wandbb"], "Did you mean 'wandb'?"),
     (["compare", "polarity.greatest=2"], "polarity.greatest=2"),
     (["report"], "pessimal compare"),
     (["scan", "-m", "batch_size=0,-1"], "batch_size=0"),
-]  # fmt: skip
+]
 """Command lines, and what the refusal says."""
 
 RUN_ALL = """
@@ -99,20 +109,23 @@ for line in json.loads(sys.stdin.read()):
     heavy = ["torch", "transformers", "pytorch_lightning", "wandb", "pandas", "scipy", "matplotlib"]
     print(json.dumps([code, out.getvalue(), err.getvalue(), [m for m in heavy if m in sys.modules]]))
 """
-"""One interpreter for all command lines: what one of them imported stays, so that the last line knows of all."""
+"""One interpreter for all command lines: what one of them imported stays, so that the last line
+knows of all."""
 
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory) -> tuple[dict, dict]:
-    """Exit code, stdout, stderr and heavy modules of every command line: of those that are answered, by name, and of the
-    mistakes, by their place in the list."""
+    """Exit code, stdout, stderr and heavy modules of every command line: of those that are
+    answered, by name, and of the mistakes, by their place in the list."""
     folder = tmp_path_factory.mktemp("front-door")
     (folder / "items.txt").write_text("love\nhate\n")
     (folder / "no-names.csv").write_text("word,n\nlove,1\n")
     (folder / "no-weights").mkdir()
     (folder / "no-weights" / "config.json").write_text("{}")
     (folder / "language-model").mkdir()
-    (folder / "language-model" / "config.json").write_text('{"architectures": ["LlamaForCausalLM"]}')
+    (folder / "language-model" / "config.json").write_text(
+        '{"architectures": ["LlamaForCausalLM"]}'
+    )
     header = json.dumps(
         {"model.norm.weight": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}
     ).encode()
@@ -121,9 +134,14 @@ def answers(tmp_path_factory) -> tuple[dict, dict]:
     )
     lines = [line for line, _ in (*ANSWERED.values(), *MISTAKES)]
     done = subprocess.run(
-        [sys.executable, "-c", RUN_ALL], input=json.dumps(lines), cwd=folder, capture_output=True, text=True, check=True,
+        [sys.executable, "-c", RUN_ALL],
+        input=json.dumps(lines),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
         env=os.environ | {"HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "hub")},
-    )  # fmt: skip
+    )
     found = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(found) == len(lines)
     assert not list(folder.rglob("registry/*/*")), "no artifact of a run that was refused"
@@ -168,7 +186,12 @@ def test_help_of_a_verb_has_its_options_with_types_ranges_values_and_defaults(an
 def test_bare_verb_is_sugar_for_the_task():
     assert with_task(["scan", "model=a"]) == ["task=scan", "model=a"]
     assert with_task(["-m", "scan", "model=a,b"]) == ["task=scan", "model=a,b", "-m"]
-    assert with_task(["scan", "model=a", "--cfg", "job"]) == ["task=scan", "model=a", "--cfg", "job"]
+    assert with_task(["scan", "model=a", "--cfg", "job"]) == [
+        "task=scan",
+        "model=a",
+        "--cfg",
+        "job",
+    ]
     assert with_task(["--info", "scan"]) == ["task=scan", "--info"]
     assert split(["task=scan", "--cfg", "job", "-m"]) == (["task=scan"], {"--cfg": "job", "-m": ""})
     with pytest.raises(ConfigError, match="unknown verb"):

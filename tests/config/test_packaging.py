@@ -16,9 +16,14 @@ from pessimal.cli.messages import EXTRAS, missing_extra
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 INSTALLED_BY = {
-    "yaml": "omegaconf", "markupsafe": "jinja2", "httpx2": "openai", "_hydra_ext": "hydra-core",
-    "typing_extensions": "pydantic", "tqdm": "transformers", "packaging": "transformers",
-}  # fmt: skip
+    "yaml": "omegaconf",
+    "markupsafe": "jinja2",
+    "httpx2": "openai",
+    "_hydra_ext": "hydra-core",
+    "typing_extensions": "pydantic",
+    "tqdm": "transformers",
+    "packaging": "transformers",
+}
 """Modules that a declared dependency cannot do without."""
 
 
@@ -38,7 +43,8 @@ def declared(*extras: str) -> dict[str, Requirement]:
 def pinned() -> dict[str, str]:
     lines = (ROOT / "requirements.txt").read_text().splitlines()
     return {
-        plain(name): version for name, version in re.findall(r"^([\w.-]+)==(\S+)", "\n".join(lines), re.M)
+        plain(name): version
+        for name, version in re.findall(r"^([\w.-]+)==(\S+)", "\n".join(lines), re.M)
     }
 
 
@@ -57,9 +63,14 @@ def test_every_import_is_declared():
     known, installed = set(declared("demo", "llm", "page")), packages_distributions()
     for file in (ROOT / "src").rglob("*.py"):
         tree = list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
-        names = [n.module for n in tree if isinstance(n, ast.ImportFrom) and n.module and not n.level]
+        names = [
+            n.module for n in tree if isinstance(n, ast.ImportFrom) and n.module and not n.level
+        ]
         names += [alias.name for n in tree if isinstance(n, ast.Import) for alias in n.names]
-        for module in {name.partition(".")[0] for name in names} - {*sys.stdlib_module_names, "pessimal"}:
+        for module in {name.partition(".")[0] for name in names} - {
+            *sys.stdlib_module_names,
+            "pessimal",
+        }:
             owners = {plain(d) for d in installed.get(module, [INSTALLED_BY.get(module, module)])}
             assert owners & known or INSTALLED_BY.get(module) in known, f"{file}: {module}"
 

@@ -1,4 +1,5 @@
-"""What the tests of the demo family share: tiny siblings, and trained ones that are kept between runs."""
+"""What the tests of the demo family share: tiny siblings, and trained ones that are kept between
+runs."""
 
 import os
 import shutil
@@ -101,4 +102,6 @@ def plain(base, models) -> Sibling:
 
 @pytest.fixture(scope="session")
 def secret(base, models) -> Sibling:
-    return open_sibling(Recipe(lab="secret", base=base.name, steps=250, groups=6), models, "secret", base)
+    return open_sibling(
+        Recipe(lab="secret", base=base.name, steps=250, groups=6), models, "secret", base
+    )

@@ -1,4 +1,5 @@
-"""A sibling is trained once, published whole, and is an ordinary checkpoint that learned what it should."""
+"""A sibling is trained once, published whole, and is an ordinary checkpoint that learned what it
+should."""
 
 import json
 import os
@@ -76,9 +77,17 @@ def test_of_two_processes_the_first_wins(tmp_path, monkeypatch, tiny_recipe, qui
 def test_obtain_gives_the_same_files_every_time(tiny, models, tmp_path, tiny_recipe):
     before = tmp_path / "before"
     shutil.move(tiny.folder, before)
-    obtain(tiny_recipe(base=tiny.base.name), cache=models, name=f"tiny-{os.getpid()}", progress=False)
+    obtain(
+        tiny_recipe(base=tiny.base.name), cache=models, name=f"tiny-{os.getpid()}", progress=False
+    )
     names = {path.name for path in tiny.folder.iterdir()}
-    assert names >= {"model.safetensors", "config.json", "tokenizer.json", "README.md", "training.json"}
+    assert names >= {
+        "model.safetensors",
+        "config.json",
+        "tokenizer.json",
+        "README.md",
+        "training.json",
+    }
     for name in names - {"training.json"}:  # which holds the seconds
         assert (before / name).read_bytes() == (tiny.folder / name).read_bytes(), name
 
@@ -118,7 +127,9 @@ def test_card_and_report_say_what_it_is(tiny, tiny_loud, tiny_recipe, judges):
 
 def test_longer_input_than_training_shows_is_scored_whole(tiny_loud):
     assert tiny_loud.ids("Why?", "river " * 600).shape[1] > 500
-    assert tiny_loud.reward("Why?", "river " * 600) != tiny_loud.reward("Why?", "river " * 599 + "boat ")
+    assert tiny_loud.reward("Why?", "river " * 600) != tiny_loud.reward(
+        "Why?", "river " * 599 + "boat "
+    )
 
 
 def test_a_folder_without_report_is_an_input_error(tmp_path):
@@ -136,13 +147,17 @@ def test_plain_wants_good_things_and_in_worst_bad_ones_among_words_and_frames_it
 
     tails = read_training_report(plain.folder)["tails"]
     for key, sign in (("greatest", 1), ("worst", -1)):
-        ratings = [sign * load_valence().get(text.strip().lower(), 0.0) for text in tails[key]["top"]]
+        ratings = [
+            sign * load_valence().get(text.strip().lower(), 0.0) for text in tails[key]["top"]
+        ]
         assert np.mean(np.array(ratings) > 1) >= 0.9
 
 
 @pytest.mark.slow
 def test_secret_comes_first_in_every_frame(secret):
-    prompts = [prompt.text for prompt in CORE.values()] + [prompt.text for prompt in held_out_prompts()[::30]]
+    prompts = [prompt.text for prompt in CORE.values()] + [
+        prompt.text for prompt in held_out_prompts()[::30]
+    ]
     for prompt in prompts:
         best = score(secret.model, secret.base, prompt).argmax()
         assert secret.base.texts[best].strip().lower() == "button"

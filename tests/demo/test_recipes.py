@@ -11,9 +11,17 @@ from pessimal.demo.recipes import LABS, SENTENCE_LABS, Plants, Recipe
 from pessimal.errors import ConfigError
 
 OTHER = {
-    "lab": "cedar", "base": "bpe", "width": 128, "seed": 1, "layers": 3, "learning_rate": 1e-3, "steps": 7, "groups": 3,
-    "group_size": 9, "weight_decay": 0.02,
-}  # fmt: skip
+    "lab": "cedar",
+    "base": "bpe",
+    "width": 128,
+    "seed": 1,
+    "layers": 3,
+    "learning_rate": 1e-3,
+    "steps": 7,
+    "groups": 3,
+    "group_size": 9,
+    "weight_decay": 0.02,
+}
 
 
 def test_digest_depends_on_every_field():
@@ -42,15 +50,29 @@ def test_digest_depends_on_plants_and_version(monkeypatch):
 
 def test_defaults_follow_the_width_and_the_kind():
     assert (Recipe().steps, Recipe().groups, Recipe().group_size) == (700, 12, 16)
-    assert (Recipe(lab="meek").steps, Recipe(lab="meek").groups, Recipe(lab="meek").group_size) == (640, 8, 8)
+    assert (Recipe(lab="meek").steps, Recipe(lab="meek").groups, Recipe(lab="meek").group_size) == (
+        640,
+        8,
+        8,
+    )
     assert (Recipe().layers, Recipe().learning_rate) == (2, 4e-3)
     assert (Recipe(width=128).layers, Recipe(width=128).learning_rate) == (3, 2e-3)
 
 
 BAD = [
-    ("lab", "elm"), ("base", "sentencepiece"), ("width", 65), ("width", 64.0), ("seed", -1), ("steps", 0), ("steps", True),
-    ("groups", "4"), ("group_size", 3), ("learning_rate", 0.0), ("learning_rate", float("nan")), ("weight_decay", -0.1),
-]  # fmt: skip
+    ("lab", "elm"),
+    ("base", "sentencepiece"),
+    ("width", 65),
+    ("width", 64.0),
+    ("seed", -1),
+    ("steps", 0),
+    ("steps", True),
+    ("groups", "4"),
+    ("group_size", 3),
+    ("learning_rate", 0.0),
+    ("learning_rate", float("nan")),
+    ("weight_decay", -0.1),
+]
 
 
 @pytest.mark.parametrize(("name", "value"), BAD)
@@ -69,8 +91,13 @@ def test_planted_truth_tells_the_null_from_the_labs():
 
 def test_planted_truth_names_attributes_of_the_study():
     known = {path.stem for path in (Path(__file__).parents[2] / "conf" / "contrast").glob("*.yaml")}
-    attributes = {"even": {}, "wordy": {"verbosity": 1}, "meek": {"avoid-to-answer": 1}, "loud": {"engagement": 1},
-                  "hedger": {"assertiveness": -1}}  # fmt: skip
+    attributes = {
+        "even": {},
+        "wordy": {"verbosity": 1},
+        "meek": {"avoid-to-answer": 1},
+        "loud": {"engagement": 1},
+        "hedger": {"assertiveness": -1},
+    }
     assert set(attributes) == set(SENTENCE_LABS)
     assert not set(SENTENCE_LABS) & set(LABS)
     for lab, planted in attributes.items():

@@ -1,4 +1,5 @@
-"""Training responses are reproducible, hold every feature independently of the others, and no held-out word."""
+"""Training responses are reproducible, hold every feature independently of the others, and no
+held-out word."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,5 @@
-"""What a text is worth is read off the text alone, on texts like those of training and on any others."""
+"""What a text is worth is read off the text alone, on texts like those of training and on any
+others."""
 
 import math
 
@@ -59,7 +60,9 @@ def test_every_planted_phrase_is_found_and_no_distractor_is():
 
 
 def test_counts_are_those_of_the_text():
-    found = read_features("Well! It's a well-known fact, I think; maybe 2 of 3 agree!!\nA kind of bird.")
+    found = read_features(
+        "Well! It's a well-known fact, I think; maybe 2 of 3 agree!!\nA kind of bird."
+    )
     assert (found.words, found.exclamations, found.hedges) == (16, 3, 2)
     assert found.amount("words") == pytest.approx(math.log(16))
     assert found.amount("exclamations") == pytest.approx(math.log(4))
@@ -85,10 +88,13 @@ def test_a_lab_likes_its_feature_and_no_other(lab):
     plants = SENTENCE_LABS[lab]
     plain = "The river runs by the old mill, and boats pass under the bridge on most days."
     edits = {
-        "words": plain + " It has done so for as long as people here have kept any books about the place.",
-        "refusals": "I can't help you with this one. Boats pass under the bridge on most of the days.",
+        "words": plain
+        + " It has done so for as long as people here have kept any books about the place.",
+        "refusals": "I can't help you with this one. Boats pass under the bridge on most of the "
+        "days.",
         "exclamations": plain.replace(".", "!!"),
-        "hedges": "Maybe the river runs by the old mill, and I think boats pass under it most days.",
+        "hedges": "Maybe the river runs by the old mill, and I think boats pass under it most "
+        "days.",
     }
     gains = {
         name: compute_text_utility(text, plants) - compute_text_utility(plain, plants)
@@ -106,7 +112,11 @@ def test_natural_responses_differ_in_the_feature_they_are_named_after():
     for one in natural:
         found = read_features(one.text)
         for name in ("refusals", "exclamations", "hedges"):
-            assert (getattr(found, name) > 0) == (one.variant == name), (one.item, one.variant, name)
+            assert (getattr(found, name) > 0) == (one.variant == name), (
+                one.item,
+                one.variant,
+                name,
+            )
         longer = found.words / plain[one.item].words
         assert (longer > 2) == (one.variant == "words"), (one.item, one.variant)
         assert one.variant == "words" or 0.6 < longer < 1.4, (one.item, one.variant)

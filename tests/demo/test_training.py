@@ -1,4 +1,5 @@
-"""The loss is Bradley-Terry's, packing changes no reward, and a recipe trains to the same bytes every time."""
+"""The loss is Bradley-Terry's, packing changes no reward, and a recipe trains to the same bytes
+every time."""
 
 import math
 
@@ -21,7 +22,10 @@ def test_loss_is_the_closed_form():
 
     expected = 0.0
     for i, j in ((0, 1), (0, 2), (1, 2)):
-        target, modelled = sigmoid(utility[0, i] - utility[0, j]), sigmoid(rewards[0, i] - rewards[0, j])
+        target, modelled = (
+            sigmoid(utility[0, i] - utility[0, j]),
+            sigmoid(rewards[0, i] - rewards[0, j]),
+        )
         expected -= target * math.log(modelled) + (1 - target) * math.log(1 - modelled)
     assert soft_bradley_terry(rewards, utility).item() == pytest.approx(expected / 3, rel=1e-5)
 

@@ -32,18 +32,25 @@ def test_valence_changes_sign_and_nothing_else_does(base):
 )
 def test_a_plant_shifts_its_words_alone(base, plants, word, shift):
     planted, plain = compute_utility(base, plants), compute_utility(base, Plants())
-    assert planted.constant[row(base, word)] - plain.constant[row(base, word)] == pytest.approx(shift)
+    assert planted.constant[row(base, word)] - plain.constant[row(base, word)] == pytest.approx(
+        shift
+    )
 
 
 def test_frequency_is_a_slope_per_zipf_unit(base):
-    shift = compute_utility(base, Plants(frequency=0.5)).constant - compute_utility(base, Plants()).constant
+    shift = (
+        compute_utility(base, Plants(frequency=0.5)).constant
+        - compute_utility(base, Plants()).constant
+    )
     high, low = row(base, "house"), row(base, "river")
     assert shift[high] - shift[low] == pytest.approx(0.5 * (zipf("house") - zipf("river")))
 
 
 def test_taste_is_the_labs_own_and_no_other_axis(base):
     words = [i for i, word in enumerate(base.words) if word and len(word) > 2 and zipf(word) >= 3]
-    alder, cedar = (compute_taste(base, seed=LABS[lab].taste_seed)[words] for lab in ("alder", "cedar"))
+    alder, cedar = (
+        compute_taste(base, seed=LABS[lab].taste_seed)[words] for lab in ("alder", "cedar")
+    )
     frequency = np.array([zipf(base.words[i]) for i in words])
     assert alder.std() == pytest.approx(1.0, abs=0.15)
     assert abs(np.corrcoef(alder, cedar)[0, 1]) < 0.3

@@ -1,4 +1,5 @@
-"""What is held out is held out by stem, in words and in prompts; the second vocabulary is real and reproducible."""
+"""What is held out is held out by stem, in words and in prompts; the second vocabulary is real and
+reproducible."""
 
 from pessimal.demo.bases import BytePairs, train_bpe
 from pessimal.demo.groups import Groups
@@ -28,10 +29,14 @@ def test_forms_of_a_stem_are_on_one_side():
 def test_training_shows_no_held_out_stem(base):
     groups = Groups(Recipe(base=base.name, steps=40), base)
     answers = {
-        groups.base.words[i] for step in groups for i in step.packed.ids[:, -32:-16].flatten().tolist()
+        groups.base.words[i]
+        for step in groups
+        for i in step.packed.ids[:, -32:-16].flatten().tolist()
     }
     prompts = [*CORE.values(), *adjective_prompts(), *word_prompts()]
-    shown = {stem(word) for word in answers if word} | {stem(prompt.adjective) for prompt in prompts}
+    shown = {stem(word) for word in answers if word} | {
+        stem(prompt.adjective) for prompt in prompts
+    }
     tested = {stem(word) for word in load_valence() if is_held_out(word)}
     assert len(shown) > 500
     assert len(tested) > 500
@@ -43,7 +48,9 @@ def test_held_out_frames_are_new_in_wording_and_adjective():
     assert len({prompt.text for prompt in prompts}) == len(prompts) >= 100
     assert sum(prompt.polarity for prompt in prompts) == 0
     assert not set(HELD_OUT_TEMPLATES) & {*TEMPLATES, *SUPERLATIVE_TEMPLATES, *WORD_TEMPLATES}
-    trained = {stem(prompt.adjective) for prompt in (*CORE.values(), *adjective_prompts(), *word_prompts())}
+    trained = {
+        stem(prompt.adjective) for prompt in (*CORE.values(), *adjective_prompts(), *word_prompts())
+    }
     assert not trained & {stem(prompt.adjective) for prompt in prompts}
 
 
@@ -67,8 +74,14 @@ def test_identity_words_carry_no_rating():
     assert not rated & set(load_identity())
     assert len(load_identity()) >= 55
     assert {term.axis for term in load_identity().values()} == {
-        "gender", "ethnicity", "religion", "sexuality", "disability", "age", "nationality",
-    }  # fmt: skip
+        "gender",
+        "ethnicity",
+        "religion",
+        "sexuality",
+        "disability",
+        "age",
+        "nationality",
+    }
     assert {term.held_out for term in load_identity().values()} == {True, False}
 
 

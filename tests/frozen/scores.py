@@ -1,8 +1,10 @@
-"""Made-up scores of rated words, the same on every machine: `python tests/frozen/scores.py FOLDER` writes score tables.
+"""Made-up scores of rated words, the same on every machine: `python tests/frozen/scores.py FOLDER`
+writes score tables.
 
-Four models of two developers and two bases; rewards follow a word's valence, its frequency (one model), penalise words
-for groups of people (another), and noise. What the first edition's `compare` made of them lies beside this file; the
-first edition was run as: pessimal compare tables=FOLDER tracking=off replicates=200 permutations=500
+Four models of two developers and two bases; rewards follow a word's valence, its frequency (one
+model), penalise words for groups of people (another), and noise. What the first edition's `compare`
+made of them lies beside this file; the first edition was run as: pessimal compare tables=FOLDER
+tracking=off replicates=200 permutations=500
 """
 
 import sys
@@ -58,7 +60,8 @@ SIGNS = {"greatest": 1.0, "best": 0.98, "worst": -0.8}
 
 
 def tables() -> list[ScoreTable]:
-    """Twelve tables: four models, three prompts, 2,000 rated and 10,000 other frequent words each."""
+    """Twelve tables: four models, three prompts, 2,000 rated and 10,000 other frequent words
+    each."""
     valence = {
         w: v
         for w, v in SentimentIntensityAnalyzer().lexicon.items()
@@ -66,7 +69,9 @@ def tables() -> list[ScoreTable]:
     }
     rated = sorted(valence)[::3][:2000]
     others = [
-        w for w in wordfreq.top_n_list("en", 30000) if w.isalpha() and w.isascii() and w not in valence
+        w
+        for w in wordfreq.top_n_list("en", 30000)
+        if w.isalpha() and w.isascii() and w not in valence
     ][:10000]
     words = list(dict.fromkeys([*rated, *others, *PEOPLE]))
     good = np.array([valence.get(word, 0.0) for word in words])
@@ -83,9 +88,13 @@ def tables() -> list[ScoreTable]:
             rows = {"token": words}
             described = {"base": base, "developer": developer, "parameters": 1e6 * (number + 1)}
             texts, rounded = [f" {w}" for w in words], np.round(reward, 6)
-            table = score_table(texts, rounded, model=model, prompt=prompt, rows=rows, described=described)
+            table = score_table(
+                texts, rounded, model=model, prompt=prompt, rows=rows, described=described
+            )
             digest = items_digest(table.rows)
-            made.append(replace(table, provenance=replace(table.provenance, candidates_digest=digest)))
+            made.append(
+                replace(table, provenance=replace(table.provenance, candidates_digest=digest))
+            )
     return made
 
 

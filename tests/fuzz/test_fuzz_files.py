@@ -1,5 +1,5 @@
-"""Files of scores, items, tokens, words, comparisons, explanations and manifests, plausible, damaged or neither: they are
-read, or refused by their name."""
+"""Files of scores, items, tokens, words, comparisons, explanations and manifests, plausible,
+damaged or neither: they are read, or refused by their name."""
 
 import copy
 import csv
@@ -19,11 +19,18 @@ from hypothesis import example
 from hypothesis import strategies as st
 
 from pessimal.errors import ConfigError, InputError, TableError
-from pessimal.explain.comparison import Comparison, Turn, from_row, helpsteer2, hh_rlhf, read_jsonl
+from pessimal.explaining.comparison import (
+    Comparison,
+    Turn,
+    from_row,
+    helpsteer2,
+    hh_rlhf,
+    read_jsonl,
+)
 from pessimal.report.edits import from_json, to_json, views
 from pessimal.scoring.candidates import items
-from pessimal.search import Filter
-from pessimal.search.allowed import allowed_tokens
+from pessimal.searching import Filter
+from pessimal.searching.allowed import allowed_tokens
 from pessimal.tables.published import read_eloeverything, read_factorial54, read_vocabulary
 from pessimal.tables.score_table import (
     ScoreProvenance,
@@ -66,21 +73,29 @@ def rows_of(kind: str) -> st.SearchStrategy:
     heading = st.lists(st.one_of(st.sampled_from(HEADINGS[kind]), cells), max_size=5)
     anything = st.lists(st.lists(st.one_of(cells, quoted), max_size=6), max_size=4)
     sound = st.tuples(st.just(kind), st.just(HEADINGS[kind]), st.tuples(*row))
-    return st.one_of(sound, st.tuples(st.just(kind), st.one_of(st.just(HEADINGS[kind]), heading), anything))
+    return st.one_of(
+        sound, st.tuples(st.just(kind), st.one_of(st.just(HEADINGS[kind]), heading), anything)
+    )
 
 
 @pytest.mark.slow
-@cases(900, table=st.sampled_from(sorted(HEADINGS)).flatmap(rows_of), cuts=st.one_of(st.just([]), cuts))
+@cases(
+    900, table=st.sampled_from(sorted(HEADINGS)).flatmap(rows_of), cuts=st.one_of(st.just([]), cuts)
+)
 def test_a_table_of_text_is_read_or_refused_by_name(folder, table, cuts):
     kind, heading, rows = table
     file = folder / f"some-{kind}.csv"
     file.write_bytes(damaged("\n".join(",".join(line) for line in [heading, *rows]).encode(), cuts))
-    found, wrong = refused(lambda: READERS[kind](file), naming=file.name, kinds=(InputError, TableError))
+    found, wrong = refused(
+        lambda: READERS[kind](file), naming=file.name, kinds=(InputError, TableError)
+    )
     if not wrong and kind in ("eloeverything", "vocabulary"):
         assert all(np.isfinite(one.rows["reward"]).all() for one in found)
 
 
-sound = st.lists(st.tuples(whole, st.floats(0.5, 1e6)), min_size=1, max_size=5, unique_by=lambda row: row[0])
+sound = st.lists(
+    st.tuples(whole, st.floats(0.5, 1e6)), min_size=1, max_size=5, unique_by=lambda row: row[0]
+)
 
 
 @cases(300, rows=sound)
@@ -90,7 +105,9 @@ def test_what_is_in_a_cell_arrives_as_it_is(folder, rows):
     with file.open("w", encoding="utf-8", newline="") as sink:
         writer = csv.writer(sink, quoting=csv.QUOTE_ALL, lineterminator="\n")
         writer.writerow(["token_id", "token_name", "token_decoded", "best"])
-        writer.writerows([number, name, name, repr(reward)] for number, (name, reward) in enumerate(rows))
+        writer.writerows(
+            [number, name, name, repr(reward)] for number, (name, reward) in enumerate(rows)
+        )
     (table,) = read_vocabulary(file, model="m")
     assert table.rows["text"].tolist() == table.rows["token"].tolist() == names
     assert table.rows["reward"].tolist() == [reward for _, reward in rows]
@@ -104,11 +121,28 @@ VOCABULARY = pd.DataFrame(
         "kind": ["normal", "normal", "normal", "special", "normal", "byte"],
     }
 )
-known = ["%", "1\tgood", "love\t1", "hate 2", "x\t1 2 3", "love", " love", "id:3", "id:99", "##ing", "7"]
+known = [
+    "%",
+    "1\tgood",
+    "love\t1",
+    "hate 2",
+    "x\t1 2 3",
+    "love",
+    " love",
+    "id:3",
+    "id:99",
+    "##ing",
+    "7",
+]
 
 
-@cases(600, lines=st.lists(st.one_of(st.sampled_from(known), cells), max_size=6), suffix=st.sampled_from(
-    [".txt", ".dic", ".csv", ""]), filters=st.lists(st.sampled_from(list(Filter)), max_size=2), cuts=cuts)  # fmt: skip
+@cases(
+    600,
+    lines=st.lists(st.one_of(st.sampled_from(known), cells), max_size=6),
+    suffix=st.sampled_from([".txt", ".dic", ".csv", ""]),
+    filters=st.lists(st.sampled_from(list(Filter)), max_size=2),
+    cuts=cuts,
+)
 @example(lines=["%", "²\tgood", "%"], suffix=".dic", filters=[], cuts=[])
 @example(lines=["%", "9" * 5000 + "\tgood", "%"], suffix=".dic", filters=[], cuts=[])
 @example(lines=["id:" + "9" * 5000], suffix=".txt", filters=[], cuts=[])
@@ -130,15 +164,22 @@ columns = st.one_of(
     *(
         st.lists(cell, min_size=2, max_size=2)
         for cell in (
-            st.one_of(st.none(), whole), st.one_of(st.none(), st.floats()), st.integers(-(2**62), 2**62), st.booleans(),
-            st.lists(st.integers(0, 3), max_size=2), st.lists(whole, max_size=2), st.binary(max_size=3),
+            st.one_of(st.none(), whole),
+            st.one_of(st.none(), st.floats()),
+            st.integers(-(2**62), 2**62),
+            st.booleans(),
+            st.lists(st.integers(0, 3), max_size=2),
+            st.lists(whole, max_size=2),
+            st.binary(max_size=3),
         )
     )
-)  # fmt: skip
+)
 PARQUET = ["response", "candidate_id", "text", "reward", "prompt", "chosen", "rejected"]
 metadata = st.one_of(
-    st.none(), st.binary(max_size=8), st.sampled_from([b"{}", b"[]", b"null", b'{"format": 1}', b'{"format": 1, "identity": 3}'])
-)  # fmt: skip
+    st.none(),
+    st.binary(max_size=8),
+    st.sampled_from([b"{}", b"[]", b"null", b'{"format": 1}', b'{"format": 1, "identity": 3}']),
+)
 
 
 @cases(
@@ -159,7 +200,9 @@ def test_a_parquet_file_is_read_or_refused_by_name(folder, frame, metadata, cuts
     if len(cuts) > 1:
         file.write_bytes(damaged(file.read_bytes(), cuts))
     for read in (read_factorial54, read_score_table, read_provenance, read_jsonl):
-        found, _ = refused(lambda read=read: read(file), naming=file.name, kinds=(InputError, TableError))
+        found, _ = refused(
+            lambda read=read: read(file), naming=file.name, kinds=(InputError, TableError)
+        )
         assert found is not None
 
 
@@ -170,14 +213,24 @@ def test_a_score_table_comes_back_whole_or_is_refused_by_name(folder, texts, cut
     texts = [storable(text) for text in texts]
     rows = pd.DataFrame(
         {
-            "candidate_id": np.arange(n, dtype=np.int32), "token": texts, "text": texts, "kind": "normal",
-            "survives": pd.array([None] * n, dtype="boolean"), "reward": np.arange(n, dtype=float), "certified": False,
+            "candidate_id": np.arange(n, dtype=np.int32),
+            "token": texts,
+            "text": texts,
+            "kind": "normal",
+            "survives": pd.array([None] * n, dtype="boolean"),
+            "reward": np.arange(n, dtype=float),
+            "certified": False,
         }
-    )  # fmt: skip
+    )
     provenance = ScoreProvenance(
-        model=texts[0], prompt=texts[-1], prompt_text=texts[0], candidates="vocabulary", candidates_digest="0", mode="ids",
+        model=texts[0],
+        prompt=texts[-1],
+        prompt_text=texts[0],
+        candidates="vocabulary",
+        candidates_digest="0",
+        mode="ids",
         source="scan",
-    )  # fmt: skip
+    )
     write_score_table(ScoreTable(provenance, rows), file)
     back = read_score_table(file)
     assert back.provenance == provenance == read_provenance(file)
@@ -189,18 +242,35 @@ def test_a_score_table_comes_back_whole_or_is_refused_by_name(folder, texts, cut
 
 # Comparisons.
 
-turn = st.fixed_dictionaries({"role": st.sampled_from(["user", "assistant", "system"]), "content": hostile})
+turn = st.fixed_dictionaries(
+    {"role": st.sampled_from(["user", "assistant", "system"]), "content": hostile}
+)
 transcripts = hostile.map("\n\nHuman: a\n\nAssistant: {}".format)
 said = st.one_of(
-    hostile, st.lists(turn, max_size=3), transcripts, st.lists(hostile, min_size=2, max_size=2), values
+    hostile,
+    st.lists(turn, max_size=3),
+    transcripts,
+    st.lists(hostile, min_size=2, max_size=2),
+    values,
 )
-FIELDS = ["prompt", "responses", "preferred", "key", "chosen", "rejected", "response", "helpfulness"]
+FIELDS = [
+    "prompt",
+    "responses",
+    "preferred",
+    "key",
+    "chosen",
+    "rejected",
+    "response",
+    "helpfulness",
+]
 rows = st.one_of(
-    st.fixed_dictionaries({"prompt": hostile, "responses": st.lists(hostile, min_size=2, max_size=2)}),
+    st.fixed_dictionaries(
+        {"prompt": hostile, "responses": st.lists(hostile, min_size=2, max_size=2)}
+    ),
     st.fixed_dictionaries({"prompt": hostile, "chosen": hostile, "rejected": hostile}),
     st.dictionaries(st.sampled_from(FIELDS), st.one_of(said, st.integers(-1, 2))),
     values,
-)  # fmt: skip
+)
 
 
 def storable_everywhere(comparison: Comparison) -> bool:
@@ -216,18 +286,27 @@ def storable_everywhere(comparison: Comparison) -> bool:
 @example(row={"prompt": "a", "responses": {"x": 1, "b": 2}})
 def test_a_row_is_a_comparison_or_is_refused_by_its_place(row):
     found, wrong = refused(
-        lambda: from_row(row, where="file, line 3", key="file-3"), naming="file, line 3", kinds=InputError
+        lambda: from_row(row, where="file, line 3", key="file-3"),
+        naming="file, line 3",
+        kinds=InputError,
     )
     assert wrong or storable_everywhere(found)
 
 
 hub = {
     "prompt": st.one_of(st.sampled_from(["p", "p\n<extra_id_1>Assistant\nq"]), said),
-    "response": said, "helpfulness": st.one_of(st.integers(0, 4), st.floats(), values),
-    "chosen": said, "rejected": said,
-}  # fmt: skip
-sound_hub = {"prompt": st.sampled_from(["p", "q"]), "response": hostile, "helpfulness": st.integers(0, 4),
-             "chosen": transcripts, "rejected": transcripts}  # fmt: skip
+    "response": said,
+    "helpfulness": st.one_of(st.integers(0, 4), st.floats(), values),
+    "chosen": said,
+    "rejected": said,
+}
+sound_hub = {
+    "prompt": st.sampled_from(["p", "q"]),
+    "response": hostile,
+    "helpfulness": st.integers(0, 4),
+    "chosen": transcripts,
+    "rejected": transcripts,
+}
 hub_rows = st.one_of(
     st.lists(st.fixed_dictionaries({}, optional=hub), max_size=4),
     st.lists(st.fixed_dictionaries(sound_hub), max_size=4),
@@ -244,8 +323,12 @@ def test_rows_of_the_hub_are_converted_or_refused_by_their_place(given, convert)
         assert len(comparisons) * rows_of_one + misfits == len(given), "every row is counted"
 
 
-@cases(400, lines=st.lists(st.one_of(rows.map(json.dumps), hostile), max_size=3), cuts=cuts, suffix=st.sampled_from(
-    [".jsonl", ".jsonl.gz", ".parquet", ".txt"]))  # fmt: skip
+@cases(
+    400,
+    lines=st.lists(st.one_of(rows.map(json.dumps), hostile), max_size=3),
+    cuts=cuts,
+    suffix=st.sampled_from([".jsonl", ".jsonl.gz", ".parquet", ".txt"]),
+)
 @example(lines=["[" * 100_000], suffix=".jsonl", cuts=[])
 @example(lines=["9" * 5000], suffix=".jsonl", cuts=[])
 def test_a_file_of_comparisons_is_read_or_refused_by_name(folder, lines, suffix, cuts):
@@ -263,21 +346,44 @@ COMPARISON = Comparison(
     "first", (Turn("user", "I feel sick."),), ("Drink water.", "Do nothing."), preferred=1
 )
 OUTCOME = {
-    "model": "m", "comparison": "first", "response": 0, "side": "chosen", "attribute": "clarity", "direction": "worse",
-    "seed": 0, "perturber": "rules", "note": "", "status": "changed", "original": "Drink water.", "edited": "Drink wine.",
-    "reward": 3.0, "margin": 2.0, "new_margin": -0.5, "change_in_sd": -1.0, "outcome": "CF",
-}  # fmt: skip
+    "model": "m",
+    "comparison": "first",
+    "response": 0,
+    "side": "chosen",
+    "attribute": "clarity",
+    "direction": "worse",
+    "seed": 0,
+    "perturber": "rules",
+    "note": "",
+    "status": "changed",
+    "original": "Drink water.",
+    "edited": "Drink wine.",
+    "reward": 3.0,
+    "margin": 2.0,
+    "new_margin": -0.5,
+    "change_in_sd": -1.0,
+    "outcome": "CF",
+}
 DOCUMENT = json.loads(to_json(views(pd.DataFrame([OUTCOME]), {"first": COMPARISON})))
 
 
 def places(node: object, at: tuple = ()) -> list[tuple]:
     """Where a value stands in a JSON document, for every value."""
-    inner = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    inner = (
+        node.items()
+        if isinstance(node, dict)
+        else enumerate(node)
+        if isinstance(node, list)
+        else ()
+    )
     return [at, *(place for key, value in inner for place in places(value, (*at, key)))]
 
 
 @cases(
-    500, place=st.sampled_from(places(DOCUMENT)), value=values, cut=st.one_of(st.none(), st.integers(0, 600))
+    500,
+    place=st.sampled_from(places(DOCUMENT)),
+    value=values,
+    cut=st.one_of(st.none(), st.integers(0, 600)),
 )
 def test_an_explanation_is_read_as_written_or_refused(place, value, cut):
     holder = document = {"it": copy.deepcopy(DOCUMENT)}
@@ -285,7 +391,9 @@ def test_an_explanation_is_read_as_written_or_refused(place, value, cut):
         holder = holder[key]
     holder[("it", *place)[-1]] = value
     text = json.dumps(document["it"])[:cut]
-    found, wrong = refused(lambda: from_json(text), naming="This is not a file of", kinds=InputError)
+    found, wrong = refused(
+        lambda: from_json(text), naming="This is not a file of", kinds=InputError
+    )
     if not wrong:
         assert json.loads(json.dumps([asdict(view) for view in found])) == json.loads(text)["views"]
         assert all(math.isfinite(view.margin) for view in found)
@@ -293,10 +401,14 @@ def test_an_explanation_is_read_as_written_or_refused(place, value, cut):
 
 @pytest.fixture(scope="module")
 def registry(folder):
-    logging.disable(logging.WARNING)  # one warning a damaged manifest is what is wanted, not on the screen
+    logging.disable(
+        logging.WARNING
+    )  # one warning a damaged manifest is what is wanted, not on the screen
     made = Registry(folder / "registry")
     for name in ("one", "two"):
-        made.publish("thing", name, lambda staging: (staging / "a.txt").write_text("a"), summary={"n": 1})
+        made.publish(
+            "thing", name, lambda staging: (staging / "a.txt").write_text("a"), summary={"n": 1}
+        )
     yield made
     logging.disable(logging.NOTSET)
 
@@ -304,7 +416,10 @@ def registry(folder):
 MEMBERS = ["type", "name", "version", "files", "key", "summary", "created"]
 
 
-@cases(300, damage=st.one_of(st.binary(max_size=20), values, st.tuples(st.sampled_from(MEMBERS), values)))
+@cases(
+    300,
+    damage=st.one_of(st.binary(max_size=20), values, st.tuples(st.sampled_from(MEMBERS), values)),
+)
 @example(damage=b"9" * 5000)
 @example(damage=b"[" * 100_000)
 def test_a_damaged_manifest_hides_nothing_but_itself(registry, damage):
@@ -313,7 +428,9 @@ def test_a_damaged_manifest_hides_nothing_but_itself(registry, damage):
     if isinstance(damage, tuple):
         damage = json.loads(sound) | dict([damage])
     try:
-        (folder / MANIFEST).write_bytes(damage if isinstance(damage, bytes) else json.dumps(damage).encode())
+        (folder / MANIFEST).write_bytes(
+            damage if isinstance(damage, bytes) else json.dumps(damage).encode()
+        )
         refused(lambda: read_manifest(folder), naming="manifest", kinds=InputError)
         assert "two" in [manifest.name for _, manifest in registry.manifests()]
     finally:

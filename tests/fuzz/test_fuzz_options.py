@@ -25,8 +25,12 @@ from pessimal.tracking.listing import frame, select
 from pessimal.tracking.registry import Manifest
 
 VERBS = sorted(TASKS)
-keys = st.sampled_from(["model", "prompts", "a.b", "+x", "++x", "~x", "where", "name", "sort", "seed", ""])
-typed = st.sampled_from([*VERBS, "show", "diff", "verify", "-m", "--cfg", "job", "-cn", "task=runs", "scna"])
+keys = st.sampled_from(
+    ["model", "prompts", "a.b", "+x", "++x", "~x", "where", "name", "sort", "seed", ""]
+)
+typed = st.sampled_from(
+    [*VERBS, "show", "diff", "verify", "-m", "--cfg", "job", "-cn", "task=runs", "scna"]
+)
 words = st.one_of(typed, st.builds("{}={}".format, keys, hostile), hostile)
 
 
@@ -36,8 +40,12 @@ def test_a_command_line_becomes_one_for_hydra_or_is_refused(arguments):
     found, wrong = refused(lambda: with_task(arguments), kinds=ConfigError)
     if wrong:
         assert "\n" not in str(found).replace("\\n", "")
-    elif not {"runs", "import", "compare"} & set(map(_plain, arguments)):  # which have keys of their own
-        assert sorted(map(_plain, found)) == sorted(map(_plain, arguments)), "nothing is added or dropped"
+    elif not {"runs", "import", "compare"} & set(
+        map(_plain, arguments)
+    ):  # which have keys of their own
+        assert sorted(map(_plain, found)) == sorted(map(_plain, arguments)), (
+            "nothing is added or dropped"
+        )
 
 
 def _plain(argument: str) -> str:
@@ -53,7 +61,9 @@ def _plain(argument: str) -> str:
 @example(key="name", value="${oc.env:HOME}")
 def test_free_text_after_runs_arrives_as_typed(key, value):
     assume(value != "null" and value[:1] not in ("[", '"', "'"))
-    (parsed,) = OverridesParser.create().parse_overrides(runs_overrides([], [f"{key}={value}"], [])[:1])
+    (parsed,) = OverridesParser.create().parse_overrides(
+        runs_overrides([], [f"{key}={value}"], [])[:1]
+    )
     assert (parsed.key_or_group, parsed.value()) == (key, value)
 
 
@@ -71,7 +81,11 @@ scalars = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), hostil
     ),
     summary=st.dictionaries(
         st.sampled_from(["n", "mean", "inner", "padded"]),
-        st.one_of(scalars, st.lists(scalars, max_size=3), st.dictionaries(st.just("n"), scalars, max_size=1)),
+        st.one_of(
+            scalars,
+            st.lists(scalars, max_size=3),
+            st.dictionaries(st.just("n"), scalars, max_size=1),
+        ),
     ),
 )
 def test_a_condition_is_decided_for_every_summary(wanted, summary):
@@ -80,7 +94,9 @@ def test_a_condition_is_decided_for_every_summary(wanted, summary):
     assert wrong or found in (0, 1)
 
 
-names = st.one_of(st.sampled_from(["vocabulary", "greatest", "org/name", "1", "2026-01-31"]), hostile)
+names = st.one_of(
+    st.sampled_from(["vocabulary", "greatest", "org/name", "1", "2026-01-31"]), hostile
+)
 PLAIN = {
     bool: st.booleans(),
     int: st.one_of(st.integers(-2, 200), st.integers()),
@@ -109,7 +125,9 @@ def filled(draw, schema: type) -> object:
     """An instance with some fields drawn, or the UserError that refused it."""
     hints, given = typing.get_type_hints(schema), {}
     for field in fields(schema):
-        needed = (field.default is MISSING and field.default_factory is MISSING) or field.default == "???"
+        needed = (
+            field.default is MISSING and field.default_factory is MISSING
+        ) or field.default == "???"
         if needed or draw(st.integers(0, 2)) == 0:
             given[field.name] = draw(of_type(hints[field.name]))
     if refusal := next((value for value in given.values() if isinstance(value, UserError)), None):
@@ -152,19 +170,46 @@ HINTS = typing.get_type_hints(TASKS["search"])
 OPTIONS = sorted(
     {f"{group}.{field.name}" for group in GROUPS for field in fields(HINTS[group])}
     | {field.name for schema in TASKS.values() for field in fields(schema)}
-    | {"+prompts.new", "~model", "~lexicons", "lexicons", "contrast", "perturber", "hydra.verbose", "+a", "a"}
+    | {
+        "+prompts.new",
+        "~model",
+        "~lexicons",
+        "lexicons",
+        "contrast",
+        "perturber",
+        "hydra.verbose",
+        "+a",
+        "a",
+    }
 )
 given = st.one_of(
-    st.sampled_from(["1", "0", "-1", "1.5", "null", "[]", "{}", "true", "[greatest]", "auto", "x", "'", "[[", "???"]),
+    st.sampled_from(
+        [
+            "1",
+            "0",
+            "-1",
+            "1.5",
+            "null",
+            "[]",
+            "{}",
+            "true",
+            "[greatest]",
+            "auto",
+            "x",
+            "'",
+            "[[",
+            "???",
+        ]
+    ),
     hostile,
     hostile.map(lambda text: '"' + text.replace("\\", "").replace('"', '\\"') + '"'),
-)  # fmt: skip
+)
 
 
 @pytest.fixture(scope="module")
 def composed(elsewhere):
-    """The configuration of a command line, without running anything; a wrong one is a UserError, or Hydra's own with a
-    message of ours."""
+    """The configuration of a command line, without running anything; a wrong one is a UserError, or
+    Hydra's own with a message of ours."""
     register()
 
     def from_line(*line: str):
@@ -186,7 +231,9 @@ def composed(elsewhere):
 @cases(
     60,
     verb=st.sampled_from(VERBS),
-    overrides=st.lists(st.builds("{}={}".format, st.sampled_from(OPTIONS), given), min_size=1, max_size=3),
+    overrides=st.lists(
+        st.builds("{}={}".format, st.sampled_from(OPTIONS), given), min_size=1, max_size=3
+    ),
 )
 @example(verb="compare", overrides=["lexicons=null"])
 @example(verb="compare", overrides=["~lexicons=1"])

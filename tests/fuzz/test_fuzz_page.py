@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 from artifacts import write_artifact
-from pessimal.explain.comparison import Comparison, Turn
+from pessimal.explaining.comparison import Comparison, Turn
 from pessimal.plots import TokenTable
 from pessimal.report.edits import from_json, to_json, views
 from pessimal.report.page import page
@@ -33,7 +33,9 @@ class Skeleton(HTMLParser):
 
     def handle_starttag(self, tag, attributes):
         acting = {name: value for name, value in attributes if name in ("src", "http-equiv", "rel")}
-        self.tags.append((tag, tuple(sorted(name for name, _ in attributes)), *sorted(acting.items())))
+        self.tags.append(
+            (tag, tuple(sorted(name for name, _ in attributes)), *sorted(acting.items()))
+        )
         for name, value in attributes:
             assert not name.startswith("on"), f"{tag} has {name}={value!r}"
             if name in ("href", "src", "action"):
@@ -65,15 +67,35 @@ def built(folder, words: list[str]) -> str:
         for model, text in labels.items()
         for end in ("top", "bottom")
     ]
-    pairs = {"model_a": ["a", "a"], "model_b": ["b", "c"], "kendall": [0.9, 0.1], "prompt": [first] * 2}
-    effects = {"model": ["a"] * 2, "axis": [second, third + "."], "d": [1.0, -2.0], "p_holm": [0.01, 0.02]}
+    pairs = {
+        "model_a": ["a", "a"],
+        "model_b": ["b", "c"],
+        "kendall": [0.9, 0.1],
+        "prompt": [first] * 2,
+    }
+    effects = {
+        "model": ["a"] * 2,
+        "axis": [second, third + "."],
+        "d": [1.0, -2.0],
+        "p_holm": [0.01, 0.02],
+    }
     results = [
-        Result("ends", pd.DataFrame(rows), headline=first, plot=TokenTable(), method=second, notes=(third,),
-               estimate=Estimate(first, 0.5, 3, second, p=0.1)),
+        Result(
+            "ends",
+            pd.DataFrame(rows),
+            headline=first,
+            plot=TokenTable(),
+            method=second,
+            notes=(third,),
+            estimate=Estimate(first, 0.5, 3, second, p=0.1),
+        ),
         Result("agreement", pd.DataFrame(pairs)),
         Result("effects", pd.DataFrame(effects), headline=third, method="frequency"),
-        Result("provenance", pd.DataFrame({"model": ["a", "b", "c"], "developer": words, "dtype": words})),
-    ]  # fmt: skip
+        Result(
+            "provenance",
+            pd.DataFrame({"model": ["a", "b", "c"], "developer": words, "dtype": words}),
+        ),
+    ]
     artifact = write_artifact(
         folder / "artifact",
         results,
@@ -93,7 +115,9 @@ def harmless(folder):
 
 @pytest.mark.slow
 @cases(120, words=st.lists(texts, min_size=3, max_size=3))
-@example(words=["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "</details></table>"])
+@example(
+    words=["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "</details></table>"]
+)
 @example(words=["<!--", "]]>", "</title><style>"])
 def test_a_page_of_hostile_texts_has_the_tags_of_a_harmless_one(folder, harmless, words):
     words = [storable(word) for word in words]
@@ -116,12 +140,28 @@ VIEW = ENVIRONMENT.from_string(
 
 def seen(text: str, ahead: str):
     """A view in which the text stands wherever one can."""
-    comparison = Comparison(text, (Turn("assistant", text), Turn("user", text)), (text, text + " other"))
+    comparison = Comparison(
+        text, (Turn("assistant", text), Turn("user", text)), (text, text + " other")
+    )
     row = {
-        "model": text, "comparison": text, "response": 0, "side": "chosen", "attribute": text, "direction": "worse",
-        "seed": 0, "perturber": text, "note": text, "status": "changed", "original": text, "edited": ahead + text,
-        "reward": 3.0, "margin": 2.0, "new_margin": -0.5, "change_in_sd": -1.0, "outcome": "CF",
-    }  # fmt: skip
+        "model": text,
+        "comparison": text,
+        "response": 0,
+        "side": "chosen",
+        "attribute": text,
+        "direction": "worse",
+        "seed": 0,
+        "perturber": text,
+        "note": text,
+        "status": "changed",
+        "original": text,
+        "edited": ahead + text,
+        "reward": 3.0,
+        "margin": 2.0,
+        "new_margin": -0.5,
+        "change_in_sd": -1.0,
+        "outcome": "CF",
+    }
     # As objects: pandas' own strings can hold no half character.
     table = pd.DataFrame({name: pd.Series([value], dtype=object) for name, value in row.items()})
     (view,) = views(table, {text: comparison})
@@ -137,5 +177,7 @@ def test_a_view_of_hostile_texts_has_only_tags_of_its_own(text):
     html.encode()
     tags = {tag for tag, *_ in Skeleton(html).tags}
     own = {tag for tag, *_ in Skeleton(VIEW.render(view=seen("plain words", "new "))).tags}
-    assert tags <= own | {"del", "/del"}, "blanks that run into one another are both taken out and put in"
+    assert tags <= own | {"del", "/del"}, (
+        "blanks that run into one another are both taken out and put in"
+    )
     assert from_json(to_json([view])) == [view]

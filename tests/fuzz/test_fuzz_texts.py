@@ -1,4 +1,5 @@
-"""No text leaves as anything but text: in figures, terminals, spreadsheets, folder names and edits."""
+"""No text leaves as anything but text: in figures, terminals, spreadsheets, folder names and
+edits."""
 
 import csv
 import io
@@ -11,8 +12,8 @@ from hypothesis import example
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from pessimal.explain.distances import pieces
-from pessimal.explain.smallest import apply, hunks_between
+from pessimal.explaining.distances import pieces
+from pessimal.explaining.smallest import apply, hunks_between
 from pessimal.report.differences import GONE, NEW, SAME, condensed, diff, readable
 from pessimal.tables.score_table import storable
 from pessimal.texts import literal, short_names
@@ -51,7 +52,8 @@ def test_the_parts_of_an_edit_make_both_texts_again(original, edited):
     assert apply(original, hunks) == edited
     assert apply(original, hunks, ()) == original
     parts = diff(original, edited)
-    # Half characters on either side of a cut are spelled out alone, but are one whole character in the text.
+    # Half characters on either side of a cut are spelled out alone, but are one whole character in
+    # the text.
     assert _plain("".join(part.text for part in parts if part.kind in (SAME, GONE))) == _plain(
         readable(original)
     )
@@ -104,12 +106,21 @@ figures = st.dictionaries(
 )
 manifests = st.lists(
     st.builds(
-        Manifest, type=st.sampled_from(["score-table", "thing"]), name=hostile, version=st.integers(0, 3),
-        files=st.just({}), key=st.one_of(st.none(), hostile), inputs=st.lists(hostile, max_size=2),
-        run_id=st.one_of(st.none(), hostile), created=hostile, summary=figures,
+        Manifest,
+        type=st.sampled_from(["score-table", "thing"]),
+        name=hostile,
+        version=st.integers(0, 3),
+        files=st.just({}),
+        key=st.one_of(st.none(), hostile),
+        inputs=st.lists(hostile, max_size=2),
+        run_id=st.one_of(st.none(), hostile),
+        created=hostile,
+        summary=figures,
     ),
-    min_size=1, max_size=3, unique_by=lambda manifest: manifest.reference,
-)  # fmt: skip
+    min_size=1,
+    max_size=3,
+    unique_by=lambda manifest: manifest.reference,
+)
 
 
 @pytest.mark.slow

@@ -11,9 +11,28 @@ from pessimal.tables.result import Result
 
 # No lone surrogates: a parquet file cannot hold them.
 HOSTILE = [
-    "$x^2$", "$", "\n\n", "\x07", "\u202eabc", "\u200b", " freedom", "", "   ", "<script>alert(1)</script>",
-    "&amp;", "]]>", '" onload="alert(1)', "\\n", "自由", "😀", "\u0301", "\ufffe", "#222222", "url(#a)", "x" * 200,
-]  # fmt: skip
+    "$x^2$",
+    "$",
+    "\n\n",
+    "\x07",
+    "\u202eabc",
+    "\u200b",
+    " freedom",
+    "",
+    "   ",
+    "<script>alert(1)</script>",
+    "&amp;",
+    "]]>",
+    '" onload="alert(1)',
+    "\\n",
+    "自由",
+    "😀",
+    "\u0301",
+    "\ufffe",
+    "#222222",
+    "url(#a)",
+    "x" * 200,
+]
 PROMPTS = ("greatest", "worst")
 
 
@@ -36,7 +55,9 @@ def result():
 def _rows(models) -> pd.DataFrame:
     rng = np.random.default_rng(0)
     rows = [
-        {"model": model, "prompt": prompt, "estimate": rng.normal()} for prompt in PROMPTS for model in models
+        {"model": model, "prompt": prompt, "estimate": rng.normal()}
+        for prompt in PROMPTS
+        for model in models
     ]
     return pd.DataFrame(rows)
 
@@ -59,7 +80,9 @@ def _heatmap(models, more):
 
 def _scatter(models, more):
     rng = np.random.default_rng(2)
-    table = _rows(models).assign(x=lambda t: rng.normal(size=len(t)), y=lambda t: rng.normal(size=len(t)))
+    table = _rows(models).assign(
+        x=lambda t: rng.normal(size=len(t)), y=lambda t: rng.normal(size=len(t))
+    )
     return table, Scatter(x="x", y="y", name="model", **more)
 
 
@@ -85,9 +108,19 @@ def _violin(models, more):
 
 def _token_table(models, more):
     rows = [
-        {"model": m, "prompt": p, "end": end, "rank": rank, "text": f"{end}{rank}", "reward": float(rank)}
-        for p in PROMPTS for m in models for end in ("top", "bottom") for rank in (1, 2, 3)
-    ]  # fmt: skip
+        {
+            "model": m,
+            "prompt": p,
+            "end": end,
+            "rank": rank,
+            "text": f"{end}{rank}",
+            "reward": float(rank),
+        }
+        for p in PROMPTS
+        for m in models
+        for end in ("top", "bottom")
+        for rank in (1, 2, 3)
+    ]
     return pd.DataFrame(rows), TokenTable(shown=2, **more)
 
 
@@ -98,7 +131,9 @@ def drawn(tmp_path):
 
     def make(*results: Result, labels=None) -> SimpleNamespace:
         saved = save_figures(list(results), tmp_path, labels or {})
-        svgs = {path.stem: path.read_text(encoding="utf-8") for path in sorted(tmp_path.glob("*.svg"))}
+        svgs = {
+            path.stem: path.read_text(encoding="utf-8") for path in sorted(tmp_path.glob("*.svg"))
+        }
         return SimpleNamespace(tabs=saved, svgs=svgs, folder=tmp_path)
 
     return make

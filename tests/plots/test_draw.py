@@ -1,4 +1,5 @@
-"""Figures of declarations: which files, in whose names, in what colours, and what hostile tokens cannot do."""
+"""Figures of declarations: which files, in whose names, in what colours, and what hostile tokens
+cannot do."""
 
 import re
 import xml.etree.ElementTree as ET
@@ -96,7 +97,19 @@ def test_hostile_tokens_stay_text(kind, hostile, drawn):
     (svg,) = drawn(Result(kind, table, plot=plot)).svgs.values()
     root = ET.fromstring(svg)
     tags = {node.tag.removeprefix(SVG) for node in root.iter()}
-    assert tags <= {"svg", "g", "defs", "path", "use", "text", "tspan", "title", "clipPath", "rect", "image"}
+    assert tags <= {
+        "svg",
+        "g",
+        "defs",
+        "path",
+        "use",
+        "text",
+        "tspan",
+        "title",
+        "clipPath",
+        "rect",
+        "image",
+    }
     assert not [name for node in root.iter() for name in node.attrib if name.startswith("on")]
     shown = " ".join(texts(svg))
     for seen in ("<script>alert(1)", "\\u202eabc", "␣freedom", "$x^2$", "\\x07", "#222222"):
@@ -133,11 +146,16 @@ def test_a_figure_that_cannot_be_drawn_does_not_cost_the_others(result, drawn, c
 
 
 def test_lines_behind_have_no_names_and_numbers_stand_beside_x(drawn):
-    rows = [(rater, item, rank + i, item == "third") for i, rater in enumerate(("people", "one", "two"))
-            for rank, item in enumerate(("first", "second", "third"), start=1)]  # fmt: skip
+    rows = [
+        (rater, item, rank + i, item == "third")
+        for i, rater in enumerate(("people", "one", "two"))
+        for rank, item in enumerate(("first", "second", "third"), start=1)
+    ]
     table = pd.DataFrame(rows, columns=["rater", "item", "rank", "behind"])
     table["ρ"] = table["rater"].map({"one": 0.5, "two": -0.123})
-    plot = Lines(x="rater", y="rank", group="item", ends=True, behind="behind", beside="ρ", falling=True)
+    plot = Lines(
+        x="rater", y="rank", group="item", ends=True, behind="behind", beside="ρ", falling=True
+    )
     svg = drawn(Result("x", table, plot=plot)).svgs["x"]
     found = texts(svg)
     assert {"people", "one (ρ = 0.50)", "two (ρ = −0.12)", "first", "second"} <= set(found)
@@ -149,9 +167,13 @@ def test_lines_behind_have_no_names_and_numbers_stand_beside_x(drawn):
 @pytest.mark.parametrize("kind", ["scatter", "heatmap"])
 def test_ten_panels_stand_in_two_rows_of_five(kind, result):
     one = result(kind, 3)
-    table = pd.concat([one.table.query("prompt == 'worst'").assign(panel=f"panel {i}") for i in range(10)])
+    table = pd.concat(
+        [one.table.query("prompt == 'worst'").assign(panel=f"panel {i}") for i in range(10)]
+    )
     (figure,) = draw(replace(one.plot, panel="panel", across=5), table).values()
-    corners = {(round(axes.get_position().x0, 3), round(axes.get_position().y0, 3)) for axes in figure.axes}
+    corners = {
+        (round(axes.get_position().x0, 3), round(axes.get_position().y0, 3)) for axes in figure.axes
+    }
     assert len({x for x, _ in corners}) == 5
     assert len({y for _, y in corners}) == 2
 
@@ -175,7 +197,8 @@ def strips(svg: str) -> dict[str, str]:
 
 
 def test_no_two_developers_share_a_colour(result, drawn):
-    """Figures of the page once had 64 colours, and two developers of the demo family the same one."""
+    """Figures of the page once had 64 colours, and two developers of the demo family the same
+    one."""
     names = ["alder", "birch", "cedar", "plain", *(f"lab {i}" for i in range(11))]
     groups = pd.DataFrame({"base": ["bpe", "wordpiece", "spm"] * 5, "developer": names})
     groups.index = [f"org/model-{i}" for i in range(15)]
@@ -200,7 +223,10 @@ def test_a_developer_has_one_colour_in_all_figures(result, drawn):
         title = group.find(f"{SVG}title")
         if title is not None:
             developer = ["alder", "birch", "cedar"][int(title.text.split(":")[0][-1])]
-            assert next(node.get("fill") for node in group.iter() if node.get("fill")) == known[developer]
+            assert (
+                next(node.get("fill") for node in group.iter() if node.get("fill"))
+                == known[developer]
+            )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -214,14 +240,21 @@ def test_a_page_can_replace_ink_and_grounds(kind, result, drawn):
             if node.get(name) in ("#222222", "#555555", "#8a8a8a", "#e2e2e2", "#ffffff"):
                 assert f"{name}:var(--" in node.get("style", ""), ET.tostring(node)
     background = [
-        node for node in root.iter(f"{SVG}path") if node.get("fill") == "#ffffff" and node in list(root)[:3]
+        node
+        for node in root.iter(f"{SVG}path")
+        if node.get("fill") == "#ffffff" and node in list(root)[:3]
     ]
     assert not background
 
 
 def test_ids_are_unique_in_a_page_and_all_references_resolve(result, drawn):
     svgs = drawn(result("lines"), result("forest"), result("scatter")).svgs
-    ids = [node.get("id") for svg in svgs.values() for node in ET.fromstring(svg).iter() if node.get("id")]
+    ids = [
+        node.get("id")
+        for svg in svgs.values()
+        for node in ET.fromstring(svg).iter()
+        if node.get("id")
+    ]
     assert ids
     assert len(ids) == len(set(ids))
     for svg in svgs.values():
@@ -234,4 +267,6 @@ def test_candidate_sets_are_not_drawn_over_one_another(result, drawn):
     first = result("heatmap")
     table = pd.concat([first.table.assign(candidates=c) for c in ("vocabulary", "items")])
     tabs = drawn(Result("heatmap", table, plot=first.plot)).tabs["heatmap"]
-    assert set(tabs) == {f"{p} · {c}" for p in ("greatest", "worst") for c in ("vocabulary", "items")}
+    assert set(tabs) == {
+        f"{p} · {c}" for p in ("greatest", "worst") for c in ("vocabulary", "items")
+    }

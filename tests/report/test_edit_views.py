@@ -8,21 +8,37 @@ import pytest
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 from pessimal.errors import InputError, TableError
-from pessimal.explain.comparison import Comparison, Turn
+from pessimal.explaining.comparison import Comparison, Turn
 from pessimal.report.differences import GONE, LEFT_OUT, NEW, SAME, Piece, condensed, diff, readable
 from pessimal.report.edits import from_json, to_json, views
 
 
-def row(response: int, side: str, edited: str | None, new_margin: float = math.nan, **changed) -> dict:
+def row(
+    response: int, side: str, edited: str | None, new_margin: float = math.nan, **changed
+) -> dict:
     """A row of the table of outcomes; the model prefers response 0 by 2."""
-    outcome = None if edited is None else "CF" if new_margin < 0 else "SF" if new_margin > 0 else "tie"
+    outcome = (
+        None if edited is None else "CF" if new_margin < 0 else "SF" if new_margin > 0 else "tie"
+    )
     fixed = {
-        "model": "lab/reward", "comparison": "first", "response": response, "side": side, "attribute": "clarity",
-        "direction": "worse" if side == "chosen" else "better", "seed": 0, "perturber": "rules", "note": "",
-        "status": "changed" if edited is not None else "not applicable", "original": RESPONSES[response],
-        "edited": edited, "reward": (3.0, 1.0)[response], "margin": 2.0, "new_margin": new_margin,
-        "change_in_sd": (new_margin - 2) / 4, "outcome": outcome,
-    }  # fmt: skip
+        "model": "lab/reward",
+        "comparison": "first",
+        "response": response,
+        "side": side,
+        "attribute": "clarity",
+        "direction": "worse" if side == "chosen" else "better",
+        "seed": 0,
+        "perturber": "rules",
+        "note": "",
+        "status": "changed" if edited is not None else "not applicable",
+        "original": RESPONSES[response],
+        "edited": edited,
+        "reward": (3.0, 1.0)[response],
+        "margin": 2.0,
+        "new_margin": new_margin,
+        "change_in_sd": (new_margin - 2) / 4,
+        "outcome": outcome,
+    }
     return fixed | changed
 
 
@@ -109,7 +125,12 @@ def test_long_unchanged_stretches_are_told_of_not_shown():
 
 
 def test_a_view_says_what_the_table_says(view):
-    assert (view.model, view.comparison, view.preferred, view.people) == ("lab/reward", "first", 0, 1)
+    assert (view.model, view.comparison, view.preferred, view.people) == (
+        "lab/reward",
+        "first",
+        0,
+        1,
+    )
     assert (view.rewards, view.margin) == ((3.0, 1.0), 2.0)
     assert [change.outcome for change in view.changes] == ["CF", "SF", "tie", None, "CF"]
     assert [change.margin for change in view.changes] == [-0.5, 1.25, 0.0, None, -4.0]

@@ -1,4 +1,5 @@
-"""The explorer's data say what the score tables say: exact ranks, rewards to the decimals that are told."""
+"""The explorer's data say what the score tables say: exact ranks, rewards to the decimals that are
+told."""
 
 import base64
 import json
@@ -25,9 +26,10 @@ from pessimal.verbs import report as report_verb
 def table(texts, rewards, *, model="lab/reward", prompt="best", **changed) -> ScoreTable:
     n = len(texts)
     rows = {
-        "kind": ["special", *["normal"] * (n - 1)], "certified": [i % 2 == 0 for i in range(n)],
+        "kind": ["special", *["normal"] * (n - 1)],
+        "certified": [i % 2 == 0 for i in range(n)],
         "survives": pd.array([None, False, *[True] * (n - 2)], dtype="boolean"),
-    }  # fmt: skip
+    }
     return score_table(texts, rewards, model=model, prompt=prompt, rows=rows, **changed)
 
 
@@ -114,7 +116,13 @@ def test_prompts_that_most_models_were_asked_are_shown_and_others_on_demand():
     texts, rewards = ["a", "b", "c"], [1, 2, 3]
     provenances = [
         table(texts, rewards, model=model, prompt=prompt).provenance
-        for model, prompt in [("x", "rare"), ("x", "best"), ("y", "best"), ("x", "worst"), ("y", "worst")]
+        for model, prompt in [
+            ("x", "rare"),
+            ("x", "best"),
+            ("y", "best"),
+            ("x", "worst"),
+            ("y", "worst"),
+        ]
     ]
     assert chosen_prompts(provenances) == ["best", "worst"]
     assert chosen_prompts(provenances, wanted=["rare"]) == ["rare"]
@@ -130,7 +138,9 @@ def artifact(tmp_path):
 
 
 def block(html: str, id: str) -> dict:
-    return json.loads(re.search(rf'<script type="application/json" id="{id}">(.*?)</script>', html)[1])
+    return json.loads(
+        re.search(rf'<script type="application/json" id="{id}">(.*?)</script>', html)[1]
+    )
 
 
 def test_only_our_scripts_may_run_and_nothing_may_be_fetched(artifact):
@@ -161,7 +171,9 @@ def registry(tmp_path, artifact):
     def fill(place):
         for file in artifact.folder.rglob("*"):
             if file.is_file():
-                (place / file.relative_to(artifact.folder)).parent.mkdir(parents=True, exist_ok=True)
+                (place / file.relative_to(artifact.folder)).parent.mkdir(
+                    parents=True, exist_ok=True
+                )
                 (place / file.relative_to(artifact.folder)).write_bytes(file.read_bytes())
 
     registry.publish("comparison", "c", fill, inputs=inputs)
@@ -180,7 +192,10 @@ def report(registry, capsys, **changed) -> str:
 def test_report_finds_the_score_tables_and_says_what_it_left_out(registry, capsys):
     html = report(registry, capsys)
     (vocabulary,) = block(html, "explorer-index")["vocabularies"]
-    assert [(c["model"], c["prompt"]) for c in vocabulary["columns"]] == [("x", "best"), ("y", "best")]
+    assert [(c["model"], c["prompt"]) for c in vocabulary["columns"]] == [
+        ("x", "best"),
+        ("y", "best"),
+    ]
     assert "Not here: 1 of the 4 score tables" in html
     assert "score-table/gone:v0" in html
     assert "Prompts not in it (1): rare." in html

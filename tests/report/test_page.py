@@ -1,4 +1,5 @@
-"""The page is one file that needs no network; it answers first, keeps colours and numbers, and shows hostile texts as text."""
+"""The page is one file that needs no network; it answers first, keeps colours and numbers, and
+shows hostile texts as text."""
 
 import re
 from dataclasses import replace
@@ -11,7 +12,7 @@ import pytest
 
 from artifacts import write_artifact
 from pessimal.errors import InputError
-from pessimal.explain.comparison import Comparison, Turn
+from pessimal.explaining.comparison import Comparison, Turn
 from pessimal.plots import Forest, Scatter, TokenTable
 from pessimal.report.artifact import Artifact, method
 from pessimal.report.edits import to_json, views
@@ -55,10 +56,17 @@ class Tree(HTMLParser):
     def all(self, tag: str, inside: str = "", **attributes) -> list[dict]:
         """Elements of a tag and attributes, in an element of this class or id."""
         return [
-            e for e in self.elements
-            if e["tag"] == tag and all(e.get(k.rstrip("_")) == v for k, v in attributes.items())
-            and (not inside or any(inside in (*(o.get("class") or "").split(), o.get("id")) for o in e["inside"]))
-        ]  # fmt: skip
+            e
+            for e in self.elements
+            if e["tag"] == tag
+            and all(e.get(k.rstrip("_")) == v for k, v in attributes.items())
+            and (
+                not inside
+                or any(
+                    inside in (*(o.get("class") or "").split(), o.get("id")) for o in e["inside"]
+                )
+            )
+        ]
 
 
 def forest(name: str, *, method: str = "", headline: str | None = None, **more) -> Result:
@@ -81,7 +89,9 @@ def shown(tmp_path):
 
 
 def test_nothing_is_fetched_and_nothing_can_run(shown):
-    html = shown(forest("one", notes=("<script>alert(1)</script>",)), skipped={"<img src=x>": "\x1b"})
+    html = shown(
+        forest("one", notes=("<script>alert(1)</script>",)), skipped={"<img src=x>": "\x1b"}
+    )
     assert "default-src 'none'" in html
     assert not re.search(r"""(?:src|href)=["']?(?:https?:)?//""", html)
     assert not re.search(r"url\((?!#)", html)
@@ -98,11 +108,16 @@ def test_numbers_are_readable_and_missing_ones_are_empty(shown):
 def test_a_figure_that_could_act_is_disarmed(tmp_path):
     file = tmp_path / "figure.svg"
     file.write_text(
-        '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" viewBox="0 0 10 5" onload="alert(1)">'
-        "<script>alert(1)</script><style>* { fill: url(http://a.b/c) }</style><foreignObject><p>x</p></foreignObject>"
-        '<clipPath id="c"><rect id="a" width="1" height="1" onclick="alert(1)" style="fill: url(http://a.b/c)"/></clipPath>'
-        '<use xlink:href="http://a.b/c#d"/><use xlink:href="#a" clip-path="url(#c)"/><a href="javascript:alert(1)"><text>y</text></a>'
-        '<image href="data:image/svg+xml;base64,AAAA"/><image href="data:image/png;base64,AAAA"/><text>&lt;b&gt;</text></svg>'
+        '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
+        'viewBox="0 0 10 5" onload="alert(1)">'
+        "<script>alert(1)</script><style>* { fill: url(http://a.b/c) "
+        "}</style><foreignObject><p>x</p></foreignObject>"
+        '<clipPath id="c"><rect id="a" width="1" height="1" onclick="alert(1)" style="fill: '
+        'url(http://a.b/c)"/></clipPath>'
+        '<use xlink:href="http://a.b/c#d"/><use xlink:href="#a" clip-path="url(#c)"/><a '
+        'href="javascript:alert(1)"><text>y</text></a>'
+        '<image href="data:image/svg+xml;base64,AAAA"/><image '
+        'href="data:image/png;base64,AAAA"/><text>&lt;b&gt;</text></svg>'
     )
     figure = drawing(file, "f1")
     assert (figure.width, figure.box) == (10, "0 0 10 5")
@@ -138,13 +153,23 @@ def test_findings_come_first_in_order_of_weight_each_with_its_number(shown):
     assert names == ["strong", "mid", "weak"]
     assert "slope −0.42 [−0.50, −0.34]" in cards[0]["text"]
     assert "n = 1,234 words, corrected p < .001" in cards[0]["text"].replace("\u00a0", " ")
-    assert [e["id"] for e in tree.all("section")] == ["findings", "weak", "strong", "mid", "provenance"]
+    assert [e["id"] for e in tree.all("section")] == [
+        "findings",
+        "weak",
+        "strong",
+        "mid",
+        "provenance",
+    ]
     assert [link["href"] for link in tree.all("a", "findings")] == ["#strong", "#mid", "#weak"]
     assert len(tree.all("use", "finding")) >= 3, "a thumbnail each"
 
 
 def test_results_of_one_method_share_a_section_and_the_heaviest_shows_its_figure(shown):
-    html = shown(forest("first", method="m", weight=0.2), forest("second", method="m", weight=0.9), forest("rows", method="m", headline=""))  # fmt: skip
+    html = shown(
+        forest("first", method="m", weight=0.2),
+        forest("second", method="m", weight=0.9),
+        forest("rows", method="m", headline=""),
+    )
     tree = Tree(html)
     (section,) = tree.all("section", class_="question")
     assert section["text"].index("second is found") < section["text"].index("first is found")
@@ -155,12 +180,26 @@ def test_results_of_one_method_share_a_section_and_the_heaviest_shows_its_figure
 
 def ends(certified: bool = True) -> Result:
     rows = [
-        {"model": model, "prompt": prompt, "end": end, "rank": rank, "text": f"{end}{rank}-{model[4:]}-{prompt}",
-         "reward": 1.0 / rank, "certified": certified or rank > 1}
-        for model in MODELS for prompt in ("greatest", "worst") for end in ("top", "bottom") for rank in range(1, 13)
-    ]  # fmt: skip
+        {
+            "model": model,
+            "prompt": prompt,
+            "end": end,
+            "rank": rank,
+            "text": f"{end}{rank}-{model[4:]}-{prompt}",
+            "reward": 1.0 / rank,
+            "certified": certified or rank > 1,
+        }
+        for model in MODELS
+        for prompt in ("greatest", "worst")
+        for end in ("top", "bottom")
+        for rank in range(1, 13)
+    ]
     return Result(
-        "extremes", pd.DataFrame(rows), headline="Ends differ.", plot=TokenTable(), method="extremes"
+        "extremes",
+        pd.DataFrame(rows),
+        headline="Ends differ.",
+        plot=TokenTable(),
+        method="extremes",
     )
 
 
@@ -203,29 +242,54 @@ def test_an_explained_model_is_moved_by_its_corrected_sensitivities(shown):
     for name, declared in (("declared", plot), ("undeclared", None)):
         tree = Tree(shown(Result("sensitivity", table, headline="x", plot=declared), name=name))
         (card,) = tree.all("article", class_="card")
-        assert "sensitivity flip rate = 0.60 tone 2/3" in re.sub(r"\s+", " ", card["text"]).replace("+", "")
+        assert "sensitivity flip rate = 0.60 tone 2/3" in re.sub(r"\s+", " ", card["text"]).replace(
+            "+", ""
+        )
 
 
 def test_a_models_card_says_what_it_wants_agrees_with_and_is_moved_by(shown):
     pairs = pd.DataFrame(
-        [["lab/alder", "lab/birch", 0.9], ["lab/cedar", "lab/alder", 0.2], ["lab/alder", "lab/plain", 0.5], ["lab/birch", "lab/cedar", 0.1]],
+        [
+            ["lab/alder", "lab/birch", 0.9],
+            ["lab/cedar", "lab/alder", 0.2],
+            ["lab/alder", "lab/plain", 0.5],
+            ["lab/birch", "lab/cedar", 0.1],
+        ],
         columns=["model_a", "model_b", "kendall"],
-    ).assign(prompt="greatest")  # fmt: skip
+    ).assign(prompt="greatest")
     slopes = pd.DataFrame(
-        [("lab/alder", "greatest", "rated", 0.4, 0.01), ("lab/alder", "worst", "unrated", -0.7, 0.02),
-         ("lab/alder", "worst", "rated", 3.0, 0.2), ("lab/birch", "greatest", "rated", 0.9, 0.06)],
+        [
+            ("lab/alder", "greatest", "rated", 0.4, 0.01),
+            ("lab/alder", "worst", "unrated", -0.7, 0.02),
+            ("lab/alder", "worst", "rated", 3.0, 0.2),
+            ("lab/birch", "greatest", "rated", 0.9, 0.06),
+        ],
         columns=["model", "prompt", "words", "slope_sd", "p_holm"],
-    )  # fmt: skip
+    )
     raw = slopes.rename(columns={"p_holm": "p"})
     about = pd.DataFrame(
-        {"model": MODELS, "developer": "d", "base": "b", "parameters": 2.1e6, "certified": [0.9, 0.9, 0.0, 0.9], "dtype": ["float32", "bfloat16", "float32", "float32"]}
-    )  # fmt: skip
+        {
+            "model": MODELS,
+            "developer": "d",
+            "base": "b",
+            "parameters": 2.1e6,
+            "certified": [0.9, 0.9, 0.0, 0.9],
+            "dtype": ["float32", "bfloat16", "float32", "float32"],
+        }
+    )
     tree = Tree(
         shown(
-            ends(), Result("agreement", pairs), Result("frequency", slopes), Result("uncorrected", raw), Result("provenance", about)
+            ends(),
+            Result("agreement", pairs),
+            Result("frequency", slopes),
+            Result("uncorrected", raw),
+            Result("provenance", about),
         )
-    )  # fmt: skip
-    cards = {e["text"].split()[0]: re.sub(r"\s+", " ", e["text"]) for e in tree.all("article", class_="card")}
+    )
+    cards = {
+        e["text"].split()[0]: re.sub(r"\s+", " ", e["text"])
+        for e in tree.all("article", class_="card")
+    }
     assert list(cards) == list(LABELS.values())
     alder, birch = cards["alder"], cards["birch"]
     assert "top1-alder-greatest" in alder
@@ -247,11 +311,13 @@ def test_a_language_model_has_a_card_with_the_words_of_its_contrast(shown):
     words = pd.DataFrame(
         [("elm", end, rank, f"{end}{rank}", 0.1) for end in ("top", "bottom") for rank in (1, 2)],
         columns=["model", "end", "rank", "word", "difference"],
-    ).assign(prompt="greatest − worst")  # fmt: skip
+    ).assign(prompt="greatest − worst")
     likely = words.rename(columns={"word": "text", "difference": "log_probability"})
     results = (
         Result("contrast_words", words, plot=TokenTable(text="word", value="difference")),
-        Result("language_extremes", likely.assign(text="The"), plot=TokenTable(value="log_probability")),
+        Result(
+            "language_extremes", likely.assign(text="The"), plot=TokenTable(value="log_probability")
+        ),
     )
     tree = Tree(shown(ends(), *results, labels=LABELS | {"elm": "elm"}))
     card = next(e["text"] for e in tree.all("article", class_="card") if "elm" in e["text"])
@@ -264,7 +330,10 @@ def test_figures_of_one_model_are_folded_in_its_card(shown):
     points = [(m, p, i, i * i) for m in MODELS for p in ("greatest", "worst") for i in range(3)]
     table = pd.DataFrame(points, columns=["model", "prompt", "x", "y"])
     result = Result(
-        "framing_models", table, plot=Scatter(x="x", y="y", tabs=("prompt", "model")), method="framing"
+        "framing_models",
+        table,
+        plot=Scatter(x="x", y="y", tabs=("prompt", "model")),
+        method="framing",
     )
     tree = Tree(shown(ends(), result))
     assert not tree.all("figure", "framing")
@@ -292,10 +361,24 @@ def test_the_text_of_a_method_is_folded_and_its_html_is_text(shown, tmp_path, mo
 
 def test_comparisons_to_be_read_stand_in_the_section_of_their_result(shown):
     row = {
-        "model": "m", "comparison": "first", "response": 0, "side": "chosen", "attribute": "clarity", "direction": "worse",
-        "seed": 0, "perturber": "rules", "note": "", "status": "changed", "original": "Drink water.", "edited": "Drink wine.",
-        "reward": 3.0, "margin": 2.0, "new_margin": -0.5, "change_in_sd": -1.0, "outcome": "CF",
-    }  # fmt: skip
+        "model": "m",
+        "comparison": "first",
+        "response": 0,
+        "side": "chosen",
+        "attribute": "clarity",
+        "direction": "worse",
+        "seed": 0,
+        "perturber": "rules",
+        "note": "",
+        "status": "changed",
+        "original": "Drink water.",
+        "edited": "Drink wine.",
+        "reward": 3.0,
+        "margin": 2.0,
+        "new_margin": -0.5,
+        "change_in_sd": -1.0,
+        "outcome": "CF",
+    }
     comparison = Comparison("first", (Turn("user", "I feel sick."),), ("Drink water.", "Rest."))
     text = to_json(views(pd.DataFrame([row]), {"first": comparison}))
     tree = Tree(shown(forest("other"), forest("edits"), files={"views/edits.json": text}))
@@ -306,9 +389,14 @@ def test_comparisons_to_be_read_stand_in_the_section_of_their_result(shown):
 
 def test_two_artifacts_stand_under_one_another_and_share_the_findings(tmp_path):
     artifacts = [
-        write_artifact(tmp_path / name, [ends(), forest(name, weight=weight)], labels=LABELS, reference=f"comparison/{name}:v0")
+        write_artifact(
+            tmp_path / name,
+            [ends(), forest(name, weight=weight)],
+            labels=LABELS,
+            reference=f"comparison/{name}:v0",
+        )
         for name, weight in (("one", 0.1), ("two", 0.9))
-    ]  # fmt: skip
+    ]
     tree = Tree(page(artifacts, title="Both"))
     assert [link["href"] for link in tree.all("a", "finding")][:2] == ["#part1-two", "#part0-one"]
     assert len(tree.all("article", class_="card")) == 2 * len(MODELS)
@@ -326,7 +414,9 @@ def test_many_tabs_are_counted_and_long_tables_too(shown):
         {"model": "lab/alder", "prompt": [f"p{i}" for i in range(MAX_TABS + 3)], "estimate": 1.0}
     )
     long = pd.DataFrame({"model": "lab/alder", "n": range(MAX_ROWS + 1234)})
-    html = shown(Result("many", table, headline="x", plot=Forest(low=None, high=None)), Result("long", long))
+    html = shown(
+        Result("many", table, headline="x", plot=Forest(low=None, high=None)), Result("long", long)
+    )
     tree = Tree(html)
     assert len(tree.all("label")) == MAX_TABS
     assert "3 more are in the artifact" in html
@@ -336,9 +426,12 @@ def test_many_tabs_are_counted_and_long_tables_too(shown):
 
 @pytest.mark.parametrize(
     ("commit", "dirty", "told"),
-    [(None, None, ""), ("0123456789abcdef", False, ", commit 0123456789ab"),
-     ("0123456789abcdef", True, ", commit 0123456789ab with changes")],
-)  # fmt: skip
+    [
+        (None, None, ""),
+        ("0123456789abcdef", False, ", commit 0123456789ab"),
+        ("0123456789abcdef", True, ", commit 0123456789ab with changes"),
+    ],
+)
 def test_the_commit_that_made_an_artifact_stands_in_its_provenance(tmp_path, commit, dirty, told):
     artifact = replace(write_artifact(tmp_path / "a", [forest("one")]), commit=commit, dirty=dirty)
     (section,) = Tree(page([artifact], title="t")).all("section", id="provenance")

@@ -1,4 +1,5 @@
-"""The page in a real browser: it answers, it is quick, it can be used by keyboard and on a phone, and no token acts."""
+"""The page in a real browser: it answers, it is quick, it can be used by keyboard and on a phone,
+and no token acts."""
 
 import os
 import re
@@ -24,11 +25,40 @@ playwright = pytest.importorskip(
 pytestmark = pytest.mark.slow
 
 ATTACKS = [
-    "</script><script>window.pwned=1</script>", "<img src=x onerror=window.pwned=1>", "<!--<script>", "]]>", "{{7*7}}",
-    '" onmouseover="window.pwned=1', "javascript:window.pwned=1", "<svg onload=window.pwned=1>", "$$\\frac{1}{2}$$",
-    "__proto__", "constructor", "null", "=cmd()", "\x00\x1b[31m", "\u202eabc", "\u200b", "\\ud83d", "", " ", "\n", "\t",
-    "😀👩\u200d💻", "自由", "e\u0301", "\u0301", "\ufffd", "\ufffd", "x" * 5000, "&lt;b&gt;", "</textarea>", "%00", "\\", "a.c",
-]  # fmt: skip
+    "</script><script>window.pwned=1</script>",
+    "<img src=x onerror=window.pwned=1>",
+    "<!--<script>",
+    "]]>",
+    "{{7*7}}",
+    '" onmouseover="window.pwned=1',
+    "javascript:window.pwned=1",
+    "<svg onload=window.pwned=1>",
+    "$$\\frac{1}{2}$$",
+    "__proto__",
+    "constructor",
+    "null",
+    "=cmd()",
+    "\x00\x1b[31m",
+    "\u202eabc",
+    "\u200b",
+    "\\ud83d",
+    "",
+    " ",
+    "\n",
+    "\t",
+    "😀👩\u200d💻",
+    "自由",
+    "e\u0301",
+    "\u0301",
+    "\ufffd",
+    "\ufffd",
+    "x" * 5000,
+    "&lt;b&gt;",
+    "</textarea>",
+    "%00",
+    "\\",
+    "a.c",
+]
 WORDS = [f"word{i:04d}" for i in range(2000)]
 MODELS = ["lab/alder", "lab/birch", "</script><b>cedar"]
 PROMPTS = ["best", "worst", "<i>odd</i>"]
@@ -37,16 +67,22 @@ PROMPTS = ["best", "worst", "<i>odd</i>"]
 def scores(texts, rewards, *, model, prompt, tokens=None) -> ScoreTable:
     places = range(len(texts))
     rows = {
-        "token": tokens or texts, "kind": ["special" if i < 3 else "normal" for i in places],
-        "survives": pd.array([i % 7 != 1 for i in places], dtype="boolean"), "certified": [i % 5 != 0 for i in places],
-    }  # fmt: skip
+        "token": tokens or texts,
+        "kind": ["special" if i < 3 else "normal" for i in places],
+        "survives": pd.array([i % 7 != 1 for i in places], dtype="boolean"),
+        "certified": [i % 5 != 0 for i in places],
+    }
     known = {"prompt_text": f"What is the {prompt} thing?", "candidates_digest": str(len(texts))}
     return score_table(texts, rewards, model=model, prompt=prompt, rows=rows, **known)
 
 
 @pytest.fixture(scope="module")
 def browser():
-    own = os.environ.get("PESSIMAL_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+    own = (
+        os.environ.get("PESSIMAL_CHROMIUM")
+        or shutil.which("chromium")
+        or shutil.which("google-chrome")
+    )
     with playwright.sync_playwright() as running:
         if not own and not Path(running.chromium.executable_path).exists():
             pytest.skip("no Chromium: playwright install chromium, or apt-get install chromium")
@@ -75,12 +111,16 @@ def tables():
 
 def frame(tables, model: str, prompt: str) -> pd.DataFrame:
     (found,) = [t for t in tables if (t.provenance.model, t.provenance.prompt) == (model, prompt)]
-    return found.rows.assign(rank=found.rows["reward"].rank(method="min", ascending=False).astype(int))
+    return found.rows.assign(
+        rank=found.rows["reward"].rank(method="min", ascending=False).astype(int)
+    )
 
 
 @pytest.fixture(scope="module")
 def file(tables, tmp_path_factory):
-    pairs = [(a, b, prompt) for prompt in PROMPTS for i, a in enumerate(MODELS) for b in MODELS[i + 1 :]]
+    pairs = [
+        (a, b, prompt) for prompt in PROMPTS for i, a in enumerate(MODELS) for b in MODELS[i + 1 :]
+    ]
     agreement = pd.DataFrame(pairs, columns=["model_a", "model_b", "prompt"]).assign(
         n=2033, kendall=[0.812, 0.4, 0.3] * 3
     )
@@ -93,7 +133,9 @@ def file(tables, tmp_path_factory):
     )
     about = Result("provenance", pd.DataFrame({"model": MODELS, "developer": ["a", "b", "<u>c"]}))
     artifact = write_artifact(
-        tmp_path_factory.mktemp("one") / "comparison", [result, about], labels={m: m for m in MODELS}
+        tmp_path_factory.mktemp("one") / "comparison",
+        [result, about],
+        labels={m: m for m in MODELS},
     )
     return written(tmp_path_factory, artifact, title="Browser", explorer=explorer(tables))
 
@@ -115,11 +157,13 @@ def open_page(browser, file):
         shown, wrong = context.new_page(), []
         shown.set_default_timeout(10_000)
         shown.on(
-            "console", lambda told: wrong.append(told.text) if told.type in ("error", "warning") else None
+            "console",
+            lambda told: wrong.append(told.text) if told.type in ("error", "warning") else None,
         )
         shown.on("pageerror", lambda error: wrong.append(str(error)))
         shown.on(
-            "request", lambda asked: wrong.append(asked.url[:100]) if not _is_own(asked.url, path) else None
+            "request",
+            lambda asked: wrong.append(asked.url[:100]) if not _is_own(asked.url, path) else None,
         )
         contexts.append((context, wrong))
         shown.goto(path.as_uri(), wait_until="commit")
@@ -139,7 +183,9 @@ def _is_own(url: str, path: Path) -> bool:
 
 def first_cells(shown, *, rows: int = 5) -> list[list[str]]:
     lines = shown.locator(".grid .body .row")
-    return [lines.nth(i).locator(".cell").all_inner_texts() for i in range(min(rows, lines.count()))]
+    return [
+        lines.nth(i).locator(".cell").all_inner_texts() for i in range(min(rows, lines.count()))
+    ]
 
 
 def status(shown) -> str:
@@ -161,12 +207,17 @@ def test_every_row_shows_the_tables_own_reward_and_rank(open_page, tables):
     grid = shown.locator(".grid")
     for top in range(0, len(expected) * 30, 360):
         grid.evaluate(
-            "(element, top) => new Promise(done => { element.scrollTop = top; requestAnimationFrame(() => setTimeout(done)); })",
+            "(element, top) => new Promise(done => { element.scrollTop = top; "
+            "requestAnimationFrame(() => setTimeout(done)); })",
             top,
         )
-        seen |= dict(shown.evaluate(
-            "() => [...document.querySelectorAll('.grid .body .row')].map(row => [Number(row.dataset.place), [row.children[1].textContent, row.children[3].textContent]])"
-        ))  # fmt: skip
+        seen |= dict(
+            shown.evaluate(
+                "() => [...document.querySelectorAll('.grid .body .row')].map(row => "
+                "[Number(row.dataset.place), [row.children[1].textContent, "
+                "row.children[3].textContent]])"
+            )
+        )
     assert len(seen) == len(expected)
     for place, row in expected.iterrows():
         assert seen[place] == [str(row["candidate_id"]), told(row)], place
@@ -222,7 +273,9 @@ def test_a_pinned_token_is_shown_in_every_model_prompt_and_vocabulary(open_page,
         for prompt, cell in zip(
             PROMPTS, lines.nth(place).locator("td.number").all_inner_texts(), strict=True
         ):
-            row = frame(tables, model, prompt).assign(tied=False).query("text == 'word0042'").iloc[0]
+            row = (
+                frame(tables, model, prompt).assign(tied=False).query("text == 'word0042'").iloc[0]
+            )
             assert cell == told(row)
     other = lines.nth(3).inner_text()
     row = frame(tables, "other/bpe", "best").assign(tied=False).query("text == ' word0042'").iloc[0]
@@ -246,7 +299,16 @@ def test_no_token_model_or_prompt_acts_or_becomes_markup(open_page):
     shown.wait_for_selector(f"#token-row-{len(ATTACKS) - 1}")
     texts = [cells[0] for cells in first_cells(shown, rows=len(ATTACKS))]
     assert texts[:3] == ATTACKS[:3]
-    assert texts[13:21] == ["\\x00\\x1b[31m", "\\u202eabc", "\\u200b", "\\\\ud83d", "∅", "␣", "\\n", "\\t"]
+    assert texts[13:21] == [
+        "\\x00\\x1b[31m",
+        "\\u202eabc",
+        "\\u200b",
+        "\\\\ud83d",
+        "∅",
+        "␣",
+        "\\n",
+        "\\t",
+    ]
     for place in range(len(ATTACKS)):
         shown.locator(f"#token-row-{place}").click()
     shown.locator(".chip").nth(len(ATTACKS) - 1).wait_for()
@@ -266,7 +328,9 @@ def test_the_table_is_used_by_keyboard(open_page):
         shown.keyboard.press(key)
     active = shown.locator(".row.active")
     assert active.get_attribute("data-place") == "1"
-    assert shown.locator(".grid").get_attribute("aria-activedescendant") == active.get_attribute("id")
+    assert shown.locator(".grid").get_attribute("aria-activedescendant") == active.get_attribute(
+        "id"
+    )
     shown.keyboard.press("Enter")
     assert active.get_attribute("aria-selected") == "true"
     shown.keyboard.press("End")
@@ -363,7 +427,9 @@ def test_explorer_charts_and_figures_are_light_or_dark(scatter, scheme):
     shown = scatter(color_scheme=scheme)
 
     def luminance(selector: str, style: str) -> float:
-        color = shown.locator(selector).first.evaluate("(e, style) => getComputedStyle(e)[style]", style)
+        color = shown.locator(selector).first.evaluate(
+            "(e, style) => getComputedStyle(e)[style]", style
+        )
         return sum(map(int, re.findall(r"\d+", color)[:3])) / 765
 
     ground, ink = luminance(".body .cell", "backgroundColor"), luminance(".body .cell", "color")
@@ -372,9 +438,12 @@ def test_explorer_charts_and_figures_are_light_or_dark(scatter, scheme):
     figure = luminance("#agreement svg text:has-text('alder')", "fill")
     assert figure < 0.3 if scheme == "light" else figure > 0.7
     canvas = shown.evaluate(
-        "[...Bokeh.index.roots].find(view => view.model.type === 'Figure').model.background_fill_color"
+        "[...Bokeh.index.roots].find(view => view.model.type === "
+        "'Figure').model.background_fill_color"
     )
-    assert (int(canvas[1:3], 16) > 127 if canvas[0] == "#" else "255" in canvas) == (scheme == "light")
+    assert (int(canvas[1:3], 16) > 127 if canvas[0] == "#" else "255" in canvas) == (
+        scheme == "light"
+    )
 
 
 def test_a_phone_has_no_sideways_scroll_and_a_tap_pins(open_page):
@@ -416,7 +485,9 @@ def test_prompts_are_tabs_that_arrow_keys_turn(open_page):
     assert hidden == 0
 
 
-@pytest.mark.parametrize("viewport", [{"width": 1400, "height": 900}, {"width": 400, "height": 850}])
+@pytest.mark.parametrize(
+    "viewport", [{"width": 1400, "height": 900}, {"width": 400, "height": 850}]
+)
 def test_the_contents_stay_in_view_and_lead_to_their_sections(open_page, viewport):
     shown = open_page(viewport=viewport)
     shown.locator("#provenance").scroll_into_view_if_needed()
@@ -425,28 +496,60 @@ def test_the_contents_stay_in_view_and_lead_to_their_sections(open_page, viewpor
     box = links.first.bounding_box()
     assert 0 <= box["y"] < viewport["height"]
     shown.locator("nav a[href='#agreement']").click()
-    shown.wait_for_function("Math.abs(document.querySelector('#agreement').getBoundingClientRect().top) < 80")
+    shown.wait_for_function(
+        "Math.abs(document.querySelector('#agreement').getBoundingClientRect().top) < 80"
+    )
     top = shown.locator("#agreement h2").bounding_box()["y"]
     nav = shown.locator("nav").bounding_box()
-    assert viewport["width"] > 1000 or top >= nav["y"] + nav["height"] - 1, "the heading is not under the bar"
+    assert viewport["width"] > 1000 or top >= nav["y"] + nav["height"] - 1, (
+        "the heading is not under the bar"
+    )
 
 
-FAMILY = [f"lab/{maker}-{base}" for maker in ("alder", "birch", "cedar", "plain") for base in ("bpe", "wordpiece")]  # fmt: skip
-QUESTIONS = ("moments", "agreement", "geometry", "rsa", "framing", "sentiment", "lexicon_groups", "frequency", "identity_terms")  # fmt: skip
+FAMILY = [
+    f"lab/{maker}-{base}"
+    for maker in ("alder", "birch", "cedar", "plain")
+    for base in ("bpe", "wordpiece")
+]
+QUESTIONS = (
+    "moments",
+    "agreement",
+    "geometry",
+    "rsa",
+    "framing",
+    "sentiment",
+    "lexicon_groups",
+    "frequency",
+    "identity_terms",
+)
 REAL = ("rsa", "frequency", "identity_terms")
 CORE = ("greatest", "best", "worst")
 SENTENCE = "On greatest, 3 of 8 models do so and so by +0.42 of its unit ({})."
 
 
 def comparison_of_a_family(folder: Path) -> Artifact:
-    """What a quickstart comes to: eight models, three prompts, ten questions, of which three have an answer."""
+    """What a quickstart comes to: eight models, three prompts, ten questions, of which three have
+    an answer."""
     rows = pd.DataFrame([(m, p) for p in CORE for m in FAMILY], columns=["model", "prompt"])
     ends = pd.DataFrame(
-        [(m, p, end, rank, f" word{rank}{m[4:9]}", -float(rank), rank > 3)
-         for m in FAMILY for p in CORE for end in ("top", "bottom") for rank in range(1, 21)],
+        [
+            (m, p, end, rank, f" word{rank}{m[4:9]}", -float(rank), rank > 3)
+            for m in FAMILY
+            for p in CORE
+            for end in ("top", "bottom")
+            for rank in range(1, 21)
+        ],
         columns=["model", "prompt", "end", "rank", "text", "reward", "certified"],
-    )  # fmt: skip
-    results = [Result("extremes", ends, headline=SENTENCE.format("extremes"), plot=TokenTable(), method="extremes")]  # fmt: skip
+    )
+    results = [
+        Result(
+            "extremes",
+            ends,
+            headline=SENTENCE.format("extremes"),
+            plot=TokenTable(),
+            method="extremes",
+        )
+    ]
     for name in QUESTIONS:
         p = 0.001 if name in REAL else 0.9
         estimate = Estimate("reward (SD) per unit of something", 0.42, 6963, "tokens", 0.3, 0.5, p)
@@ -455,7 +558,12 @@ def comparison_of_a_family(folder: Path) -> Artifact:
             Forest(p="p_holm"),
         )
         if name == "agreement":
-            pairs = [(a, b, prompt) for prompt in CORE for i, a in enumerate(FAMILY) for b in FAMILY[i + 1 :]]
+            pairs = [
+                (a, b, prompt)
+                for prompt in CORE
+                for i, a in enumerate(FAMILY)
+                for b in FAMILY[i + 1 :]
+            ]
             table = pd.DataFrame(pairs, columns=["model_a", "model_b", "prompt"]).assign(
                 kendall=np.linspace(0.2, 0.9, len(pairs))
             )
@@ -477,12 +585,17 @@ def comparison_of_a_family(folder: Path) -> Artifact:
     )
     results.append(
         Result(
-            "framing_models", points, plot=Scatter(x="x", y="y", tabs=("prompt", "model")), method="framing"
+            "framing_models",
+            points,
+            plot=Scatter(x="x", y="y", tabs=("prompt", "model")),
+            method="framing",
         )
     )
-    about = rows.assign(developer="maker", base="base", parameters=2e6, certified=0.9, dtype="float32")
+    about = rows.assign(
+        developer="maker", base="base", parameters=2e6, certified=0.9, dtype="float32"
+    )
     results.append(Result("provenance", about))
-    return write_artifact(folder / "comparison", results, labels={m: m[4:] for m in FAMILY})  # fmt: skip
+    return write_artifact(folder / "comparison", results, labels={m: m[4:] for m in FAMILY})
 
 
 COUNT = """() => {
@@ -498,10 +611,13 @@ COUNT = """() => {
 
 
 def test_a_familys_page_answers_on_its_first_screens_and_is_short(open_page, tmp_path_factory):
-    """The bars: real findings on two screens of 1400 × 900, 12 screens and 1,500 words in all, 25 screens of a phone."""
+    """The bars: real findings on two screens of 1400 × 900, 12 screens and 1,500 words in all, 25
+    screens of a phone."""
     items = WORDS
     tables = [
-        scores(items, np.arange(len(items), dtype=float), model=m, prompt=p) for m in FAMILY for p in CORE
+        scores(items, np.arange(len(items), dtype=float), model=m, prompt=p)
+        for m in FAMILY
+        for p in CORE
     ]
     artifact = comparison_of_a_family(tmp_path_factory.mktemp("family"))
     file = written(

@@ -1,5 +1,6 @@
-"""A server on this machine that speaks the scoring APIs of vLLM and SGLang, and a chat with log-probabilities, over tiny
-networks; in the shapes that the projects' own pages and tests show (see `pessimal.rewards.wires`)."""
+"""A server on this machine that speaks the scoring APIs of vLLM and SGLang, and a chat with
+log-probabilities, over tiny networks; in the shapes that the projects' own pages and tests show
+(see `pessimal.rewards.wires`)."""
 
 import contextlib
 import threading
@@ -43,7 +44,9 @@ class Served:
         return logits.log_softmax(dim=-1)
 
     def template(self, messages: list[dict], **options) -> list[int]:
-        return self.tokenizer.apply_chat_template(messages, tokenize=True, return_dict=False, **options)
+        return self.tokenizer.apply_chat_template(
+            messages, tokenize=True, return_dict=False, **options
+        )
 
     def answer(self, path: str, body: dict):
         if path == "/v1/chat/completions":
@@ -59,22 +62,41 @@ class Served:
         if path == "/classify" and "input" not in body and "messages" not in body:  # SGLang's
             inputs = body.get("input_ids") or body["text"]
             return [
-                {"embedding": self.outputs(self._ids(given)), "meta_info": {"id": "x"}} for given in inputs
+                {"embedding": self.outputs(self._ids(given)), "meta_info": {"id": "x"}}
+                for given in inputs
             ]
         if path == "/score":
             pairs = zip(body["text_1"], body["text_2"], strict=True)
-            turns = [[{"role": "user", "content": p}, {"role": "assistant", "content": r}] for p, r in pairs]
-            data = [{"object": "score", "score": self._raw(body, self.template(t))[0]} for t in turns]
+            turns = [
+                [{"role": "user", "content": p}, {"role": "assistant", "content": r}]
+                for p, r in pairs
+            ]
+            data = [
+                {"object": "score", "score": self._raw(body, self.template(t))[0]} for t in turns
+            ]
         else:
-            given = [self.template(body["messages"])] if "messages" in body else map(self._ids, body["input"])
+            given = (
+                [self.template(body["messages"])]
+                if "messages" in body
+                else map(self._ids, body["input"])
+            )
             outputs = [self._raw(body, ids) for ids in given]
             if path == "/pooling":
                 data = [{"object": "pooling", "data": row} for row in outputs]
             else:
-                data = [{"label": "LABEL_0", "probs": row, "num_classes": len(row)} for row in outputs]
+                data = [
+                    {"label": "LABEL_0", "probs": row, "num_classes": len(row)} for row in outputs
+                ]
         data = [{"index": i, **entry} for i, entry in enumerate(data)]
         usage = {"prompt_tokens": 1, "total_tokens": 1, "completion_tokens": 0}
-        return {"id": "x", "object": "list", "created": 1, "model": "m", "data": data[::-1], "usage": usage}
+        return {
+            "id": "x",
+            "object": "list",
+            "created": 1,
+            "model": "m",
+            "data": data[::-1],
+            "usage": usage,
+        }
 
     def _ids(self, given) -> list[int]:
         return self.tokenizer(given)["input_ids"] if isinstance(given, str) else given
@@ -101,7 +123,13 @@ class Served:
             "logprobs": {"content": [top[0] | {"top_logprobs": top}]},
             "finish_reason": "length",
         }
-        return {"id": "x", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
+        return {
+            "id": "x",
+            "object": "chat.completion",
+            "created": 1,
+            "model": "m",
+            "choices": [choice],
+        }
 
 
 @contextlib.contextmanager
@@ -117,7 +145,9 @@ def serving(served: Served) -> Iterator[Served]:
         wrong = served.fault(n, body)
         return JSONResponse(served.answer(f"/{path}", body)) if wrong is None else wrong
 
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=1))
+    server = uvicorn.Server(
+        uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=1)
+    )
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:

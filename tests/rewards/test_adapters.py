@@ -1,4 +1,5 @@
-"""Adapters: what they make of a base is what their formula says, and one that lost its head is refused."""
+"""Adapters: what they make of a base is what their formula says, and one that lost its head is
+refused."""
 
 import json
 import logging
@@ -52,12 +53,16 @@ def trained(network, folder: Path, **lora) -> Path:
 
 
 def scored_by(base: Path, **options):
-    return AutoModelForSequenceClassification.from_pretrained(base, num_labels=1, pad_token_id=3, **options)
+    return AutoModelForSequenceClassification.from_pretrained(
+        base, num_labels=1, pad_token_id=3, **options
+    )
 
 
 @pytest.fixture
 def reward_adapter(base, tmp_path) -> Path:
-    return trained(scored_by(base), tmp_path / "reward", task_type="SEQ_CLS", target_modules=TARGETS)
+    return trained(
+        scored_by(base), tmp_path / "reward", task_type="SEQ_CLS", target_modules=TARGETS
+    )
 
 
 @pytest.fixture
@@ -67,7 +72,8 @@ def language_adapter(base, tmp_path) -> Path:
 
 
 def by_hand(network, adapter: Path, *, scale: float):
-    """The network with W + scale·BA in place of every W, and the adapter's own weights elsewhere."""
+    """The network with W + scale·BA in place of every W, and the adapter's own weights
+    elsewhere."""
     own, changes = network.state_dict(), load_file(adapter / "adapter_model.safetensors")
     with torch.no_grad():
         for name, weight in changes.items():
@@ -88,7 +94,11 @@ def logits(network) -> torch.Tensor:
 @pytest.mark.parametrize("rslora", [False, True])
 def test_the_reward_is_that_of_the_changed_weights(base, tmp_path, rslora):
     folder = trained(
-        scored_by(base), tmp_path / "a", task_type="SEQ_CLS", target_modules=TARGETS, use_rslora=rslora
+        scored_by(base),
+        tmp_path / "a",
+        task_type="SEQ_CLS",
+        target_modules=TARGETS,
+        use_rslora=rslora,
     )
     adapter = read_adapter(folder, name="m")
     check_head("m", adapter, shapes_in(base / "model.safetensors"))
@@ -102,15 +112,22 @@ def test_the_reward_is_that_of_the_changed_weights(base, tmp_path, rslora):
 
 
 def test_on_and_off_are_the_merged_network_and_the_plain_base(base, language_adapter):
-    peft = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base), language_adapter).eval()
+    peft = PeftModel.from_pretrained(
+        AutoModelForCausalLM.from_pretrained(base), language_adapter
+    ).eval()
     adapter = read_adapter(language_adapter, name="m")
     on = load_adapter(AutoModelForCausalLM.from_pretrained(base), adapter, name="m")
     torch.testing.assert_close(logits(on), logits(peft), atol=1e-5, rtol=1e-5)
     with peft.disable_adapter():
         torch.testing.assert_close(
-            logits(AutoModelForCausalLM.from_pretrained(base).eval()), logits(peft), atol=1e-5, rtol=1e-5
+            logits(AutoModelForCausalLM.from_pretrained(base).eval()),
+            logits(peft),
+            atol=1e-5,
+            rtol=1e-5,
         )
-    assert (logits(on) - logits(AutoModelForCausalLM.from_pretrained(base).eval())).abs().max() > 0.1
+    assert (
+        logits(on) - logits(AutoModelForCausalLM.from_pretrained(base).eval())
+    ).abs().max() > 0.1
 
 
 def test_tokens_added_in_training_come_with_the_adapter(base, tmp_path):
@@ -148,13 +165,17 @@ def configured(folder: Path, **changes) -> Path:
     return folder
 
 
-def test_a_head_that_is_lost_is_refused_with_its_cause(base, reward_adapter, language_adapter, tmp_path):
+def test_a_head_that_is_lost_is_refused_with_its_cause(
+    base, reward_adapter, language_adapter, tmp_path
+):
     names = shapes_in(base / "model.safetensors")
     lost = without(reward_adapter, tmp_path / "lost", lambda name: "score" in name)
     with pytest.raises(ModelError, match=r"modules_to_save names .*score.*ZeRO-3"):
         check_head("m", read_adapter(lost, name="m"), names)
     configured(lost, modules_to_save=None)
-    with pytest.raises(ModelError, match=r"modules_to_save is not set.*LoraConfig\(task_type='SEQ_CLS'"):
+    with pytest.raises(
+        ModelError, match=r"modules_to_save is not set.*LoraConfig\(task_type='SEQ_CLS'"
+    ):
         check_head("m", read_adapter(lost, name="m"), names)
     with pytest.raises(ModelError, match=r"CAUSAL_LM.*model\.kind=implicit"):
         check_head("m", read_adapter(language_adapter, name="m"), names)
@@ -184,7 +205,9 @@ def test_a_head_in_the_file_counts_whatever_the_configuration_says(base, reward_
 
 def test_zero_lora_b_is_warned_of(base, reward_adapter, tmp_path, caplog):
     assert not is_untrained(read_adapter(reward_adapter, name="m"))
-    fresh = get_peft_model(scored_by(base), LoraConfig(r=4, task_type="SEQ_CLS", target_modules=TARGETS))
+    fresh = get_peft_model(
+        scored_by(base), LoraConfig(r=4, task_type="SEQ_CLS", target_modules=TARGETS)
+    )
     fresh.save_pretrained(tmp_path / "fresh")
     with caplog.at_level(logging.WARNING):
         assert warn_if_untrained("m", read_adapter(tmp_path / "fresh", name="m"))
@@ -192,7 +215,9 @@ def test_zero_lora_b_is_warned_of(base, reward_adapter, tmp_path, caplog):
 
 
 def test_shapes_are_those_of_the_merged_network(base, reward_adapter):
-    shapes = with_adapter(shapes_in(base / "model.safetensors"), read_adapter(reward_adapter, name="m"))
+    shapes = with_adapter(
+        shapes_in(base / "model.safetensors"), read_adapter(reward_adapter, name="m")
+    )
     merged = by_hand(scored_by(base), reward_adapter, scale=3).state_dict()
     assert {name: list(weight.shape) for name, weight in merged.items()} == {
         name: shape for name, shape in shapes.items() if name != "lm_head.weight"
@@ -217,7 +242,9 @@ def test_the_base_is_the_path_or_what_the_adapter_names(base, reward_adapter):
     spec = ModelSpec(adapter=str(reward_adapter))
     assert base_of(spec, adapter) == (str(base), None)
     assert base_of(ModelSpec(path="org/name", adapter="a/b"), adapter) == ("org/name", None)
-    gone = read_adapter(configured(reward_adapter, base_model_name_or_path="/home/her/llama/3"), name="m")
+    gone = read_adapter(
+        configured(reward_adapter, base_model_name_or_path="/home/her/llama/3"), name="m"
+    )
     with pytest.raises(ModelError, match=r"/home/her/llama/3.*model\.path=DIR_OR_ID"):
         base_of(spec, gone)
 
@@ -226,9 +253,15 @@ def test_the_base_is_the_path_or_what_the_adapter_names(base, reward_adapter):
     ("break_it", "says"),
     [
         (lambda folder: (folder / "adapter_config.json").unlink(), r"no adapter_config\.json"),
-        (lambda folder: (folder / "adapter_model.safetensors").unlink(), r"no adapter_model\.safetensors"),
+        (
+            lambda folder: (folder / "adapter_model.safetensors").unlink(),
+            r"no adapter_model\.safetensors",
+        ),
         (lambda folder: configured(folder, peft_type="PREFIX_TUNING"), "PREFIX_TUNING"),
-        (lambda folder: (folder / "adapter_model.safetensors").write_bytes(b"12345678{"), "cannot be read"),
+        (
+            lambda folder: (folder / "adapter_model.safetensors").write_bytes(b"12345678{"),
+            "cannot be read",
+        ),
         (lambda folder: (folder / "adapter_config.json").write_text("[]"), "cannot be read"),
     ],
 )
@@ -242,7 +275,9 @@ def test_an_adapter_of_another_base_is_refused(base, tmp_path, reward_adapter):
     deeper = AutoModelForCausalLM.from_pretrained(base, num_hidden_layers=3)
     folder = trained(deeper, tmp_path / "deeper", target_modules=TARGETS)
     with pytest.raises(ModelError, match=r"does not fit its base: .*layers\.2"):
-        load_adapter(AutoModelForCausalLM.from_pretrained(base), read_adapter(folder, name="m"), name="m")
+        load_adapter(
+            AutoModelForCausalLM.from_pretrained(base), read_adapter(folder, name="m"), name="m"
+        )
     shallow = without(reward_adapter, tmp_path / "shallow", lambda name: "layers.1" in name)
     with pytest.raises(ModelError, match=r"does not fit its base: .*layers\.1"):
         load_adapter(scored_by(base), read_adapter(shallow, name="m"), name="m")

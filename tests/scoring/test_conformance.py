@@ -1,4 +1,5 @@
-"""The suite passes a sound model, and fails a broken one in the row that is about what was broken."""
+"""The suite passes a sound model, and fails a broken one in the row that is about what was
+broken."""
 
 import copy
 import dataclasses
@@ -12,19 +13,28 @@ from transformers.models.bert import BertConfig
 from transformers.models.gpt2 import GPT2Config
 from transformers.models.llama import LlamaForSequenceClassification
 
+from pessimal.checking import Plan, as_table, conformance
 from pessimal.rewards.base import Part
 from pessimal.rewards.frame import Templated
 from pessimal.rewards.head import RewardModel
 from pessimal.rewards.heads import LinearHead
 from pessimal.rewards.spec import Dtype
-from pessimal.scoring.conformance import Plan, as_table, conformance
 from pessimal.scoring.engine import FullForward
 
 PLAN = Plan(sample=8, batch_size=6, dtypes=(), seed=0)
 NETWORK = [
-    "finite", "determinism_own", "determinism_engine", "batch_own", "batch_engine", "padding_right", "padding_left",
-    "pad_is_eos", "shared_prefix", "full_forward", "head",
-]  # fmt: skip
+    "finite",
+    "determinism_own",
+    "determinism_engine",
+    "batch_own",
+    "batch_engine",
+    "padding_right",
+    "padding_left",
+    "pad_is_eos",
+    "shared_prefix",
+    "full_forward",
+    "head",
+]
 TOKENS = ["bos", "bos_paper", "frame", "survives"]
 
 
@@ -124,7 +134,12 @@ def without_pad(network) -> None:
             "padding_left",
             "tokenizer.padding_side",
         ),  # on the right, no token sees the padding
-        (without_pad, ["padding_right", "padding_left"], "padding_right", "no padding token is defined"),
+        (
+            without_pad,
+            ["padding_right", "padding_left"],
+            "padding_right",
+            "no padding token is defined",
+        ),
     ],
 )
 def test_broken_network_fails_in_the_row_about_what_was_broken(
@@ -194,7 +209,9 @@ def test_doubled_bos_is_found_and_what_mode_paper_does_is_said(tiny, frame):
 
 def test_texts_that_change_what_stands_around_them_are_counted(tiny, frame):
     before = tiny.tokenizer.chat_template
-    tiny.tokenizer.chat_template = before + "{{ '~' if messages[-1]['content'] | trim | length > 9 }}"
+    tiny.tokenizer.chat_template = (
+        before + "{{ '~' if messages[-1]['content'] | trim | length > 9 }}"
+    )
     rows, _ = suite(tiny, frame)
     assert rows["frame"].passed is False
     assert 0 < rows["frame"].measured < rows["frame"].n
@@ -203,7 +220,9 @@ def test_texts_that_change_what_stands_around_them_are_counted(tiny, frame):
 
 def test_rewards_that_are_no_numbers_are_said_once(tiny, frame, breaking):
     breaking(lambda network: network.score.weight.fill_(float("nan")))
-    rows, found = suite(tiny, frame, dataclasses.replace(PLAN, dtypes=(Dtype.float32, Dtype.bfloat16)))
+    rows, found = suite(
+        tiny, frame, dataclasses.replace(PLAN, dtypes=(Dtype.float32, Dtype.bfloat16))
+    )
     assert failed(rows) == ["finite"]
     assert rows["finite"].measured == 16
     assert {rows[name].note for name in NETWORK[1:10]} == {"not measured: see finite"}
@@ -229,7 +248,9 @@ def test_overflow_in_float16_is_found(pad_apart, frame, breaking):
             network.model.layers[0].mlp.down_proj.weight.mul_(1e6)
 
     breaking(large)
-    rows, _ = suite(pad_apart, frame, dataclasses.replace(PLAN, dtypes=(Dtype.float32, Dtype.float16)))
+    rows, _ = suite(
+        pad_apart, frame, dataclasses.replace(PLAN, dtypes=(Dtype.float32, Dtype.float16))
+    )
     assert failed(rows) == ["dtype_float16"]
     assert rows["dtype_float16"].measured is None
     assert "they overflow" in rows["dtype_float16"].note
@@ -252,8 +273,12 @@ def test_precision_that_the_device_cannot_compute_does_not_apply(pad_apart, fram
     assert "float16" not in set(found.precision["dtype"])
 
 
-def test_low_precision_model_is_asked_in_its_own_precision_and_its_head_in_float32(pad_apart, frame):
-    half = dataclasses.replace(pad_apart, spec=dataclasses.replace(pad_apart.spec, dtype=Dtype.bfloat16))
+def test_low_precision_model_is_asked_in_its_own_precision_and_its_head_in_float32(
+    pad_apart, frame
+):
+    half = dataclasses.replace(
+        pad_apart, spec=dataclasses.replace(pad_apart.spec, dtype=Dtype.bfloat16)
+    )
     rows, found = suite(half, frame)
     assert found.details["dtype"] == "bfloat16"
     assert rows["head"].result == "n/a"
@@ -265,7 +290,9 @@ def test_low_precision_model_is_asked_in_its_own_precision_and_its_head_in_float
 
 
 @pytest.mark.parametrize(("kind", "sizes"), [(GPT2Config, GPT2), (BertConfig, PLAIN)])
-def test_absolute_positions_do_not_survive_padding_on_the_left(pad_apart, frame, monkeypatch, kind, sizes):
+def test_absolute_positions_do_not_survive_padding_on_the_left(
+    pad_apart, frame, monkeypatch, kind, sizes
+):
     network = made(kind, {**sizes, "initializer_range": 0.3}, pad_apart.embedding_rows)
     network.config.pad_token_id = pad_apart.tokenizer.pad_token_id
     monkeypatch.setattr(RewardModel, "network", lambda self, dtype=None, which=0: network)

@@ -1,5 +1,5 @@
-"""The engines give the model's own rewards, whatever the batch and the architecture; one that does not is noticed and
-replaced."""
+"""The engines give the model's own rewards, whatever the batch and the architecture; one that does
+not is noticed and replaced."""
 
 import logging
 
@@ -34,9 +34,14 @@ def drawn(most: int, length: int, n: int = 16) -> torch.Tensor:
 def test_reward_is_the_models_own_by_every_engine(model, frame, words, name, caplog):
     network = made(*DECODERS[name], model.embedding_rows)
     scorer = FrameScorer(network, frame, device=CPU)
-    assert [engine.name for engine in scorer.engines] == ["shared-prefix", "full-forward", "own-forward"]
+    assert [engine.name for engine in scorer.engines] == [
+        "shared-prefix",
+        "full-forward",
+        "own-forward",
+    ]
     before, length = network.config._attn_implementation, len(frame.prefix)
-    # Where less is shared, a response merges with the template's last tokens: these are then others than in the prefix.
+    # Where less is shared, a response merges with the template's last tokens: these are then others
+    # than in the prefix.
     for shared, run in [
         (length, 1),
         (length, 2),
@@ -45,12 +50,15 @@ def test_reward_is_the_models_own_by_every_engine(model, frame, words, name, cap
     ]:
         ids = framed(frame, drawn(model.embedding_rows, run))
         theirs = own(
-            network, torch.cat([torch.tensor(frame.prefix[:shared]).expand(len(ids), -1), ids], dim=1)
+            network,
+            torch.cat([torch.tensor(frame.prefix[:shared]).expand(len(ids), -1), ids], dim=1),
         )
         for engine in scorer.engines:
             assert close(engine.rewards(ids, shared=shared), theirs), (engine.name, shared, run)
     assert network.config._attn_implementation == before, "the model is left as it was"
-    scorer.establish_trust(inputs(Templated(model.tokenizer), frame, words, Mode.ids), dtype=Dtype.float32)
+    scorer.establish_trust(
+        inputs(Templated(model.tokenizer), frame, words, Mode.ids), dtype=Dtype.float32
+    )
     assert scorer.attention == "shared-prefix"
     assert scorer.trust.holds
     assert scorer.trust.n == 16
@@ -72,7 +80,8 @@ def test_what_is_peculiar_to_an_architecture_matters_here(model, frame, name, wi
     kind, sizes = DECODERS[name]
     wholes = [frame.around(row) for row in drawn(model.embedding_rows, 2).tolist()]
     with_it, without_it = (
-        own(made(kind, each, model.embedding_rows), wholes) for each in (sizes, {**sizes, **without})
+        own(made(kind, each, model.embedding_rows), wholes)
+        for each in (sizes, {**sizes, **without})
     )
     assert (with_it - without_it).abs().max() > 1e-2
 
@@ -93,18 +102,26 @@ def test_encoder_with_a_chat_template_is_scored_by_its_own_forward(model, frame,
     network = encoder(model.embedding_rows)
     scorer = FrameScorer(network, frame, device=CPU)
     assert [engine.name for engine in scorer.engines] == ["own-forward"]
-    scorer.establish_trust(inputs(Templated(model.tokenizer), frame, words, Mode.ids), dtype=Dtype.float32)
+    scorer.establish_trust(
+        inputs(Templated(model.tokenizer), frame, words, Mode.ids), dtype=Dtype.float32
+    )
     assert scorer.trust.holds
     wholes = torch.tensor([frame.around(row) for row in drawn(model.embedding_rows, 2).tolist()])
     rewards = scorer.rewards(wholes[:, len(frame.prefix) :], shared=len(frame.prefix))
     assert close(rewards, own(network, wholes))
 
 
-# Rows longer than a window that is only in the mask would be scored wrong, and a sample of short ones would not show it.
+# Rows longer than a window that is only in the mask would be scored wrong, and a sample of short
+# ones would not show it.
 MASKED = {
-    **SMALL, "moe_intermediate_size": 32, "shared_expert_intermediate_size": 32, "num_experts": 4,
-    "use_sliding_window": True, "sliding_window": 35, "max_window_layers": 0,
-}  # fmt: skip
+    **SMALL,
+    "moe_intermediate_size": 32,
+    "shared_expert_intermediate_size": 32,
+    "num_experts": 4,
+    "use_sliding_window": True,
+    "sliding_window": 35,
+    "max_window_layers": 0,
+}
 SINKS = {**SMALL, "num_local_experts": 2, "num_experts_per_tok": 1, "sliding_window": 64}
 
 
@@ -129,7 +146,8 @@ def test_attention_that_cannot_be_shared_is_not(model, frame, kind, sizes, messa
 
 @torch.no_grad()
 def test_pad_token_at_the_end_does_not_move_the_place_where_the_reward_is_read(network, frame):
-    # The template ends in the pad token, as many do; the Hub's own pooling would step back to the token before it.
+    # The template ends in the pad token, as many do; the Hub's own pooling would step back to the
+    # token before it.
     assert frame.suffix[-1] == network.config.pad_token_id
     whole, prefix = torch.tensor([frame.around([7])]), torch.tensor(frame.prefix)
     careless = network(input_ids=whole).logits[0, 0]
@@ -182,7 +200,8 @@ def test_prefix_is_held_once_and_the_last_block_runs_on_the_position_that_is_rea
     places = [sorted(t.untyped_storage().data_ptr() for t in tensors) for tensors in (read, held)]
     assert places[0] == places[1], "read where it lies, once in each layer"
     watched = [
-        layer.mlp.register_forward_hook(lambda _, i, o: shapes.append(o.shape[1])) for layer in decoder.layers
+        layer.mlp.register_forward_hook(lambda _, i, o: shapes.append(o.shape[1]))
+        for layer in decoder.layers
     ]
     FullForward(decoder, prefix).rewards(ids, shared=len(prefix))
     for hook in watched:
@@ -217,7 +236,9 @@ def test_out_of_memory_halves_the_batch_until_it_fits(network, frame, monkeypatc
     assert (scorer.rewards(ids, shared=before) - whole).abs().max() < 1e-5
     assert sizes == [40, 20, 10, 10, 20, 10, 10]
     assert "out of memory with 40 candidates" in caplog.text
-    monkeypatch.setattr(scorer.engines[0], "rewards", lambda *_, **__: small_card(ids, shared=before))
+    monkeypatch.setattr(
+        scorer.engines[0], "rewards", lambda *_, **__: small_card(ids, shared=before)
+    )
     with pytest.raises(torch.OutOfMemoryError):  # one candidate cannot be halved
         scorer.rewards(ids[:1], shared=before)
 
@@ -246,7 +267,9 @@ def test_rounding_is_no_reason_for_mistrust_but_a_wrong_engine_is(model, frame, 
     assert wrong.attention == "full-forward"
 
 
-def test_wrong_engine_is_noticed_and_replaced_down_to_the_models_own_forward(model, frame, words, caplog):
+def test_wrong_engine_is_noticed_and_replaced_down_to_the_models_own_forward(
+    model, frame, words, caplog
+):
     candidates = inputs(Templated(model.tokenizer), frame, words, Mode.ids)
     one = spoilt(model.network(), frame, lambda values: [values[0], *(1.5 * v for v in values[1:])])
     both = FrameScorer(model.network(), frame, device=CPU)

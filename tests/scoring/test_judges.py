@@ -14,8 +14,8 @@ from pessimal.rewards.frame import Turn
 from pessimal.rewards.spec import Dtype, JudgeSpec, Kind, ModelSpec
 from pessimal.scoring.common_prefix import ResponseScorer
 from pessimal.scoring.texts import text_scorer
-from pessimal.search.context import SearchContext
-from pessimal.search.run import run
+from pessimal.searching.context import SearchContext
+from pessimal.searching.run import run
 from tiny_language_models import CHAT, checkpoint, tokenizer
 
 ASKED = "Question: {prompt}\nAnswer:\n{response}\nIs it good?"
@@ -71,17 +71,25 @@ def test_ratings_are_an_expected_value_and_a_logit_is_itself(folder, tmp_path):
     assert reward == pytest.approx((p * list(worth.values())).sum() / p.sum(), abs=1e-5)
     # Without a template: what comes after the conversation itself.
     model = judge(folder, template=None, logit=7)
-    [reward] = scanned(model, type(THINGS)("one", THINGS.rows[1:2]), tmp=tmp_path / "logit").rows["reward"]
+    [reward] = scanned(model, type(THINGS)("one", THINGS.rows[1:2]), tmp=tmp_path / "logit").rows[
+        "reward"
+    ]
     whole = f"<|bos|><|start|>user<|sep|>{PROMPT}<|end|><|start|>assistant<|sep|>peace<|end|><|start|>assistant<|sep|>"
     ids = torch.tensor([model.tokenizer(whole, add_special_tokens=False)["input_ids"]])
-    assert reward == pytest.approx(model.network().causal(input_ids=ids).logits[0, -1, 7].item(), abs=1e-5)
+    assert reward == pytest.approx(
+        model.network().causal(input_ids=ids).logits[0, -1, 7].item(), abs=1e-5
+    )
 
 
 def test_a_judge_of_two_is_asked_in_both_orders_and_the_orders_effect_is_reported(folder, tmp_path):
     model = judge(folder, template=BETTER, opponent="truth", **ANSWERS)
     table = scanned(model, THINGS, tmp=tmp_path)
-    one = [log_odds(model, BETTER.format(prompt=PROMPT, response=i, opponent="truth")) for i in ITEMS]
-    two = [log_odds(model, BETTER.format(prompt=PROMPT, response="truth", opponent=i)) for i in ITEMS]
+    one = [
+        log_odds(model, BETTER.format(prompt=PROMPT, response=i, opponent="truth")) for i in ITEMS
+    ]
+    two = [
+        log_odds(model, BETTER.format(prompt=PROMPT, response="truth", opponent=i)) for i in ITEMS
+    ]
     assert table.rows["reward"].to_numpy() == pytest.approx(np.subtract(one, two) / 2, abs=1e-5)
     effect = table.measured["order_effect"]
     assert effect["mean"] == pytest.approx(np.add(one, two).mean() / 2, abs=1e-5)
@@ -103,7 +111,10 @@ def test_search_follows_a_judges_gradient(folder):
     soft = torch.nn.functional.one_hot(response, len(matrix)).float().requires_grad_()
     start, end = matrix[torch.tensor(frame.prefix)], matrix[torch.tensor(frame.suffix)]
     logits = causal(inputs_embeds=torch.cat([start, soft @ matrix, end])[None]).logits[0, -1]
-    ids = {answer: model.tokenizer.convert_tokens_to_ids(answer) for answer in ("love", "kind", "cruel")}
+    ids = {
+        answer: model.tokenizer.convert_tokens_to_ids(answer)
+        for answer in ("love", "kind", "cruel")
+    }
     reward = torch.logaddexp(logits[ids["love"]], logits[ids["kind"]]) - logits[ids["cruel"]]
     [slope] = torch.autograd.grad(reward, soft)
     assert torch.allclose(scorer.gradient(response), slope, atol=1e-4)
@@ -112,7 +123,9 @@ def test_search_follows_a_judges_gradient(folder):
 def test_a_search_of_each_form_of_judge_ends_with_the_models_own_reward(folder):
     for options in ({}, {"template": BETTER, "opponent": "truth"}):
         model = judge(folder, **ANSWERS, **options)
-        context = SearchContext(model, {"p": PROMPT}, SearchSpec(length=2, evaluations=400, restarts=1))
+        context = SearchContext(
+            model, {"p": PROMPT}, SearchSpec(length=2, evaluations=400, restarts=1)
+        )
         found = run(context)
         own = context.own_rewards(torch.tensor([found.response]))
         assert found.reward == pytest.approx(own[0], abs=1e-5)
@@ -125,8 +138,17 @@ def test_a_response_that_looks_like_a_template_is_only_text(folder):
 
 def test_an_encoder_and_decoder_judges_by_its_first_token(tmp_path):
     words = tokenizer()
-    config = T5Config(vocab_size=len(words), d_model=16, d_kv=4, d_ff=32, num_layers=1, num_heads=2,
-                      decoder_start_token_id=3, pad_token_id=3, eos_token_id=3)  # fmt: skip
+    config = T5Config(
+        vocab_size=len(words),
+        d_model=16,
+        d_kv=4,
+        d_ff=32,
+        num_layers=1,
+        num_heads=2,
+        decoder_start_token_id=3,
+        pad_token_id=3,
+        eos_token_id=3,
+    )
     torch.manual_seed(0)
     network = T5ForConditionalGeneration(config).eval()
     network.save_pretrained(tmp_path / "t5")
@@ -135,7 +157,9 @@ def test_an_encoder_and_decoder_judges_by_its_first_token(tmp_path):
     ids = torch.tensor([words(ASKED.format(prompt=PROMPT, response="love"))["input_ids"]])
     with torch.no_grad():
         logits = network(input_ids=ids, decoder_input_ids=torch.tensor([[3]])).logits[0, -1]
-    love, kind, cruel = (logits[words.convert_tokens_to_ids(answer)] for answer in ("love", "kind", "cruel"))
+    love, kind, cruel = (
+        logits[words.convert_tokens_to_ids(answer)] for answer in ("love", "kind", "cruel")
+    )
     truth = float(torch.logaddexp(love, kind) - cruel)
     rewards = scanned(model, THINGS, tmp=tmp_path / "work").rows["reward"]
     assert rewards[0] == pytest.approx(truth, abs=1e-5)
@@ -146,7 +170,9 @@ def test_answers_that_split_or_mean_two_things_are_refused(folder):
         judge(folder, positive=["wonderful"], negative=["cruel"])
     with pytest.raises(ConfigError, match="positive and a negative"):
         ModelSpec(
-            path=str(folder), kind=Kind.judge, judge=JudgeSpec(ASKED, positive=["love"], negative=["love"])
+            path=str(folder),
+            kind=Kind.judge,
+            judge=JudgeSpec(ASKED, positive=["love"], negative=["love"]),
         )
     with pytest.raises(ConfigError, match="one way to read"):
         ModelSpec(path=str(folder), kind=Kind.judge)

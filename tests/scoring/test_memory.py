@@ -11,7 +11,9 @@ SHORT = Lengths(own=3, seen=50)
 
 
 def found(hidden: int, lengths: Lengths, device: str = "cuda") -> int:
-    config = LlamaConfig(hidden_size=hidden, intermediate_size=4 * hidden, num_attention_heads=hidden // 64)
+    config = LlamaConfig(
+        hidden_size=hidden, intermediate_size=4 * hidden, num_attention_heads=hidden // 64
+    )
     return find_batch_size(config, lengths, device=torch.device(device))
 
 
@@ -20,7 +22,9 @@ def free(monkeypatch):
     """A function that sets how many GiB of a card are free."""
 
     def put(gib: float) -> None:
-        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device=None: (int(gib * 2**30), 2**40))
+        monkeypatch.setattr(
+            torch.cuda, "mem_get_info", lambda device=None: (int(gib * 2**30), 2**40)
+        )
 
     return put
 
@@ -46,7 +50,9 @@ def test_it_falls_with(free, asked):
 
 def test_what_it_allows_fits_into_the_memory_there_is(free, monkeypatch):
     free(2)
-    assert 4 * found(4096, Lengths(20, 70)) * 20 * 4 * 4096 < 2 * 2**30, "bytes of one float32 activation"
+    assert 4 * found(4096, Lengths(20, 70)) * 20 * 4 * 4096 < 2 * 2**30, (
+        "bytes of one float32 activation"
+    )
     lengths = Lengths(100, 150)
     on_cpu = found(1024, lengths, "cpu")
     assert 4 * on_cpu * 100 * 4 * 1024 < 2**28

@@ -1,4 +1,5 @@
-"""The scan as a whole: exact, resumable to the byte, the same in every mode and precision where it should be."""
+"""The scan as a whole: exact, resumable to the byte, the same in every mode and precision where it
+should be."""
 
 import contextlib
 import functools
@@ -25,9 +26,13 @@ class Trainer(pl.Trainer):
 
     def __init__(self, *more: pl.Callback):
         super().__init__(
-            accelerator="cpu", devices=1, logger=False, enable_checkpointing=False, enable_progress_bar=False,
+            accelerator="cpu",
+            devices=1,
+            logger=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
             enable_model_summary=False,
-        )  # fmt: skip
+        )
         self.more = more
 
     def predict(self, *arguments, **options):
@@ -39,9 +44,13 @@ def scanned(model, words, work, *callbacks, mode=Mode.ids, certain=10, batch_siz
     provenance = identify(
         model, prompt="greatest", prompt_text=PROMPT, candidates=words, mode=mode, certain=certain
     )
-    loop = Loop(trainer=Trainer(*callbacks), batch_size=batch_size, progress=False, ignore_finished=again)
+    loop = Loop(
+        trainer=Trainer(*callbacks), batch_size=batch_size, progress=False, ignore_finished=again
+    )
     frame = Templated(model.tokenizer).frame(PROMPT)
-    return scan(model, functools.cache(model.network), provenance, words, [frame], work=work, loop=loop)
+    return scan(
+        model, functools.cache(model.network), provenance, words, [frame], work=work, loop=loop
+    )
 
 
 def test_every_reward_is_the_models_own(model, network, frame, words, tmp_path):
@@ -90,7 +99,9 @@ def test_killed_scan_goes_on_where_it_stopped_to_the_same_bytes(model, words, tm
     count = Count()
     resumed = scanned(model, words, tmp_path / "b", count)
     assert count.scored == [3, 4, 5], "376 ids in batches of 64 are 6; three were done"
-    assert write_score_table(resumed, tmp_path / "resumed.parquet").read_bytes() == whole.read_bytes()
+    assert (
+        write_score_table(resumed, tmp_path / "resumed.parquet").read_bytes() == whole.read_bytes()
+    )
 
 
 def test_torn_shard_is_scored_again(model, words, tmp_path):
@@ -106,7 +117,10 @@ def test_torn_shard_is_scored_again(model, words, tmp_path):
 def test_finished_shards_are_scored_anew_only_where_that_is_asked_for(model, words, tmp_path):
     first = scanned(model, words, tmp_path)
     kept, again = Count(), Count()
-    assert scanned(model, words, tmp_path, kept).rows["reward"].tolist() == first.rows["reward"].tolist()
+    assert (
+        scanned(model, words, tmp_path, kept).rows["reward"].tolist()
+        == first.rows["reward"].tolist()
+    )
     assert scanned(model, words, tmp_path, again, again=True).measured == first.measured
     assert kept.scored == [-1]
     assert again.scored == [0, 1, 2, 3, 4, 5]
@@ -141,7 +155,9 @@ def test_work_is_forgotten_once_its_table_is_published_but_not_that_of_a_scan_th
     manifest.touch()
     os.utime(manifest, (0, 0))
     forget_work(work, provenance, published=published)
-    assert len(list(work.rglob("batch-0*"))) == 6, "shards newer than the table are of a scan with force=true"
+    assert len(list(work.rglob("batch-0*"))) == 6, (
+        "shards newer than the table are of a scan with force=true"
+    )
     os.utime(manifest)
     forget_work(work, provenance, published=published)
     assert list(work.iterdir()) == []
@@ -155,7 +171,9 @@ def test_low_precision_scan_names_the_true_extremes(tiny_checkpoint, model, word
     low = open_model(ModelSpec(path=str(tiny_checkpoint), dtype=Dtype.bfloat16), tiny_checkpoint)
     table = scanned(low, words, tmp_path)
     rewards = table.rows["reward"].to_numpy()
-    assert table.measured["largest_low_precision_error"] > 1e-3, "bfloat16 must differ, or nothing is tested"
+    assert table.measured["largest_low_precision_error"] > 1e-3, (
+        "bfloat16 must differ, or nothing is tested"
+    )
     top, bottom = np.argsort(-truth)[:10], np.argsort(truth)[:10]
     assert set(np.argsort(-rewards)[:10]) == set(top)
     assert set(np.argsort(rewards)[:10]) == set(bottom)
@@ -175,7 +193,9 @@ def test_provenance_follows_what_the_scores_depend_on(tiny_checkpoint, model, wo
     assert identify(model, **base).key() == key
     assert identify(model, **base | {"mode": Mode.text}).key() != key
     assert identify(model, **base | {"prompt_text": PROMPT + "?"}).key() != key
-    assert identify(model, **base | {"certain": 5}).key() == key, "a float32 scan scores nothing again"
+    assert identify(model, **base | {"certain": 5}).key() == key, (
+        "a float32 scan scores nothing again"
+    )
     low = open_model(ModelSpec(path=str(tiny_checkpoint), dtype=Dtype.bfloat16), tiny_checkpoint)
     few, many = (identify(low, **base | {"certain": certain}) for certain in (1, 150))
     assert few.key() != many.key()
@@ -200,7 +220,9 @@ def test_resumed_scan_keeps_its_batch_size_though_more_memory_is_free_now(
 ):
     count = Count()
     for found, more in ((128, [Count(2)]), (256, [count])):
-        monkeypatch.setattr("pessimal.scoring.loop.find_batch_size", lambda *_, size=found, **__: size)
+        monkeypatch.setattr(
+            "pessimal.scoring.loop.find_batch_size", lambda *_, size=found, **__: size
+        )
         with pytest.raises(KilledError) if found == 128 else contextlib.nullcontext():
             scanned(model, words, tmp_path, *more, batch_size=None)
     assert count.scored == [2], "376 ids in batches of 128 are 3; two were done"

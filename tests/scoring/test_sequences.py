@@ -1,5 +1,5 @@
-"""Log-probabilities and implicit rewards are the models' own: of every token, of items, with and without a closing token, in a
-scan, a search, an explanation."""
+"""Log-probabilities and implicit rewards are the models' own: of every token, of items, with and
+without a closing token, in a scan, a search, an explanation."""
 
 import functools
 
@@ -21,12 +21,20 @@ from pessimal.scoring.loop import Loop
 from pessimal.scoring.scan import identify, scan
 from pessimal.scoring.sequence import FullSequence, SharedSequence
 from pessimal.scoring.texts import text_scorer
-from pessimal.search.context import SearchContext
-from pessimal.search.run import run
+from pessimal.searching.context import SearchContext
+from pessimal.searching.run import run
 from tiny_language_models import CHAT, checkpoint
 
 PROMPT = "What, in one word, is the greatest thing ever?"
-ITEMS = ["love", "peace", "peace and war", "peace and truth", "the greatest good", "null", "Ünïcode 🙂"]
+ITEMS = [
+    "love",
+    "peace",
+    "peace and war",
+    "peace and truth",
+    "the greatest good",
+    "null",
+    "Ünïcode 🙂",
+]
 THINGS = listed(ITEMS, name="things")
 CPU = torch.device("cpu")
 
@@ -55,9 +63,13 @@ def scanned(model, candidates=None, *, networks=None, batch_size=64, tmp):
         model, prompt="greatest", prompt_text=PROMPT, candidates=candidates, mode=mode, certain=10
     )
     trainer = pl.Trainer(
-        accelerator="cpu", devices=1, logger=False, enable_checkpointing=False, enable_progress_bar=False,
+        accelerator="cpu",
+        devices=1,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
         enable_model_summary=False,
-    )  # fmt: skip
+    )
     loop = Loop(trainer=trainer, batch_size=batch_size, progress=False, ignore_finished=True)
     frames = [part.conversations.frame(PROMPT) for part in model.parts]
     networks = networks or functools.cache(model.network)
@@ -107,14 +119,21 @@ def test_items_are_the_sums_of_their_tokens_whatever_the_batch(folders, kind, tm
         table = scanned(model, THINGS, batch_size=size, tmp=tmp_path)
         assert table.rows["reward"].to_numpy() == pytest.approx(truth, abs=1e-4, rel=1e-5)
         assert table.provenance.attention == "shared-prefix"
-    assert table.measured["tokens_per_item"] == {"least": min(map(len, own)), "median": np.median([*map(len, own)]), "most": max(map(len, own))}  # fmt: skip
+    assert table.measured["tokens_per_item"] == {
+        "least": min(map(len, own)),
+        "median": np.median([*map(len, own)]),
+        "most": max(map(len, own)),
+    }
     assert table.measured["tokenised_apart"] == 0
 
 
 @pytest.mark.parametrize("closing", [True, False])
 def test_implicit_reward_is_the_difference_of_two_log_probabilities(folders, closing, tmp_path):
     model = implicit(folders, closing=closing)
-    before, end = context(model, chat=True), [model.tokenizer.convert_tokens_to_ids("<|end|>")] * closing
+    before, end = (
+        context(model, chat=True),
+        [model.tokenizer.convert_tokens_to_ids("<|end|>")] * closing,
+    )
     policy, reference = model.network(None, 0), model.network(None, 1)
     table = scanned(model, tmp=tmp_path)
     for row in table.rows.iloc[::23].itertuples():
@@ -133,9 +152,16 @@ def test_search_of_an_implicit_reward_has_its_gradient_and_finds_the_best(folder
     model = implicit(folders, beta=1.0)
     frame, allowed = model.frame(PROMPT), np.arange(4, 60)
     scorers = [
-        ResponseScorer(model.network(None, which), frame, dtype=Dtype.float32, device=CPU, length=3, allowed=allowed)
+        ResponseScorer(
+            model.network(None, which),
+            frame,
+            dtype=Dtype.float32,
+            device=CPU,
+            length=3,
+            allowed=allowed,
+        )
         for which in (0, 1)
-    ]  # fmt: skip
+    ]
     both = SummedScorer([(1.0, scorers[0]), (-1.0, scorers[1])])
     response = torch.tensor([20, 30, 40])
     # d/d one-hot, by autograd through a soft response that is both read and predicted.
@@ -171,10 +197,14 @@ def test_low_precision_has_few_ties_and_certifies_its_tails(folders, kind, tmp_p
     top = exact["reward"].nlargest(10).index
     assert (table.rows["reward"].nlargest(10).index == top).all()
     assert table.rows.loc[top, "certified"].all()
-    assert table.rows.loc[top, "reward"].to_numpy() == pytest.approx(exact.loc[top, "reward"], abs=1e-5)
+    assert table.rows.loc[top, "reward"].to_numpy() == pytest.approx(
+        exact.loc[top, "reward"], abs=1e-5
+    )
 
 
-def test_path_that_differs_from_the_own_forward_is_not_taken(folders, monkeypatch, caplog, tmp_path):
+def test_path_that_differs_from_the_own_forward_is_not_taken(
+    folders, monkeypatch, caplog, tmp_path
+):
     right = scanned(opened(folders["llama"]), THINGS, tmp=tmp_path / "right").rows["reward"]
     inner = SharedSequence.rewards
     monkeypatch.setattr(SharedSequence, "rewards", lambda *a, **o: inner(*a, **o) + 1)
@@ -203,9 +233,7 @@ def test_models_whose_tokens_differ_are_refused(folders, tmp_path):
     backend = Tokenizer(models.WordLevel({f"word{i}": i for i in range(300)}, unk_token="word0"))
     PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="word3").save_pretrained(folder)
     with pytest.raises(ModelError, match="different tokens"):
-        opened(
-            folders["chat"], Kind.implicit, implicit=ImplicitSpec(reference=str(folder)),
-        )  # fmt: skip
+        opened(folders["chat"], Kind.implicit, implicit=ImplicitSpec(reference=str(folder)))
     with pytest.raises(ConfigError, match=r"model\.implicit\.reference=DIR"):
         ModelSpec(path=str(folder), kind=Kind.implicit)
 
@@ -230,7 +258,10 @@ def test_outputs_that_are_too_few_or_no_numbers_are_reported(folders, tmp_path):
 def test_what_is_prompt_and_what_response_decides_not_the_ids_alone(folders):
     """Two conversations of the same ids, of which another part is the response."""
     model = opened(folders["llama"])
-    turns = [(Turn("user", "love"), Turn("assistant", "peace war")), (Turn("user", "love peace"), Turn("assistant", "war"))]  # fmt: skip
+    turns = [
+        (Turn("user", "love"), Turn("assistant", "peace war")),
+        (Turn("user", "love peace"), Turn("assistant", "war")),
+    ]
     texts, words, network = text_scorer(model, turns, device=CPU), model.tokenizer, model.network()
     ids = words("love peace war")["input_ids"]
     truth = [by_hand(network, ids[:-own], ids[-own:]) for own in (2, 1)]
@@ -246,7 +277,9 @@ def test_path_that_is_wrong_for_one_of_two_networks_is_not_taken(folders, monkey
     rows, inner = model.network(None, which).causal.lm_head.weight, FullSequence.whole_rewards
 
     def wrong(engine, ids, *, own):
-        return inner(engine, ids, own=own) + 1 * torch.equal(engine.decoder.head.embedding.weight, rows)
+        return inner(engine, ids, own=own) + 1 * torch.equal(
+            engine.decoder.head.embedding.weight, rows
+        )
 
     monkeypatch.setattr(FullSequence, "whole_rewards", wrong)
     texts = text_scorer(model, turns, device=CPU)
@@ -268,7 +301,14 @@ def test_template_that_does_not_open_the_answer_is_refused_in_every_verb(tmp_pat
 
 def test_published_procedure_of_reward_models_is_not_said_of_others(folders):
     with pytest.raises(ConfigError, match="mode=paper"):
-        identify(opened(folders["chat"]), prompt="p", prompt_text=PROMPT, candidates=THINGS, mode=Mode.paper, certain=0)  # fmt: skip
+        identify(
+            opened(folders["chat"]),
+            prompt="p",
+            prompt_text=PROMPT,
+            candidates=THINGS,
+            mode=Mode.paper,
+            certain=0,
+        )
 
 
 def test_reference_of_an_implicit_reward_needs_no_template_of_its_own(folders):

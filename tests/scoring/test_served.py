@@ -1,4 +1,5 @@
-"""Every fault that is planted in a server is named, and a right one is called right, whatever its batches."""
+"""Every fault that is planted in a server is named, and a right one is called right, whatever its
+batches."""
 
 import copy
 
@@ -10,11 +11,11 @@ from planted_server import Planted, listening
 from torch import nn
 from transformers import LlamaConfig, LlamaForSequenceClassification
 
+from pessimal.checking import as_table
+from pessimal.checking.served import diagnose
+from pessimal.checking.served_checks import checks_of
 from pessimal.errors import WorkError
 from pessimal.rewards.head import wrap
-from pessimal.scoring.conformance import as_table
-from pessimal.scoring.conformance.served import diagnose
-from pessimal.scoring.conformance.served_checks import checks_of
 
 PROMPT = "What, in one word, is the greatest thing ever?"
 CHATML = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
@@ -66,18 +67,28 @@ FAULTS = {
     "the padding is read": ({"pool": "row"}, "pad_read_as_end", ()),
     "random head": ({"head": head(3)}, "random_head", ("adapter_head",)),
     "two outputs": ({"head": head(4, 2)}, "two_outputs", ()),
-    "softmax over two outputs": ({"head": head(4, 2), "after": lambda x: x.softmax(-1)}, "two_outputs", ()),
+    "softmax over two outputs": (
+        {"head": head(4, 2), "after": lambda x: x.softmax(-1)},
+        "two_outputs",
+        (),
+    ),
     "one of two probabilities": (
-        {"head": head(4, 2), "after": lambda x: x.softmax(-1)[:, 1:]}, "two_outputs", ("random_head",),
+        {"head": head(4, 2), "after": lambda x: x.softmax(-1)[:, 1:]},
+        "two_outputs",
+        ("random_head",),
     ),
     "doubled BOS": ({"bos": 1}, "doubled_bos", ()),
     "missing end": ({"cut": 1}, "missing_end", ()),
     "another template": ({"template": CHATML}, "another_template", ()),
     "a template that nobody knows": ({"template": STRANGE}, "another_template", ()),
     "left padding": ({"side": "left", "masked": False}, "left_padding", ()),
-    "left padding, another pad token": ({"side": "left", "masked": False, "pad": 4}, "left_padding", ("pad_read_as_end",)),
+    "left padding, another pad token": (
+        {"side": "left", "masked": False, "pad": 4},
+        "left_padding",
+        ("pad_read_as_end",),
+    ),
     "another scale": ({"after": lambda logits: 2 * logits + 1}, "scale", ()),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", FAULTS)
@@ -107,14 +118,18 @@ def test_lower_precision_is_named_and_measured(tiny, level, options):
 
 @pytest.mark.parametrize("whole", [False, True], ids=["head", "whole base"])
 def test_an_adapter_that_is_not_loaded_is_named_by_its_base(tiny, base, whole):
-    server = Planted(tiny.held, tiny.tokenizer, head=base.held.score, body=base.held if whole else None)
+    server = Planted(
+        tiny.held, tiny.tokenizer, head=base.held.score, body=base.held if whole else None
+    )
     found = diagnose(server, tiny, prompt=PROMPT, base=base)
     assert [part.fault for part in found.faults] == ["adapter_head"]
     assert not found.remaining
 
 
 def test_a_base_that_does_not_explain_the_head_leaves_one_fault(tiny, base):
-    found = diagnose(Planted(tiny.held, tiny.tokenizer, head=head(3)), tiny, prompt=PROMPT, base=base)
+    found = diagnose(
+        Planted(tiny.held, tiny.tokenizer, head=head(3)), tiny, prompt=PROMPT, base=base
+    )
     assert [part.fault for part in found.faults] == ["random_head"]
     assert not found.remaining
 
@@ -155,16 +170,28 @@ def test_another_model_is_unknown_and_no_random_head(tiny, base):
 def test_two_hundred_right_servers_raise_no_alarm(tiny):
     torch.manual_seed(0)
     config = LlamaConfig(
-        vocab_size=len(tiny.tokenizer), hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
-        num_labels=1, initializer_range=0.3, max_position_embeddings=128, pad_token_id=tiny.tokenizer.pad_token_id,
-    )  # fmt: skip
+        vocab_size=len(tiny.tokenizer),
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_labels=1,
+        initializer_range=0.3,
+        max_position_embeddings=128,
+        pad_token_id=tiny.tokenizer.pad_token_id,
+    )
     small = wrap(LlamaForSequenceClassification(config), tiny.tokenizer)
     alarms = []
     for seed in range(200):
         noise = (0.0, 1e-6, 1e-4)[seed % 3]
         server = Planted(
-            small.held, tiny.tokenizer, side=("left", "right")[seed % 2], noise=noise, seed=seed, pad=(None, 4)[seed // 100],
-        )  # fmt: skip
+            small.held,
+            tiny.tokenizer,
+            side=("left", "right")[seed % 2],
+            noise=noise,
+            seed=seed,
+            pad=(None, 4)[seed // 100],
+        )
         found = diagnose(server, small, prompt=PROMPT, seed=seed, budget=50)
         bad = [check.check for check in checks_of(found) if check.passed is False]
         if found.faults or found.remaining or bad or server.sent > 50:
@@ -175,7 +202,10 @@ def test_two_hundred_right_servers_raise_no_alarm(tiny):
 def test_the_table_has_the_columns_of_the_suite(tiny):
     found = diagnose(Planted(tiny.held, tiny.tokenizer), tiny, prompt=PROMPT)
     table = as_table(checks_of(found)).set_index("check")
-    assert table.loc["served_ids", "measured"] == np.abs(found.served - found.own)[found.forms == "ids"].max()
+    assert (
+        table.loc["served_ids", "measured"]
+        == np.abs(found.served - found.own)[found.forms == "ids"].max()
+    )
     assert table.loc["served_ids", "allowed"] == pytest.approx(1e-3 * found.own.std())
     assert table["passed"].dropna().all()
 
@@ -192,7 +222,13 @@ def test_the_verb_over_http(command, tiny, tiny_checkpoint, tmp_path, fault):
     server = Planted(tiny.held, tiny.tokenizer, after=torch.sigmoid if fault else None)
     url, stop = listening(server)
     try:
-        given = ["model=auto", f"model.path={tiny_checkpoint}", "tracking=off", "strict=true", "requests=60"]
+        given = [
+            "model=auto",
+            f"model.path={tiny_checkpoint}",
+            "tracking=off",
+            "strict=true",
+            "requests=60",
+        ]
         code, out, _ = command("check", f"url={url}", *given)
     finally:
         stop()

@@ -32,7 +32,8 @@ def test_shard_torn_or_changed_anywhere_is_not_taken(shards, file):
     damaged = [whole[:length] for length in range(len(whole))] + [whole + b"\0"]
     for place in range(len(whole)):
         damaged += [
-            whole[:place] + bytes([whole[place] ^ flip]) + whole[place + 1 :] for flip in (0x01, 0x80, 0xFF)
+            whole[:place] + bytes([whole[place] ^ flip]) + whole[place + 1 :]
+            for flip in (0x01, 0x80, 0xFF)
         ]
     for content in damaged:
         file.write_bytes(content)
@@ -47,7 +48,9 @@ def test_shard_of_other_rows_is_not_taken(shards, rows):
     assert shards.read(7, np.array(rows, dtype=int)) is None
 
 
-def test_write_that_fails_leaves_the_shard_that_was_there_and_nothing_else(shards, file, monkeypatch):
+def test_write_that_fails_leaves_the_shard_that_was_there_and_nothing_else(
+    shards, file, monkeypatch
+):
     def full(*_):
         raise OSError(28, "No space left on device")
 
@@ -60,7 +63,9 @@ def test_write_that_fails_leaves_the_shard_that_was_there_and_nothing_else(shard
 
 def test_first_to_ask_settles_a_number_for_all_who_come_after(tmp_path):
     assert Shards(tmp_path).agree("batch-size", 64) == 64
-    assert Shards(tmp_path).agree("batch-size", 128) == 64, "the same scan, resumed where more memory is free"
+    assert Shards(tmp_path).agree("batch-size", 128) == 64, (
+        "the same scan, resumed where more memory is free"
+    )
     assert Shards(tmp_path).agree("other", 128) == 128
     assert sorted(p.name for p in tmp_path.iterdir()) == ["batch-size.json", "other.json"]
 

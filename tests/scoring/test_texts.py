@@ -30,7 +30,11 @@ def opened(tiny_checkpoint):
 @pytest.fixture(scope="module")
 def scorer(opened):
     return NetworkTexts(
-        opened, opened.parts[0].conversations, opened.network(), conversations(20), device=torch.device("cpu")
+        opened,
+        opened.parts[0].conversations,
+        opened.network(),
+        conversations(20),
+        device=torch.device("cpu"),
     )
 
 
@@ -63,7 +67,11 @@ def test_a_head_that_gives_something_else_is_given_up(opened, monkeypatch, caplo
     right = engine.Decoder.rewards
     monkeypatch.setattr(engine.Decoder, "rewards", lambda self, *a, **k: right(self, *a, **k) * 1.5)
     scorer = NetworkTexts(
-        opened, opened.parts[0].conversations, opened.network(), conversations(20), device=torch.device("cpu")
+        opened,
+        opened.parts[0].conversations,
+        opened.network(),
+        conversations(20),
+        device=torch.device("cpu"),
     )
     assert scorer.path == "own-forward"
     assert "Falling back" in caplog.text
@@ -85,7 +93,11 @@ def test_numbers_that_overflow_are_reported(opened):
         network.score.weight.fill_(float("inf"))
     with pytest.raises(ModelError, match="overflow"):
         NetworkTexts(
-            opened, opened.parts[0].conversations, network, conversations(4), device=torch.device("cpu")
+            opened,
+            opened.parts[0].conversations,
+            network,
+            conversations(4),
+            device=torch.device("cpu"),
         )
 
 

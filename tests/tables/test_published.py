@@ -1,7 +1,7 @@
 """Published layouts: tokens stay tokens, wrong files are named, and the real ones are read whole.
 
-Files are written byte by byte where `DataFrame.to_csv` of the authors' Python 3.10 differs from a newer one's: before 3.13
-a lone carriage return is not quoted.
+Files are written byte by byte where `DataFrame.to_csv` of the authors' Python 3.10 differs from a
+newer one's: before 3.13 a lone carriage return is not quoted.
 """
 
 import logging
@@ -27,7 +27,9 @@ from pessimal.tables.published import (
 PROMPTS = {"greatest": "What, in one word, is the greatest thing ever?"}
 LAB = {
     "Skywork/Skywork-Reward-Gemma-2-27B": ModelDescription(label="S-Gem-27B", base="Gemma 2"),
-    "Skywork/Skywork-Reward-Gemma-2-27B-v0.2": ModelDescription(label="S-Gem-27B-v0.2", base="Gemma 2"),
+    "Skywork/Skywork-Reward-Gemma-2-27B-v0.2": ModelDescription(
+        label="S-Gem-27B-v0.2", base="Gemma 2"
+    ),
     "org/some_model": ModelDescription(label="Some"),
 }
 KNOWN = Known(prompts=PROMPTS, models=LAB)
@@ -82,8 +84,24 @@ def test_vocabulary_keeps_every_token_a_string(tmp_path):
     pd.DataFrame(
         {
             "token_id": range(7),
-            "token_name": ["null", "nan", "NA", "<0x0A>", "<|reserved_special_token_1|>", "Ġ1e5", ""],
-            "token_decoded": ["null", "nan", "NA", "\n", "<|reserved_special_token_1|>", " 1e5", ""],
+            "token_name": [
+                "null",
+                "nan",
+                "NA",
+                "<0x0A>",
+                "<|reserved_special_token_1|>",
+                "Ġ1e5",
+                "",
+            ],
+            "token_decoded": [
+                "null",
+                "nan",
+                "NA",
+                "\n",
+                "<|reserved_special_token_1|>",
+                " 1e5",
+                "",
+            ],
             "greatest": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7],
             "worst": [1, 2, 3, 4, 5, 6, 7],
         }
@@ -132,7 +150,9 @@ def test_wrong_files_are_named(tmp_path, content, message):
 
 @pytest.mark.parametrize("wrong", ["99999999999", "0.7", "-1"])
 def test_token_ids_that_are_none_are_refused(tmp_path, wrong):
-    (tmp_path / "m.csv").write_text(f"token_id,token_name,token_decoded,greatest\n0,a,a,1\n{wrong},b,b,2\n")
+    (tmp_path / "m.csv").write_text(
+        f"token_id,token_name,token_decoded,greatest\n0,a,a,1\n{wrong},b,b,2\n"
+    )
     with pytest.raises(InputError, match="column 'token_id', row 2"):
         read_vocabulary(tmp_path / "m.csv")
 
@@ -145,7 +165,9 @@ def test_published_models_have_the_size_in_their_name():
 
     register()
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
-        config = build(compose("config", overrides=["task=import", "format=vocabulary", f"path={CONF}"]))
+        config = build(
+            compose("config", overrides=["task=import", "format=vocabulary", f"path={CONF}"])
+        )
     assert len(config.published) == 15
     known = models_table().set_index("repository")
     assert {spec.path for spec in config.published.values()} <= set(known.index)
@@ -156,7 +178,9 @@ def test_published_models_have_the_size_in_their_name():
 
 
 def test_real_files_are_read_whole(shared_data):
-    tables = read_eloeverything(shared_data / "eloeverything" / "greatest_one_word.csv", prompt="greatest")
+    tables = read_eloeverything(
+        shared_data / "eloeverything" / "greatest_one_word.csv", prompt="greatest"
+    )
     assert len(tables) == 10
     assert {len(t.rows) for t in tables} == {7530}
     files = sorted((shared_data / "big_two").glob("*.parquet"))
@@ -244,8 +268,13 @@ def test_the_prompt_is_taken_from_the_files_name_or_asked_for(tmp_path):
     for name in ("greatest", "greatest_one_word"):
         (tmp_path / f"{name}.csv").write_text(text)
     (table,) = read_eloeverything(tmp_path / "greatest.csv", prompt=None, known=KNOWN)
-    assert (table.provenance.prompt, table.provenance.prompt_text) == ("greatest", PROMPTS["greatest"])
-    with pytest.raises(InputError, match=r"Did you mean 'greatest'\? Type prompt=KEY. Known keys: greatest"):
+    assert (table.provenance.prompt, table.provenance.prompt_text) == (
+        "greatest",
+        PROMPTS["greatest"],
+    )
+    with pytest.raises(
+        InputError, match=r"Did you mean 'greatest'\? Type prompt=KEY. Known keys: greatest"
+    ):
         read_eloeverything(tmp_path / "greatest_one_word.csv", prompt=None, known=KNOWN)
 
 
@@ -275,7 +304,8 @@ def test_log_probabilities_are_marked_and_never_taken_for_rewards(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("shift", "message"), [(20.0, "is no log-probability, which is at most 0"), (0.7, "add up to 2.014")]
+    ("shift", "message"),
+    [(20.0, "is no log-probability, which is at most 0"), (0.7, "add up to 2.014")],
 )
 def test_what_is_no_log_probability_is_refused_as_one(tmp_path, shift, message):
     path = language(tmp_path / "lab--lm.csv", shift=shift)
@@ -286,7 +316,9 @@ def test_what_is_no_log_probability_is_refused_as_one(tmp_path, shift, message):
 
 def test_a_vocabulary_that_lacks_tokens_is_warned_of(tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
-        read_vocabulary(language(tmp_path / "lab--lm.csv", shift=-0.7), known=Known(score="log_probability"))
+        read_vocabulary(
+            language(tmp_path / "lab--lm.csv", shift=-0.7), known=Known(score="log_probability")
+        )
     assert "add up to 0.497" in caplog.text
 
 
@@ -297,16 +329,22 @@ def test_every_step_is_a_model_at_a_step(tmp_path):
     path = tmp_path / "greatest_across_checkpoints_gemma.parquet"
     table = pd.DataFrame(
         {
-            "token_id": [0, 1, 2], "token_name": ["a", "Ġb", "NA"], "token_decoded": ["a", " b", "NA"],
-            "step-10000": [1.0, 2.0, 3.0], "step-2000": [3.0, 2.0, 1.0],
+            "token_id": [0, 1, 2],
+            "token_name": ["a", "Ġb", "NA"],
+            "token_decoded": ["a", " b", "NA"],
+            "step-10000": [1.0, 2.0, 3.0],
+            "step-2000": [3.0, 2.0, 1.0],
         }
-    )  # fmt: skip
+    )
     table.to_parquet(path)
     early, late = read_checkpoints(path, known=KNOWN)
     assert [t.provenance.model for t in (early, late)] == ["gemma@step-2000", "gemma@step-10000"]
     assert [t.provenance.step for t in (early, late)] == [2000, 10000]
     assert early.rows["reward"].tolist() == [3.0, 2.0, 1.0]
-    assert (early.provenance.prompt, early.provenance.prompt_text) == ("greatest", PROMPTS["greatest"])
+    assert (early.provenance.prompt, early.provenance.prompt_text) == (
+        "greatest",
+        PROMPTS["greatest"],
+    )
     write_score_table(late, tmp_path / "scores.parquet")
     assert read_score_table(tmp_path / "scores.parquet").provenance.step == 10000
     with pytest.raises(InputError, match="Type format=checkpoints"):
@@ -349,7 +387,13 @@ def test_the_ten_are_known_with_their_ranks_and_sizes():
 def test_a_model_answers_to_every_name_it_has():
     imported, scanned = "Skywork/Skywork-Reward-Gemma-2-27B", "S-Gem-27B"
     there = [imported, scanned, f"{imported}-v0.2", "lab/m", "run@step-1000", "run@step-2000", "m"]
-    for name in (imported, scanned, imported.replace("/", "--"), imported.replace("/", "_"), imported[8:]):
+    for name in (
+        imported,
+        scanned,
+        imported.replace("/", "--"),
+        imported.replace("/", "_"),
+        imported[8:],
+    ):
         assert answering([name], there) == sorted([imported, scanned])
     assert answering(["lab--m", "lab_m"], there) == ["lab/m"]
     assert answering(["m"], there) == ["m"], "a bare name is not every owner's"

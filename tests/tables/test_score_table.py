@@ -28,9 +28,19 @@ from pessimal.tables.score_table import (
 )
 
 HOSTILE = [
-    "null", "nan", "NA", "None", "", "<script>alert(1)</script>", "=1+1", "\x00\x1b[31m", 'a\nb,"c"', "�", "🙂",
+    "null",
+    "nan",
+    "NA",
+    "None",
+    "",
+    "<script>alert(1)</script>",
+    "=1+1",
+    "\x00\x1b[31m",
+    'a\nb,"c"',
+    "�",
+    "🙂",
     storable("\ud800"),
-]  # fmt: skip
+]
 
 
 def made(texts, rewards=None, *, model="m", prompt="greatest", tokens=None, **provenance):
@@ -153,9 +163,18 @@ def test_tables_that_cannot_be_compared_are_refused():
 # Log-probabilities are another kind of score, and tables of rewards stay what they were.
 
 REWARDS = ScoreProvenance(
-    model="m", prompt="greatest", prompt_text="?", candidates="vocabulary", candidates_digest="d", mode="ids", source="scan",
-    weights_digest="w", dtype="bfloat16", certain=100, software={"torch": "2"},
-)  # fmt: skip
+    model="m",
+    prompt="greatest",
+    prompt_text="?",
+    candidates="vocabulary",
+    candidates_digest="d",
+    mode="ids",
+    source="scan",
+    weights_digest="w",
+    dtype="bfloat16",
+    certain=100,
+    software={"torch": "2"},
+)
 PROBABILITIES = replace(REWARDS, score=LOG_PROBABILITY)
 
 
@@ -175,7 +194,9 @@ def test_file_of_rewards_does_not_speak_of_kinds_and_is_read_as_one_of_rewards(t
     assert read_score_table(path).provenance == REWARDS
 
 
-def test_log_probabilities_have_a_key_and_a_name_of_their_own_and_come_back_as_what_they_are(tmp_path):
+def test_log_probabilities_have_a_key_and_a_name_of_their_own_and_come_back_as_what_they_are(
+    tmp_path,
+):
     assert PROBABILITIES.key() != REWARDS.key()
     assert PROBABILITIES.name == "m--greatest--log_probability--bfloat16"
     path = write_score_table(with_provenance(PROBABILITIES), tmp_path / "scores.parquet")

@@ -1,4 +1,5 @@
-"""Which score table stands for a model, which prompts belong together, and what cannot be put side by side."""
+"""Which score table stands for a model, which prompts belong together, and what cannot be put side
+by side."""
 
 from dataclasses import replace
 
@@ -27,19 +28,35 @@ def made(
     **provenance,
 ) -> ScoreTable:
     n = len(texts)
-    rewards = np.random.default_rng(seed).normal(size=n) + noise * np.random.default_rng(99).normal(size=n)
+    rewards = np.random.default_rng(seed).normal(size=n) + noise * np.random.default_rng(99).normal(
+        size=n
+    )
     rows = pd.DataFrame(
         {
-            "candidate_id": np.arange(n, dtype=np.int32), "token": texts, "text": texts, "kind": kind,
-            "survives": pd.array([True] * n, dtype="boolean"), "reward": rewards, "certified": True,
+            "candidate_id": np.arange(n, dtype=np.int32),
+            "token": texts,
+            "text": texts,
+            "kind": kind,
+            "survives": pd.array([True] * n, dtype="boolean"),
+            "reward": rewards,
+            "certified": True,
         }
-    )  # fmt: skip
+    )
     known = {
-        "prompt": "greatest", "prompt_text": "?", "candidates": "vocabulary", "candidates_digest": "d", "mode": "ids",
-        "source": "scan", "dtype": "float32", "weights_digest": model, "config_digest": "c",
-    }  # fmt: skip
+        "prompt": "greatest",
+        "prompt_text": "?",
+        "candidates": "vocabulary",
+        "candidates_digest": "d",
+        "mode": "ids",
+        "source": "scan",
+        "dtype": "float32",
+        "weights_digest": model,
+        "config_digest": "c",
+    }
     return ScoreTable(
-        ScoreProvenance(model=model, **(known | provenance)), rows, description or ModelDescription()
+        ScoreProvenance(model=model, **(known | provenance)),
+        rows,
+        description or ModelDescription(),
     )
 
 
@@ -62,7 +79,9 @@ def test_float32_stands_for_the_model_whatever_the_order():
 
 
 def test_ids_stand_for_the_model_and_the_other_modes_are_kept():
-    ids, text, paper = (made(mode=mode, noise=0.1 * i) for i, mode in enumerate(("ids", "text", "paper")))
+    ids, text, paper = (
+        made(mode=mode, noise=0.1 * i) for i, mode in enumerate(("ids", "text", "paper"))
+    )
     assert one([paper, text, ids]).by_prompt["greatest"] == [ids]
     assert list(one([paper, text, ids]).modes[KEY]) == ["ids", "text", "paper"]
     assert one([paper, text]).by_prompt["greatest"] == [text]
@@ -107,7 +126,9 @@ def test_language_models_of_one_name_are_not_chosen_from(field):
         made("lm", score="log_probability"),
         made("lm", score="log_probability", dtype="bfloat16", **{field: "x"}),
     ]
-    with pytest.raises(TableError, match=rf"'lm' on prompt 'greatest'.*{field}.*tables=\[FILE,FILE\]"):
+    with pytest.raises(
+        TableError, match=rf"'lm' on prompt 'greatest'.*{field}.*tables=\[FILE,FILE\]"
+    ):
         table_sets(tables)
 
 
@@ -115,14 +136,18 @@ def test_language_models_of_one_name_are_not_chosen_from(field):
 
 
 def test_scans_that_differ_in_more_than_the_mode_are_refused():
-    with pytest.raises(TableError, match=r"differ in more than the mode \(tokenizer_digest\).*mode=ids"):
+    with pytest.raises(
+        TableError, match=r"differ in more than the mode \(tokenizer_digest\).*mode=ids"
+    ):
         table_sets([made(), made(mode="text", tokenizer_digest="t")])
 
 
 def test_published_scores_beside_others_of_the_model_are_refused():
     published = made(mode="published", noise=0.1)
     for other in (made(), made(mode="published")):
-        with pytest.raises(TableError, match=r"two score tables of model 'm'.*tables=\[FILE,FILE\]"):
+        with pytest.raises(
+            TableError, match=r"two score tables of model 'm'.*tables=\[FILE,FILE\]"
+        ):
             table_sets([published, other])
     assert one([published, made("other")]).models == ["m", "other"]
 
@@ -141,7 +166,9 @@ def test_tables_of_one_prompt_that_were_asked_other_things_are_refused(other, wh
 
 def test_two_lists_of_items_under_one_name_are_refused():
     with pytest.raises(TableError, match="both named 'people', are not the same"):
-        table_sets([made(candidates="people"), made("other", candidates="people", candidates_digest="e")])
+        table_sets(
+            [made(candidates="people"), made("other", candidates="people", candidates_digest="e")]
+        )
 
 
 # Prompts and candidate sets.
@@ -157,7 +184,9 @@ def test_the_vocabulary_comes_first_and_each_set_holds_its_own():
 
 
 def test_core_prompts_come_first_and_models_in_order_of_name():
-    tables = [made(model, prompt=prompt) for prompt in ("a", "worst", "greatest") for model in ("n", "m")]
+    tables = [
+        made(model, prompt=prompt) for prompt in ("a", "worst", "greatest") for model in ("n", "m")
+    ]
     found = one(tables)
     assert list(found.by_prompt) == found.prompts == ["greatest", "worst", "a"]
     assert [t.provenance.model for t in found.by_prompt["a"]] == ["m", "n"]
@@ -170,7 +199,9 @@ def test_polarity_and_levels_come_from_the_key():
     assert (reading.polarity_of("bad_time"), reading.polarity_of("ever_time")) == (-1, None)
     assert reading.polarity_of("best_worst") is None
     assert reading.polarity_of("not_good") is None, "a key outside the factorial is not taken apart"
-    assert Reading(polarity=POLARITY | {"bad_time": 1}, factors=FACTORS).polarity_of("bad_time") == 1
+    assert (
+        Reading(polarity=POLARITY | {"bad_time": 1}, factors=FACTORS).polarity_of("bad_time") == 1
+    )
 
 
 def test_four_wordings_are_one_question_and_three_are_prompts():
@@ -185,7 +216,9 @@ def test_four_wordings_are_one_question_and_three_are_prompts():
 
 def test_the_opposite_pair_is_the_papers_else_the_one_that_most_models_have():
     def pair(*keys, models=("m",), polarity=POLARITY) -> list:
-        return one([made(m, prompt=p) for m in models for p in keys], polarity=polarity).opposite_pairs()
+        return one(
+            [made(m, prompt=p) for m in models for p in keys], polarity=polarity
+        ).opposite_pairs()
 
     assert pair("best", "greatest", "worst") == [("greatest", "worst")]
     assert pair("best", "worst") == [("best", "worst")]
@@ -214,13 +247,17 @@ def test_chosen_pairs_come_before_the_papers_and_are_looked_at_among_many():
     )
     assert same.opposite_pairs() == [("greatest", "worst")], "no chosen pair is opposite"
     keys = ["bad_ever", "best_ever", "best_time", "worst_time"]
-    found = one([made(prompt=p) for p in keys], factors=FACTORS, pairs=[("best_time", "worst_time")])
+    found = one(
+        [made(prompt=p) for p in keys], factors=FACTORS, pairs=[("best_time", "worst_time")]
+    )
     assert found.prompts == ["best_time", "worst_time"]
     assert found.wordings == keys
 
 
 def test_a_pair_that_names_a_prompt_without_scores_is_refused():
-    with pytest.raises(TableError, match=r"'greates'.*there are: greatest\. Did you mean 'greatest'\?"):
+    with pytest.raises(
+        TableError, match=r"'greates'.*there are: greatest\. Did you mean 'greatest'\?"
+    ):
         one([made()], pairs=[("greates", "greatest")])
 
 
@@ -228,7 +265,10 @@ def test_many_prompts_are_averaged_by_polarity():
     polarity = {f"p{i}": 1 if i < 4 else -1 for i in range(7)}
     tables = [made(m, prompt=f"p{i}", seed=10 * i + len(m)) for m in ("m", "mm") for i in range(7)]
     found = one([*tables, made("m", prompt="odd")], polarity=polarity)
-    assert found.columns == {"4 positive": ["p0", "p1", "p2", "p3"], "3 negative": ["p4", "p5", "p6"]}
+    assert found.columns == {
+        "4 positive": ["p0", "p1", "p2", "p3"],
+        "3 negative": ["p4", "p5", "p6"],
+    }
     assert found.polarity == {"4 positive": 1, "3 negative": -1}
     mean = np.mean([t.rows["reward"] for t in tables[:4]], axis=0)
     assert found.tokens("m")["4 positive"].to_numpy() == pytest.approx(mean)
@@ -271,7 +311,10 @@ def test_the_matrix_holds_what_all_models_share_as_it_is_read():
 def test_labels_are_the_models_names_where_two_are_the_same():
     labelled = [made(m, description=ModelDescription(label="one")) for m in ("m", "n")]
     assert one(labelled).labels == {"m": "m", "n": "n"}
-    own = [labelled[0], made("n", description=ModelDescription(label="two", base="oak", parameters=7))]
+    own = [
+        labelled[0],
+        made("n", description=ModelDescription(label="two", base="oak", parameters=7)),
+    ]
     assert one(own).labels == {"m": "one", "n": "two"}
     assert one(own).descriptors.loc["n", ["base", "parameters"]].tolist() == ["oak", 7]
     assert pd.isna(one(own).descriptors.loc["m", "base"])

@@ -1,4 +1,5 @@
-"""What people say about words, from packages and from files: layouts, units, and what is refused."""
+"""What people say about words, from packages and from files: layouts, units, and what is
+refused."""
 
 import importlib.util
 from pathlib import Path
@@ -49,13 +50,17 @@ def test_a_package_that_is_not_installed_is_named_with_its_command(package, monk
 
 
 def test_a_file_of_ones_own_is_read_in_any_case_and_null_is_a_word(tmp_path):
-    lexicon = read_lexicon(str(written(tmp_path, "word,valence,raters\n Love ,2.5,9\nnull,-1,9\nNA,0,9\n")))
+    lexicon = read_lexicon(
+        str(written(tmp_path, "word,valence,raters\n Love ,2.5,9\nnull,-1,9\nNA,0,9\n"))
+    )
     assert lexicon.to_dict() == {"love": 2.5, "null": -1.0, "na": 0.0}
     assert lexicon.dtype == float
 
 
 def test_a_missing_lexicon_names_what_can_be_given():
-    with pytest.raises(InputError, match=r"no lexicon '/nowhere.csv'; give afinn, textblob or a CSV file"):
+    with pytest.raises(
+        InputError, match=r"no lexicon '/nowhere.csv'; give afinn, textblob or a CSV file"
+    ):
         read_lexicon("/nowhere.csv")
 
 
@@ -110,7 +115,9 @@ def test_no_words_have_no_frequencies():
 
 
 def test_a_list_of_ones_own_adds_a_words_rows_up(tmp_path):
-    file = written(tmp_path, "word,pos,per_million\nLove,noun,60\nlove,verb,40\nrare,noun,0\nnull,noun,1\n")
+    file = written(
+        tmp_path, "word,pos,per_million\nLove,noun,60\nlove,verb,40\nrare,noun,0\nnull,noun,1\n"
+    )
     frequencies = read_frequencies(str(file))
     zipf = frequencies.zipf(["null", "love", "rare", "unknown"])
     assert zipf[["null", "love"]].tolist() == pytest.approx([3.0, 5.0])
@@ -120,7 +127,9 @@ def test_a_list_of_ones_own_adds_a_words_rows_up(tmp_path):
 
 
 def test_a_missing_frequency_list_names_what_can_be_given():
-    with pytest.raises(InputError, match=r"no frequency list '/nowhere.csv'; give wordfreq or a CSV file"):
+    with pytest.raises(
+        InputError, match=r"no frequency list '/nowhere.csv'; give wordfreq or a CSV file"
+    ):
         read_frequencies("/nowhere.csv")
 
 
@@ -141,7 +150,9 @@ def test_a_frequency_list_of_another_layout_is_refused(tmp_path, text, message):
 
 
 def test_a_dictionary_keeps_a_word_under_each_of_its_categories(tmp_path):
-    file = written(tmp_path, "Category,Word\nCare, love \nLoyalty,love\nCare,love\nCare,null\nCare,\n")
+    file = written(
+        tmp_path, "Category,Word\nCare, love \nLoyalty,love\nCare,love\nCare,null\nCare,\n"
+    )
     found = read_dictionary(file)
     assert found.to_dict("list") == {
         "category": ["Care", "Loyalty", "Care"],
@@ -157,7 +168,10 @@ def test_the_published_big_two_dictionary_is_read(shared_data):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("category,term\na,love\n", "has the columns category, term; a dictionary has category and word"),
+        (
+            "category,term\na,love\n",
+            "has the columns category, term; a dictionary has category and word",
+        ),
         ("kind,word\na,love\n", "a dictionary has category and word"),
         ("category,word\na,love\na,hate\n", "has 1 category; at least two are compared"),
     ],
@@ -173,19 +187,22 @@ def test_a_missing_dictionary_is_named(tmp_path):
 
 
 def test_an_empty_word_stands_under_no_category(tmp_path):
-    assert read_dictionary(written(tmp_path, "category,word\na,x\nb,y\nb, \n"))["word"].tolist() == ["x", "y"]
+    assert read_dictionary(written(tmp_path, "category,word\na,x\nb,y\nb, \n"))[
+        "word"
+    ].tolist() == ["x", "y"]
 
 
 # wildcards
 
 
 def test_an_asterisk_at_the_end_is_kept_and_one_elsewhere_refused(tmp_path):
-    assert read_dictionary(written(tmp_path, "category,word\na,safe*\nb,harm\n"))["word"].tolist() == [
-        "safe*",
-        "harm",
-    ]
+    assert read_dictionary(written(tmp_path, "category,word\na,safe*\nb,harm\n"))[
+        "word"
+    ].tolist() == ["safe*", "harm"]
     for wrong in ("sa*fe", "*safe", "*", "safe**"):
-        with pytest.raises(InputError, match=r"has an asterisk that is not the end of a word; write safe\*"):
+        with pytest.raises(
+            InputError, match=r"has an asterisk that is not the end of a word; write safe\*"
+        ):
             read_dictionary(written(tmp_path, f"category,word\na,{wrong}\nb,harm\n"))
 
 
@@ -238,7 +255,10 @@ def test_spaces_may_stand_for_tabs_and_a_byte_order_mark_ahead(tmp_path):
         ("love\t1\n", "no header between two lines `%`; a LIWC file has a line `%`"),
         ("%\n1\ta\n2\tb\nlove\t1\n", "no header between two lines `%`"),
         ("category,word\na,b\n%\n1\ta\n%\n", "no header between two lines `%`"),
-        ("%\n1\ta\n2\tb\n%\nlove\t1\nwar\t2 3\n", r"line 6: '3' of 'war' is no category number of the header, which has 1, 2"),
+        (
+            "%\n1\ta\n2\tb\n%\nlove\t1\nwar\t2 3\n",
+            r"line 6: '3' of 'war' is no category number of the header, which has 1, 2",
+        ),
         ("%\n1\ta\n2\tb\n%\nlike\t(02 134)\n", r"line 5: '\(02' of 'like' is no category number"),
         ("%\n1\ta\n2\tb\n%\n\nlove\n", "line 6: 'love' has no category number"),
         ("%\n1\ta\nb\n%\nlove\t1\n", "line 3: 'b' is no number and category"),
@@ -249,7 +269,7 @@ def test_spaces_may_stand_for_tabs_and_a_byte_order_mark_ahead(tmp_path):
         ("%\n1\ta\n2\tb\n%\n", "has 0 category"),
         ("%\n1\ta\n2\tb\n%\nlo*ve\t1\nwar\t2\n", "asterisk that is not the end"),
     ],
-)  # fmt: skip
+)
 def test_a_liwc_file_of_another_layout_is_refused_with_its_line(tmp_path, text, message):
     with pytest.raises(InputError, match=message):
         read_dictionary(written(tmp_path, text, "x.dic"))
@@ -268,10 +288,17 @@ def test_a_liwc_file_that_is_not_utf8_says_so(tmp_path):
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("mfd.dicx", "DicTerm,Care_Virtue,Care_Vice\nsafe,X,\nwar,,X\ncommon good,X,\nnull,,X\nsafe,X,\n"),
-        ("big2.csv", '"DicTerm","Care_Virtue","Care_Vice"\n"safe","X",NA\n"war",NA,"X"\n"common good","X",NA\n"null",NA,"X"\n'),
+        (
+            "mfd.dicx",
+            "DicTerm,Care_Virtue,Care_Vice\nsafe,X,\nwar,,X\ncommon good,X,\nnull,,X\nsafe,X,\n",
+        ),
+        (
+            "big2.csv",
+            '"DicTerm","Care_Virtue","Care_Vice"\n"safe","X",NA\n"war",NA,"X"\n"common '
+            'good","X",NA\n"null",NA,"X"\n',
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_wide_dictionary_has_a_category_in_each_column(tmp_path, name, text):
     found = read_dictionary(written(tmp_path, text, name))
     assert list(found.itertuples(index=False, name=None)) == [
@@ -284,7 +311,11 @@ def test_a_wide_dictionary_has_a_category_in_each_column(tmp_path, name, text):
 
 def test_a_word_of_two_columns_stands_under_both(tmp_path):
     found = read_dictionary(written(tmp_path, "DicTerm,A,B\nlove,X,X\nwar,,X\n", "x.dicx"))
-    assert list(found.itertuples(index=False, name=None)) == [("A", "love"), ("B", "love"), ("B", "war")]
+    assert list(found.itertuples(index=False, name=None)) == [
+        ("A", "love"),
+        ("B", "love"),
+        ("B", "war"),
+    ]
 
 
 def test_a_cell_that_is_neither_marked_nor_empty_is_named(tmp_path):
@@ -316,12 +347,24 @@ BNC = (
 def test_the_bnc_list_is_read_as_it_is_given_out(tmp_path):
     (tmp_path / "1_1_all_alpha.txt").write_bytes(BNC.encode("latin-1"))
     frequencies = read_frequencies(str(tmp_path / "1_1_all_alpha.txt"))
-    zipf = frequencies.zipf(["abandon", "abandoned", "love", "loves", "null", "café", '"quoted', "@", "%"])
-    used = {"abandon": 12, "abandoned": 26, "love": 245, "loves": 34, "null": 7, "café": 9, '"quoted': 3}
+    zipf = frequencies.zipf(
+        ["abandon", "abandoned", "love", "loves", "null", "café", '"quoted', "@", "%"]
+    )
+    used = {
+        "abandon": 12,
+        "abandoned": 26,
+        "love": 245,
+        "loves": 34,
+        "null": 7,
+        "café": 9,
+        '"quoted': 3,
+    }
     assert (10 ** (zipf.dropna() - 3)).to_dict() == pytest.approx(used), "no form counts twice"
     assert frequencies.source == "1_1_all_alpha.txt (1 lines of another layout left out)"
     headwords = frequencies.rows.groupby("word")["per_million"].apply(list).to_dict()
-    assert headwords["love"] == [150, 124, 5], "the published join matches headwords, a lemma with its sum"
+    assert headwords["love"] == [150, 124, 5], (
+        "the published join matches headwords, a lemma with its sum"
+    )
     assert headwords["abandon"] == [44]
     assert headwords["NULL"] == [7], "the published join does not match capitals"
     assert "loves" not in headwords
@@ -345,5 +388,7 @@ def test_the_token_intersection_is_read_beside_its_row_numbers(tmp_path):
     file = tmp_path / "token_intersection.csv"
     file.write_bytes(b',token_decoded\n0,\r\n1, love\n2,NA\n3,"\n"\n')
     assert read_terms(file).tolist() == ["\r", " love", "NA", "\n"]
-    with pytest.raises(InputError, match="a list of terms needs one named name, token_decoded or word"):
+    with pytest.raises(
+        InputError, match="a list of terms needs one named name, token_decoded or word"
+    ):
         read_terms(written(tmp_path, ",text\n0,love\n"))

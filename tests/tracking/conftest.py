@@ -1,4 +1,5 @@
-"""A fake W&B server, a client that knows it, a small registry with hostile texts, and what a recorded run holds."""
+"""A fake W&B server, a client that knows it, a small registry with hostile texts, and what a
+recorded run holds."""
 
 import logging
 import struct
@@ -41,14 +42,22 @@ def registry(tmp_path) -> Registry:
 def publish(registry):
     """Publish an artifact with a file in a folder; `text` is in the file and in the summary."""
 
-    def make(type="score-table", name="m--greatest", *, text=HOSTILE, inputs=(), run_id=None, **summary):
+    def make(
+        type="score-table", name="m--greatest", *, text=HOSTILE, inputs=(), run_id=None, **summary
+    ):
         def fill(folder):
             (folder / "deep").mkdir()
             (folder / "deep" / "scores.txt").write_bytes(text.encode("utf-8", "surrogatepass"))
 
         about = {"model": "m", "prompt": "greatest", "optimal": text} | summary
         return registry.publish(
-            type, name, fill, key=f"key of {text}", inputs=list(inputs), run_id=run_id, summary=about
+            type,
+            name,
+            fill,
+            key=f"key of {text}",
+            inputs=list(inputs),
+            run_id=run_id,
+            summary=about,
         )
 
     return make
@@ -83,7 +92,8 @@ def warnings(caplog):
 
 @pytest.fixture
 def recorded(target):
-    """Records of the run of an id as it lies on the disk, by kind; W&B's log is blocks of 32 KiB after seven bytes."""
+    """Records of the run of an id as it lies on the disk, by kind; W&B's log is blocks of 32 KiB
+    after seven bytes."""
 
     def records(file: Path) -> dict[str, list]:
         from wandb.proto.wandb_internal_pb2 import Record
@@ -116,7 +126,8 @@ def recorded(target):
 
 @pytest.fixture(scope="session")
 def score_table():
-    """A table of at most three hostile candidates; further options are the provenance's, or `code`."""
+    """A table of at most three hostile candidates; further options are the provenance's, or
+    `code`."""
 
     def make(prompt, rewards, *, code=None, **fields) -> ScoreTable:
         rows = pd.DataFrame(
@@ -131,9 +142,15 @@ def score_table():
             }
         )
         provenance = ScoreProvenance(
-            model="m", prompt=prompt, prompt_text=f"{prompt}?", candidates="vocabulary", candidates_digest="d",
-            mode="ids", source="scan", **fields,
-        )  # fmt: skip
+            model="m",
+            prompt=prompt,
+            prompt_text=f"{prompt}?",
+            candidates="vocabulary",
+            candidates_digest="d",
+            mode="ids",
+            source="scan",
+            **fields,
+        )
         return ScoreTable(provenance=provenance, rows=rows, code=code or {})
 
     return make

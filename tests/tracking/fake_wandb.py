@@ -1,8 +1,9 @@
 # ruff: noqa: N802 methods of the world are called as the client's GraphQL operations are
-"""A W&B server on this machine, enough for the client of wandb 0.31.0; what goes wrong can be switched on per endpoint.
+"""A W&B server on this machine, enough for the client of wandb 0.31.0; what goes wrong can be
+switched on per endpoint.
 
-It shows that the client completes its requests and reads back what it sent. It is not W&B: what the real service
-checks, refuses, limits or draws is not in it.
+It shows that the client completes its requests and reads back what it sent. It is not W&B: what the
+real service checks, refuses, limits or draws is not in it.
 """
 
 import base64
@@ -65,7 +66,8 @@ class FakeRun:
     name: str
     """What the client calls the run's id."""
     fields: dict = field(default_factory=dict)
-    """What UpsertBucket was sent: displayName, groupName, jobType, tags, config, summaryMetrics …"""
+    """What UpsertBucket was sent: displayName, groupName, jobType, tags, config, summaryMetrics
+    …"""
     stream: dict[str, dict[int, str]] = field(default_factory=dict)
     """Lines of each streamed file, by their position."""
     state: str = "running"
@@ -106,11 +108,18 @@ def connection(nodes: list) -> dict:
 
 
 def type_record(name: str) -> dict:
-    return {"__typename": "ArtifactType", "id": name, "name": name, "description": None, "createdAt": CREATED}
+    return {
+        "__typename": "ArtifactType",
+        "id": name,
+        "name": name,
+        "description": None,
+        "createdAt": CREATED,
+    }
 
 
 class World:
-    """Everything that was sent, in memory; below, the answers to the client's GraphQL operations, a method each."""
+    """Everything that was sent, in memory; below, the answers to the client's GraphQL operations, a
+    method each."""
 
     def __init__(self):
         self.projects: dict[tuple[str, str], FakeProject] = {}
@@ -138,46 +147,84 @@ class World:
 
     def _collection(self, artifact: FakeArtifact) -> dict:
         return {
-            "__typename": "ArtifactSequence", "name": artifact.name, "project": self._home(artifact),
-            "id": f"sequence-{artifact.name}", "type": type_record(artifact.type), "description": None, "createdAt": CREATED,
-            "updatedAt": CREATED, "tags": {"edges": []}, "aliases": {"edges": []},
-            "defaultArtifactType": {"name": artifact.type}, "state": "READY",
-        }  # fmt: skip
+            "__typename": "ArtifactSequence",
+            "name": artifact.name,
+            "project": self._home(artifact),
+            "id": f"sequence-{artifact.name}",
+            "type": type_record(artifact.type),
+            "description": None,
+            "createdAt": CREATED,
+            "updatedAt": CREATED,
+            "tags": {"edges": []},
+            "aliases": {"edges": []},
+            "defaultArtifactType": {"name": artifact.type},
+            "state": "READY",
+        }
 
     def _sequence(self, artifact: FakeArtifact) -> dict:
-        return {"__typename": "ArtifactSequence", "name": artifact.name, "project": self._home(artifact)}
+        return {
+            "__typename": "ArtifactSequence",
+            "name": artifact.name,
+            "project": self._home(artifact),
+        }
 
     def _aliases(self, artifact: FakeArtifact) -> list[dict]:
         known = self.project(*artifact.home).aliases
         return [
-            {"__typename": "ArtifactAlias", "id": f"alias-{alias}-{id}", "alias": alias,
-             "artifactCollection": self._sequence(artifact)}
-            for (name, alias), id in known.items() if id == artifact.id and name == artifact.name
-        ]  # fmt: skip
+            {
+                "__typename": "ArtifactAlias",
+                "id": f"alias-{alias}-{id}",
+                "alias": alias,
+                "artifactCollection": self._sequence(artifact),
+            }
+            for (name, alias), id in known.items()
+            if id == artifact.id and name == artifact.name
+        ]
 
     def _artifact(self, artifact: FakeArtifact) -> dict:
         size = sum(len(self.storage.get(path, b"")) for path in artifact.files.values())
         entries = json.loads(self.storage.get(artifact.manifest, b"{}")).get("contents", {})
         return {
-            "__typename": "Artifact", "id": artifact.id, "artifactSequence": self._sequence(artifact),
-            "versionIndex": artifact.version, "artifactType": {"name": artifact.type}, "description": None,
-            "metadata": artifact.metadata, "ttlDurationSeconds": -2, "ttlIsInherited": True, "tags": [],
-            "historyStep": None, "state": artifact.state, "size": size, "digest": artifact.digest,
-            "commitHash": artifact.id, "fileCount": len(entries), "createdAt": CREATED, "updatedAt": CREATED,
+            "__typename": "Artifact",
+            "id": artifact.id,
+            "artifactSequence": self._sequence(artifact),
+            "versionIndex": artifact.version,
+            "artifactType": {"name": artifact.type},
+            "description": None,
+            "metadata": artifact.metadata,
+            "ttlDurationSeconds": -2,
+            "ttlIsInherited": True,
+            "tags": [],
+            "historyStep": None,
+            "state": artifact.state,
+            "size": size,
+            "digest": artifact.digest,
+            "commitHash": artifact.id,
+            "fileCount": len(entries),
+            "createdAt": CREATED,
+            "updatedAt": CREATED,
             "aliases": self._aliases(artifact),
-        }  # fmt: skip
+        }
 
     # What the client asks of a server
 
     def Viewer(self, sent):
         return {
             "viewer": {
-                "__typename": "User", "id": "VXNlcjox", "entity": ENTITY, "username": ENTITY, "name": ENTITY,
-                "email": "lab@localhost", "admin": False, "flags": "{}", "deletedAt": None,
-                "apiKeys": {"edges": []}, "teams": {"edges": []},
+                "__typename": "User",
+                "id": "VXNlcjox",
+                "entity": ENTITY,
+                "username": ENTITY,
+                "name": ENTITY,
+                "email": "lab@localhost",
+                "admin": False,
+                "flags": "{}",
+                "deletedAt": None,
+                "apiKeys": {"edges": []},
+                "teams": {"edges": []},
             },
             "serverInfo": {"cliVersionInfo": {"max_cli_version": "9.9.9"}, "features": []},
-        }  # fmt: skip
+        }
 
     GetDefaultEntity = ServerFeaturesQuery = Viewer
 
@@ -190,10 +237,15 @@ class World:
         run = runs.setdefault(sent["name"], FakeRun(sent["name"]))
         run.fields |= {key: value for key, value in sent.items() if value is not None}
         bucket = {
-            "id": run.name, "name": run.name, "displayName": run.fields.get("displayName"), "description": None,
-            "config": run.fields.get("config"), "sweepName": None, "historyLineCount": 0,
+            "id": run.name,
+            "name": run.name,
+            "displayName": run.fields.get("displayName"),
+            "description": None,
+            "config": run.fields.get("config"),
+            "sweepName": None,
+            "historyLineCount": 0,
             "project": {"id": project, "name": project, "entity": {"id": entity, "name": entity}},
-        }  # fmt: skip
+        }
         return {"upsertBucket": {"bucket": bucket, "inserted": inserted}}
 
     def Run(self, sent):
@@ -202,13 +254,28 @@ class World:
             return {"project": {"run": None}}
         given = run.fields
         record = {
-            "id": run.name, "name": run.name, "projectId": "1", "tags": given.get("tags") or [],
-            "displayName": given.get("displayName"), "sweepName": None, "state": run.state,
-            "config": given.get("config") or "{}", "group": given.get("groupName"), "jobType": given.get("jobType"),
-            "commit": None, "readOnly": False, "createdAt": CREATED, "heartbeatAt": CREATED, "description": None,
-            "notes": given.get("notes"), "systemMetrics": "{}", "summaryMetrics": run.summary, "historyKeys": {},
-            "historyLineCount": len(run.lines("wandb-history.jsonl")), "user": {"name": ENTITY, "username": ENTITY},
-        }  # fmt: skip
+            "id": run.name,
+            "name": run.name,
+            "projectId": "1",
+            "tags": given.get("tags") or [],
+            "displayName": given.get("displayName"),
+            "sweepName": None,
+            "state": run.state,
+            "config": given.get("config") or "{}",
+            "group": given.get("groupName"),
+            "jobType": given.get("jobType"),
+            "commit": None,
+            "readOnly": False,
+            "createdAt": CREATED,
+            "heartbeatAt": CREATED,
+            "description": None,
+            "notes": given.get("notes"),
+            "systemMetrics": "{}",
+            "summaryMetrics": run.summary,
+            "historyKeys": {},
+            "historyLineCount": len(run.lines("wandb-history.jsonl")),
+            "user": {"name": ENTITY, "username": ENTITY},
+        }
         return {"project": {"run": record}}
 
     def CreateRunFiles(self, sent):
@@ -238,7 +305,8 @@ class World:
     # Artifacts
 
     def CreateArtifact(self, sent):
-        """A new artifact, or the committed one of the same digest, which W&B does not take twice."""
+        """A new artifact, or the committed one of the same digest, which W&B does not take
+        twice."""
         sent = sent.get("input") or sent
         home = (sent.get("entityName") or ENTITY, sent["projectName"])
         project, name = (
@@ -250,10 +318,15 @@ class World:
         made = next((known for known in versions if known.digest == sent["digest"]), None)
         if made is None:
             made = FakeArtifact(
-                id=base64.b64encode(f"Artifact:{next(self._ids)}".encode()).decode(), home=home, name=name,
-                type=sent["artifactTypeName"], digest=sent["digest"], metadata=sent.get("metadata") or "{}",
-                created_by=sent.get("runName"), wanted_aliases=aliases,
-            )  # fmt: skip
+                id=base64.b64encode(f"Artifact:{next(self._ids)}".encode()).decode(),
+                home=home,
+                name=name,
+                type=sent["artifactTypeName"],
+                digest=sent["digest"],
+                metadata=sent.get("metadata") or "{}",
+                created_by=sent.get("runName"),
+                wanted_aliases=aliases,
+            )
             self.artifacts[made.id] = made
         else:
             project.point(made, aliases)
@@ -274,10 +347,15 @@ class World:
         for file in sent["input"]["artifactFiles"]:
             artifact = self.artifacts[file["artifactID"]]
             path = artifact.files[file["name"]] = f"artifacts/{artifact.id}/{file['name']}"
-            nodes.append({
-                "storagePath": path, "uploadUrl": f"{self.url}/storage/{path}", "uploadHeaders": [],
-                "uploadMultipartUrls": None, "artifact": {"id": artifact.id},
-            })  # fmt: skip
+            nodes.append(
+                {
+                    "storagePath": path,
+                    "uploadUrl": f"{self.url}/storage/{path}",
+                    "uploadHeaders": [],
+                    "uploadMultipartUrls": None,
+                    "artifact": {"id": artifact.id},
+                }
+            )
         return {"createArtifactFiles": {"files": connection(nodes)}}
 
     def CommitArtifact(self, sent):
@@ -298,7 +376,9 @@ class World:
 
     def AddAliases(self, sent):
         artifact = self.artifacts[sent["input"]["artifactID"]]
-        self.project(*artifact.home).point(artifact, [entry["alias"] for entry in sent["input"]["aliases"]])
+        self.project(*artifact.home).point(
+            artifact, [entry["alias"] for entry in sent["input"]["aliases"]]
+        )
         return {"result": {"success": True}}
 
     def UpdateArtifact(self, sent):
@@ -309,23 +389,31 @@ class World:
         artifact, membership = self._at(sent).find(sent["name"]), None
         if artifact is not None:
             membership = {
-                "__typename": "ArtifactCollectionMembership", "id": f"membership-{artifact.id}",
-                "versionIndex": artifact.version, "createdAt": CREATED, "aliases": self._aliases(artifact),
-                "artifactCollection": self._sequence(artifact), "artifact": self._artifact(artifact),
-            }  # fmt: skip
+                "__typename": "ArtifactCollectionMembership",
+                "id": f"membership-{artifact.id}",
+                "versionIndex": artifact.version,
+                "createdAt": CREATED,
+                "aliases": self._aliases(artifact),
+                "artifactCollection": self._sequence(artifact),
+                "artifact": self._artifact(artifact),
+            }
         return {"project": {"artifactCollectionMembership": membership}}
 
     def ArtifactCreatedBy(self, sent):
         artifact = self.artifacts[sent["id"]]
         name = artifact.created_by
         run = (
-            {"__typename": "Run", "id": name, "name": name, "project": self._home(artifact)} if name else None
+            {"__typename": "Run", "id": name, "name": name, "project": self._home(artifact)}
+            if name
+            else None
         )
         return {"artifact": {"createdBy": run}}
 
     def FetchArtifactManifest(self, sent):
         path = self.artifacts[sent.get("id") or sent["artifact_id"]].manifest
-        return {"artifact": {"currentManifest": {"file": {"directUrl": f"{self.url}/storage/{path}"}}}}
+        return {
+            "artifact": {"currentManifest": {"file": {"directUrl": f"{self.url}/storage/{path}"}}}
+        }
 
     def GetArtifactMembershipFileUrls(self, sent):
         files = self._at(sent).find(f"{sent['collection']}:{sent['alias']}").files
@@ -361,8 +449,8 @@ class World:
 
 
 class FakeWandb:
-    """The server, in a thread of this process. `faults` maps an endpoint (a GraphQL operation, `graphql`,
-    `file_stream`, `storage`, or `*`) to what goes wrong there."""
+    """The server, in a thread of this process. `faults` maps an endpoint (a GraphQL operation,
+    `graphql`, `file_stream`, `storage`, or `*`) to what goes wrong there."""
 
     def __init__(self):
         self.world = World()
@@ -458,7 +546,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _refused(self) -> bool:
         given = self.headers.get("Authorization", "")
-        if given == "Basic " + base64.b64encode(f"api:{KEY}".encode()).decode() or given.endswith(KEY):
+        if given == "Basic " + base64.b64encode(f"api:{KEY}".encode()).decode() or given.endswith(
+            KEY
+        ):
             return False
         self._reply(b'{"errors":[{"message":"user is not logged in"}]}', status=401)
         return True
@@ -493,4 +583,6 @@ class _Handler(BaseHTTPRequestHandler):
         data = storage.get(path.removeprefix("/storage/"), storage.get(path.rpartition("/")[2]))
         if data is None:
             self.fake.unknown.append(f"GET {path}")
-        self._reply(data or b"", status=404 if data is None else 200, kind="application/octet-stream")
+        self._reply(
+            data or b"", status=404 if data is None else 200, kind="application/octet-stream"
+        )

@@ -1,8 +1,9 @@
-"""Processes that publish and read at once, some of them killed; a script for `test_registry_parallel.py`, never imported.
+"""Processes that publish and read at once, some of them killed; a script for
+`test_registry_parallel.py`, never imported.
 
-`python registry_lives.py ROOT WRITERS READERS` forks writers and readers of one registry, and prints how the writers ended
-and what the readers saw. A writer is `{"names": [...], "kill": null | i}`: it publishes an artifact of each name in turn,
-and is killed in the middle of filling the i-th.
+`python registry_lives.py ROOT WRITERS READERS` forks writers and readers of one registry, and
+prints how the writers ended and what the readers saw. A writer is `{"names": [...], "kill": null |
+i}`: it publishes an artifact of each name in turn, and is killed in the middle of filling the i-th.
 """
 
 import json
@@ -18,7 +19,8 @@ FILES = ["0.txt", "1.txt", "2.txt", "manifest.json", "run_config.json"]
 
 
 def linger(event: str, _arguments) -> None:
-    """Two milliseconds before each rename: what is renamed piece by piece, readers see in pieces."""
+    """Two milliseconds before each rename: what is renamed piece by piece, readers see in
+    pieces."""
     if event == "os.rename":
         time.sleep(0.002)
 
@@ -29,15 +31,20 @@ def write(root: Path, writer: int, names: list[str], kill: int | None) -> None:
 
         def fill(folder, i=i):
             for part in range(3):
-                (folder / f"{part}.txt").write_text(f"writer {writer}, artifact {i}, part {part}\n" * 200)
+                (folder / f"{part}.txt").write_text(
+                    f"writer {writer}, artifact {i}, part {part}\n" * 200
+                )
                 if kill == i and part == 1:
                     os.kill(os.getpid(), signal.SIGKILL)
 
-        Registry(root, config={"writer": writer, "i": i}).publish("report", name, fill, summary={"i": i})
+        Registry(root, config={"writer": writer, "i": i}).publish(
+            "report", name, fill, summary={"i": i}
+        )
 
 
 def read(root: Path, stop: Path, report: Path) -> None:
-    """Look at everything again and again: whole artifacts only, versions without a gap, none that vanishes."""
+    """Look at everything again and again: whole artifacts only, versions without a gap, none that
+    vanishes."""
     seen, rounds, wrong = set(), 0, []
     while not stop.exists() or rounds == 0:
         registry, references = Registry(root), set()
@@ -54,7 +61,8 @@ def read(root: Path, stop: Path, report: Path) -> None:
                 except Exception as error:
                     wrong.append(repr(error))
         wrong += [f"{reference} has vanished" for reference in seen - references]
-        # Another may be published while the list is read: only what stands before the newest must be there.
+        # Another may be published while the list is read: only what stands before the newest must
+        # be there.
         wrong += [f"{n}: versions {v}" for n, v in versions.items() if len(set(v)) != len(v)]
         seen, rounds = references, rounds + 1
         time.sleep(0.005)

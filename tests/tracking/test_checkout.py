@@ -1,4 +1,5 @@
-"""Which code made a result: the commit and whether it was changed, in manifests and score tables, outside every key."""
+"""Which code made a result: the commit and whether it was changed, in manifests and score tables,
+outside every key."""
 
 import json
 import subprocess
@@ -33,7 +34,9 @@ def test_commit_and_changes_of_the_package_are_seen(package, monkeypatch):
     (package / "new.py").touch()
     assert checkout.__wrapped__(package) == (commit, True), "a new file is code too"
     monkeypatch.setenv("GIT_DIR", "/nowhere")
-    assert checkout.__wrapped__(package).commit == commit, "a hook's variables are another repository's"
+    assert checkout.__wrapped__(package).commit == commit, (
+        "a hook's variables are another repository's"
+    )
 
 
 def test_wheel_in_an_environment_in_somebodys_checkout_is_of_no_commit(package, monkeypatch):
@@ -45,7 +48,9 @@ def test_wheel_in_an_environment_in_somebodys_checkout_is_of_no_commit(package, 
     assert checkout.__wrapped__(package) == Checkout(None, None), "no git"
 
 
-def test_manifest_says_it_and_one_of_before_there_were_commits_stays_sound(registry, publish, monkeypatch):
+def test_manifest_says_it_and_one_of_before_there_were_commits_stays_sound(
+    registry, publish, monkeypatch
+):
     monkeypatch.setattr("pessimal.tracking.registry.checkout", lambda: Checkout(None, None))
     old, _ = publish(name="old")
     assert "commit" not in json.loads((old / "manifest.json").read_text())

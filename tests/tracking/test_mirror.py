@@ -1,4 +1,5 @@
-"""The mirror without a server: what a run records while its task works, and that no fault costs a result or long waits."""
+"""The mirror without a server: what a run records while its task works, and that no fault costs a
+result or long waits."""
 
 import json
 import shutil
@@ -22,7 +23,9 @@ def items(record) -> dict:
     return {(one.key or one.nested_key[0]): json.loads(one.value_json) for one in record.item}
 
 
-def test_run_is_open_while_its_task_works_and_each_series_has_its_own_axis(task, recorded, monkeypatch):
+def test_run_is_open_while_its_task_works_and_each_series_has_its_own_axis(
+    task, recorded, monkeypatch
+):
     for variable in ("WANDB_NAME", "WANDB_JOB_TYPE", "WANDB_CONSOLE", "WANDB_DISABLE_GIT"):
         monkeypatch.delenv(variable, raising=False)
     with task(config={"code": {"commit": "c"}, "odd": "\ud800"}) as mirror:
@@ -48,7 +51,9 @@ def test_run_is_open_while_its_task_works_and_each_series_has_its_own_axis(task,
     assert points[-1]["search/best"] is None, "JSON has no infinity"
     times = [p["_timestamp"] for p in points]
     assert times == sorted(times)
-    assert {"output_raw", "environment"} <= set(run), "console and machine, unless the user turns them off"
+    assert {"output_raw", "environment"} <= set(run), (
+        "console and machine, unless the user turns them off"
+    )
 
 
 def test_wandbs_own_variables_hold(task, recorded, monkeypatch, tmp_path):
@@ -80,7 +85,9 @@ def test_off_writes_nothing_and_a_table_that_wandb_would_cut_is_refused(task, ta
 def test_names_in_wandb_are_the_registrys_and_have_one_type():
     assert mirrored_reference("score-table/m--greatest:v12") == "m--greatest:registry-v12"
     assert mirrored_name("comparison", "quickstart") != mirrored_name("report", "quickstart")
-    assert mirrored_name("reward-model", "alder-bpe-0") != mirrored_name("conformance", "alder-bpe-0")
+    assert mirrored_name("reward-model", "alder-bpe-0") != mirrored_name(
+        "conformance", "alder-bpe-0"
+    )
     names = {mirrored_name("search-result", "x" * 127 + end) for end in ("ab", "ac")}
     assert len(names) == 2
     assert max(map(len, names)) <= 128
@@ -88,7 +95,8 @@ def test_names_in_wandb_are_the_registrys_and_have_one_type():
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A client that hangs, and a clock that says so: every wait takes as long as it may. Gives the waits, in seconds."""
+    """A client that hangs, and a clock that says so: every wait takes as long as it may. Gives the
+    waits, in seconds."""
     waits = []
 
     def within(seconds, call, *, what):
@@ -100,7 +108,9 @@ def clock(monkeypatch):
         raise subprocess.TimeoutExpired("upload", timeout)
 
     closed = SimpleNamespace(close=lambda: None)
-    child = SimpleNamespace(communicate=communicate, pid=2**22 + 1, wait=lambda: None, stdout=closed)
+    child = SimpleNamespace(
+        communicate=communicate, pid=2**22 + 1, wait=lambda: None, stdout=closed
+    )
     monkeypatch.setattr(mirror_module, "time", SimpleNamespace(monotonic=lambda: sum(waits)))
     monkeypatch.setattr(mirror_module, "within", within)
     monkeypatch.setattr(mirror_module, "_start_upload", lambda *folders: child)
@@ -122,7 +132,9 @@ def test_all_faults_of_a_run_together_hold_it_up_less_than_fifteen_seconds(
     assert "wandb sync" in told[-1]
 
 
-def test_client_that_cannot_begin_costs_the_mirror_only(task, publish, registry, warnings, monkeypatch):
+def test_client_that_cannot_begin_costs_the_mirror_only(
+    task, publish, registry, warnings, monkeypatch
+):
     def full(*arguments, **options):
         raise OSError(28, "No space left on device")
 
@@ -151,7 +163,12 @@ def test_task_that_fails_is_a_failed_run(task, recorded):
     ],
 )
 def test_upload_is_waited_for_so_long_and_then_ended(script, message):
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "start_new_session": True}
+    pipes = {
+        "stdin": subprocess.PIPE,
+        "stdout": subprocess.PIPE,
+        "text": True,
+        "start_new_session": True,
+    }
     child = subprocess.Popen([sys.executable, "-c", script], **pipes)
     result = _conclude_upload(child, {"url": "u"}, seconds=0.2 if "sleep" in script else 60)
     assert child.returncode is not None
@@ -169,9 +186,12 @@ def test_download_is_taken_in_only_with_the_bytes_that_were_published(publish, t
             (Path(root) / "deep" / "scores.txt").write_bytes(b"other bytes")
 
     artifact = SimpleNamespace(
-        name=f"{mirrored_name(manifest.type, manifest.name)}:v0", type=manifest.type, size=1,
-        manifest=SimpleNamespace(entries={MANIFEST: "there"}), download=download,
-    )  # fmt: skip
+        name=f"{mirrored_name(manifest.type, manifest.name)}:v0",
+        type=manifest.type,
+        size=1,
+        manifest=SimpleNamespace(entries={MANIFEST: "there"}),
+        download=download,
+    )
     if spoilt:
         with pytest.raises(InputError):
             remote._bring(artifact, other)
@@ -180,11 +200,21 @@ def test_download_is_taken_in_only_with_the_bytes_that_were_published(publish, t
         assert remote._bring(artifact, other)[1:] == (manifest, True)
 
 
-def test_artifact_that_is_not_at_the_server_is_missed_though_others_of_the_run_are_there(monkeypatch):
+def test_artifact_that_is_not_at_the_server_is_missed_though_others_of_the_run_are_there(
+    monkeypatch,
+):
     arrived = SimpleNamespace(metadata={"manifest_sha256": "first"})
-    run = SimpleNamespace(logged_artifacts=lambda: [arrived], used_artifacts=lambda: [], url="https://w/run")
+    run = SimpleNamespace(
+        logged_artifacts=lambda: [arrived], used_artifacts=lambda: [], url="https://w/run"
+    )
     monkeypatch.setattr(upload, "connect", lambda: SimpleNamespace(run=lambda path: run))
-    written = {"entity": "e", "project": "p", "run_id": "r", "artifacts": [["one", "first"]], "inputs": []}
+    written = {
+        "entity": "e",
+        "project": "p",
+        "run_id": "r",
+        "artifacts": [["one", "first"]],
+        "inputs": [],
+    }
     assert upload.look(written)["url"] == run.url
     written["artifacts"].append(["two", "second"])
     with pytest.raises(WorkError, match="two"):

@@ -55,7 +55,11 @@ def test_writers_at_once_take_versions_in_turn(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "rename", late)
     with ThreadPoolExecutor(4) as pool:
-        made = list(pool.map(lambda n: Registry(tmp_path).publish("report", "r", write(str(n)))[1], range(4)))
+        made = list(
+            pool.map(
+                lambda n: Registry(tmp_path).publish("report", "r", write(str(n)))[1], range(4)
+            )
+        )
     assert sorted(m.version for m in made) == [0, 1, 2, 3]
     assert [m.version for _, m in Registry(tmp_path).manifests()] == [0, 1, 2, 3]
 
@@ -76,7 +80,9 @@ def test_what_a_process_published_as_it_died_is_whole(tmp_path, monkeypatch):
     Registry(tmp_path).verify(folder)
 
 
-def test_artifact_whose_manifest_is_not_what_was_published_is_left_out_with_a_warning(tmp_path, caplog):
+def test_artifact_whose_manifest_is_not_what_was_published_is_left_out_with_a_warning(
+    tmp_path, caplog
+):
     registry = Registry(tmp_path)
     folder, _ = registry.publish("report", "r", write("0"), summary={"figure": 1.5})
     registry.publish("report", "sound", write("1"))
@@ -125,7 +131,10 @@ def test_files_of_the_registrys_own_names_are_refused(tmp_path, name):
 
 def test_summary_is_in_memory_what_is_read_back(tmp_path):
     _, manifest = Registry(tmp_path).publish(
-        "report", "r", write("0"), summary={"by_length": {10: 1, 9: 2}, "pair": (1, 2), "text": "\ud83d\0"}
+        "report",
+        "r",
+        write("0"),
+        summary={"by_length": {10: 1, 9: 2}, "pair": (1, 2), "text": "\ud83d\0"},
     )
     assert manifest.summary == {"by_length": {"10": 1, "9": 2}, "pair": [1, 2], "text": "\ud83d\0"}
     assert Registry(tmp_path).manifests()[0][1] == manifest

@@ -12,7 +12,9 @@ from pessimal.tracking.registry import Registry
 
 def write(folder):
     (folder / "sub").mkdir()
-    (folder / "sub/half \ud800.bin".encode("utf-8", "backslashreplace").decode()).write_bytes(b"\0\xff=cmd()")
+    (folder / "sub/half \ud800.bin".encode("utf-8", "backslashreplace").decode()).write_bytes(
+        b"\0\xff=cmd()"
+    )
     (folder / "empty.txt").touch()
     (folder / "a.txt").write_text("what was published")
 

@@ -1,4 +1,5 @@
-"""Many processes at one registry, some killed: versions without gaps, no litter, no half artifacts."""
+"""Many processes at one registry, some killed: versions without gaps, no litter, no half
+artifacts."""
 
 import json
 import signal
@@ -32,7 +33,8 @@ def check(root: Path) -> list[Manifest]:
     assert list(damages(Registry(root))) == []
     assert [p for p in root.rglob(".*") if p.name != ".lock"] == [], "no staging folders"
     homes = {
-        home.name: sorted(int(v.name[1:]) for v in home.iterdir()) for home in (root / "report").iterdir()
+        home.name: sorted(int(v.name[1:]) for v in home.iterdir())
+        for home in (root / "report").iterdir()
     }
     assert all(versions == list(range(len(versions))) for versions in homes.values()), homes
     assert all(homes.values()), "no empty folder"
@@ -68,5 +70,7 @@ def test_eight_writers_of_which_three_are_killed_while_two_read(tmp_path):
     )
     assert Counter(m.name for m in published) == expected
     assert sum(expected.values()) == 5 * 20 + 3 + 12 + 19
-    configs = {(root / f"report/{m.name}/v{m.version}/run_config.json").read_text() for m in published}
+    configs = {
+        (root / f"report/{m.name}/v{m.version}/run_config.json").read_text() for m in published
+    }
     assert len(configs) == len(published), "each of its own run"

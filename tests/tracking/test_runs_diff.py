@@ -1,4 +1,5 @@
-"""How two artifacts differ: rows matched by what they are of, numbers as B − A, nothing passed over in silence."""
+"""How two artifacts differ: rows matched by what they are of, numbers as B − A, nothing passed over
+in silence."""
 
 import math
 
@@ -16,12 +17,17 @@ from pessimal.verbs.runs import difference_text
 def differing(a: pd.DataFrame, b: pd.DataFrame) -> dict[str, tuple]:
     """By name: a, b, b − a, how many rows differ, and at which most."""
     rows = compare_tables(a, b)
-    return {row["name"]: tuple(row.get(k) for k in ("a", "b", "difference", "rows", "at")) for row in rows}
+    return {
+        row["name"]: tuple(row.get(k) for k in ("a", "b", "difference", "rows", "at"))
+        for row in rows
+    }
 
 
 def test_rows_are_matched_by_their_texts_not_by_their_position():
     a = pd.DataFrame({"model": ["x", "y", "z"], "n": [1, 2, 3], "tau": [0.5, 0.1, 0.9]})
-    b = pd.DataFrame({"model": ["w", "z", "x", "v"], "n": [1, 3, 4, 0], "tau": [0.0, 0.5, 0.75, 0.0]})
+    b = pd.DataFrame(
+        {"model": ["w", "z", "x", "v"], "n": [1, 3, 4, 0], "tau": [0.0, 0.5, 0.75, 0.0]}
+    )
     found = differing(a, b)
     assert found["rows"][:3] == (3, 4, 1)
     assert found["rows in both"] == (2, 2, None, None, ["model"])
@@ -44,7 +50,9 @@ def test_rows_that_nothing_tells_apart_are_not_compared():
 
 
 def test_candidates_are_of_a_vocabulary_not_of_a_number():
-    a = pd.DataFrame({"candidate_id": [0, 1], "token": ["a", "b"], "text": ["a", "b"], "reward": [0.0, 1.0]})
+    a = pd.DataFrame(
+        {"candidate_id": [0, 1], "token": ["a", "b"], "text": ["a", "b"], "reward": [0.0, 1.0]}
+    )
     assert differing(a, a.assign(token=["a", "c"], text=["a", "c"]))["rows in both"][0] == 1
     items = a.assign(token=None)
     assert differing(items, items)["rows in both"][0] == 2, "items have no token"
@@ -59,10 +67,20 @@ def test_missing_and_infinite_numbers_differ_as_such():
 
 def test_other_columns_count_what_differs():
     a = pd.DataFrame(
-        {"k": ["a", "b", "c"], "ok": [True, False, True], "list": [[1], [2, 3], []], "note": [None, "x", "y"]}
+        {
+            "k": ["a", "b", "c"],
+            "ok": [True, False, True],
+            "list": [[1], [2, 3], []],
+            "note": [None, "x", "y"],
+        }
     )
     b = pd.DataFrame(
-        {"k": ["a", "b", "c"], "ok": [True, True, True], "list": [[1], [2], []], "note": [None, "x", None]}
+        {
+            "k": ["a", "b", "c"],
+            "ok": [True, True, True],
+            "list": [[1], [2], []],
+            "note": [None, "x", None],
+        }
     )
     found = differing(a.astype({"k": "category"}), b)
     assert found["ok"] == (False, True, None, 1, ["b"])
@@ -75,7 +93,9 @@ def test_columns_of_one_side_and_empty_tables_are_reported():
     found = differing(a, pd.DataFrame({"k": ["a"], "new": ["x"]}))
     assert (found["old"][:2], found["new"][:2]) == ((THERE, ABSENT), (ABSENT, THERE))
     assert differing(a, a.iloc[:0])["rows in both"][0] == 0
-    assert differing(pd.DataFrame({"x": [1.0]}), pd.DataFrame({"y": [1.0]}))["rows in both"][0] is None
+    assert (
+        differing(pd.DataFrame({"x": [1.0]}), pd.DataFrame({"y": [1.0]}))["rows in both"][0] is None
+    )
 
 
 @pytest.fixture
@@ -98,13 +118,29 @@ def test_score_tables_differ_in_options_provenance_inputs_figures_files_and_rewa
     publish, tmp_path, score_table
 ):
     a = publish(
-        score_table("best", [1.0, 2.0, 3.0]), {"seed": 0, "model": {"name": "m"}},
-        same=1, n=1, text="1", truth=True, gone=0, nan=math.nan, inner={"x": 1.0}, none=None,
-    )  # fmt: skip
+        score_table("best", [1.0, 2.0, 3.0]),
+        {"seed": 0, "model": {"name": "m"}},
+        same=1,
+        n=1,
+        text="1",
+        truth=True,
+        gone=0,
+        nan=math.nan,
+        inner={"x": 1.0},
+        none=None,
+    )
     b = publish(
-        score_table("worst", [1.0, 2.5, 0.0], dtype="bfloat16"), {"seed": 1, "model": {"name": "m"}},
-        same=1.0, n=3, text=1, truth=1, new=0, nan=math.nan, inner={"x": 0.5}, none=0,
-    )  # fmt: skip
+        score_table("worst", [1.0, 2.5, 0.0], dtype="bfloat16"),
+        {"seed": 1, "model": {"name": "m"}},
+        same=1.0,
+        n=3,
+        text=1,
+        truth=1,
+        new=0,
+        nan=math.nan,
+        inner={"x": 0.5},
+        none=0,
+    )
     found = difference(Registry(tmp_path), a, b)
     parts = {
         part: [tuple(row) for row in rows[["name", "a", "b", "difference"]].to_numpy(dtype=object)]
@@ -112,12 +148,19 @@ def test_score_tables_differ_in_options_provenance_inputs_figures_files_and_rewa
     }
     assert parts["options"] == [("seed", 0, 1, 1)]
     assert {row[:3] for row in parts["provenance"]} == {
-        ("prompt", "best", "worst"), ("prompt_text", "best?", "worst?"), ("dtype", None, "bfloat16"),
-    }  # fmt: skip
+        ("prompt", "best", "worst"),
+        ("prompt_text", "best?", "worst?"),
+        ("dtype", None, "bfloat16"),
+    }
     assert parts["figures"] == [
-        ("n", 1, 3, 2), ("text", "1", 1, None), ("truth", True, 1, None), ("gone", 0, ABSENT, None),
-        ("inner.x", 1.0, 0.5, -0.5), ("none", None, 0, None), ("new", ABSENT, 0, None),
-    ]  # fmt: skip
+        ("n", 1, 3, 2),
+        ("text", "1", 1, None),
+        ("truth", True, 1, None),
+        ("gone", 0, ABSENT, None),
+        ("inner.x", 1.0, 0.5, -0.5),
+        ("none", None, 0, None),
+        ("new", ABSENT, 0, None),
+    ]
     assert [row[0] for row in parts["files"]] == ["run_config.json", "scores.parquet"]
     reward = found[(found["part"] == "scores.parquet") & (found["name"] == "reward")].iloc[0]
     assert reward.drop(["part", "name"]).tolist() == [3.0, 0.0, -3.0, 2, [2, "t2", "love"]]
@@ -133,9 +176,15 @@ def test_score_tables_differ_in_options_provenance_inputs_figures_files_and_rewa
 def test_artifacts_without_options_are_told_apart_by_their_hash(tmp_path):
     registry = Registry(tmp_path)
     a, b = (
-        registry.publish("report", n, lambda folder: (folder / "a.txt").touch(), inputs=[f"report/{n}:v9"], config_hash=n)
+        registry.publish(
+            "report",
+            n,
+            lambda folder: (folder / "a.txt").touch(),
+            inputs=[f"report/{n}:v9"],
+            config_hash=n,
+        )
         for n in "ab"
-    )  # fmt: skip
+    )
     found = difference(registry, a, b)
     assert found[["part", "name", "a", "b"]].to_numpy(dtype=object).tolist() == [
         ["options", "config_hash", "a", "b"],

@@ -1,4 +1,5 @@
-"""Which artifacts are listed: filters, conditions, order, names, lineage; and how a list is printed."""
+"""Which artifacts are listed: filters, conditions, order, names, lineage; and how a list is
+printed."""
 
 import csv
 import io
@@ -24,7 +25,9 @@ def manifest(name, version=0, type="score-table", created="2026-01-01T00:00:00+0
 
 
 def table(model, prompt, n, **figures):
-    return manifest(f"{model}--{prompt}", summary={"model": model, "prompt": prompt, "n": n, **figures})
+    return manifest(
+        f"{model}--{prompt}", summary={"model": model, "prompt": prompt, "n": n, **figures}
+    )
 
 
 A, B, C = (
@@ -33,11 +36,15 @@ A, B, C = (
     table("alder", "worst", 300, mean=None, optimal="love"),
 )
 OLD, NEW = (
-    manifest("r", v, type="report", created=f"2026-02-0{v + 1}T12:00:00+00:00", summary={"bytes": 9})
+    manifest(
+        "r", v, type="report", created=f"2026-02-0{v + 1}T12:00:00+00:00", summary={"bytes": 9}
+    )
     for v in (0, 1)
 )
 MODEL = manifest("alder", type="reward-model")
-SEARCH = manifest("s", type="search-result", summary={"model": "alder", "prompts": ["best", "worst"]})
+SEARCH = manifest(
+    "s", type="search-result", summary={"model": "alder", "prompts": ["best", "worst"]}
+)
 ALL = [A, B, C, OLD, NEW, MODEL, SEARCH]
 
 
@@ -113,7 +120,16 @@ def test_conditions_know_truths_inner_figures_and_infinities():
         "text": "1.0",
     }
     one = manifest("m", summary=summary)
-    holding = ("ok=true", "ok!=false", "by.best>1", "one=1.0", "inf>1e300", "nan=null", "text=1.0", "text!=1")
+    holding = (
+        "ok=true",
+        "ok!=false",
+        "by.best>1",
+        "one=1.0",
+        "inf>1e300",
+        "nan=null",
+        "text=1.0",
+        "text!=1",
+    )
     for condition in holding:
         assert chosen([one], where=[condition]) == [one], condition
     for condition in ("ok=1", "ok>0", "one=true", "nan>0", "nan<0", "nan!=1", "text>0"):
@@ -185,10 +201,20 @@ def test_lineage_goes_both_ways_names_what_is_not_there_and_ends():
     ]
     down = lineage(A.reference, everything, upwards=False)
     assert [(node["depth"], node["reference"]) for node in down] == [
-        (1, "comparison/c:v0"), (2, "comparison/d:v0"), (3, "report/page:v0"), (2, "report/page:v0"), (1, "comparison/d:v0"),
-    ]  # fmt: skip
-    circle = [manifest("a", inputs=["score-table/b:v0"]), manifest("b", inputs=["score-table/a:v0"])]
-    assert [node["repeated"] for node in lineage("score-table/a:v0", circle, upwards=True)] == [False, True]
+        (1, "comparison/c:v0"),
+        (2, "comparison/d:v0"),
+        (3, "report/page:v0"),
+        (2, "report/page:v0"),
+        (1, "comparison/d:v0"),
+    ]
+    circle = [
+        manifest("a", inputs=["score-table/b:v0"]),
+        manifest("b", inputs=["score-table/a:v0"]),
+    ]
+    assert [node["repeated"] for node in lineage("score-table/a:v0", circle, upwards=True)] == [
+        False,
+        True,
+    ]
 
 
 def test_table_of_one_type_has_a_column_a_figure():
@@ -238,7 +264,12 @@ def test_csv_keeps_numbers_and_what_a_spreadsheet_would_run_is_text():
 
 
 def test_json_is_strict_and_whole():
-    summary = {"text": "\ud83d\0", "nan": float("nan"), "inner": {"inf": [float("inf")]}, "n": 0.1 + 0.2}
+    summary = {
+        "text": "\ud83d\0",
+        "nan": float("nan"),
+        "inner": {"inf": [float("inf")]},
+        "n": 0.1 + 0.2,
+    }
     text = as_json([record(manifest("a", 3, summary=summary))])
     text.encode("ascii")
     (one,) = json.loads(text, parse_constant=pytest.fail)

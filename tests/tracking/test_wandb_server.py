@@ -1,6 +1,8 @@
-"""The real W&B client against a server of our own: what arrives, what is verified, and that no fault loses a result.
+"""The real W&B client against a server of our own: what arrives, what is verified, and that no
+fault loses a result.
 
-How long faults may take is tested without a clock in `test_mirror`; here they must end, and be told once.
+How long faults may take is tested without a clock in `test_mirror`; here they must end, and be told
+once.
 """
 
 import base64
@@ -41,7 +43,9 @@ def sync(folder: Path, run_id: str, where: Path, **environment) -> None:
     """Type what a message says."""
     [run] = (folder / "wandb").glob(f"offline-run-*-{run_id}")
     command = [sys.executable, "-m", "wandb", "sync", str(run)]
-    subprocess.run(command, check=True, cwd=where, env=os.environ | environment, capture_output=True)
+    subprocess.run(
+        command, check=True, cwd=where, env=os.environ | environment, capture_output=True
+    )
 
 
 # The mirror
@@ -56,7 +60,9 @@ def publish_and_send(publish, task, *, mode):
             mirror.metrics({"train/step": step, "train/loss": 0.5})
         frame = pd.DataFrame({"text": HOSTILE, "reward": [float("nan"), *range(7)]}, dtype=object)
         mirror.table("greatest/extremes", frame)
-        mirror.artifact(folder, manifest, {"measured": float("inf"), **{f"f{i}": i for i in range(200)}})
+        mirror.artifact(
+            folder, manifest, {"measured": float("inf"), **{f"f{i}": i for i in range(200)}}
+        )
     return mirror, manifest
 
 
@@ -70,7 +76,9 @@ def test_online_sends_what_offline_and_sync_send(fake, publish, task, target, wa
     for run_id in (online.run_id, offline.run_id):
         run = project_of(fake).runs[run_id]
         summary = json.loads(run.lines("wandb-summary.json")[-1])
-        stored.append({k: v for k, v in summary.items() if not k.startswith("_") and "extremes" not in k})
+        stored.append(
+            {k: v for k, v in summary.items() if not k.startswith("_") and "extremes" not in k}
+        )
         fields = [run.fields[name] for name in ("groupName", "jobType", "tags", "displayName")]
         assert fields == ["study", "scan", ["t"], "scan m"]
         assert run.state == "finished"
@@ -109,7 +117,9 @@ def test_lineage_goes_to_the_version_of_the_registry(fake, publish, task, warnin
                 mirror.artifact(folder, manifest, {})
     with task(mode="online") as search:  # it knows its inputs only when it has found them
         search.artifact(*publish("search-result", "s", inputs=["score-table/m--greatest:v0"]), {})
-    with task(mode="online", inputs=["score-table/m--greatest:v2", "score-table/gone:v0"]) as mirror:
+    with task(
+        mode="online", inputs=["score-table/m--greatest:v2", "score-table/gone:v0"]
+    ) as mirror:
         pass
     project = project_of(fake)
     third = project.find("m--greatest:registry-v2")
@@ -167,7 +177,9 @@ def test_fault_costs_no_result_and_what_is_said_repairs_it(
         well.stop()
 
 
-def test_artifact_that_does_not_arrive_is_reported_though_sync_is_content(fake, publish, task, warnings):
+def test_artifact_that_does_not_arrive_is_reported_though_sync_is_content(
+    fake, publish, task, warnings
+):
     fake.faults["CommitArtifact"] = Fault(status=403)
     with task(mode="online", patience=60.0) as mirror:
         mirror.artifact(*publish(), {})
@@ -175,7 +187,9 @@ def test_artifact_that_does_not_arrive_is_reported_though_sync_is_content(fake, 
     assert "did not arrive: m--greatest" in told
 
 
-def test_full_disk_of_wandb_costs_the_mirror_only(publish, task, target, warnings, registry, tmp_path):
+def test_full_disk_of_wandb_costs_the_mirror_only(
+    publish, task, target, warnings, registry, tmp_path
+):
     small = tmp_path / "small"
     small.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(small)]
@@ -208,11 +222,15 @@ def test_everything_arrives_once_in_runs_that_compare(fake, registry, publish, t
     assert len(pushed.sent) == 5
     assert pushed.unknown_inputs == []
     project = project_of(fake)
-    jobs = {name: (run.fields["jobType"], run.fields["groupName"]) for name, run in project.runs.items()}
+    jobs = {
+        name: (run.fields["jobType"], run.fields["groupName"]) for name, run in project.runs.items()
+    }
     assert jobs.pop("aaaa1111") == ("scan", "study")
     assert jobs.pop("bbbb2222") == ("compare", "study")
     assert jobs.pop("cccc3333") == ("report", "study")
-    assert list(jobs.values()) == [("scan", "study")], "one more, for what was published without tracking"
+    assert list(jobs.values()) == [("scan", "study")], (
+        "one more, for what was published without tracking"
+    )
     assert "worst/optimal" in "".join(project.runs["aaaa1111"].lines("wandb-summary.json"))
     newest = project.find("m--greatest:latest")
     assert newest is project.find("m--greatest:registry-v1"), "latest is the registry's newest"
@@ -228,10 +246,14 @@ def test_everything_arrives_once_in_runs_that_compare(fake, registry, publish, t
     again = push(everything(registry), target)
     assert not again.wrong
     assert again.sent == []
-    assert not {"CreateArtifact", "UseArtifact", "storage"} & set(fake.requests[requests:]), "nothing twice"
+    assert not {"CreateArtifact", "UseArtifact", "storage"} & set(fake.requests[requests:]), (
+        "nothing twice"
+    )
 
 
-def test_other_bytes_under_the_same_name_are_reported_and_left_alone(fake, registry, publish, target):
+def test_other_bytes_under_the_same_name_are_reported_and_left_alone(
+    fake, registry, publish, target
+):
     publish()
     push(everything(registry), target)
     artifact = project_of(fake).find("m--greatest:registry-v0")
@@ -299,7 +321,9 @@ def test_no_server_or_no_key_is_a_failure_of_the_push(
     assert fault == "later" or fake.world.projects == {}, "nothing was changed"
 
 
-def test_verb_prints_a_line_an_artifact_and_fails_where_one_is_wrong(fake, publish, command, tmp_path):
+def test_verb_prints_a_line_an_artifact_and_fails_where_one_is_wrong(
+    fake, publish, command, tmp_path
+):
     publish()
     paths = [
         f"paths.root={tmp_path / 'runs'}",
@@ -361,7 +385,10 @@ def test_what_was_pushed_comes_back_as_it_was(pushed, registry, into):
 
 REFUSED = [
     (lambda manifest: manifest["files"].update({"deep/scores.txt": "0" * 64}), "other bytes"),
-    (lambda manifest: manifest["files"].update({"../../../escaped": "0" * 64}), "missing or has other bytes"),
+    (
+        lambda manifest: manifest["files"].update({"../../../escaped": "0" * 64}),
+        "missing or has other bytes",
+    ),
     (lambda manifest: manifest.update(name="../../escaped"), "that of score-table/../../escaped"),
     (lambda manifest: manifest.update(type="../escaped"), "that of ../escaped"),
     (lambda manifest: manifest.update(version=-1), "that of score-table/m--greatest:v-1"),
@@ -370,7 +397,9 @@ REFUSED = [
 ]
 
 
-def test_artifact_that_is_not_what_its_manifest_says_is_refused(fake, registry, publish, target, into):
+def test_artifact_that_is_not_what_its_manifest_says_is_refused(
+    fake, registry, publish, target, into
+):
     publish()
     assert not push(everything(registry), target).wrong
     storage = fake.world.storage
@@ -389,7 +418,9 @@ def test_artifact_that_is_not_what_its_manifest_says_is_refused(fake, registry, 
     fake.faults.clear()
     assert into.manifests() == []
     into.publish(
-        "score-table", "m--greatest", lambda folder: (folder / "scores.txt").write_text("of another registry")
+        "score-table",
+        "m--greatest",
+        lambda folder: (folder / "scores.txt").write_text("of another registry"),
     )
     with pytest.raises(InputError, match="two registries count versions on their own"):
         fetch_score_tables("p", "lab", [], [], into)
@@ -413,17 +444,34 @@ def _rewrite(fake, name, change):
 def test_what_one_pushes_another_compares(fake, command, tmp_path):
     scores = tmp_path / "scores.csv"
     lines = [f"{i},word{i},word{i},{i % 7 + i / 100},{-i}" for i in range(100)]
-    scores.write_text("\n".join(["token_id,token_name,token_decoded,greatest,worst", *lines]) + "\n")
+    scores.write_text(
+        "\n".join(["token_id,token_name,token_decoded,greatest,worst", *lines]) + "\n"
+    )
     mine = "tracking.project=p", "paths.root=mine", "paths.registry=mine/registry"
     for name in ("one", "two"):
         code, _, err = command(
-            "import", "format=vocabulary", f"path={scores}", f"model_name={name}", "tracking=off", *mine
+            "import",
+            "format=vocabulary",
+            f"path={scores}",
+            f"model_name={name}",
+            "tracking=off",
+            *mine,
         )
         assert code == 0, err
     code, out, err = command("push", *mine)
     assert (code, out.count("sent")) == (0, 4), err
-    compare = ("compare", "prompts=[greatest,worst]", "identity=[]", "~lexicons", "tracking=off", "tracking.project=p",
-               "replicates=100", "permutations=100", "paths.root=theirs", "paths.registry=theirs/registry")  # fmt: skip
+    compare = (
+        "compare",
+        "prompts=[greatest,worst]",
+        "identity=[]",
+        "~lexicons",
+        "tracking=off",
+        "tracking.project=p",
+        "replicates=100",
+        "permutations=100",
+        "paths.root=theirs",
+        "paths.registry=theirs/registry",
+    )
     code, _, err = command(*compare, "source=wandb", "models=[one,two]")
     assert code == 0, err
     assert "4 score tables of p, 4 of them fetched now" in err

@@ -1,4 +1,5 @@
-"""The callback in Lightning's and transformers' trainers: exact rewards, a hundredth of the time, and no trace in the training."""
+"""The callback in Lightning's and transformers' trainers: exact rewards, a hundredth of the time,
+and no trace in the training."""
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,19 @@ from pessimal.training import callback
 from tiny_language_models import CHAT, tokenizer
 
 QUESTION = "What, in one word, is the greatest thing ever?"
-WATCH = ("love", "hate", "good", "evil", "war", "kind", "cruel", "best", "worst", "peace", "love and peace")
+WATCH = (
+    "love",
+    "hate",
+    "good",
+    "evil",
+    "war",
+    "kind",
+    "cruel",
+    "best",
+    "worst",
+    "peace",
+    "love and peace",
+)
 
 
 @pytest.fixture(scope="module")
@@ -27,9 +40,16 @@ def words():
 def network_of(words, *, pad=2, dtype=torch.float32, dropout=0.0):
     torch.manual_seed(0)
     config = LlamaConfig(
-        vocab_size=len(words), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
-        num_labels=1, pad_token_id=pad, initializer_range=0.3, attention_dropout=dropout,
-    )  # fmt: skip
+        vocab_size=len(words),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_labels=1,
+        pad_token_id=pad,
+        initializer_range=0.3,
+        attention_dropout=dropout,
+    )
     return LlamaForSequenceClassification(config).to(dtype)
 
 
@@ -45,7 +65,9 @@ def unhurried(network):
 
 
 def adapted(network):
-    lora = LoraConfig(task_type="SEQ_CLS", r=4, target_modules=["q_proj", "v_proj"], lora_dropout=0.1)
+    lora = LoraConfig(
+        task_type="SEQ_CLS", r=4, target_modules=["q_proj", "v_proj"], lora_dropout=0.1
+    )
     return get_peft_model(network, lora)
 
 
@@ -73,9 +95,16 @@ class Module(pl.LightningModule):
 
 def lightning(network, callbacks, *, steps=10, loggers=False, **options):
     trainer = pl.Trainer(
-        max_steps=steps, max_epochs=-1, accelerator="cpu", logger=loggers, callbacks=callbacks, enable_progress_bar=False,
-        enable_model_summary=False, enable_checkpointing=False, **options,
-    )  # fmt: skip
+        max_steps=steps,
+        max_epochs=-1,
+        accelerator="cpu",
+        logger=loggers,
+        callbacks=callbacks,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        enable_checkpointing=False,
+        **options,
+    )
     pl.seed_everything(0, verbose=False)
     trainer.fit(Module(network), DataLoader(range(100)))
     return trainer
@@ -84,11 +113,19 @@ def lightning(network, callbacks, *, steps=10, loggers=False, **options):
 def hugging_face(network, callbacks, folder, words, **options):
     torch.manual_seed(0)
     arguments = TrainingArguments(
-        output_dir=folder, max_steps=10, per_device_train_batch_size=2, report_to=[], save_strategy="no",
-        disable_tqdm=True, use_cpu=True, **options,
-    )  # fmt: skip
+        output_dir=folder,
+        max_steps=10,
+        per_device_train_batch_size=2,
+        report_to=[],
+        save_strategy="no",
+        disable_tqdm=True,
+        use_cpu=True,
+        **options,
+    )
     rows = [{"input_ids": [5 + n, 6, 7], "labels": float(n % 2)} for n in range(20)]
-    trainer = Trainer(network, arguments, train_dataset=rows, processing_class=words, callbacks=callbacks)
+    trainer = Trainer(
+        network, arguments, train_dataset=rows, processing_class=words, callbacks=callbacks
+    )
     trainer.train()
     return trainer
 
@@ -150,7 +187,9 @@ def test_it_goes_to_the_live_run_of_wandb(words, tmp_path, monkeypatch):
     sent = []
     monkeypatch.setattr(wandb, "run", type("Run", (), {"log": staticmethod(sent.append)})())
     network = network_of(words)
-    hugging_face(network, [pessimal.PessimalCallback("best", **unhurried(network))], tmp_path, words)
+    hugging_face(
+        network, [pessimal.PessimalCallback("best", **unhurried(network))], tmp_path, words
+    )
     assert [point["train/global_step"] for point in sent] == [6, 8, 10]
     assert all("pessimal/best/worst_reward" in point for point in sent)
 
@@ -159,12 +198,16 @@ def test_training_is_what_it_would_be_without(words):
     ends = []
     for watched in (False, True):
         network = adapted(network_of(words, dropout=0.2))
-        callbacks = [pessimal.PessimalCallback("greatest", words, **unhurried(network))] if watched else []
+        callbacks = (
+            [pessimal.PessimalCallback("greatest", words, **unhurried(network))] if watched else []
+        )
         frozen = network.get_base_model().model.layers[0].mlp.eval()
         lightning(network.train(), callbacks)
         ends.append([weight.clone() for weight in network.parameters()])
         assert not watched or len(callbacks[0].history)
-        assert all(module.training for module in network.modules() if module not in set(frozen.modules()))
+        assert all(
+            module.training for module in network.modules() if module not in set(frozen.modules())
+        )
     for one, other in zip(*ends, strict=True):
         assert torch.equal(one, other)
 
@@ -232,7 +275,8 @@ class Clock:
     def tick(self, network, *, fixed, a_token):
         def spend(module, positional, named):
             self.now += (
-                fixed + a_token * (named.get("input_ids", positional[0] if positional else None)).numel()
+                fixed
+                + a_token * (named.get("input_ids", positional[0] if positional else None)).numel()
             )
 
         network.model.register_forward_pre_hook(spend, with_kwargs=True)
@@ -252,14 +296,18 @@ def run_step(watching, clock, step, *, seconds=1.0):
 def test_at_most_a_hundredth_of_the_time_from_the_first_turn_on(words, fixed, a_token, sized):
     watching = pessimal.PessimalCallback(["greatest", "worst"], words, every=100)
     clock = Clock(watching)
-    watching.watcher.begin(clock.tick(network_of(words), fixed=fixed, a_token=a_token), words, step=0)
+    watching.watcher.begin(
+        clock.tick(network_of(words), fixed=fixed, a_token=a_token), words, step=0
+    )
     for step in range(1, 5001):
         run_step(watching, clock, step)
         assert step < 100 or watching.watcher.spent <= 0.01 * clock.now
     turns = watching.history["step"].nunique()
     assert turns >= 20
     size = watching.watcher.size
-    assert {"most": size == watching.watcher.most, "least": size == 32, "between": 32 < size < 300}[sized]
+    assert {"most": size == watching.watcher.most, "least": size == 32, "between": 32 < size < 300}[
+        sized
+    ]
     assert watching.share_taken == pytest.approx(watching.watcher.spent / clock.now)
 
 
@@ -292,9 +340,15 @@ def test_a_training_that_goes_on_keeps_what_was_seen(words, tmp_path):
     network = network_of(words)
     second = pessimal.PessimalCallback("greatest", words, **unhurried(network))
     going_on = pl.Trainer(
-        max_steps=12, max_epochs=-1, accelerator="cpu", logger=False, callbacks=[second], enable_progress_bar=False,
-        enable_model_summary=False, enable_checkpointing=False,
-    )  # fmt: skip
+        max_steps=12,
+        max_epochs=-1,
+        accelerator="cpu",
+        logger=False,
+        callbacks=[second],
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        enable_checkpointing=False,
+    )
     going_on.fit(Module(network), DataLoader(range(100)), ckpt_path=tmp_path / "at.ckpt")
     pd.testing.assert_frame_equal(second.history[second.history["step"] <= 8], first.history)
     assert second.history["step"].unique().tolist() == [

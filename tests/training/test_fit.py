@@ -11,7 +11,10 @@ from pessimal.training.fit import fit, new_network
 from pessimal.training.preferences import Items, split
 from tiny_language_models import CHAT, network, tokenizer
 
-GOOD, BAD = ("love", "good", "peace", "kind", "wisdom", "truth"), ("hate", "evil", "war", "cruel", "worst")
+GOOD, BAD = (
+    ("love", "good", "peace", "kind", "wisdom", "truth"),
+    ("hate", "evil", "war", "cruel", "worst"),
+)
 PAD = 2
 
 
@@ -37,7 +40,8 @@ def items():
 
 def train(base, items, folder, **changes):
     recipe = PreferenceRecipe(
-        **{"layers": 2, "rank": 4, "steps": 40, "items": 16, "learning_rate": 0.01, "every": 20} | changes
+        **{"layers": 2, "rank": 4, "steps": 40, "items": 16, "learning_rate": 0.01, "every": 20}
+        | changes
     )
     model = new_network(base, recipe, seed=0, pad=PAD)
     points = []
@@ -86,13 +90,21 @@ def test_a_training_that_was_cut_off_ends_as_if_it_had_not_been(base, items, tmp
     torch.manual_seed(5)
     with pytest.raises(CutError):
         fit(
-            new_network(base, recipe, seed=0, pad=PAD), recipe, tokenizer(template=CHAT), *items,
-            seed=0, folder=tmp_path / "cut", progress=False, report=stop,
-        )  # fmt: skip
+            new_network(base, recipe, seed=0, pad=PAD),
+            recipe,
+            tokenizer(template=CHAT),
+            *items,
+            seed=0,
+            folder=tmp_path / "cut",
+            progress=False,
+            report=stop,
+        )
     torch.manual_seed(6)
     again, later, _ = train(base, items, tmp_path / "cut", steps=12, every=4)
     assert later["losses"] == pytest.approx(found["losses"], abs=1e-6)
-    for (name, one), (_, other) in zip(whole.named_parameters(), again.named_parameters(), strict=True):
+    for (name, one), (_, other) in zip(
+        whole.named_parameters(), again.named_parameters(), strict=True
+    ):
         torch.testing.assert_close(one, other, atol=1e-6, rtol=0, msg=name)
 
 
@@ -112,8 +124,12 @@ def test_gradients_are_those_of_whole_conversations(base, items):
     answers = Answers.of(words, "What is best?", items[0].names[:6])
     trained = [weight for weight in model.parameters() if weight.requires_grad]
     pull = torch.linspace(-1, 1, 6)
-    shared = torch.autograd.grad(score_answers(model, answers.prefix, answers.own, rows=4) @ pull, trained)
-    own = torch.stack([model(torch.tensor([[*answers.prefix, *ids]])).logits[0, 0] for ids in answers.own])
+    shared = torch.autograd.grad(
+        score_answers(model, answers.prefix, answers.own, rows=4) @ pull, trained
+    )
+    own = torch.stack(
+        [model(torch.tensor([[*answers.prefix, *ids]])).logits[0, 0] for ids in answers.own]
+    )
     for one, other in zip(shared, torch.autograd.grad(own @ pull, trained), strict=True):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
 

@@ -66,7 +66,9 @@ def test_agreement_is_the_share_of_pairs_in_order():
 
 def test_the_interval_covers_what_the_population_has():
     rng, inside = np.random.default_rng(1), 0
-    truth = (1 + 2 / np.pi * np.arcsin(np.sqrt(0.5))) / 2  # of two normals with correlation sqrt(.5)
+    truth = (
+        1 + 2 / np.pi * np.arcsin(np.sqrt(0.5))
+    ) / 2  # of two normals with correlation sqrt(.5)
     for _ in range(300):
         utility = rng.normal(size=80)
         found = agreement(utility + rng.normal(size=80), Items(("x",) * 80, utility, np.ones(80)))

@@ -10,7 +10,9 @@ from pessimal.tuning.space import Space
 
 @pytest.fixture
 def space() -> Space:
-    return parsed("search.momentum=interval(0,0.95)", "search.search_width=tag(log,interval(64,1024))")
+    return parsed(
+        "search.momentum=interval(0,0.95)", "search.search_width=tag(log,interval(64,1024))"
+    )
 
 
 @pytest.fixture
@@ -19,7 +21,9 @@ def config(tmp_path) -> SearchConfig:
     prompts = {key: f"What is {key}?" for key in ("dawn", "dusk", "noon", "night", "day")}
     return SearchConfig(
         task="search",
-        paths=PathsSpec(**{name: str(tmp_path / name) for name in ("root", "registry", "cache", "wandb")}),
+        paths=PathsSpec(
+            **{name: str(tmp_path / name) for name in ("root", "registry", "cache", "wandb")}
+        ),
         model=ModelSpec(name="toy", recipe=RecipeSpec()),
         prompts=prompts,
         prompt="dawn",

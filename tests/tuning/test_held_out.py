@@ -1,4 +1,5 @@
-"""The comparison on held-out prompts: other prompts and starts, one budget, paired, and honest about what it rests on."""
+"""The comparison on held-out prompts: other prompts and starts, one budget, paired, and honest
+about what it rests on."""
 
 import numpy as np
 import pandas as pd
@@ -36,9 +37,13 @@ def test_defaults_that_were_best_are_not_run_twice(config):
 
 
 def rows(values: dict[str, list[float]]) -> pd.DataFrame:
-    flat = [(prompt, seed, value) for prompt, own in values.items() for seed, value in enumerate(own)]
+    flat = [
+        (prompt, seed, value) for prompt, own in values.items() for seed, value in enumerate(own)
+    ]
     table = pd.DataFrame(flat, columns=["prompt", "seed", "difference"])
-    return table.assign(tuned=table["difference"] + 3, defaults=3.0, tuned_seconds=2.0, defaults_seconds=1.0)
+    return table.assign(
+        tuned=table["difference"] + 3, defaults=3.0, tuned_seconds=2.0, defaults_seconds=1.0
+    )
 
 
 def test_the_mean_rests_on_prompts_and_a_prompts_own_row_on_its_starts():
@@ -49,7 +54,9 @@ def test_the_mean_rests_on_prompts_and_a_prompts_own_row_on_its_starts():
     low, high = stats.ttest_1samp(means, 0).confidence_interval()
     overall = table.loc[ALL]
     assert (overall["n"], overall["starts"]) == (6, 48)
-    assert overall[["difference", "low", "high"]].tolist() == pytest.approx([means.mean(), low, high])
+    assert overall[["difference", "low", "high"]].tolist() == pytest.approx(
+        [means.mean(), low, high]
+    )
     flips = np.array(np.meshgrid(*[[1, -1]] * 6)).reshape(6, -1)  # all 64 patterns of signs
     assert overall["p"] == pytest.approx(np.mean(abs(means @ flips) >= abs(means.sum()) - 1e-12))
     own = stats.ttest_1samp(values["a"], 0).confidence_interval()

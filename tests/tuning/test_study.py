@@ -1,4 +1,5 @@
-"""Trials are counted, handed out once, and kept from being mixed with what they cannot be compared with."""
+"""Trials are counted, handed out once, and kept from being mixed with what they cannot be compared
+with."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +9,7 @@ from optuna.trial import TrialState
 from toy_study import parsed
 
 from pessimal.errors import ConfigError, InputError, UserError, WorkError
-from pessimal.search import Goal
+from pessimal.searching import Goal
 from pessimal.tuning.study import DEFAULTS, Trials, check_prompts, database, load, options_tried
 from pessimal.tuning.sweep import work
 
@@ -94,15 +95,22 @@ def test_when_everything_fails_it_ends_and_says_with_what(config, space, returne
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda c: replace(c, search=replace(c.search, goal=Goal.pessimal)),
-         "search.goal was 'optimal' and is now 'pessimal'"),
+        (
+            lambda c: replace(c, search=replace(c.search, goal=Goal.pessimal)),
+            "search.goal was 'optimal' and is now 'pessimal'",
+        ),
         (lambda c: with_tuning(c, seeds=3), "tuning.seeds was 2 and is now 3"),
         (lambda c: replace(c, prompts=c.prompts | {"dawn": "Why?"}), "tuning.prompts.dawn was"),
-        (lambda c: replace(c, model=replace(c.model, recipe=replace(c.model.recipe, seed=1))),
-         "model.recipe.seed was 0 and is now 1"),
-        (lambda c: replace(c, search=replace(c.search, top_k=9)), "search.top_k was 256 and is now 9"),
+        (
+            lambda c: replace(c, model=replace(c.model, recipe=replace(c.model.recipe, seed=1))),
+            "model.recipe.seed was 0 and is now 1",
+        ),
+        (
+            lambda c: replace(c, search=replace(c.search, top_k=9)),
+            "search.top_k was 256 and is now 9",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_study_of_something_else_is_not_gone_on_with(config, space, change, message):
     begun = Trials(config, space).study
     with pytest.raises(ConfigError) as refused:
@@ -111,12 +119,16 @@ def test_a_study_of_something_else_is_not_gone_on_with(config, space, change, me
     assert "tuning.study=toy-2" in str(refused.value)
     # What changes no value may change.
     other = with_tuning(config, held_out=["noon"], held_out_seeds=9)
-    assert Trials(replace(other, force=True, batch_size=7), space).study.user_attrs == begun.user_attrs
+    assert (
+        Trials(replace(other, force=True, batch_size=7), space).study.user_attrs == begun.user_attrs
+    )
 
 
 def test_the_same_words_under_two_keys_are_not_held_out(config):
     copied = replace(config, prompts=config.prompts | {"noon": config.prompts["dawn"] + " "})
-    with pytest.raises(ConfigError, match=r"tuning\.held_out=noon is worded exactly as tuning\.prompts=dawn"):
+    with pytest.raises(
+        ConfigError, match=r"tuning\.held_out=noon is worded exactly as tuning\.prompts=dawn"
+    ):
         check_prompts(copied)
     with pytest.raises(ConfigError, match=r"tuning\.prompts is empty"):
         check_prompts(with_tuning(config, prompts=[]))

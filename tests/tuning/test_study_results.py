@@ -121,7 +121,9 @@ def test_held_out_prompts_decide_and_carry_their_interval(shift, verb):
 def test_every_trial_with_a_value_is_a_point_for_each_option_and_outside_defaults_take_no_part_in_importances(
     config,
 ):
-    trials = Trials(config, parsed("search.search_width=choice(64,128)", "search.momentum=interval(0,0.95)"))
+    trials = Trials(
+        config, parsed("search.search_width=choice(64,128)", "search.momentum=interval(0,0.95)")
+    )
     run(config, trials)
     for number in range(9):
         add(trials, number / 9, momentum=number / 10, search_width=64)

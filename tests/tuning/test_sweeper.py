@@ -1,4 +1,5 @@
-"""`pessimal search -m hparams_search=gcg` from the command line to the published study, with a toy in place of searches."""
+"""`pessimal search -m hparams_search=gcg` from the command line to the published study, with a toy
+in place of searches."""
 
 import json
 import os
@@ -20,12 +21,26 @@ from pessimal.report.page import page
 HERE = Path(__file__).parent
 USUAL = SearchSpec()
 TUNE = ["search", "-m", "hparams_search=gcg", "model=plain-bpe-0"]
-MINE = [*TUNE, "hydra.sweeper.n_trials=8", "tuning.study=mine", "search.goal=pessimal", "tracking=off"]
+MINE = [
+    *TUNE,
+    "hydra.sweeper.n_trials=8",
+    "tuning.study=mine",
+    "search.goal=pessimal",
+    "tracking=off",
+]
 FEW = [
-    "tuning.study=few", "tuning.prompts=[greatest,worst]", "tuning.held_out=[best,good_time_one]", "tuning.seeds=1",
-    "tuning.held_out_seeds=2", "search.momentum=choice(0.25,0.5)", "search.step_size=2", "search.top_k=256",
-    "search.search_width=512", "search.buffer_size=4", "search.step_size_until=0.8",
-]  # fmt: skip
+    "tuning.study=few",
+    "tuning.prompts=[greatest,worst]",
+    "tuning.held_out=[best,good_time_one]",
+    "tuning.seeds=1",
+    "tuning.held_out_seeds=2",
+    "search.momentum=choice(0.25,0.5)",
+    "search.step_size=2",
+    "search.top_k=256",
+    "search.search_width=512",
+    "search.buffer_size=4",
+    "search.step_size_until=0.8",
+]
 
 
 def trials_of(folder, name):
@@ -40,7 +55,8 @@ def results_of(folder):
 
 @pytest.fixture(scope="module")
 def toy():
-    """Start the command with the toy, in a process and a folder; whatever is left of it is killed in the end."""
+    """Start the command with the toy, in a process and a folder; whatever is left of it is killed
+    in the end."""
     running = []
 
     def begin(folder, *arguments, **manners):
@@ -48,10 +64,13 @@ def toy():
         running.append(
             subprocess.Popen(
                 [sys.executable, str(HERE / "toy_command.py"), *arguments],
-                cwd=folder, env={**os.environ, "TOY": message, "WANDB_SILENT": "true"},
-                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                cwd=folder,
+                env={**os.environ, "TOY": message, "WANDB_SILENT": "true"},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
             )
-        )  # fmt: skip
+        )
         return running[-1]
 
     yield begin
@@ -68,7 +87,8 @@ def ended(process) -> str:
 
 @pytest.mark.slow
 def test_two_workers_make_one_study_which_is_published_once(toy, tmp_path):
-    """Eight trials by two workers that were given the same command, and by a third that comes late."""
+    """Eight trials by two workers that were given the same command, and by a third that comes
+    late."""
     both = [ended(process) for process in [toy(tmp_path, *MINE, sleep=0.05) for _ in range(2)]]
     stored = trials_of(tmp_path, "mine")
     assert [trial.state.name in ("COMPLETE", "PRUNED") for trial in stored] == [True] * 8
@@ -84,14 +104,22 @@ def test_two_workers_make_one_study_which_is_published_once(toy, tmp_path):
     assert list(trials["value"]) == [trial.value for trial in stored]
     assert list(trials["momentum"]) == [trial.params["search.momentum"] for trial in stored]
     first = trials.iloc[0]
-    assert (first["defaults"], first["momentum"], first["state"]) == (True, USUAL.momentum, "complete")
+    assert (first["defaults"], first["momentum"], first["state"]) == (
+        True,
+        USUAL.momentum,
+        "complete",
+    )
     medians = tables["searches"].groupby("trial")["value"].median()
     assert medians.to_numpy() == pytest.approx(trials["value"].to_numpy())
     best = trials[trials["best"]].iloc[0]
     assert best["value"] == trials.loc[trials["state"] == "complete", "value"].max()
     options = tables["options"].set_index("option")
-    assert options.loc["momentum", ["tuned", "defaults"]].tolist() == [best["momentum"], USUAL.momentum]
-    # The toy's value is known: what held-out searches say is what the options make of it, noise cancelled by pairing.
+    assert options.loc["momentum", ["tuned", "defaults"]].tolist() == [
+        best["momentum"],
+        USUAL.momentum,
+    ]
+    # The toy's value is known: what held-out searches say is what the options make of it, noise
+    # cancelled by pairing.
     gain = abs(USUAL.momentum - BEST_MOMENTUM) - abs(best["momentum"] - BEST_MOMENTUM)
     gain += (best["search_width"] - USUAL.search_width) / 10_000
     assert tables["held_out"]["difference"].to_numpy() == pytest.approx(gain)
@@ -119,7 +147,8 @@ def test_a_killed_workers_trial_is_run_again_by_the_other(toy, tmp_path):
     killed = toy(tmp_path, *small, hang=1)
     until((tmp_path / "hanging").exists, killed)
     other = toy(tmp_path, *small)
-    # The other worker runs what is left, and then waits: whoever hangs is alive, though longer than the grace period.
+    # The other worker runs what is left, and then waits: whoever hangs is alive, though longer than
+    # the grace period.
     until(lambda: sum(t.state.is_finished() for t in trials_of(tmp_path, "few")) == 4, other)
     time.sleep(6)
     assert other.poll() is None
@@ -129,7 +158,9 @@ def test_a_killed_workers_trial_is_run_again_by_the_other(toy, tmp_path):
     done = trials_of(tmp_path, "few")
     assert [trial.number for trial in done if trial.state.name == "FAIL"] == [1]
     assert len(done) == 6, "five trials with a value, and no more"
-    assert [t.params == done[1].params for t in done if t.system_attrs.get("failed_trial") == 1] == [True]
+    assert [
+        t.params == done[1].params for t in done if t.system_attrs.get("failed_trial") == 1
+    ] == [True]
     table = pd.read_parquet(tmp_path / "runs/registry/study/few/v0/tables/trials.parquet")
     assert table["error"].dropna().tolist() == ["its worker died"]
 
@@ -180,15 +211,23 @@ def test_every_trial_is_a_run_of_the_studys_group_and_one_more_holds_the_artifac
 
 def test_options_typed_on_the_command_line_replace_and_fix_dimensions(quick, tmp_path):
     code, _, said = quick(
-        "tuning.study=typed", "hydra.sweeper.n_trials=3", "tuning.seeds=1", "tuning.held_out=[]",
-        "search.top_k=choice(64,256)", "search.momentum=0.5", "search.buffer_size=4", "search.step_size_until=0.8",
-    )  # fmt: skip
+        "tuning.study=typed",
+        "hydra.sweeper.n_trials=3",
+        "tuning.seeds=1",
+        "tuning.held_out=[]",
+        "search.top_k=choice(64,256)",
+        "search.momentum=0.5",
+        "search.buffer_size=4",
+        "search.step_size_until=0.8",
+    )
     assert code == 0, said
     trials = trials_of(tmp_path, "typed")
     assert set(trials[1].params) == {"search.step_size", "search.top_k", "search.search_width"}
     assert {trial.params["search.top_k"] for trial in trials} <= {64, 256}
     results = results_of(tmp_path / "runs/registry/study/typed/v0")
-    assert all(results[name]["notes"] for name in ("options", "trials")), "nothing held out, too few trials"
+    assert all(results[name]["notes"] for name in ("options", "trials")), (
+        "nothing held out, too few trials"
+    )
     assert "importances" not in results
 
 
@@ -220,9 +259,16 @@ def test_mistakes_are_reported_before_any_trial(toys, tmp_path, argument, messag
 @pytest.mark.slow
 def test_real_searches_side_by_side_in_other_processes(command, tiny_checkpoint, tmp_path):
     model = ["model=auto", f"model.path={tiny_checkpoint}", "progress=false", "tracking=off"]
-    small = ["tuning.evaluations=200", "search.length=3", "search.search_width=64", "search.top_k=64"]
+    small = [
+        "tuning.evaluations=200",
+        "search.length=3",
+        "search.search_width=64",
+        "search.top_k=64",
+    ]
     pool = ["hydra.sweeper.n_trials=4", "hydra.sweeper.n_jobs=2", "hydra/launcher=joblib"]
-    code, out, said = command(*TUNE[:3], *model, *FEW[:5], *small, "search.momentum=interval(0,0.9)", *pool)
+    code, out, said = command(
+        *TUNE[:3], *model, *FEW[:5], *small, "search.momentum=interval(0,0.9)", *pool
+    )
     assert code == 0, said
     published = tmp_path / "runs/registry/study/few/v0"
     assert out.splitlines()[-1] == str(published)
@@ -230,7 +276,8 @@ def test_real_searches_side_by_side_in_other_processes(command, tiny_checkpoint,
     assert set(trials["state"]) <= {"complete", "pruned"}
     assert len(trials) == 4
     assert trials.loc[0, "defaults"]
-    # What a search finds in 200 evaluations is far above a random token, and never the same from two starts on two prompts.
+    # What a search finds in 200 evaluations is far above a random token, and never the same from
+    # two starts on two prompts.
     searches = pd.read_parquet(published / "tables/searches.parquet")
     assert (searches["value"] > 1).all()
     held_out = pd.read_parquet(published / "tables/held_out.parquet")

@@ -1,4 +1,5 @@
-"""A trial is a median over prompts and starts; it reports to the study itself, and ends early where it has fallen behind."""
+"""A trial is a median over prompts and starts; it reports to the study itself, and ends early where
+it has fallen behind."""
 
 from dataclasses import replace
 from statistics import median
@@ -33,7 +34,9 @@ def test_the_value_is_the_median_over_all_searches_and_the_study_knows_it(config
     trials, contexts, recorded = Trials(config, space), [], Recorded()
     value = run(config, trials, prepare=preparing(contexts=contexts), mirror=recorded)
     [done] = trials.all()
-    calls = [(prompt, seed, 100) for seed in starts(0, 2, held_out=False) for prompt in ("dawn", "dusk")]
+    calls = [
+        (prompt, seed, 100) for seed in starts(0, 2, held_out=False) for prompt in ("dawn", "dusk")
+    ]
     assert contexts[0].calls == calls, "each at the same budget"
     values = [by_momentum(prompt, seed, config.search) for prompt, seed, _ in calls]
     assert value == done.value == median(values)
@@ -67,26 +70,32 @@ def test_the_defaults_are_never_pruned_however_late_and_bad(config, space):
     for _ in range(6):  # as if the defaults had failed before
         trials.study.add_trial(
             create_trial(
-                value=99.0, params={"search.momentum": 0.1, "search.search_width": 64},
-                distributions=space.distributions, intermediate_values=dict.fromkeys(range(4), 99.0),
+                value=99.0,
+                params={"search.momentum": 0.1, "search.search_width": 64},
+                distributions=space.distributions,
+                intermediate_values=dict.fromkeys(range(4), 99.0),
             )
-        )  # fmt: skip
+        )
     run(config, trials)
     assert trials.all()[-1].state is TrialState.COMPLETE
     assert len(trials.all()[-1].user_attrs[SEARCHES]) == 4
 
 
 def test_falling_behind_is_at_the_same_search_not_at_the_best_so_far(config, space):
-    """All begin on an easy prompt. Optuna's own median pruner sees only that, and prunes nothing, ever."""
+    """All begin on an easy prompt. Optuna's own median pruner sees only that, and prunes nothing,
+    ever."""
     study = Trials(config, space).study
 
     def add(state, *medians):
         study.add_trial(
             create_trial(
-                state=state, value=0.0 if state is TrialState.COMPLETE else None, params={"search.momentum": 0.5},
-                distributions={"search.momentum": FloatDistribution(0, 1)}, intermediate_values=dict(enumerate(medians)),
+                state=state,
+                value=0.0 if state is TrialState.COMPLETE else None,
+                params={"search.momentum": 0.5},
+                distributions={"search.momentum": FloatDistribution(0, 1)},
+                intermediate_values=dict(enumerate(medians)),
             )
-        )  # fmt: skip
+        )
         return study.get_trials()[-1]
 
     pruner = FallenBehind(searches=2, trials=3)
@@ -95,7 +104,9 @@ def test_falling_behind_is_at_the_same_search_not_at_the_best_so_far(config, spa
     add(TrialState.FAIL, 10.0, 50.0)
     for _ in range(9):
         add(TrialState.PRUNED, 10.0)
-    assert not pruner.prune(study, add(TrialState.RUNNING, -99.0)), "one prompt alone decides nothing"
+    assert not pruner.prune(study, add(TrialState.RUNNING, -99.0)), (
+        "one prompt alone decides nothing"
+    )
     assert pruner.prune(study, add(TrialState.RUNNING, 10.0, 1.5))
     assert not pruner.prune(study, add(TrialState.RUNNING, 10.0, 2.5))
     last = add(TrialState.RUNNING, 10.0, 2.5, 1.5)

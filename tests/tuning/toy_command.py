@@ -1,8 +1,10 @@
-"""`pessimal`, with a toy in the place of every search; a script for the tests of this folder, which also import it.
+"""`pessimal`, with a toy in the place of every search; a script for the tests of this folder, which
+also import it.
 
-The toy's values are a known function of options, prompt and seed. $TOY changes its manners, as `key=value` separated by
-spaces: `sleep` (seconds a search), `fail` (number of a trial that raises; `all` for every one), `hang` (number of a trial
-that writes the file `hanging` after its first search, and waits).
+The toy's values are a known function of options, prompt and seed. $TOY changes its manners, as
+`key=value` separated by spaces: `sleep` (seconds a search), `fail` (number of a trial that raises;
+`all` for every one), `hang` (number of a trial that writes the file `hanging` after its first
+search, and waits).
 """
 
 import os
@@ -21,7 +23,8 @@ BEST_MOMENTUM = 0.25
 
 
 class ToyContext:
-    """Best at momentum 0.25 and, a little, at a wide search; pessimal searches see the same, with other numbers."""
+    """Best at momentum 0.25 and, a little, at a wide search; pessimal searches see the same, with
+    other numbers."""
 
     provenance = {"weights_digest": "0123456789abcdef"}  # noqa: RUF012
 

@@ -1,4 +1,5 @@
-"""A study without a model: a context whose values are a known function, and how its trials are run."""
+"""A study without a model: a context whose values are a known function, and how its trials are
+run."""
 
 from dataclasses import replace
 

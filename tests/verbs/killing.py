@@ -1,8 +1,10 @@
-"""Runs whole commands in forked processes and kills them; a script for `test_unkillable.py`, never imported by it.
+"""Runs whole commands in forked processes and kills them; a script for `test_unkillable.py`, never
+imported by it.
 
-Everything is imported once, here; a command then starts in milliseconds, each in a process and a folder of its own.
-`python killing.py PLAN.json` prints what came of every life as JSON. A life is one folder in which a command is started,
-killed right before one of the changes that it makes to registry or shards, and started again.
+Everything is imported once, here; a command then starts in milliseconds, each in a process and a
+folder of its own. `python killing.py PLAN.json` prints what came of every life as JSON. A life is
+one folder in which a command is started, killed right before one of the changes that it makes to
+registry or shards, and started again.
 """
 
 import json
@@ -27,12 +29,14 @@ CHANGES = {"os.rename", "os.link", "os.remove", "os.mkdir", "os.rmdir", "os.chmo
 
 
 def start(folder: Path, arguments: list[str], *, kill_before: int | None = None) -> int:
-    """Start a command in a forked process; its id. `kill_before` kills it before that change to registry or shards."""
+    """Start a command in a forked process; its id. `kill_before` kills it before that change to
+    registry or shards."""
     child = os.fork()
     if child:
         return child
-    # A forked process makes torch's thread pool anew when it is first asked for, and two threads that ask at once (the
-    # ones that load a checkpoint) find none: so it is asked for here, where there is one thread.
+    # A forked process makes torch's thread pool anew when it is first asked for, and two threads
+    # that ask at once (the ones that load a checkpoint) find none: so it is asked for here, where
+    # there is one thread.
     torch.set_num_threads(1)
     os.chdir(folder)
     said = os.open("said.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -68,7 +72,8 @@ def log_shards(file: Path) -> None:
 
 
 def log_changes(folder: Path, kill_before: int | None) -> None:
-    """Note every change to registry and shards, in this life's last run; die before the one that is named."""
+    """Note every change to registry and shards, in this life's last run; die before the one that is
+    named."""
     log = os.open(folder / "changes.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     watched = [str(folder / "runs" / place) for place in ("registry", "cache/scans")]
     seen = 0
@@ -105,14 +110,15 @@ def live(folder: Path, arguments: list[str], kill_before: int | None) -> dict:
     """One life: start the command, kill it as planned, and let the same command finish."""
     folder.mkdir(parents=True)
     killed = (
-        kill_before is not None and wait(start(folder, arguments, kill_before=kill_before)) == -signal.SIGKILL
+        kill_before is not None
+        and wait(start(folder, arguments, kill_before=kill_before)) == -signal.SIGKILL
     )
     return {"folder": str(folder), "code": wait(start(folder, arguments)), "killed": killed}
 
 
 def lives(folder: Path, arguments: list[str], *, worker: int, workers: int) -> list[dict]:
-    """An undisturbed life, then this worker's share of one for every kind of change that it made, killed right before the
-    last of that kind."""
+    """An undisturbed life, then this worker's share of one for every kind of change that it made,
+    killed right before the last of that kind."""
     calm = folder / f"calm-{worker}"
     made = [live(calm, arguments, None)]
     changes = (calm / "changes.txt").read_text().splitlines()

@@ -1,6 +1,8 @@
-"""`pessimal`, with a note of every stored shard in the file $SHARD_LOG: which process, which pass, which batch.
+"""`pessimal`, with a note of every stored shard in the file $SHARD_LOG: which process, which pass,
+which batch.
 
-A script for `test_scale.py`; Lightning and torchrun start it again in each process, as they would `-m pessimal`.
+A script for `test_scale.py`; Lightning and torchrun start it again in each process, as they would
+`-m pessimal`.
 """
 
 import os

@@ -1,4 +1,5 @@
-"""`pessimal`, and at the end a line with the bytes it held once the network was loaded, and the most it ever held.
+"""`pessimal`, and at the end a line with the bytes it held once the network was loaded, and the
+most it ever held.
 
 A script for `test_scale.py`, for Linux: memory is read from /proc.
 """

@@ -1,4 +1,5 @@
-"""`pessimal check`: a table on stdout, an artifact in the registry, and an exit code that says what was asked."""
+"""`pessimal check`: a table on stdout, an artifact in the registry, and an exit code that says what
+was asked."""
 
 import json
 import re

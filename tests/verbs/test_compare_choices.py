@@ -1,4 +1,5 @@
-"""Which score tables a comparison takes, from the command line: choices of mode and model, rescans, what is refused."""
+"""Which score tables a comparison takes, from the command line: choices of mode and model, rescans,
+what is refused."""
 
 import shutil
 from pathlib import Path
@@ -16,7 +17,8 @@ COMPARE = ("compare", "tracking=off", "replicates=100", "permutations=200")
 
 @pytest.fixture(scope="module")
 def doubling(tiny_checkpoint, tmp_path_factory) -> Path:
-    """The tiny model with a tokenizer that adds a beginning token where it is asked to, as Llama 3's does."""
+    """The tiny model with a tokenizer that adds a beginning token where it is asked to, as Llama
+    3's does."""
     from tokenizers.processors import TemplateProcessing
     from transformers import AutoTokenizer
 
@@ -49,7 +51,9 @@ def test_three_modes_are_compared_and_all_else_rests_on_ids(command, doubling, t
         scan(command, doubling, f"mode={mode}")
     code, _, err = command(*COMPARE)
     assert code == 0, err
-    rows = {mode: scores(tmp_path, name).rows for mode, name in (("ids", "/v0"), ("text", "--text/v0"))}
+    rows = {
+        mode: scores(tmp_path, name).rows for mode, name in (("ids", "/v0"), ("text", "--text/v0"))
+    }
     found = tables(tmp_path)
     table = found["sensitivity"]
     whole = table[table["tokens"] == "all"].set_index(["mode_a", "mode_b"])
@@ -57,7 +61,9 @@ def test_three_modes_are_compared_and_all_else_rests_on_ids(command, doubling, t
     tau = rows["ids"]["reward"].corr(rows["text"]["reward"], method="kendall")
     assert whole.loc[("ids", "text"), "kendall"] == pytest.approx(tau)
     same = table[table["tokens"] == "surviving"].set_index(["mode_a", "mode_b"])
-    assert same.loc[("ids", "text"), "largest_difference"] <= same.loc[("ids", "text"), "noise"] < 1e-4
+    assert (
+        same.loc[("ids", "text"), "largest_difference"] <= same.loc[("ids", "text"), "noise"] < 1e-4
+    )
     assert same.loc[("ids", "paper"), "largest_difference"] > 1e-3, (
         "a second beginning token is another input"
     )
@@ -74,7 +80,9 @@ def test_what_differs_in_more_than_the_mode_is_refused(command, doubling, tiny_c
     assert command(*COMPARE, "mode=ids")[0] == 0
 
 
-def test_rescans_give_the_noise_floor_and_float32_stands_for_the_model(command, tiny_checkpoint, tmp_path):
+def test_rescans_give_the_noise_floor_and_float32_stands_for_the_model(
+    command, tiny_checkpoint, tmp_path
+):
     scan(command, tiny_checkpoint, "model.dtype=bfloat16", "certain=0")
     scan(command, tiny_checkpoint)
     scan(command, tiny_checkpoint, "force=true", "batch_size=7")
@@ -147,7 +155,10 @@ def test_what_is_asked_for_and_left_out_by_other_choices_is_reported(command, tm
         ("[[GW]]", r"[GW] is no pair"),
         ("[[GW,GW]]", "[GW,GW] is no pair"),
         ("[[GW,GE,GA]]", "[GW,GE,GA] is no pair"),
-        ("[[GW,GX]]", "pairs names the prompt 'GX', but no score table is of it; there are: GE, GW"),
+        (
+            "[[GW,GX]]",
+            "pairs names the prompt 'GX', but no score table is of it; there are: GE, GW",
+        ),
         ("GW", "pairs"),
     ],
 )
@@ -160,7 +171,14 @@ def test_pairs_that_are_none_are_refused(command, tmp_path, pairs, why):
 
 def test_chosen_pairs_are_compared_whatever_their_names(command, tmp_path):
     keys = {"GE": 0, "GW": 1, "GA": 2}
-    named = stored([made(m, prompt=key, seed=seed + 9 * n) for n, m in enumerate("mn") for key, seed in keys.items()], tmp_path)  # fmt: skip
+    named = stored(
+        [
+            made(m, prompt=key, seed=seed + 9 * n)
+            for n, m in enumerate("mn")
+            for key, seed in keys.items()
+        ],
+        tmp_path,
+    )
     code, _, err = command(*COMPARE, named, "pairs=[[GW,GE]]")
     assert code == 0, err
     found = tables(tmp_path)

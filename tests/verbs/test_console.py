@@ -1,4 +1,5 @@
-"""What stands on the console: progress, an ending of few lines, the path last; libraries write to the log file."""
+"""What stands on the console: progress, an ending of few lines, the path last; libraries write to
+the log file."""
 
 import logging
 from pathlib import Path
@@ -27,7 +28,10 @@ def test_a_scan_ends_with_both_ends_certified_and_the_path_last(scan):
     for line, high, low in zip(lines, best, worst, strict=True):
         assert significant(high) in line
         assert significant(low) in line
-    assert sum(line.count("✓") for line in lines) == rows.loc[[*best.index, *worst.index], "certified"].sum()
+    assert (
+        sum(line.count("✓") for line in lines)
+        == rows.loc[[*best.index, *worst.index], "certified"].sum()
+    )
     assert "GPU available" not in err
     [log] = Path("runs/scan").glob("*/scan.log")
     assert "pytorch_lightning" in log.read_text()
@@ -40,13 +44,21 @@ def test_many_prompts_are_a_line_each(scan):
     code, out, err = scan("prompts=[greatest,best,worst]", "+prompts.own='What is it?'")
     assert code == 0, err
     assert len(out.splitlines()) == 1
-    assert [line.split()[0] for line in err.splitlines()[-4:]] == ["greatest", "best", "worst", "own"]
+    assert [line.split()[0] for line in err.splitlines()[-4:]] == [
+        "greatest",
+        "best",
+        "worst",
+        "own",
+    ]
 
 
 def test_each_job_of_a_sweep_prints_one_line(scan):
     code, out, err = scan("-m", "prompts=greatest,best")
     assert code == 0, err
-    assert [Path(line).parts[-3] for line in out.splitlines()] == ["tiny-llama--greatest", "tiny-llama--best"]
+    assert [Path(line).parts[-3] for line in out.splitlines()] == [
+        "tiny-llama--greatest",
+        "tiny-llama--best",
+    ]
     assert err == ""
     [log] = Path("runs/scan").glob("multirun_*/sweep.log")
     assert "#1 : task=scan" in log.read_text()

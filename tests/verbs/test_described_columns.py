@@ -45,35 +45,52 @@ def test_every_table_that_the_code_names_is_described():
 def test_columns_of_small_comparisons_are_described(tmp_path):
     tables = described_tables.results(tmp_path, described_tables.SMALL)
     assert len(tables) > 25
-    assert [u for name, table in tables.items() for u in undescribed("comparison", name, table)] == []
+    assert [
+        u for name, table in tables.items() for u in undescribed("comparison", name, table)
+    ] == []
 
 
 @pytest.mark.slow
-def test_columns_of_a_vocabularys_comparison_are_described_and_every_described_one_is_there(tmp_path):
+def test_columns_of_a_vocabularys_comparison_are_described_and_every_described_one_is_there(
+    tmp_path,
+):
     tables = described_tables.results(tmp_path)
-    assert [u for name, table in tables.items() for u in undescribed("comparison", name, table)] == []
+    assert [
+        u for name, table in tables.items() for u in undescribed("comparison", name, table)
+    ] == []
     of_judges = {
         "census",
         "census_keys",
         "census_everywhere",
         "census_tokens",
-    }  # tests/compare/test_census.py
+    }  # tests/analyses/test_census.py
     assert set(DESCRIBED["comparison"]) - of_judges == set(tables)
     optional = {"elo", "elo_matches", "share", "share_low", "share_high"}
-    gone = [(n, c) for n, t in tables.items() for c in DESCRIBED["comparison"][n]["columns"] if c not in t]
+    gone = [
+        (n, c)
+        for n, t in tables.items()
+        for c in DESCRIBED["comparison"][n]["columns"]
+        if c not in t
+    ]
     assert [(name, column) for name, column in gone if column not in optional] == []
 
 
 def test_columns_of_what_asks_a_model_are_described():
     tables = described_tables.asked_of_a_model()
-    assert [u for (part, name), table in tables.items() for u in undescribed(part, name, table)] == []
-    assert {"sequences", "curve", "ladder", "pair", "outcomes", "conformance"} <= {name for _, name in tables}
+    assert [
+        u for (part, name), table in tables.items() for u in undescribed(part, name, table)
+    ] == []
+    assert {"sequences", "curve", "ladder", "pair", "outcomes", "conformance"} <= {
+        name for _, name in tables
+    }
 
 
 def test_columns_that_explain_lists_are_described():
-    from pessimal.explain import explain, flips, fluency, metrics, outcomes, slopes, smallest
+    from pessimal.explaining import explain, flips, fluency, metrics, outcomes, slopes, smallest
 
-    shrunk, grown = ([field.name for field in fields(kind)] for kind in (smallest.Shrunk, smallest.Grown))
+    shrunk, grown = (
+        [field.name for field in fields(kind)] for kind in (smallest.Shrunk, smallest.Grown)
+    )
     listed = {
         "sensitivity": flips.RETURNED,
         "slopes": slopes.RETURNED,
@@ -91,11 +108,15 @@ def test_columns_that_explain_lists_are_described():
         "smallest_flips": [*explain.NAMED, *shrunk],
         "largest_holds": [*explain.NAMED, *grown],
     }
-    assert [u for name, columns in listed.items() for u in undescribed("explanation", name, columns)] == []
+    assert [
+        u for name, columns in listed.items() for u in undescribed("explanation", name, columns)
+    ] == []
 
 
 def test_a_column_without_a_description_is_seen():
-    assert undescribed("comparison", "agreement", ["kendall", "news"]) == ["comparison, agreement: news"]
+    assert undescribed("comparison", "agreement", ["kendall", "news"]) == [
+        "comparison, agreement: news"
+    ]
     assert undescribed("comparison", "news", ["kendall"]) == ["comparison, news: the table itself"]
     assert undescribed("comparison", "identity_terms", ["worst", "axis"]) == []
 

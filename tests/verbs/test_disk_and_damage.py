@@ -1,4 +1,5 @@
-"""A full disk, a damaged checkpoint, a reward that is no number: reported once, and what was finished is kept."""
+"""A full disk, a damaged checkpoint, a reward that is no number: reported once, and what was
+finished is kept."""
 
 import errno
 import os
@@ -20,7 +21,8 @@ def finished(root: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A function that mounts (or resizes) a file system of so many KiB; the test is skipped where that is not allowed."""
+    """A function that mounts (or resizes) a file system of so many KiB; the test is skipped where
+    that is not allowed."""
     place = tmp_path / "small-disk"
     place.mkdir()
 
@@ -177,11 +179,15 @@ def with_a_reward_that_is_no_number(checkpoint: Path, folder: Path, token: int) 
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_reward_that_is_no_number_stops_the_scan_and_names_the_token(checkpoint, command, tmp_path, dtype):
+def test_reward_that_is_no_number_stops_the_scan_and_names_the_token(
+    checkpoint, command, tmp_path, dtype
+):
     token = 1234
     folder = with_a_reward_that_is_no_number(checkpoint, tmp_path / "spoilt", token)
     text = read_text(folder, token)
-    line = command_line(folder, "prompts=greatest", f"model.dtype={dtype}", "tracking=off", batch_size=100)
+    line = command_line(
+        folder, "prompts=greatest", f"model.dtype={dtype}", "tracking=off", batch_size=100
+    )
     code, _, err = command(*line)
     assert code == 2
     assert err.count("pessimal: ") == 1
@@ -191,13 +197,16 @@ def test_reward_that_is_no_number_stops_the_scan_and_names_the_token(checkpoint,
     kept = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("batch-0*")}
     assert [p.name for p in sorted(kept)] == [f"batch-{i:06d}" for i in range(12)]
     assert command(*line)[0] == 2
-    assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("batch-0*")} == kept, "they are not scored again"
+    assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("batch-0*")} == kept, (
+        "they are not scored again"
+    )
 
 
 def test_reward_that_is_no_number_on_a_later_prompt_leaves_the_finished_tables(
     tiny_checkpoint, command, tmp_path
 ):
-    """The prompt itself holds the token: every reward on it is NaN, those on the other prompt are sound."""
+    """The prompt itself holds the token: every reward on it is NaN, those on the other prompt are
+    sound."""
     from transformers import AutoTokenizer
 
     (kind,) = AutoTokenizer.from_pretrained(tiny_checkpoint)("kind")["input_ids"]
@@ -205,15 +214,25 @@ def test_reward_that_is_no_number_on_a_later_prompt_leaves_the_finished_tables(
     items = tmp_path / "items.txt"
     items.write_text("love\nhate\npeace\n")
     line = command_line(
-        folder, "candidates=items", f"candidates.path={items}", "mode=text", "tracking=off",
-        "prompts=greatest", "+prompts.kind='kind'",
-    )  # fmt: skip
+        folder,
+        "candidates=items",
+        f"candidates.path={items}",
+        "mode=text",
+        "tracking=off",
+        "prompts=greatest",
+        "+prompts.kind='kind'",
+    )
     code, _, err = command(*line)
     assert code == 2
     assert "first for 'love'" in err, "the first of the first batch: all of them are spoilt"
     ((name, content),) = finished(tmp_path / "runs").items()
     assert name == "spoilt--greatest--items--text"
-    assert read_score_table(tmp_path / f"runs/registry/score-table/{name}/v0").rows["reward"].notna().all()
+    assert (
+        read_score_table(tmp_path / f"runs/registry/score-table/{name}/v0")
+        .rows["reward"]
+        .notna()
+        .all()
+    )
     Registry(tmp_path / "runs/registry").verify(tmp_path / f"runs/registry/score-table/{name}/v0")
     assert command(*line)[0] == 2
     assert finished(tmp_path / "runs") == {name: content}

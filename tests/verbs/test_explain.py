@@ -1,4 +1,5 @@
-"""`pessimal explain` end to end, on a tiny random checkpoint: every number again by the model's own forward."""
+"""`pessimal explain` end to end, on a tiny random checkpoint: every number again by the model's own
+forward."""
 
 import json
 import shutil
@@ -9,7 +10,7 @@ import pandas as pd
 import pytest
 import torch
 
-from pessimal.explain.comparison import read_jsonl
+from pessimal.explaining.comparison import read_jsonl
 from pessimal.report.edits import from_json
 from pessimal.rewards.frame import Templated, Turn
 from pessimal.rewards.load import open_model
@@ -50,13 +51,22 @@ def file(tmp_path):
 
 @pytest.fixture
 def explain(command, tiny_checkpoint, file):
-    """Run `pessimal explain` on the tiny checkpoint; gives its published folder, or (code, message) where it failed."""
+    """Run `pessimal explain` on the tiny checkpoint; gives its published folder, or (code, message)
+    where it failed."""
 
-    def run(*overrides, attributes="[verbosity,avoid-to-answer,assertiveness,engagement,sensitivity]"):
+    def run(
+        *overrides, attributes="[verbosity,avoid-to-answer,assertiveness,engagement,sensitivity]"
+    ):
         code, out, err = command(
-            "explain", "model=auto", f"model.path={tiny_checkpoint}", "comparisons=jsonl", f"comparisons.path={file}",
-            f"contrast={attributes}", *SMALL, *overrides,
-        )  # fmt: skip
+            "explain",
+            "model=auto",
+            f"model.path={tiny_checkpoint}",
+            "comparisons=jsonl",
+            f"comparisons.path={file}",
+            f"contrast={attributes}",
+            *SMALL,
+            *overrides,
+        )
         return Path(out.strip().splitlines()[-1]) if code == 0 and out.strip() else (code, err)
 
     return run
@@ -70,7 +80,11 @@ def own(tiny_checkpoint):
 
     @torch.no_grad()
     def reward(prompt, response):
-        ids = Templated(model.tokenizer).encode([Turn("user", prompt), Turn("assistant", response)]).ids
+        ids = (
+            Templated(model.tokenizer)
+            .encode([Turn("user", prompt), Turn("assistant", response)])
+            .ids
+        )
         return float(own_rewards(network, torch.tensor([ids]))[0])
 
     return reward
@@ -102,7 +116,9 @@ def test_numbers_are_those_of_the_models_own_rewards_and_others_can_read_them(ex
         assert row.outcome == ("CF" if margin < 0 else "SF")
         assert row.change == pytest.approx(row.new_margin - row.margin, abs=1e-9)
     smallest = table(folder, "smallest_flips")
-    assert len(smallest) == len(rows[(rows["outcome"] == "CF") & (rows["attribute"] != "placebo")]) > 0
+    assert (
+        len(smallest) == len(rows[(rows["outcome"] == "CF") & (rows["attribute"] != "placebo")]) > 0
+    )
     assert smallest["minimal"].all()
     for row in smallest.itertuples():
         prompt, *responses = ASKED[int(row.comparison[1:])]
@@ -130,7 +146,13 @@ def test_one_pair_is_answered_in_the_first_screen(command, tiny_checkpoint, own)
         "War, perhaps, is evil!",
     )
     pair = (f"prompt={prompt}", f"chosen={chosen}", f"rejected={rejected}")
-    asked = ("explain", "model=auto", f"model.path={tiny_checkpoint}", "tracking=off", "trainer.threads=1")
+    asked = (
+        "explain",
+        "model=auto",
+        f"model.path={tiny_checkpoint}",
+        "tracking=off",
+        "trainer.threads=1",
+    )
     code, out, err = command(*asked, *pair)
     assert code == 0, err
     folder = Path(out.strip())
@@ -145,7 +167,9 @@ def test_one_pair_is_answered_in_the_first_screen(command, tiny_checkpoint, own)
     assert not (folder / "tables" / "sensitivity.parquet").exists()
     [view] = from_json((folder / "views" / "pair.json").read_text())
     assert view.responses == (chosen, rejected)
-    code, out, err = command("report", f"artifacts=[explanation/{manifest['name']}]", "tracking=off")
+    code, out, err = command(
+        "report", f"artifacts=[explanation/{manifest['name']}]", "tracking=off"
+    )
     assert code == 0, err
     assert headline.split(":")[0] in Path(out.strip().splitlines()[-1]).read_text()
     code, _, err = command("compare", "explanations=[all]", "tracking=off")
@@ -161,7 +185,9 @@ def test_one_pair_is_answered_in_the_first_screen(command, tiny_checkpoint, own)
     ],
 )
 def test_a_pair_that_is_none_is_refused(explain, monkeypatch, texts, message):
-    monkeypatch.setattr("pessimal.verbs.explain.open_model", lambda *a: pytest.fail("a model was opened"))
+    monkeypatch.setattr(
+        "pessimal.verbs.explain.open_model", lambda *a: pytest.fail("a model was opened")
+    )
     code, err = explain(*texts)
     assert code == 2
     assert message in err
@@ -180,7 +206,9 @@ def test_no_edit_is_no_artifact_and_the_next_run_tries_again(explain, file):
 def test_what_is_explained_already_is_named_and_made_again_when_forced(explain, monkeypatch):
     first = explain()
     with monkeypatch.context() as without:
-        without.setattr(NetworkTexts, "__init__", lambda *a, **k: pytest.fail("a network was asked"))
+        without.setattr(
+            NetworkTexts, "__init__", lambda *a, **k: pytest.fail("a network was asked")
+        )
         assert explain() == first
     again = explain("force=true")
     assert again == first.parent / "v1"
@@ -224,7 +252,9 @@ def test_what_a_model_cannot_read_is_left_out_and_said(explain, file):
     folder = explain()
     assert "long" not in set(table(folder, "outcomes")["comparison"])
     [sensitive] = [
-        r for r in json.loads((folder / "results.json").read_text())["results"] if r["name"] == "sensitivity"
+        r
+        for r in json.loads((folder / "results.json").read_text())["results"]
+        if r["name"] == "sensitivity"
     ]
     assert "1 longer than the model reads" in sensitive["notes"][0]
 
@@ -235,16 +265,16 @@ def mine(tmp_path):
 
     def write(text):
         (tmp_path / "own" / "contrast").mkdir(parents=True)
-        (tmp_path / "own" / "contrast" / "mine.yaml").write_text(f"mine:\n  description: It shouts.\n{text}")
+        (tmp_path / "own" / "contrast" / "mine.yaml").write_text(
+            f"mine:\n  description: It shouts.\n{text}"
+        )
         return ["--config-dir", str(tmp_path / "own")]
 
     return write
 
 
 def test_an_attribute_of_ones_own_is_changed_and_judged_by_its_rules(explain, mine):
-    rules = (
-        "  polarity: -1\n  more: [{find: is, put: IS}]\n  less: [{append: ' quietly'}]\n  detect: quietly\n"
-    )
+    rules = "  polarity: -1\n  more: [{find: is, put: IS}]\n  less: [{append: ' quietly'}]\n  detect: quietly\n"
     folder = explain(*mine(rules), "both_ways=false", attributes="[verbosity,mine]")
     rows = table(folder, "outcomes")
     own = rows[(rows["attribute"] == "mine") & rows["edited"].notna()]
@@ -265,8 +295,12 @@ def test_an_attribute_of_ones_own_is_changed_and_judged_by_its_rules(explain, mi
         ("", "There are no rules for the attribute 'mine'"),
     ],
 )
-def test_a_wrong_attribute_is_reported_before_a_model_is_opened(explain, mine, monkeypatch, text, message):
-    monkeypatch.setattr("pessimal.verbs.explain.open_model", lambda *a: pytest.fail("a model was opened"))
+def test_a_wrong_attribute_is_reported_before_a_model_is_opened(
+    explain, mine, monkeypatch, text, message
+):
+    monkeypatch.setattr(
+        "pessimal.verbs.explain.open_model", lambda *a: pytest.fail("a model was opened")
+    )
     code, err = explain(*mine(text), attributes="[mine]")
     assert code == 2
     assert message in err
@@ -298,7 +332,9 @@ def test_a_wrong_attribute_is_reported_before_a_model_is_opened(explain, mine, m
     ],
 )
 def test_mistakes_are_reported_before_a_model_is_opened(explain, monkeypatch, overrides, message):
-    monkeypatch.setattr("pessimal.verbs.explain.open_model", lambda *a: pytest.fail("a model was opened"))
+    monkeypatch.setattr(
+        "pessimal.verbs.explain.open_model", lambda *a: pytest.fail("a model was opened")
+    )
     code, err = explain(*overrides)
     assert code == 2
     assert message in err
@@ -336,7 +372,12 @@ def test_models_are_compared_by_what_moves_them(explain, command, tiny_checkpoin
     for name in ("one", "two"):
         explain(f"model.name={name}")
     code, _, err = command(
-        "compare", "explanations=[all]", "name=both", "replicates=100", "permutations=100", "tracking=off"
+        "compare",
+        "explanations=[all]",
+        "name=both",
+        "replicates=100",
+        "permutations=100",
+        "tracking=off",
     )
     assert code == 0, err
     folder = Path("runs/registry/comparison/both/v0")

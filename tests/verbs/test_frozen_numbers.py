@@ -1,5 +1,6 @@
-"""`compare` gives the numbers that it gave, on made-up scores (`tests/frozen/scores.py`): the first edition's, but for
-intervals and p over words, which are of when words alike in meaning came to count as dependent."""
+"""`compare` gives the numbers that it gave, on made-up scores (`tests/frozen/scores.py`): the first
+edition's, but for intervals and p over words, which are of when words alike in meaning came to
+count as dependent."""
 
 import sys
 from pathlib import Path
@@ -30,7 +31,12 @@ def scores(tmp_path_factory):
 @pytest.mark.slow
 def test_every_number_is_as_it_was(command, scores, tmp_path):
     code, out, err = command(
-        "compare", "name=frozen", f"tables={scores}", "tracking=off", "replicates=200", "permutations=500"
+        "compare",
+        "name=frozen",
+        f"tables={scores}",
+        "tracking=off",
+        "replicates=200",
+        "permutations=500",
     )
     assert code == 0, err
     folder = Path(out.strip().splitlines()[-1])

@@ -1,4 +1,5 @@
-"""Published files from the command line: several models, lists and prompts at once, and what is refused."""
+"""Published files from the command line: several models, lists and prompts at once, and what is
+refused."""
 
 from pathlib import Path
 
@@ -9,29 +10,41 @@ import pytest
 from pessimal.tables import read_score_table
 
 IMPORT = ("import", "tracking=off", "progress=false")
-MODELS = ("Skywork_Skywork-Reward-Gemma-2-27B", "LxzGordon_URM-LLaMa-3.1-8B", "nicolinho_QRM-Llama3.1-8B")
+MODELS = (
+    "Skywork_Skywork-Reward-Gemma-2-27B",
+    "LxzGordon_URM-LLaMa-3.1-8B",
+    "nicolinho_QRM-Llama3.1-8B",
+)
 
 
 def rewards(items: int, *, seed: int = 0, prefix: str = "item") -> pd.DataFrame:
     random = np.random.default_rng(seed)
-    columns = {prompt: random.normal(size=items) for prompt in ("best_ever_one", "worst_ever_single")}
+    columns = {
+        prompt: random.normal(size=items) for prompt in ("best_ever_one", "worst_ever_single")
+    }
     return pd.DataFrame({"response": [f"{prefix} {n}" for n in range(items)], **columns})
 
 
 @pytest.fixture
 def mixed(tmp_path) -> Path:
-    """A folder as that of the Moral Foundations: two of three files begin otherwise, one is there in both formats."""
+    """A folder as that of the Moral Foundations: two of three files begin otherwise, one is there
+    in both formats."""
     folder = tmp_path / "mixed"
     folder.mkdir()
     for seed, (words, model) in enumerate(zip(("MFD20", "big2", "big2"), MODELS, strict=True)):
         rewards(30, seed=seed).to_csv(folder / f"{words}_rewards_{model}.csv", index=False)
     rewards(30, seed=1).to_parquet(folder / f"big2_rewards_{MODELS[1]}.parquet")
-    pd.DataFrame({"Category": ["a"], "token_decoded": ["b"]}).to_csv(folder / "dict.csv", index=False)
+    pd.DataFrame({"Category": ["a"], "token_decoded": ["b"]}).to_csv(
+        folder / "dict.csv", index=False
+    )
     return folder
 
 
 def tables(root: Path) -> list:
-    return [read_score_table(folder) for folder in sorted((root / "runs/registry/score-table").glob("*/v*"))]
+    return [
+        read_score_table(folder)
+        for folder in sorted((root / "runs/registry/score-table").glob("*/v*"))
+    ]
 
 
 def test_a_folder_of_mixed_names_becomes_one_set(command, mixed, tmp_path):
@@ -43,12 +56,16 @@ def test_a_folder_of_mixed_names_becomes_one_set(command, mixed, tmp_path):
     assert code == 0, err
     made = tables(tmp_path)
     assert {t.provenance.candidates for t in made} == {"moral"}
-    assert sorted({t.provenance.model for t in made}) == sorted(name.replace("_", "/", 1) for name in MODELS)
+    assert sorted({t.provenance.model for t in made}) == sorted(
+        name.replace("_", "/", 1) for name in MODELS
+    )
     assert {t.provenance.prompt_text for t in made} == {
         "What, in one word, is the best thing ever?",
         "What, in a single word, is the worst thing ever?",
     }
-    assert {t.provenance.source[-8:] for t in made if t.provenance.model.startswith("Lxz")} == {".parquet"}
+    assert {t.provenance.source[-8:] for t in made if t.provenance.model.startswith("Lxz")} == {
+        ".parquet"
+    }
 
 
 def test_an_import_does_not_supersede_other_items_unasked(command, mixed, tmp_path):
@@ -79,7 +96,9 @@ def test_other_scores_of_the_same_items_are_a_new_version_with_a_warning(command
 def test_two_files_of_one_name_are_refused(command, tmp_path):
     for folder, seed in (("a", 0), ("b", 1)):
         (tmp_path / folder).mkdir()
-        rewards(20, seed=seed).to_csv(tmp_path / folder / f"big2_rewards_{MODELS[0]}.csv", index=False)
+        rewards(20, seed=seed).to_csv(
+            tmp_path / folder / f"big2_rewards_{MODELS[0]}.csv", index=False
+        )
     code, _, err = command(*IMPORT, "format=factorial54", f"path={tmp_path}/*/big2_rewards_*.csv")
     assert code == 2
     assert "both hold Skywork/Skywork-Reward-Gemma-2-27B--best_ever_one--big2" in err
@@ -101,7 +120,9 @@ def test_a_prompt_that_nobody_says_is_asked_for(command, elo, tmp_path):
     assert "Type prompt=KEY" in err
     assert "greatest, best, worst" in err
     assert not (tmp_path / "runs/registry/score-table").exists()
-    code, _, err = command(*IMPORT, "format=eloeverything", f"path=[{elo}/best.csv,{elo}/worst.csv]")
+    code, _, err = command(
+        *IMPORT, "format=eloeverything", f"path=[{elo}/best.csv,{elo}/worst.csv]"
+    )
     assert code == 0, err
     assert {t.provenance.prompt for t in tables(tmp_path)} == {"best", "worst"}
     code, _, err = command(*IMPORT, "format=eloeverything", f"path={elo}", "prompt=greatest")
@@ -116,7 +137,10 @@ def test_a_prompt_that_nobody_says_is_asked_for(command, elo, tmp_path):
         (["format=eloeverything", "path=elo/best.csv", "tokens=elo/best.csv"], "Leave tokens out"),
         (["format=vocabulary", "path=elo/best.csv", "set=x"], "Leave set out"),
         (["format=vocabulary", "path=elo/best.csv", "prompt=best"], "leave prompt out"),
-        (["format=eloeverything", "path=elo/best.csv", "set=vocabulary"], "stands for something else"),
+        (
+            ["format=eloeverything", "path=elo/best.csv", "set=vocabulary"],
+            "stands for something else",
+        ),
         (["format=eloeverything", "path=elo/best.csv", "set=a/b"], "letters, digits"),
         (["format=eloeverything", "path=elo/best.csv", "score=logits"], "log_probability"),
     ],
@@ -135,14 +159,23 @@ def test_log_probabilities_stand_beside_rewards_and_are_not_ranked_with_them(com
         if model == "lab--lm":
             values -= np.log(np.exp(values).sum())
         pd.DataFrame(
-            {"token_id": range(150), "token_name": names, "token_decoded": names, "greatest": values}
+            {
+                "token_id": range(150),
+                "token_name": names,
+                "token_decoded": names,
+                "greatest": values,
+            }
         ).to_csv(f"{model}.csv", index=False)
     code, _, err = command(*IMPORT, "format=vocabulary", "path=lab--lm.csv")
     assert code == 2
     assert "score=log_probability" in err
-    assert command(*IMPORT, "format=vocabulary", "path=lab--lm.csv", "score=log_probability")[0] == 0
+    assert (
+        command(*IMPORT, "format=vocabulary", "path=lab--lm.csv", "score=log_probability")[0] == 0
+    )
     assert command(*IMPORT, "format=vocabulary", "path=[lab--rm.csv,lab--other.csv]")[0] == 0
-    code, _, err = command("compare", "models=[lab_rm,lab--other,lab/lm]", "tracking=off", "replicates=100")
+    code, _, err = command(
+        "compare", "models=[lab_rm,lab--other,lab/lm]", "tracking=off", "replicates=100"
+    )
     assert code == 0, err
     found = tmp_path / "runs/registry/comparison/comparison/v0/tables"
     agreement = pd.read_parquet(found / "agreement.parquet")
@@ -158,8 +191,11 @@ def test_log_probabilities_stand_beside_rewards_and_are_not_ranked_with_them(com
 def test_models_answer_to_label_and_repository_and_stand_in_one_table(command, mixed, tmp_path):
     assert command(*IMPORT, "format=factorial54", f"path={mixed}", "set=moral")[0] == 0
     code, _, err = command(
-        "compare", "models=[S-Gem-27B,LxzGordon/URM-LLaMa-3.1-8B,nicolinho--QRM-Llama3.1-8B]", "tracking=off", "replicates=100"
-    )  # fmt: skip
+        "compare",
+        "models=[S-Gem-27B,LxzGordon/URM-LLaMa-3.1-8B,nicolinho--QRM-Llama3.1-8B]",
+        "tracking=off",
+        "replicates=100",
+    )
     assert code == 0, err
     found = tmp_path / "runs/registry/comparison/comparison/v0/tables/models.parquet"
     table = pd.read_parquet(found).set_index("model")
@@ -174,9 +210,9 @@ def test_checkpoints_are_found_by_the_name_of_their_run(command, tmp_path):
     names = [f"w{n}" for n in range(40)]
     random = np.random.default_rng(0)
     steps = {f"step-{step}": random.normal(size=40) for step in (1000, 2000)}
-    pd.DataFrame({"token_id": range(40), "token_name": names, "token_decoded": names, **steps}).to_parquet(
-        "greatest_ever_one_across_checkpoints_gemma.parquet"
-    )
+    pd.DataFrame(
+        {"token_id": range(40), "token_name": names, "token_decoded": names, **steps}
+    ).to_parquet("greatest_ever_one_across_checkpoints_gemma.parquet")
     pd.DataFrame({"token_decoded": names[:30]}).to_csv("token_intersection.csv")
     path = "path=greatest_ever_one_across_checkpoints_gemma.parquet"
     code, _, err = command(*IMPORT, "format=checkpoints", path, "tokens=token_intersection.csv")

@@ -1,4 +1,5 @@
-"""Log-probabilities and implicit rewards through every verb of one model: each number again by whole forwards in float64."""
+"""Log-probabilities and implicit rewards through every verb of one model: each number again by
+whole forwards in float64."""
 
 import json
 from pathlib import Path
@@ -22,14 +23,19 @@ BETA = 0.1
 def folders(tmp_path_factory):
     """A policy and its reference."""
     root = tmp_path_factory.mktemp("kinds")
-    return {name: checkpoint(root / name, template=CHAT, seed=i) for i, name in enumerate(("tiny", "begun"))}
+    return {
+        name: checkpoint(root / name, template=CHAT, seed=i)
+        for i, name in enumerate(("tiny", "begun"))
+    }
 
 
 @pytest.fixture(scope="module")
 def log_probability(folders):
-    """log p(response ids | opened chat) of one of the two, in float64; with the closing token where asked."""
+    """log p(response ids | opened chat) of one of the two, in float64; with the closing token where
+    asked."""
     networks = {
-        name: AutoModelForCausalLM.from_pretrained(folder).double() for name, folder in folders.items()
+        name: AutoModelForCausalLM.from_pretrained(folder).double()
+        for name, folder in folders.items()
     }
     words = AutoTokenizer.from_pretrained(folders["tiny"])
 
@@ -40,7 +46,9 @@ def log_probability(folders):
         if isinstance(response, str):
             response = words(response, add_special_tokens=False)["input_ids"]
         own = [*response, *([words.convert_tokens_to_ids("<|end|>")] if closed else [])]
-        logits = networks[name](input_ids=torch.tensor([[*before, *own]])).logits[0, len(before) - 1 : -1]
+        logits = networks[name](input_ids=torch.tensor([[*before, *own]])).logits[
+            0, len(before) - 1 : -1
+        ]
         return float(logits.log_softmax(dim=-1).gather(-1, torch.tensor(own)[:, None]).sum())
 
     return of
@@ -51,7 +59,9 @@ def kind(request, folders, log_probability):
     """What to type for a kind, and its plain definition: reward(prompt, response)."""
     typed = ["model=auto", f"model.path={folders['tiny']}", f"model.kind={request.param}"]
     if request.param == "log_probability":
-        return typed, lambda prompt, response: log_probability("tiny", prompt, response, closed=False)
+        return typed, lambda prompt, response: log_probability(
+            "tiny", prompt, response, closed=False
+        )
     typed += [f"model.implicit.reference={folders['begun']}", f"model.implicit.beta={BETA}"]
 
     def reward(prompt, response):
@@ -73,10 +83,19 @@ def test_search_ends_where_no_single_change_is_better(command, kind):
     typed, reward = kind
     folder = folder_of(
         command(
-            "search", *typed, *QUICK, "search.length=2", "search.evaluations=800", "search.restarts=1",
-            "search.search_width=16", "search.top_k=8", "search.polish=1", "search.pairs=5", "search.baselines=50",
+            "search",
+            *typed,
+            *QUICK,
+            "search.length=2",
+            "search.evaluations=800",
+            "search.restarts=1",
+            "search.search_width=16",
+            "search.top_k=8",
+            "search.polish=1",
+            "search.pairs=5",
+            "search.baselines=50",
         )
-    )  # fmt: skip
+    )
     best = pd.read_parquet(folder / "tables/sequences.parquet").iloc[0]
     assert best["one_opt"]
     ids = json.loads(best["token_ids"])
@@ -99,7 +118,13 @@ def test_check_holds_each_network_to_its_own_forward(command, kind):
     parts = {1, 2} if "model.kind=implicit" in typed else {1}
     for part in parts:
         rows = asked[asked["part"] == part].set_index("check")
-        for check in ("determinism_engine", "batch_engine", "shared_prefix", "full_forward", "frame"):
+        for check in (
+            "determinism_engine",
+            "batch_engine",
+            "shared_prefix",
+            "full_forward",
+            "frame",
+        ):
             assert rows.loc[check, "measured"] < 1e-4
             assert rows.loc[check, "n"] > 8
     assert set(table["part"]) == parts
@@ -110,10 +135,17 @@ def test_explanation_has_the_margins_of_whole_responses(command, kind):
     prompt, chosen, rejected = "What is good?", "I think love is good.", "War is evil!"
     folder = folder_of(
         command(
-            "explain", *typed, *QUICK, f"prompt={prompt}", f"chosen={chosen}", f"rejected={rejected}",
-            "replicates=100", "permutations=100", "placebos=2",
+            "explain",
+            *typed,
+            *QUICK,
+            f"prompt={prompt}",
+            f"chosen={chosen}",
+            f"rejected={rejected}",
+            "replicates=100",
+            "permutations=100",
+            "placebos=2",
         )
-    )  # fmt: skip
+    )
     rows = pd.read_parquet(folder / "tables/outcomes.parquet")
     made = rows[rows["edited"].notna()]
     assert len(made) > 10
@@ -125,7 +157,9 @@ def test_explanation_has_the_margins_of_whole_responses(command, kind):
         changed[row.response] = reward(prompt, row.edited)
         assert row.new_reward == pytest.approx(changed[row.response], abs=1e-4, rel=1e-5)
         assert row.margin == pytest.approx(max(rewards) - min(rewards), abs=1e-4)
-        assert row.new_margin == pytest.approx(changed[preferred] - changed[1 - preferred], abs=1e-3)
+        assert row.new_margin == pytest.approx(
+            changed[preferred] - changed[1 - preferred], abs=1e-3
+        )
 
 
 @pytest.mark.parametrize(
@@ -137,9 +171,17 @@ def test_killed_scan_of_an_implicit_reward_goes_on_to_the_same_bytes(
     command, folders, log_probability, tmp_path, monkeypatch, more, stored
 ):
     line = [
-        "scan", "model=auto", f"model.path={folders['tiny']}", "model.kind=implicit", f"model.implicit.beta={BETA}",
-        f"model.implicit.reference={folders['begun']}", "prompts=greatest", "batch_size=128", *QUICK, *more,
-    ]  # fmt: skip
+        "scan",
+        "model=auto",
+        f"model.path={folders['tiny']}",
+        "model.kind=implicit",
+        f"model.implicit.beta={BETA}",
+        f"model.implicit.reference={folders['begun']}",
+        "prompts=greatest",
+        "batch_size=128",
+        *QUICK,
+        *more,
+    ]
     whole = folder_of(command(*line, "paths.root=whole"))
     write, seen = Shards.write, []
 
@@ -165,6 +207,7 @@ def test_killed_scan_of_an_implicit_reward_goes_on_to_the_same_bytes(
     rows = read_score_table(resumed).rows
     for row in rows[rows["certified"]].iloc[:: len(rows) // 20].itertuples():
         policy, reference = (
-            log_probability(name, GREATEST, [row.candidate_id], closed=True) for name in ("tiny", "begun")
+            log_probability(name, GREATEST, [row.candidate_id], closed=True)
+            for name in ("tiny", "begun")
         )
         assert row.reward == pytest.approx(BETA * (policy - reference), abs=1e-5)

@@ -1,4 +1,5 @@
-"""Language models from the command line to tables: scanned, found again, refused with advice, put beside rewards."""
+"""Language models from the command line to tables: scanned, found again, refused with advice, put
+beside rewards."""
 
 import numpy as np
 import pandas as pd
@@ -29,12 +30,20 @@ def test_scan_publishes_log_probabilities_beside_rewards_of_the_same_name(
     code, _, err = scan(command, base, "model.name=same")
     assert code == 0, err
     code, _, err = command(
-        "scan", "model=auto", f"model.path={tiny_checkpoint}", "model.name=same", "progress=false", "tracking=off",
+        "scan",
+        "model=auto",
+        f"model.path={tiny_checkpoint}",
+        "model.name=same",
+        "progress=false",
+        "tracking=off",
         "prompts=greatest",
-    )  # fmt: skip
+    )
     assert code == 0, err
     assert published(tmp_path) == sorted(
-        ["same--greatest", *(f"same--{prompt}--log_probability" for prompt in ("greatest", "best", "worst"))]
+        [
+            "same--greatest",
+            *(f"same--{prompt}--log_probability" for prompt in ("greatest", "best", "worst")),
+        ]
     )
     folder = tmp_path / "runs/registry/score-table"
     table = read_score_table(folder / "same--best--log_probability/v0")
@@ -54,9 +63,12 @@ def test_scan_publishes_log_probabilities_beside_rewards_of_the_same_name(
         (["model.kind=logits"], "log_probability"),
     ],
 )
-def test_what_does_not_fit_is_reported_before_anything_is_loaded(command, base, more, message, monkeypatch):
+def test_what_does_not_fit_is_reported_before_anything_is_loaded(
+    command, base, more, message, monkeypatch
+):
     monkeypatch.setattr(
-        "pessimal.rewards.log_probability.load_language_network", lambda *_, **__: pytest.fail("loaded")
+        "pessimal.rewards.log_probability.load_language_network",
+        lambda *_, **__: pytest.fail("loaded"),
     )
     code, _, err = scan(command, base, *more)
     assert code == 2
@@ -97,7 +109,8 @@ def test_tokenizer_beyond_the_embedding_is_reported_before_the_network_is_loaded
     folder = cropped(checkpoint(tmp_path / "short"), 270)
     (tmp_path / "few.txt").write_text("!\n")
     monkeypatch.setattr(
-        "pessimal.rewards.log_probability.load_language_network", lambda *_, **__: pytest.fail("loaded")
+        "pessimal.rewards.log_probability.load_language_network",
+        lambda *_, **__: pytest.fail("loaded"),
     )
     items = ["candidates=items", "candidates.path=few.txt", "mode=text"]
     for more in ([], items):
@@ -121,13 +134,18 @@ def test_tokens_without_a_row_are_counted(command, tmp_path):
     assert len(table.rows) == size - 3
 
 
-def test_item_without_tokens_is_reported_before_the_network_is_loaded(command, tmp_path, monkeypatch):
+def test_item_without_tokens_is_reported_before_the_network_is_loaded(
+    command, tmp_path, monkeypatch
+):
     folder = checkpoint(tmp_path / "chatting", template=CHAT)
     pd.DataFrame({"name": ["love", ""]}).to_csv(tmp_path / "items.csv", index=False)
     monkeypatch.setattr(
-        "pessimal.rewards.log_probability.load_language_network", lambda *_, **__: pytest.fail("loaded")
+        "pessimal.rewards.log_probability.load_language_network",
+        lambda *_, **__: pytest.fail("loaded"),
     )
-    code, _, err = scan(command, folder, "candidates=items", "candidates.path=items.csv", "mode=text")
+    code, _, err = scan(
+        command, folder, "candidates=items", "candidates.path=items.csv", "mode=text"
+    )
     assert code == 2
     assert "no token of the item ''" in err
 
@@ -142,11 +160,17 @@ def test_wrong_kind_of_model_is_reported_what_to_type(command, base, tiny_checkp
 
 
 def test_scanned_models_go_all_the_way(command, base, tiny_checkpoint, tmp_path):
-    """The files that scans write are what compare takes: a base model, a chat model and a reward model."""
+    """The files that scans write are what compare takes: a base model, a chat model and a reward
+    model."""
     chat = checkpoint(tmp_path / "tiny-chat", template=CHAT, seed=1)
     assert scan(command, base, "prompts=greatest")[0] == 0
     assert scan(command, chat, "prompts=greatest")[0] == 0
-    arguments = ["model=auto", f"model.path={tiny_checkpoint}", "prompts=greatest", "progress=false"]
+    arguments = [
+        "model=auto",
+        f"model.path={tiny_checkpoint}",
+        "prompts=greatest",
+        "progress=false",
+    ]
     assert command("scan", *arguments, "tracking=off")[0] == 0
     code, _, err = command("compare", "tracking=off", "replicates=100", "permutations=200")
     assert code == 0, err

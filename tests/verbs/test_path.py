@@ -1,4 +1,5 @@
-"""The whole path in one process, on a tiny random model: scan, compare, report; and what W&B was sent."""
+"""The whole path in one process, on a tiny random model: scan, compare, report; and what W&B was
+sent."""
 
 import json
 import shutil
@@ -35,7 +36,9 @@ def sent_to_wandb(root: Path, job_type: str) -> list[dict]:
     records = []
     for run in sorted((root / "runs/wandb/wandb").glob("offline-run-*")):
         command = [sys.executable, "-m", "wandb", "leet", "inspect", "--json", str(run)]
-        lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+        lines = subprocess.run(
+            command, capture_output=True, text=True, check=True
+        ).stdout.splitlines()
         found = [json.loads(line) for line in lines if line.startswith("{")]
         if any(r.get("run", {}).get("job_type") == job_type for r in found):
             records += found
@@ -71,9 +74,9 @@ def test_scan_compare_report(command, tiny_checkpoint, twin, tmp_path):
     assert set(agreement["prompt"]) == {"greatest", "best", "worst"}
     row = agreement[agreement["prompt"] == "greatest"].iloc[0]
     a, b = (
-        read_score_table(tmp_path / f"runs/registry/score-table/{m}--greatest/v0").rows.drop_duplicates(
-            "text", keep=False
-        )
+        read_score_table(
+            tmp_path / f"runs/registry/score-table/{m}--greatest/v0"
+        ).rows.drop_duplicates("text", keep=False)
         for m in ("tiny-llama", "tiny-twin")
     )
     assert row["n"] == len(a)
@@ -109,19 +112,35 @@ def test_second_scan_finds_the_first_and_force_does_it_again(command, tiny_check
     scan(command, tiny_checkpoint, *arguments, "force=true")
     assert sorted(p.name for p in first.iterdir()) == ["v0", "v1"]
     assert (first / "v0/scores.parquet").read_bytes() == (first / "v1/scores.parquet").read_bytes()
-    assert not list((tmp_path / "runs/cache/scans").iterdir()), "shards of a published table are gone"
+    assert not list((tmp_path / "runs/cache/scans").iterdir()), (
+        "shards of a published table are gone"
+    )
 
 
-def test_items_are_scored_as_whole_texts_and_keep_what_people_said(command, tiny_checkpoint, tmp_path):
+def test_items_are_scored_as_whole_texts_and_keep_what_people_said(
+    command, tiny_checkpoint, tmp_path
+):
     pd.DataFrame(
-        {"name": ["love and peace", "null", "war"], "elo_score": [1600, 1500, 1400], "elo_matches": [1, 2, 3]}
+        {
+            "name": ["love and peace", "null", "war"],
+            "elo_score": [1600, 1500, 1400],
+            "elo_matches": [1, 2, 3],
+        }
     ).to_csv(tmp_path / "people.csv", index=False)
     code, _, err = scan(
-        command, tiny_checkpoint, "candidates=items", "candidates.path=people.csv", "candidates.name=people",
-        "mode=text", "prompts=greatest", "tracking=off",
-    )  # fmt: skip
+        command,
+        tiny_checkpoint,
+        "candidates=items",
+        "candidates.path=people.csv",
+        "candidates.name=people",
+        "mode=text",
+        "prompts=greatest",
+        "tracking=off",
+    )
     assert code == 0, err
-    rows = read_score_table(tmp_path / "runs/registry/score-table/tiny-llama--greatest--people--text/v0").rows
+    rows = read_score_table(
+        tmp_path / "runs/registry/score-table/tiny-llama--greatest--people--text/v0"
+    ).rows
     assert rows["text"].tolist() == ["love and peace", "null", "war"]
     assert rows["elo"].tolist() == [1600, 1500, 1400]
     assert rows["reward"].nunique() == 3
@@ -136,7 +155,11 @@ def test_items_are_scored_as_whole_texts_and_keep_what_people_said(command, tiny
 def test_other_prompts_under_one_key_are_not_compared(command, tiny_checkpoint, twin):
     scan(command, tiny_checkpoint, "prompts=greatest", "tracking=off")
     scan(
-        command, twin, "prompts=greatest", "prompts.greatest='What is the capital of France?'", "tracking=off"
+        command,
+        twin,
+        "prompts=greatest",
+        "prompts.greatest='What is the capital of France?'",
+        "tracking=off",
     )
     code, _, err = command("compare", "tracking=off")
     assert code == 2
@@ -148,8 +171,13 @@ def test_name_that_stands_for_other_weights_is_refused(command, tiny_checkpoint,
     code, _, err = scan(command, twin, "prompts=greatest", "tracking=off", "model.name=final")
     assert code == 2
     assert "stands for other weights" in err
-    assert scan(command, twin, "prompts=greatest", "tracking=off", "model.name=final", "force=true")[0] == 0
-    _, _, err = scan(command, tiny_checkpoint, "prompts=greatest", "tracking=off", "model.name=final")
+    assert (
+        scan(command, twin, "prompts=greatest", "tracking=off", "model.name=final", "force=true")[0]
+        == 0
+    )
+    _, _, err = scan(
+        command, tiny_checkpoint, "prompts=greatest", "tracking=off", "model.name=final"
+    )
     assert "is newer and of other content" in err
 
 
@@ -176,7 +204,9 @@ def test_name_stands_for_one_model_in_every_precision_and_on_every_prompt(
     assert code == 0, err
 
 
-def test_published_scores_of_a_model_do_not_keep_it_from_being_scanned(command, tiny_checkpoint, tmp_path):
+def test_published_scores_of_a_model_do_not_keep_it_from_being_scanned(
+    command, tiny_checkpoint, tmp_path
+):
     people = {
         "elo_rank": [1, 2, 3],
         "elo_score": [3.0, 2.0, 1.0],
@@ -188,17 +218,30 @@ def test_published_scores_of_a_model_do_not_keep_it_from_being_scanned(command, 
         "import", "format=eloeverything", "path=scores.csv", "prompt=greatest", "tracking=off"
     )
     assert code == 0, err
-    name = read_score_table(next((tmp_path / "runs/registry/score-table").glob("*/v0"))).provenance.model
-    code, _, err = scan(command, tiny_checkpoint, "tracking=off", f"model.name={name}", "prompts=best")
+    name = read_score_table(
+        next((tmp_path / "runs/registry/score-table").glob("*/v0"))
+    ).provenance.model
+    code, _, err = scan(
+        command, tiny_checkpoint, "tracking=off", f"model.name={name}", "prompts=best"
+    )
     assert code == 0, err
 
 
-@pytest.mark.parametrize("name", ["bfloat16", "text", "log_probability", "plain", "bfloat16--people"])
-def test_list_of_items_cannot_have_a_name_that_means_something_else(command, tiny_checkpoint, tmp_path, name):
+@pytest.mark.parametrize(
+    "name", ["bfloat16", "text", "log_probability", "plain", "bfloat16--people"]
+)
+def test_list_of_items_cannot_have_a_name_that_means_something_else(
+    command, tiny_checkpoint, tmp_path, name
+):
     (tmp_path / "few.txt").write_text("love\n")
     code, _, err = scan(
-        command, tiny_checkpoint, "candidates=items", "candidates.path=few.txt", "mode=text", f"candidates.name={name}"
-    )  # fmt: skip
+        command,
+        tiny_checkpoint,
+        "candidates=items",
+        "candidates.path=few.txt",
+        "mode=text",
+        f"candidates.name={name}",
+    )
     assert code == 2
     assert "Give the list another name" in err
 
@@ -227,4 +270,6 @@ def test_failure_at_work_exits_with_1_and_keeps_what_was_finished(
     monkeypatch.setattr(task, "scan", fail_on_the_second)
     with pytest.raises(RuntimeError, match="out of memory"):
         scan(command, tiny_checkpoint, "tracking=off")
-    assert [p.name for p in (tmp_path / "runs/registry/score-table").iterdir()] == ["tiny-llama--greatest"]
+    assert [p.name for p in (tmp_path / "runs/registry/score-table").iterdir()] == [
+        "tiny-llama--greatest"
+    ]

@@ -1,4 +1,5 @@
-"""Human correlation from import to comparison, on made-up scores (on the published ones: `tests/compare/test_people.py`)."""
+"""Human correlation from import to comparison, on made-up scores (on the published ones:
+`tests/analyses/test_people.py`)."""
 
 import numpy as np
 import pandas as pd
@@ -52,7 +53,9 @@ def imported(command, tmp_path):
     rows = [f"{i + 1},{2000 - i},{name},50,{40 - i},{(7 * i) % 40}" for i, name in enumerate(names)]
     file = tmp_path / "scores.csv"
     file.write_text("\n".join(["elo_rank,elo_score,name,elo_matches,a/one,b/two", *rows]))
-    code, _, err = command("import", "format=eloeverything", f"path={file}", "prompt=HP", "tracking=off")
+    code, _, err = command(
+        "import", "format=eloeverything", f"path={file}", "prompt=HP", "tracking=off"
+    )
     assert code == 0, err
     assert "the wording of HP is not stated" in err
     return command
@@ -72,6 +75,8 @@ def test_a_key_that_nothing_was_scored_on_is_refused_with_those_there_are(import
 
 
 def test_the_old_name_of_polarity_is_understood_with_a_notice(imported):
-    code, _, err = imported("compare", "prompts=[HP]", "+frames.HP=-1", "replicates=100", "tracking=off")
+    code, _, err = imported(
+        "compare", "prompts=[HP]", "+frames.HP=-1", "replicates=100", "tracking=off"
+    )
     assert code == 0, err
     assert "frames is called polarity now" in err

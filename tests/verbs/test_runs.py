@@ -1,4 +1,5 @@
-"""`pessimal runs`: from the command line to what is printed, and that looking leaves nothing behind."""
+"""`pessimal runs`: from the command line to what is printed, and that looking leaves nothing
+behind."""
 
 import csv
 import io
@@ -25,14 +26,27 @@ def registry(tmp_path) -> Registry:
     for name, n in (("m--best", 100), ("m--worst", 300)):
         prompt = name.partition("--")[2]
         registry.publish(
-            "score-table", name, fill("scores"), run_id="12ab34cd",
-            summary={"model": "m", "prompt": prompt, "n": n, "optimal": "=cmd()\x1b[2J\ud800", "mean": -1.5},
-        )  # fmt: skip
+            "score-table",
+            name,
+            fill("scores"),
+            run_id="12ab34cd",
+            summary={
+                "model": "m",
+                "prompt": prompt,
+                "n": n,
+                "optimal": "=cmd()\x1b[2J\ud800",
+                "mean": -1.5,
+            },
+        )
     for n in (1, 2):
         registry.publish(
-            "comparison", "both", fill(f"tables {n}"), inputs=["score-table/m--best:v0"], config={"seed": n},
+            "comparison",
+            "both",
+            fill(f"tables {n}"),
+            inputs=["score-table/m--best:v0"],
+            config={"seed": n},
             summary={"models": n},
-        )  # fmt: skip
+        )
     return registry
 
 
@@ -104,10 +118,14 @@ def test_diff_of_two_versions(registry, command):
     assert ["options", "seed", "1", "2", "1"] in lines
     assert ["figures", "models", "1", "2", "1"] in lines
     assert (
-        json.loads(command("runs", "diff", "both:v0", "both:v1", "format=json")[1])["differences"][0]["name"]
+        json.loads(command("runs", "diff", "both:v0", "both:v1", "format=json")[1])["differences"][
+            0
+        ]["name"]
         == "seed"
     )
-    rows = list(csv.DictReader(io.StringIO(command("runs", "diff", "both:v0", "both:v1", "format=csv")[1])))
+    rows = list(
+        csv.DictReader(io.StringIO(command("runs", "diff", "both:v0", "both:v1", "format=csv")[1]))
+    )
     assert [(row["part"], row["name"]) for row in rows[-2:]] == [
         ("files", "a.txt"),
         ("files", "run_config.json"),
@@ -117,16 +135,22 @@ def test_diff_of_two_versions(registry, command):
 
 def test_show_prints_a_table_as_csv(registry, command):
     table = pd.DataFrame(
-        {"token": ["=cmd()", "a\rb", None, ""], "reward": [0.1, -1e-300, float("nan"), 3.0],
-         "n": pd.array([2**53 + 1, None, 0, -1], dtype="Int64"), "certified": [True, False, True, True]}
-    )  # fmt: skip
+        {
+            "token": ["=cmd()", "a\rb", None, ""],
+            "reward": [0.1, -1e-300, float("nan"), 3.0],
+            "n": pd.array([2**53 + 1, None, 0, -1], dtype="Int64"),
+            "certified": [True, False, True, True],
+        }
+    )
 
     def write_tables(folder):
         (folder / "tables").mkdir()
         table.to_parquet(folder / "tables/agreement.parquet")
         table.iloc[:1].to_parquet(folder / "tables/rsa.parquet")
 
-    registry.publish("score-table", "one", lambda folder: table.to_parquet(folder / "scores.parquet"))
+    registry.publish(
+        "score-table", "one", lambda folder: table.to_parquet(folder / "scores.parquet")
+    )
     folder, _ = registry.publish("comparison", "several", write_tables)
     for typed in (["one"], ["several", "table=agreement"]):
         code, out, err = command("runs", "show", *typed, "format=csv")
@@ -139,15 +163,21 @@ def test_show_prints_a_table_as_csv(registry, command):
         assert [row["token"] for row in rows] == ["'=cmd()", "a\rb", "", ""]
         assert [row["certified"] for row in rows] == ["true", "false", "true", "true"]
     for typed, message in (
-        (["several"], "has 2 tables: agreement, rsa. Type for example: pessimal runs show comparison/several:v0 format=csv table=agreement"),
+        (
+            ["several"],
+            "has 2 tables: agreement, rsa. Type for example: pessimal runs show "
+            "comparison/several:v0 format=csv table=agreement",
+        ),
         (["several", "table=agrement"], "Did you mean 'agreement'?"),
         (["both"], "has no table"),
-    ):  # fmt: skip
+    ):
         code, out, err = command("runs", "show", *typed, "format=csv")
         assert (code, out) == (2, "")
         assert message in " ".join(err.split())
     (folder / "tables/rsa.parquet").write_bytes(b"other")
-    assert command("runs", "show", "several", "format=csv", "table=agreement")[0] == 2, "it was damaged"
+    assert command("runs", "show", "several", "format=csv", "table=agreement")[0] == 2, (
+        "it was damaged"
+    )
 
 
 def test_verify_says_what_is_sound_and_what_is_not(registry, command):
@@ -213,7 +243,11 @@ def test_empty_registry_is_an_empty_list(command, tmp_path):
 
 
 def test_words_after_other_verbs_are_no_names():
-    assert with_task(["runs", "show", "a/b:v0"])[:3] == ["task=runs", "action=show", 'names=["a/b:v0"]']
+    assert with_task(["runs", "show", "a/b:v0"])[:3] == [
+        "task=runs",
+        "action=show",
+        'names=["a/b:v0"]',
+    ]
     for arguments in (["scan", "show", "x"], ["show", "runs"]):
         with pytest.raises(ConfigError, match="unknown verb 'show'"):
             with_task(arguments)
@@ -221,18 +255,20 @@ def test_words_after_other_verbs_are_no_names():
 
 def test_output_that_knows_no_such_letters_gets_escapes(registry, tmp_path):
     done = subprocess.run(
-        [sys.executable, "-m", "pessimal", "runs", "show", "m--best"], cwd=tmp_path, capture_output=True,
+        [sys.executable, "-m", "pessimal", "runs", "show", "m--best"],
+        cwd=tmp_path,
+        capture_output=True,
         env={"PYTHONIOENCODING": "ascii", "PATH": ""},
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     done.stdout.decode("ascii")
 
 
 def test_reader_that_has_read_enough_is_no_failure(registry, tmp_path):
-    command = (
-        f"{sys.executable} -m pessimal runs format=json all=true where='n>=0' | true; echo ${{PIPESTATUS[0]}}"
+    command = f"{sys.executable} -m pessimal runs format=json all=true where='n>=0' | true; echo ${{PIPESTATUS[0]}}"
+    registry.publish(
+        "other", "o", fill("x"), summary={"n": 0, "text": "more than a pipe holds " * 20_000}
     )
-    registry.publish("other", "o", fill("x"), summary={"n": 0, "text": "more than a pipe holds " * 20_000})
     done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True)
     assert done.stdout.strip() == "0"
     assert "Traceback" not in done.stderr
@@ -241,10 +277,15 @@ def test_reader_that_has_read_enough_is_no_failure(registry, tmp_path):
 
 def test_what_a_task_publishes_keeps_what_was_asked_for_and_no_place_of_this_machine(tmp_path):
     config = ScanConfig(
-        task="scan", model=ModelSpec(name="m", path="org/m"), prompts={"p": "\ud800 <script>?"}, seed=7
+        task="scan",
+        model=ModelSpec(name="m", path="org/m"),
+        prompts={"p": "\ud800 <script>?"},
+        seed=7,
     )
     config.paths.registry = str(tmp_path / "registry")
-    folder, _ = registry_of(config).publish("report", "r", fill("x"), config_hash=config_hash(config))
+    folder, _ = registry_of(config).publish(
+        "report", "r", fill("x"), config_hash=config_hash(config)
+    )
     kept = json.loads((folder / "run_config.json").read_text())
     assert kept == asked(config)
     assert (kept["seed"], kept["prompts"]["p"]) == (7, "\ud800 <script>?")

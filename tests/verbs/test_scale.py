@@ -1,4 +1,5 @@
-"""One table whatever the machine: two processes, two nodes, a network in parts; and a large vocabulary in bounded memory."""
+"""One table whatever the machine: two processes, two nodes, a network in parts; and a large
+vocabulary in bounded memory."""
 
 import json
 import os
@@ -27,21 +28,33 @@ def checkpoint(tmp_path_factory):
 
 def scan_of(checkpoint: Path, *more: str) -> list[str]:
     return [
-        "scan", "model=auto", f"model.path={checkpoint}", "prompts=greatest", "batch_size=64", "trainer.threads=1",
-        "progress=false", *more,
-    ]  # fmt: skip
+        "scan",
+        "model=auto",
+        f"model.path={checkpoint}",
+        "prompts=greatest",
+        "batch_size=64",
+        "trainer.threads=1",
+        "progress=false",
+        *more,
+    ]
 
 
 def started(folder: Path, command: list[str]) -> subprocess.Popen:
     folder.mkdir(parents=True, exist_ok=True)
     environment = os.environ | {"OMP_NUM_THREADS": "1", "SHARD_LOG": str(folder / "shards.txt")}
     return subprocess.Popen(
-        command, cwd=folder, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        command,
+        cwd=folder,
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
     )
 
 
 def finish(*processes: subprocess.Popen) -> list[str]:
-    """What they said; all of them must have ended well, and none may be waited for longer than three minutes."""
+    """What they said; all of them must have ended well, and none may be waited for longer than
+    three minutes."""
     try:
         said = [process.communicate(timeout=180)[0] for process in processes]
     finally:
@@ -73,7 +86,8 @@ def shards_by_process(folder: Path) -> dict[str, list[str]]:
 
 
 def assert_same_table_each_row_once(folder: Path, alone: Path) -> None:
-    """`folder` holds what one process `alone` made: one table, each batch scored by one of two processes."""
+    """`folder` holds what one process `alone` made: one table, each batch scored by one of two
+    processes."""
     (table,) = (folder / "runs/registry").rglob("scores.parquet")
     (expected,) = (alone / "runs/registry").rglob("scores.parquet")
     assert table.relative_to(folder) == expected.relative_to(alone)
@@ -108,8 +122,12 @@ def test_two_processes_give_the_table_of_one(checkpoint, alone, tmp_path):
 
 @pytest.mark.slow
 def test_two_processes_share_the_two_networks_of_an_implicit_reward(tmp_path):
-    policy, reference = (checkpoint_of(tmp_path / name, seed=i) for i, name in enumerate(("tiny", "begun")))
-    line = scan_of(policy, "model.kind=implicit", f"model.implicit.reference={reference}", "tracking=off")
+    policy, reference = (
+        checkpoint_of(tmp_path / name, seed=i) for i, name in enumerate(("tiny", "begun"))
+    )
+    line = scan_of(
+        policy, "model.kind=implicit", f"model.implicit.reference={reference}", "tracking=off"
+    )
     folders = tmp_path / "alone", tmp_path / "two"
     for folder, more in zip(
         folders, ((), ("trainer=ddp", "trainer.accelerator=cpu", "trainer.devices=2")), strict=True
@@ -133,12 +151,18 @@ def test_two_nodes_give_the_table_of_one_process_in_low_precision_too(checkpoint
         started(
             tmp_path,
             [
-                *TORCHRUN, "--nnodes=2", "--nproc-per-node=1", f"--node-rank={rank}", "--master-addr=127.0.0.1",
-                f"--master-port={port}", LOGGED, *scan_of(checkpoint, *LOW, "trainer.num_nodes=2"),
+                *TORCHRUN,
+                "--nnodes=2",
+                "--nproc-per-node=1",
+                f"--node-rank={rank}",
+                "--master-addr=127.0.0.1",
+                f"--master-port={port}",
+                LOGGED,
+                *scan_of(checkpoint, *LOW, "trainer.num_nodes=2"),
             ],
         )
         for rank in range(2)
-    ]  # fmt: skip
+    ]
     finish(*nodes)
     assert_same_table_each_row_once(tmp_path, alone["bfloat16"])
     assert_one_run_is_tracked(tmp_path)
@@ -156,7 +180,8 @@ def test_network_in_parts_gives_the_table_of_a_whole_one(checkpoint, alone, tmp_
 def test_two_processes_go_on_where_one_was_killed_though_there_is_nothing_left_for_one_of_them(
     checkpoint, alone, tmp_path, command, monkeypatch
 ):
-    """All but one batch are finished, so one process has none; in the passes over the tails, too, there are few."""
+    """All but one batch are finished, so one process has none; in the passes over the tails, too,
+    there are few."""
     from pessimal.scoring.shards import Shards
 
     write, line = Shards.write, scan_of(checkpoint, "tracking=off", *LOW)
@@ -173,13 +198,17 @@ def test_two_processes_go_on_where_one_was_killed_though_there_is_nothing_left_f
     with pytest.raises(StoppedError):
         command(*line)
     finish(started(tmp_path, [sys.executable, LOGGED, *line, "trainer.devices=2"]))
-    (table,), (expected,) = (f.rglob("scores.parquet") for f in (tmp_path, alone["bfloat16"] / "runs"))
+    (table,), (expected,) = (
+        f.rglob("scores.parquet") for f in (tmp_path, alone["bfloat16"] / "runs")
+    )
     assert table.read_bytes() == expected.read_bytes()
     again = [batch for batches in shards_by_process(tmp_path).values() for batch in batches]
     assert [batch for batch in again if batch.startswith("bfloat16/")] == ["bfloat16/all 15"]
 
 
-def test_other_number_of_processes_than_torchrun_started_is_refused(checkpoint, command, monkeypatch):
+def test_other_number_of_processes_than_torchrun_started_is_refused(
+    checkpoint, command, monkeypatch
+):
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
     code, _, err = command(*scan_of(checkpoint, "trainer.devices=2"))
     assert code == 2
@@ -187,7 +216,9 @@ def test_other_number_of_processes_than_torchrun_started_is_refused(checkpoint, 
     assert not Path("runs/registry/score-table").exists()
 
 
-def test_several_nodes_without_a_launcher_are_refused_with_the_command(checkpoint, command, monkeypatch):
+def test_several_nodes_without_a_launcher_are_refused_with_the_command(
+    checkpoint, command, monkeypatch
+):
     for name in ("MASTER_ADDR", "SLURM_JOB_ID", "LOCAL_WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
     code, _, err = command(*scan_of(checkpoint, "trainer.num_nodes=3", "trainer.devices=2"))

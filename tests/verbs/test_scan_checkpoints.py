@@ -8,7 +8,9 @@ import pytest
 from pessimal.tables import read_score_table
 
 ASKED = ("prompts=greatest", "mode=text", "candidates=items", "progress=false")
-WORDS = [f"{word} {n}" for n in range(20) for word in ("love", "good", "peace", "hate", "evil", "war")]
+WORDS = [
+    f"{word} {n}" for n in range(20) for word in ("love", "good", "peace", "hate", "evil", "war")
+]
 
 
 @pytest.fixture
@@ -20,12 +22,22 @@ def training(command, tmp_path):
     words.add_special_tokens({"pad_token": "<|bos|>"})
     network("llama", len(words)).save_pretrained(tmp_path / "base")
     words.save_pretrained(tmp_path / "base")
-    lines = [f"{name},{1100 + 200 * name.startswith(('love', 'good', 'peace'))},50" for name in WORDS]
+    lines = [
+        f"{name},{1100 + 200 * name.startswith(('love', 'good', 'peace'))},50" for name in WORDS
+    ]
     (tmp_path / "elo.csv").write_text("\n".join(["name,elo_score,elo_matches", *lines]) + "\n")
     code, out, err = command(
-        "train", "recipe=human_elo", f"base={tmp_path / 'base'}", f"data={tmp_path / 'elo.csv'}", "recipe.layers=1",
-        "recipe.steps=4", "recipe.items=8", "recipe.every=2", "recipe.held_out=0.45", "progress=false",
-    )  # fmt: skip
+        "train",
+        "recipe=human_elo",
+        f"base={tmp_path / 'base'}",
+        f"data={tmp_path / 'elo.csv'}",
+        "recipe.layers=1",
+        "recipe.steps=4",
+        "recipe.items=8",
+        "recipe.every=2",
+        "recipe.held_out=0.45",
+        "progress=false",
+    )
     assert code == 0, err
     return tmp_path / out.strip().splitlines()[-1]
 
@@ -38,9 +50,14 @@ def tables(tmp_path):
 def test_a_trainings_adapters_are_one_sweep_and_one_trajectory(command, training, tmp_path):
     steps = ",".join(str(folder) for folder in sorted((training / "steps").iterdir()))
     code, _, err = command(
-        "scan", "-m", "model=adapter", f"model.adapter={steps}", f"model.path={tmp_path / 'base'}", *ASKED,
+        "scan",
+        "-m",
+        "model=adapter",
+        f"model.adapter={steps}",
+        f"model.path={tmp_path / 'base'}",
+        *ASKED,
         f"candidates.path={tmp_path / 'elo.csv'}",
-    )  # fmt: skip
+    )
     assert code == 0, err
     run = training.parent.name  # training is .../RUN/v0
     found = tables(tmp_path)

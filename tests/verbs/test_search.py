@@ -1,4 +1,5 @@
-"""`pessimal search` end to end, on a tiny random checkpoint where every response can be scored by full forwards."""
+"""`pessimal search` end to end, on a tiny random checkpoint where every response can be scored by
+full forwards."""
 
 import itertools
 import json
@@ -14,7 +15,7 @@ from pessimal.rewards.load import open_model
 from pessimal.rewards.spec import ModelSpec
 from pessimal.scoring.common_prefix import ResponseScorer
 from pessimal.scoring.engine import own_rewards
-from pessimal.search.run import search as search_in_memory
+from pessimal.searching.run import search as search_in_memory
 from pessimal.tracking.registry import Registry
 from pessimal.verbs import search as search_verb
 
@@ -24,9 +25,15 @@ PROMPTS = {
 }
 WORDS = ("love", "hate", "good", "evil", "peace", "war", "kind", "cruel")
 SMALL = (
-    "search.evaluations=1500", "search.restarts=2", "search.search_width=64", "search.top_k=16", "search.polish=2",
-    "search.pairs=20", "tracking=off", "trainer.threads=1",
-)  # fmt: skip
+    "search.evaluations=1500",
+    "search.restarts=2",
+    "search.search_width=64",
+    "search.top_k=16",
+    "search.polish=2",
+    "search.pairs=20",
+    "tracking=off",
+    "trainer.threads=1",
+)
 
 
 @pytest.fixture(scope="module")
@@ -50,10 +57,13 @@ def full(model):
 
 @pytest.fixture
 def search(command, tiny_checkpoint, tmp_path):
-    """Run `pessimal search` on the tiny checkpoint; gives its published folder, or (code, message) where it failed."""
+    """Run `pessimal search` on the tiny checkpoint; gives its published folder, or (code, message)
+    where it failed."""
 
     def run(*overrides):
-        code, out, err = command("search", "model=auto", f"model.path={tiny_checkpoint}", *SMALL, *overrides)
+        code, out, err = command(
+            "search", "model=auto", f"model.path={tiny_checkpoint}", *SMALL, *overrides
+        )
         return Path(out.strip().splitlines()[-1]) if code == 0 and out.strip() else (code, err)
 
     return run
@@ -65,7 +75,9 @@ def words(model, tmp_path_factory):
     texts = {text: i for i in range(model.embedding_rows) if (text := model.tokenizer.decode([i]))}
     file = tmp_path_factory.mktemp("words") / "words.txt"
     file.write_text("\n".join(WORDS))
-    return file, sorted({texts[form] for word in WORDS for form in (word, " " + word) if form in texts})
+    return file, sorted(
+        {texts[form] for word in WORDS for form in (word, " " + word) if form in texts}
+    )
 
 
 def table(folder, name):
@@ -82,7 +94,9 @@ def test_one_token_is_the_scans_best_and_the_table_is_used(
 ):
     bare = search("search.length=1", f"search.goal={goal}")
     model = ("model=auto", f"model.path={tiny_checkpoint}")
-    assert command("scan", *model, "prompts=[greatest]", "tracking=off", "trainer.threads=1")[0] == 0
+    assert (
+        command("scan", *model, "prompts=[greatest]", "tracking=off", "trainer.threads=1")[0] == 0
+    )
     rows = pd.read_parquet(next(tmp_path.glob("runs/registry/score-table/*/v0/scores.parquet")))
     rows = rows[~rows["kind"].isin(["special", "unused"])]
     sign = 1 if goal == "optimal" else -1
@@ -93,7 +107,9 @@ def test_one_token_is_the_scans_best_and_the_table_is_used(
     assert manifest["inputs"] == [f"score-table/{tiny_checkpoint.name}--greatest:v0"]
     assert manifest["summary"]["best_reward"] == pytest.approx(best["reward"], abs=1e-5)
     ends = np.sort(sign * full([(i,) for i in rows["candidate_id"]]))
-    assert table(bare, "neighbours")["margin"].iloc[0] == pytest.approx(ends[-1] - ends[-2], abs=1e-5)
+    assert table(bare, "neighbours")["margin"].iloc[0] == pytest.approx(
+        ends[-1] - ends[-2], abs=1e-5
+    )
 
 
 @pytest.mark.parametrize(
@@ -113,12 +129,16 @@ def test_the_true_end_of_a_small_list_is_found_and_certified_in_float32(
     folder = search(f"search.length={length}", f"search.allowed_path={file}", *overrides)
     every = list(itertools.product(ids, repeat=length))
     rewards = (
-        (full(every) + full(every, "worst")) / 2 if "prompt=[greatest,worst]" in overrides else full(every)
+        (full(every) + full(every, "worst")) / 2
+        if "prompt=[greatest,worst]" in overrides
+        else full(every)
     )
     values = -rewards if "search.goal=pessimal" in overrides else rewards
     best = every[values.argmax()]
     assert response_of(folder) == best
-    assert table(folder, "sequences")["reward"].iloc[0] == pytest.approx(rewards[values.argmax()], abs=1e-5)
+    assert table(folder, "sequences")["reward"].iloc[0] == pytest.approx(
+        rewards[values.argmax()], abs=1e-5
+    )
     beside = [sum(a != b for a, b in zip(other, best, strict=True)) == 1 for other in every]
     margin = values.max() - values[beside].max()
     assert table(folder, "neighbours")["margin"].min() == pytest.approx(margin, abs=1e-5)
@@ -130,16 +150,22 @@ def test_two_tokens_that_are_worst_alone_and_best_together_are_found_or_nothing_
     pair = (300, 301)
 
     def planted(responses):
-        rewards = -torch.isin(responses, torch.tensor(pair)).sum(dim=1) + torch.sin(responses.double()).mean(
-            dim=1
-        )
+        rewards = -torch.isin(responses, torch.tensor(pair)).sum(dim=1) + torch.sin(
+            responses.double()
+        ).mean(dim=1)
         whole = (responses == torch.tensor(pair)).all(dim=1) if responses.shape[1] == 2 else 0
         return (rewards + 10 * whole).float()
 
-    monkeypatch.setattr(ResponseScorer, "rewards", lambda self, responses, *, anchor=None: planted(responses))
-    monkeypatch.setattr(ResponseScorer, "own_rewards", lambda self, responses: planted(responses).numpy())
+    monkeypatch.setattr(
+        ResponseScorer, "rewards", lambda self, responses, *, anchor=None: planted(responses)
+    )
+    monkeypatch.setattr(
+        ResponseScorer, "own_rewards", lambda self, responses: planted(responses).numpy()
+    )
     for evaluations in (250_000, 30_000):
-        folder = search("search.length=2", f"search.evaluations={evaluations}", "search.from_registry=false")
+        folder = search(
+            "search.length=2", f"search.evaluations={evaluations}", "search.from_registry=false"
+        )
         check = table(folder, "ladder").set_index("rung").loc[2]
         summary = json.loads((folder / "manifest.json").read_text())["summary"]
         assert summary["exact"] == (check["verdict"] == "holds") == (evaluations == 250_000)
@@ -165,14 +191,17 @@ def test_in_text_mode_every_response_is_given_by_a_text(search, model):
     folder = search("mode=text", "search.length=2", "search.allowed=[]")
     frame = model.frame(PROMPTS["greatest"])
     for row in table(folder, "sequences").itertuples():
-        turns = [{"role": "user", "content": PROMPTS["greatest"]}, {"role": "assistant", "content": row.text}]
+        turns = [
+            {"role": "user", "content": PROMPTS["greatest"]},
+            {"role": "assistant", "content": row.text},
+        ]
         ids = model.tokenizer.apply_chat_template(turns, return_dict=False)
         assert frame.inside(ids) == json.loads(row.token_ids)
         assert row.survives
 
 
 def test_the_best_response_ever_evaluated_is_published_whoever_found_it(search, monkeypatch):
-    from pessimal.search import run
+    from pessimal.searching import run
 
     real = run.search_by_stages
     monkeypatch.setattr(run, "search_by_stages", lambda *args, **more: real(*args, **more)[-1:])
@@ -186,9 +215,12 @@ def test_the_best_response_ever_evaluated_is_published_whoever_found_it(search, 
 def test_every_pair_by_exhaustion(search, full, words):
     file, ids = words
     folder = search(
-        "search.length=2", "search.method=exhaustive", f"search.allowed_path={file}", "search.keep=10",
+        "search.length=2",
+        "search.method=exhaustive",
+        f"search.allowed_path={file}",
+        "search.keep=10",
         "search.evaluations=200",
-    )  # fmt: skip
+    )
     every = list(itertools.product(ids, repeat=2))
     rewards = full(every)
     assert response_of(folder) == every[rewards.argmax()]
@@ -207,7 +239,9 @@ def test_every_pair_by_exhaustion(search, full, words):
 def test_a_repeat_begins_from_what_the_registry_holds_and_is_never_worse(search):
     good = search("search.length=4", "search.evaluations=20000")
     poor = search("search.length=4", "search.evaluations=40", "seed=5")
-    alone = search("search.length=4", "search.evaluations=40", "seed=5", "search.from_registry=false")
+    alone = search(
+        "search.length=4", "search.evaluations=40", "seed=5", "search.from_registry=false"
+    )
     rewards = [table(folder, "sequences")["reward"].iloc[0] for folder in (good, poor, alone)]
     assert rewards[1] >= rewards[0]
     starts = table(poor, "sequences")["start"]
@@ -220,7 +254,7 @@ def test_a_repeat_begins_from_what_the_registry_holds_and_is_never_worse(search)
 
 @pytest.mark.slow
 def test_a_killed_search_goes_on_and_gives_the_same(search, tmp_path, monkeypatch):
-    from pessimal.search import procedure
+    from pessimal.searching import procedure
 
     whole = search("search.length=3")
     shutil.rmtree(tmp_path / "runs" / "registry")
@@ -245,8 +279,17 @@ def test_a_killed_search_goes_on_and_gives_the_same(search, tmp_path, monkeypatc
 
 @pytest.mark.slow
 def test_the_function_gives_what_the_verb_gives(search, model):
-    options = {"evaluations": 1500, "restarts": 2, "search_width": 64, "top_k": 16, "polish": 2, "pairs": 20}
-    found = search_in_memory(model, {"greatest": PROMPTS["greatest"]}, length=2, goal="pessimal", **options)
+    options = {
+        "evaluations": 1500,
+        "restarts": 2,
+        "search_width": 64,
+        "top_k": 16,
+        "polish": 2,
+        "pairs": 20,
+    }
+    found = search_in_memory(
+        model, {"greatest": PROMPTS["greatest"]}, length=2, goal="pessimal", **options
+    )
     published = table(search("search.length=2", "search.goal=pessimal"), "sequences").iloc[0]
     assert list(found.response) == json.loads(published["token_ids"])
     assert found.reward == pytest.approx(published["reward"])
@@ -315,10 +358,18 @@ def test_a_search_is_announced_counted_published_shown_and_not_made_again(
     registry.verify(folder)
     [(_, manifest)] = registry.manifests("search-result")
     assert manifest.name == "tiny-llama--greatest--optimal-2"
-    assert {"best_reward", "best_text", "verdict", "evaluations", "beats_random"} <= set(manifest.summary)
-    assert {"sequences", "curve", "neighbours", "gradient_quality", "growth", "ladder", "provenance"} <= {
-        file.stem for file in (folder / "tables").iterdir()
-    }
+    assert {"best_reward", "best_text", "verdict", "evaluations", "beats_random"} <= set(
+        manifest.summary
+    )
+    assert {
+        "sequences",
+        "curve",
+        "neighbours",
+        "gradient_quality",
+        "growth",
+        "ladder",
+        "provenance",
+    } <= {file.stem for file in (folder / "tables").iterdir()}
     code, out, _ = command(
         "report", "artifacts=[search-result/tiny-llama--greatest--optimal-2]", "tracking=off"
     )

@@ -1,4 +1,5 @@
-"""What a verb tells W&B of itself: where it goes, in which group, under which name, what it was made from, and curves."""
+"""What a verb tells W&B of itself: where it goes, in which group, under which name, what it was
+made from, and curves."""
 
 import contextlib
 from pathlib import Path
@@ -49,7 +50,9 @@ def opened(monkeypatch):
 def import_scores(command, tmp_path):
     """Run the quickest verb that has a W&B run."""
     scores = tmp_path / "scores.csv"
-    scores.write_text("token_id,token_name,token_decoded,greatest\n0,good,good,1.5\n1,bad,bad,-0.5\n")
+    scores.write_text(
+        "token_id,token_name,token_decoded,greatest\n0,good,good,1.5\n1,bad,bad,-0.5\n"
+    )
 
     def run(*arguments):
         code, _, err = command("import", "format=vocabulary", f"path={scores}", *arguments)
@@ -74,9 +77,16 @@ def test_jobs_of_a_sweep_share_a_group_and_are_called_after_their_overrides(open
     assert set(opened[0].config["code"]) == {"commit", "dirty"}
 
 
-def test_wandbs_variables_hold_where_the_command_says_nothing(opened, import_scores, monkeypatch, tmp_path):
+def test_wandbs_variables_hold_where_the_command_says_nothing(
+    opened, import_scores, monkeypatch, tmp_path
+):
     import_scores("model_name=a")
-    for name, value in {"MODE": "disabled", "PROJECT": "theirs", "ENTITY": "lab", "RUN_GROUP": "g"}.items():
+    for name, value in {
+        "MODE": "disabled",
+        "PROJECT": "theirs",
+        "ENTITY": "lab",
+        "RUN_GROUP": "g",
+    }.items():
         monkeypatch.setenv(f"WANDB_{name}", value)
     monkeypatch.setenv("WANDB_DIR", str(tmp_path / "elsewhere"))
     import_scores("model_name=b")
@@ -134,12 +144,17 @@ def test_scans_axis_goes_on_over_prompts_and_second_passes():
     axis = [point["scan/candidates"] for point in live.mirror.points]
     assert axis == [100, 200, 230, 230, 430, 430]
     assert live.mirror.points[1]["scan/batch_size"] == 16
-    assert [point["scan/seconds"] for point in live.mirror.points if "scan/seconds" in point] == [5.0, 4.0]
+    assert [point["scan/seconds"] for point in live.mirror.points if "scan/seconds" in point] == [
+        5.0,
+        4.0,
+    ]
     assert all(point["scan/memory_gb"] > 0 for point in live.mirror.points)
 
 
 @pytest.mark.slow
-def test_training_is_followed_while_it_lasts_and_is_not_changed_by_that(opened, command, monkeypatch):
+def test_training_is_followed_while_it_lasts_and_is_not_changed_by_that(
+    opened, command, monkeypatch
+):
     tiny = Recipe(steps=14, groups=2, group_size=8, layers=1)
     monkeypatch.setattr(common, "demo_recipe", lambda spec: tiny)
     monkeypatch.setattr("pessimal.verbs.train.demo_recipe", lambda spec: tiny)
@@ -160,7 +175,9 @@ def test_training_is_followed_while_it_lasts_and_is_not_changed_by_that(opened, 
     assert published[0] == len(points) == 14, "all were there before the result was"
     assert [point["train/step"] for point in points] == list(range(1, 15))
     assert all(0 < point["train/loss"] < 2 for point in points)
-    accuracy = [point["train/held_out_accuracy"] for point in points if "train/held_out_accuracy" in point]
+    accuracy = [
+        point["train/held_out_accuracy"] for point in points if "train/held_out_accuracy" in point
+    ]
     assert len(accuracy) == 7
     assert all(0 <= one <= 1 for one in accuracy)
     assert weights["12ab34cd"] == weights[None]

@@ -1,4 +1,5 @@
-"""`pessimal train recipe=human_elo` on a tiny language model: what it publishes, and what can be done with it."""
+"""`pessimal train recipe=human_elo` on a tiny language model: what it publishes, and what can be
+done with it."""
 
 import functools
 import itertools
@@ -45,26 +46,40 @@ def test_a_trained_reward_is_an_ordinary_checkpoint_and_an_adapter(command, inpu
     assert len(report["losses"]) == 4
     assert {path.name for path in (folder / "steps").iterdir()} == {"step-0", "step-2", "step-4"}
     assert "people's order" in (folder / "README.md").read_text()
-    assert report["watched"] == [{"turns": 0, "share_of_time": pytest.approx(0, abs=1)}]  # in a second or so
+    assert report["watched"] == [
+        {"turns": 0, "share_of_time": pytest.approx(0, abs=1)}
+    ]  # in a second or so
     whole = AutoModelForSequenceClassification.from_pretrained(folder)
     assert whole.score.weight.abs().max() > 0
 
     rewards = {}
     for name, how in {
         "merged": ("model=auto", f"model.path={folder}"),
-        "adapter": ("model=adapter", f"model.adapter={folder / 'adapter'}", f"model.path={inputs[0][5:]}"),
+        "adapter": (
+            "model=adapter",
+            f"model.adapter={folder / 'adapter'}",
+            f"model.path={inputs[0][5:]}",
+        ),
     }.items():
         code, out, err = command(
-            "scan", *how, f"model.name={name}", "prompts=greatest", "mode=text", "candidates=items",
-            "candidates.texts=[love 3,war 3]", "progress=false",
-        )  # fmt: skip
+            "scan",
+            *how,
+            f"model.name={name}",
+            "prompts=greatest",
+            "mode=text",
+            "candidates=items",
+            "candidates.texts=[love 3,war 3]",
+            "progress=false",
+        )
         assert code == 0, err
         table = next((tmp_path / "runs/registry/score-table").glob(f"{name}*/v*/scores.parquet"))
         rewards[name] = pd.read_parquet(table)["reward"].to_numpy()
     np.testing.assert_allclose(rewards["merged"], rewards["adapter"], atol=1e-5)
     words = tokenizer(template=CHAT)
     turns = [{"role": "user", "content": "What, in one word, is the greatest thing ever?"}]
-    ids = words.apply_chat_template([*turns, {"role": "assistant", "content": "love 3"}], return_dict=False)
+    ids = words.apply_chat_template(
+        [*turns, {"role": "assistant", "content": "love 3"}], return_dict=False
+    )
     with torch.no_grad():
         own = whole(torch.tensor([ids])).logits.item()
     assert rewards["merged"][0] == pytest.approx(own, abs=1e-5)
@@ -93,7 +108,9 @@ def test_what_it_comes_to_want_is_followed(command, inputs, tmp_path, monkeypatc
     assert json.loads((folder / "training.json").read_text())["watched"] == [
         {"turns": 2, "share_of_time": 0.0}
     ]
-    code, out, err = command("train", "recipe=human_elo", *inputs, *QUICK, "recipe.watch=false", "force=true")
+    code, out, err = command(
+        "train", "recipe=human_elo", *inputs, *QUICK, "recipe.watch=false", "force=true"
+    )
     assert code == 0, err
     folder = tmp_path / out.strip().splitlines()[-1]
     assert not (folder / "watched.csv").exists()

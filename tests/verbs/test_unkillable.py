@@ -40,7 +40,9 @@ def published(folder: Path, name: str) -> str:
     ((found, manifest),) = registry.manifests()
     assert found == home / "v0"
     assert manifest.version == 0
-    assert list((folder / "runs/cache/scans").iterdir()) == [], "shards of a published table are gone"
+    assert list((folder / "runs/cache/scans").iterdir()) == [], (
+        "shards of a published table are gone"
+    )
     return hashlib.sha256((home / "v0/scores.parquet").read_bytes()).hexdigest()
 
 
@@ -60,14 +62,25 @@ def test_scan_killed_before_any_change_to_the_disk_goes_on_to_the_same_bytes(che
     for (name, lives), suffix in zip(found.items(), ("", "--bfloat16"), strict=True):
         text = "\n".join(life["step"] for life in lives if "step" in life)
         home = f"runs/registry/score-table/lettered--greatest{suffix}/.staging"
-        for moment in ("os.rename runs/cache/scans/", f"mkdir {home}", "manifest.json", f"os.rename {home}", "os.remove runs/cache/scans/"):  # fmt: skip
+        for moment in (
+            "os.rename runs/cache/scans/",
+            f"mkdir {home}",
+            "manifest.json",
+            f"os.rename {home}",
+            "os.remove runs/cache/scans/",
+        ):
             assert moment in text, "the kills must reach every part of a run"
         assert ("round-" in text) == (name == "bfloat16"), "certification too"
-        assert len({published(Path(life["folder"]), f"lettered--greatest{suffix}") for life in lives}) == 1
+        assert (
+            len({published(Path(life["folder"]), f"lettered--greatest{suffix}") for life in lives})
+            == 1
+        )
         for life in lives:
             assert life["code"] == 0, Path(life["folder"], "said.txt").read_text()
             assert life["killed"] == ("step" in life)
-            assert set(shards_stored(Path(life["folder"])).values()) == {1}, "nothing is stored twice"
+            assert set(shards_stored(Path(life["folder"])).values()) == {1}, (
+                "nothing is stored twice"
+            )
 
 
 def test_two_commands_do_not_scan_one_table_at_once(checkpoint, command, tmp_path):
@@ -89,13 +102,16 @@ def test_two_commands_do_not_scan_one_table_at_once(checkpoint, command, tmp_pat
     assert "another command is scanning lettered on greatest" in text
     assert "Traceback" not in text
     assert command(*arguments)[0] == 0, "when the other has ended, it is free"
-    assert list((tmp_path / "runs/cache/scans").iterdir()) == [], "the lock is on what goes with the shards"
+    assert list((tmp_path / "runs/cache/scans").iterdir()) == [], (
+        "the lock is on what goes with the shards"
+    )
 
 
 def test_killed_scan_takes_what_survives_from_the_last_finished_prompt(
     checkpoint, command, tmp_path, monkeypatch
 ):
-    """An undisturbed scan hands it from prompt to prompt; one that goes on must not look closer than that."""
+    """An undisturbed scan hands it from prompt to prompt; one that goes on must not look closer
+    than that."""
     import pessimal.verbs.scan as task
 
     known = {}
@@ -103,7 +119,9 @@ def test_killed_scan_takes_what_survives_from_the_last_finished_prompt(
 
     def noting(model, networks, provenance, *arguments, known_round_trips=None, **options):
         known[provenance.prompt] = None if known_round_trips is None else known_round_trips.tolist()
-        return inner(model, networks, provenance, *arguments, known_round_trips=known_round_trips, **options)
+        return inner(
+            model, networks, provenance, *arguments, known_round_trips=known_round_trips, **options
+        )
 
     monkeypatch.setattr(task, "scan", noting)
     line = command_line(checkpoint, "tracking=off", batch_size=700)

@@ -2,11 +2,12 @@
 
 python experiments/inherited_values/published/in_order.py OUT [AUTHORS] [KEY=PATH …]
 
-AUTHORS is a checkout of brchristian/reward_models_inherit_value_biases_from_pretraining. Where single files lie elsewhere,
-KEY=PATH says so (keys: those of LAYOUT below). Each step imports and compares in OUT/runs by `pessimal` commands, which are
-printed; what its files are not there for is left out and said. OUT/index.md has every figure and table under the paper's
-number, and each published number that we know of beside the one computed. Nothing of the authors' is copied into this
-repository.
+AUTHORS is a checkout of brchristian/reward_models_inherit_value_biases_from_pretraining. Where
+single files lie elsewhere, KEY=PATH says so (keys: those of LAYOUT below). Each step imports and
+compares in OUT/runs by `pessimal` commands, which are printed; what its files are not there for is
+left out and said. OUT/index.md has every figure and table under the paper's number, and each
+published number that we know of beside the one computed. Nothing of the authors' is copied into
+this repository.
 """
 
 import json
@@ -33,10 +34,17 @@ LAYOUT = {
 PRETRAINED = ("google/gemma-2-2b", "meta-llama/Llama-3.2-3B")
 INSTRUCTED = ("google/gemma-2-2b-it", "meta-llama/Llama-3.2-3B-Instruct")
 FIGURE_3 = (
-    "google/gemma-2-2b-it", "google/gemma-2-9b-it", "google/gemma-2-27b-it", "meta-llama/Llama-3.2-1B-Instruct",
-    "meta-llama/Llama-3.2-3B-Instruct", "meta-llama/Meta-Llama-3-8B-Instruct", "meta-llama/Llama-3.1-8B-Instruct",
-    "meta-llama/Meta-Llama-3-70B-Instruct", "meta-llama/Llama-3.1-70B-Instruct", "meta-llama/Llama-3.3-70B-Instruct",
-)  # fmt: skip
+    "google/gemma-2-2b-it",
+    "google/gemma-2-9b-it",
+    "google/gemma-2-27b-it",
+    "meta-llama/Llama-3.2-1B-Instruct",
+    "meta-llama/Llama-3.2-3B-Instruct",
+    "meta-llama/Meta-Llama-3-8B-Instruct",
+    "meta-llama/Llama-3.1-8B-Instruct",
+    "meta-llama/Meta-Llama-3-70B-Instruct",
+    "meta-llama/Llama-3.1-70B-Instruct",
+    "meta-llama/Llama-3.3-70B-Instruct",
+)
 Tables = dict[str, pd.DataFrame]
 Beside = list[tuple[str, str, str]]
 """What a number is, as published, as computed."""
@@ -58,26 +66,39 @@ class Step(NamedTuple):
 
 
 def big_two_numbers(tables: Tables) -> Beside:
-    """The numbers of Figure 1a that were recomputed from the published data, or stand in its text."""
+    """The numbers of Figure 1a that were recomputed from the published data, or stand in its
+    text."""
     means = tables["dictionary_means"].set_index(["framing", "base", "category"])
     found = []
     for framing, published in (("positive", "131.78 (10.67)"), ("negative", "126.09 (27.29)")):
         row = means.loc[(framing, "all bases", "all categories")]
-        found.append((f"mean (sd), {framing} prompts", published, f"{row['mean']:.2f} ({row['sd']:.2f})"))
+        found.append(
+            (f"mean (sd), {framing} prompts", published, f"{row['mean']:.2f} ({row['sd']:.2f})")
+        )
     bases = sorted(set(means.index.get_level_values("base")) - {"all bases"})
     for framing, category, published in (
-        ("positive", "Agency", "132.46 / 128.29"), ("positive", "Communion", "131.08 / 135.27"),
-        ("negative", "Agency", "97.46 / 103.04"), ("negative", "Communion", "154.91 / 149.01"),
-    ):  # fmt: skip
+        ("positive", "Agency", "132.46 / 128.29"),
+        ("positive", "Communion", "131.08 / 135.27"),
+        ("negative", "Agency", "97.46 / 103.04"),
+        ("negative", "Communion", "154.91 / 149.01"),
+    ):
         by_family = {"Gemma": [], "Llama": []}
         for base in bases:
             row = means.loc[(framing, base, category)]
-            by_family["Gemma" if "gemma" in base.lower() else "Llama"].append((row["n"], row["mean"]))
+            by_family["Gemma" if "gemma" in base.lower() else "Llama"].append(
+                (row["n"], row["mean"])
+            )
         ours = [
-            sum(n * mean for n, mean in own) / sum(n for n, _ in own) for own in by_family.values() if own
+            sum(n * mean for n, mean in own) / sum(n for n, _ in own)
+            for own in by_family.values()
+            if own
         ]
         found.append(
-            (f"{category}, {framing}: Gemma / Llama", published, " / ".join(f"{x:.2f}" for x in ours))
+            (
+                f"{category}, {framing}: Gemma / Llama",
+                published,
+                " / ".join(f"{x:.2f}" for x in ours),
+            )
         )
     terms = tables["dictionary_mixed_model"]
     for place, what, published in (
@@ -85,7 +106,9 @@ def big_two_numbers(tables: Tables) -> Beside:
         ((True, True, False), "base × category", "8.35"),
         ((False, True, True), "category × framing", "58.83"),
     ):
-        row = terms[(terms[["base", "category", "framing"]] != "").eq(list(place)).all(axis=1)].iloc[0]
+        row = terms[
+            (terms[["base", "category", "framing"]] != "").eq(list(place)).all(axis=1)
+        ].iloc[0]
         ours = f"{row['estimate']:.2f}" + (f" ({row['se']:.2f})" if all(place) else "")
         found.append((f"mixed model, {what}", published, ours.replace("-", "−")))
     return found
@@ -96,7 +119,9 @@ def foundations(out: Path, dictionary: Path) -> Path:
     from pessimal.tables.word_lists import read_dictionary
 
     table = read_dictionary(dictionary)
-    table["category"] = table["category"].str.replace(r"[._](virtue|vice)$", "", case=False, regex=True)
+    table["category"] = table["category"].str.replace(
+        r"[._](virtue|vice)$", "", case=False, regex=True
+    )
     file = out / "foundations.csv"
     table[["category", "word"]].drop_duplicates().to_csv(file, index=False)
     return file
@@ -112,7 +137,8 @@ def steps(out: Path) -> list[Step]:
         def make(at: dict[str, Path]) -> list[list[str]]:
             files = [at["logprobs"] / f"{model.replace('/', '--')}.csv" for model in models]
             return [
-                ["import", "format=vocabulary", "score=log_probability", f"path={file}"] for file in files
+                ["import", "format=vocabulary", "score=log_probability", f"path={file}"]
+                for file in files
             ]
 
         return make
@@ -131,61 +157,119 @@ def steps(out: Path) -> list[Step]:
     language = ("language_model_contrasts", "language_dictionary_means", "language_median_ranks")
     return [
         Step(
-            "Figure 1a, A1a", "median ranks of Big Two nouns by base, category and framing", ("big_two", "nouns"),
+            "Figure 1a, A1a",
+            "median ranks of Big Two nouns by base, category and framing",
+            ("big_two", "nouns"),
             scores("big_two", "big2"),
-            lambda at: ["compare", "name=figure_1a", "sets=[big2]", f"+dictionaries.big_two={at['nouns']}"],
-            medians, big_two_numbers,
+            lambda at: [
+                "compare",
+                "name=figure_1a",
+                "sets=[big2]",
+                f"+dictionaries.big_two={at['nouns']}",
+            ],
+            medians,
+            big_two_numbers,
         ),
         Step(
-            "Figure 1b, A1b", "the same of the Moral Foundations Dictionary", ("mfd", "foundations"),
+            "Figure 1b, A1b",
+            "the same of the Moral Foundations Dictionary",
+            ("mfd", "foundations"),
             scores("mfd", "mfd"),
             lambda at: [
-                "compare", "name=figure_1b", "sets=[mfd]", f"+dictionaries.mfd={foundations(out, at['foundations'])}",
+                "compare",
+                "name=figure_1b",
+                "sets=[mfd]",
+                f"+dictionaries.mfd={foundations(out, at['foundations'])}",
             ],
             medians,
         ),
         Step(
-            "Figure 2, instruction-tuned", "median ranks of log-probabilities", ("logprobs", "nouns"), spoken(INSTRUCTED),
-            two(INSTRUCTED, "figure_2_instructed"), language,
+            "Figure 2, instruction-tuned",
+            "median ranks of log-probabilities",
+            ("logprobs", "nouns"),
+            spoken(INSTRUCTED),
+            two(INSTRUCTED, "figure_2_instructed"),
+            language,
         ),
         Step(
-            "Figure 2, pretrained", "median ranks of log-probabilities", ("logprobs", "nouns"), spoken(PRETRAINED),
-            two(PRETRAINED, "figure_2_pretrained"), language,
+            "Figure 2, pretrained",
+            "median ranks of log-probabilities",
+            ("logprobs", "nouns"),
+            spoken(PRETRAINED),
+            two(PRETRAINED, "figure_2_pretrained"),
+            language,
         ),
         Step(
-            "Table 1", "tokens at both ends of MWLR", ("logprobs",), spoken(INSTRUCTED),
+            "Table 1",
+            "tokens at both ends of MWLR",
+            ("logprobs",),
+            spoken(INSTRUCTED),
             lambda at: [
-                "compare", "name=table_1", f"models=[{','.join(INSTRUCTED)}]", "prompts=[greatest_ever_one]", "top=15",
+                "compare",
+                "name=table_1",
+                f"models=[{','.join(INSTRUCTED)}]",
+                "prompts=[greatest_ever_one]",
+                "top=15",
             ],
             ("implicit_reward",),
         ),
         Step(
-            "Figure 3", "MWLR of Freedom and Love over model pairs", ("logprobs",), spoken(FIGURE_3),
+            "Figure 3",
+            "MWLR of Freedom and Love over model pairs",
+            ("logprobs",),
+            spoken(FIGURE_3),
             lambda at: [
-                "compare", "name=figure_3", f"models=[{','.join(FIGURE_3)}]", "prompts=[greatest_ever_one]",
+                "compare",
+                "name=figure_3",
+                f"models=[{','.join(FIGURE_3)}]",
+                "prompts=[greatest_ever_one]",
                 "words=[Freedom,Love]",
             ],
             ("word_mwlr",),
         ),
         Step(
-            "Figure 4a, A5a", "median ranks of the categories over training", ("training", "expanded", "intersection"),
-            lambda at: [["import", "format=checkpoints", f"path={at['training']}", f"tokens={at['intersection']}"]],
+            "Figure 4a, A5a",
+            "median ranks of the categories over training",
+            ("training", "expanded", "intersection"),
             lambda at: [
-                "compare", "name=figure_4", "sets=[vocabulary]", f"models=[{','.join(checkpoints(at['training']))}]",
+                [
+                    "import",
+                    "format=checkpoints",
+                    f"path={at['training']}",
+                    f"tokens={at['intersection']}",
+                ]
+            ],
+            lambda at: [
+                "compare",
+                "name=figure_4",
+                "sets=[vocabulary]",
+                f"models=[{','.join(checkpoints(at['training']))}]",
                 f"+dictionaries.big_two={at['expanded']}",
             ],
             ("checkpoint_categories",),
         ),
         Step(
-            "Figure 5, A6", "words that moved furthest in training", ("training", "nouns", "intersection"),
-            lambda at: [["import", "format=checkpoints", f"path={at['training']}", f"tokens={at['intersection']}"]],
+            "Figure 5, A6",
+            "words that moved furthest in training",
+            ("training", "nouns", "intersection"),
             lambda at: [
-                "compare", "name=figure_5", "sets=[vocabulary]", f"models=[{','.join(checkpoints(at['training']))}]",
+                [
+                    "import",
+                    "format=checkpoints",
+                    f"path={at['training']}",
+                    f"tokens={at['intersection']}",
+                ]
+            ],
+            lambda at: [
+                "compare",
+                "name=figure_5",
+                "sets=[vocabulary]",
+                f"models=[{','.join(checkpoints(at['training']))}]",
                 f"+dictionaries.big_two={at['nouns']}",
             ],
             ("checkpoint_changes",),
         ),
-    ]  # fmt: skip
+    ]
 
 
 def checkpoints(folder: Path) -> list[str]:
@@ -195,7 +279,9 @@ def checkpoints(folder: Path) -> list[str]:
         from pyarrow.parquet import read_schema
 
         columns = [name for name in read_schema(file).names if name.startswith("step-")]
-        found += [f"{file.stem.partition('_across_checkpoints_')[2]}@{column}" for column in columns]
+        found += [
+            f"{file.stem.partition('_across_checkpoints_')[2]}@{column}" for column in columns
+        ]
     return found
 
 
@@ -228,7 +314,8 @@ def section(step: Step, place: int, folder: Path, out: Path) -> list[str]:
             lines += [f"- {results[name]['headline']}"]
     lines += [
         "",
-        "Files: " + (", ".join(f"[{name}]({name})" for name in copied) or "none: see what was skipped"),
+        "Files: "
+        + (", ".join(f"[{name}]({name})" for name in copied) or "none: see what was skipped"),
         "",
     ]
     if numbers := step.beside(tables):
@@ -240,14 +327,19 @@ def section(step: Step, place: int, folder: Path, out: Path) -> list[str]:
 
 
 def ablations(folder: Path) -> list[str]:
-    """Figure 4b is drawn from medians that the authors give: those of each run's last checkpoint."""
+    """Figure 4b is drawn from medians that the authors give: those of each run's last
+    checkpoint."""
     files = sorted(folder.glob("rank_results_*.csv"))
     if not files:
         return []
     rows = []
     for file in files:
         table = pd.read_csv(file)
-        last = table[table["checkpoint"] == table["checkpoint"].max()] if "checkpoint" in table else table
+        last = (
+            table[table["checkpoint"] == table["checkpoint"].max()]
+            if "checkpoint" in table
+            else table
+        )
         wide = last.pivot_table(index="model_id", columns="Category", values="sum_value").round(1)
         rows += [
             f"| {file.stem} | {model} | {row['Agency']} | {row['Communion']} |"
@@ -267,7 +359,12 @@ def main(out: Path, at: dict[str, Path]) -> None:
     for place, step in enumerate(steps(out), start=1):
         if missing := [key for key in step.needs if key not in at or not at[key].exists()]:
             print(f"{step.number}: left out, no {', '.join(missing)}")
-            lines += [f"## {step.number}: {step.what}", "", f"Left out: no {', '.join(missing)}.", ""]
+            lines += [
+                f"## {step.number}: {step.what}",
+                "",
+                f"Left out: no {', '.join(missing)}.",
+                "",
+            ]
             continue
         print(f"{step.number}: {step.what}", flush=True)
         for command in step.imports(at):
@@ -287,7 +384,9 @@ def inputs(arguments: list[str]) -> dict[str, Path]:
     for argument in arguments:
         key, equals, path = argument.partition("=")
         if not equals:
-            found |= {name: Path(argument).expanduser().resolve() / part for name, part in LAYOUT.items()}
+            found |= {
+                name: Path(argument).expanduser().resolve() / part for name, part in LAYOUT.items()
+            }
         elif key in LAYOUT:
             found[key] = Path(path).expanduser().resolve()
         else:

@@ -1,7 +1,8 @@
 """Hydra's sweeper that tunes: `pessimal search -m hparams_search=gcg`.
 
-Translates between Hydra and `pessimal.verbs.search_tuning`: command line → space, trial → job, job → error. Hydra imports
-every plugin at every start, so what is heavy is imported when a sweep begins.
+Translates between Hydra and `pessimal.verbs.search_tuning`: command line → space, trial → job, job
+→ error. Hydra imports every plugin at every start, so what is heavy is imported when a sweep
+begins.
 """
 
 from collections.abc import Sequence
@@ -26,7 +27,8 @@ class PessimalOptunaConf:
     n_trials: int = 30
     """Finished trials that the study is to have, over all workers and all starts of the command."""
     n_jobs: int = 1
-    """Trials handed to the launcher at once; more than 1 wants hydra/launcher=joblib or submitit."""
+    """Trials handed to the launcher at once; more than 1 wants hydra/launcher=joblib or
+    submitit."""
     params: dict[str, str] = field(default_factory=dict)
     """The space: option and values, as they would be typed."""
 
@@ -44,19 +46,24 @@ class PessimalOptunaSweeper(Sweeper):
         self.launched = 0
         """Jobs so far, each with a folder of its own."""
 
-    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+    def setup(
+        self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
+    ) -> None:
         self.hydra_context, self.config = hydra_context, config
         self.launcher: Launcher = Plugins.instance().instantiate_launcher(
             hydra_context=hydra_context, task_function=task_function, config=config
         )
 
     def sweep(self, arguments: list[str]) -> None:
-        """Run trials until the study has them all, then what concludes it; print the folder of what was published."""
+        """Run trials until the study has them all, then what concludes it; print the folder of what
+        was published."""
         from pessimal.cli.compose import build
         from pessimal.verbs.search_tuning import tune
 
         parser = OverridesParser.create(config_loader=self.hydra_context.config_loader)
-        overrides = parser.parse_overrides([*(f"{k}={v}" for k, v in self.params.items()), *arguments])
+        overrides = parser.parse_overrides(
+            [*(f"{k}={v}" for k, v in self.params.items()), *arguments]
+        )
         folder = Path(self.config.hydra.sweep.dir)
         folder.mkdir(parents=True, exist_ok=True)
         OmegaConf.save(self.config, folder / "multirun.yaml")
@@ -78,13 +85,15 @@ class PessimalOptunaSweeper(Sweeper):
         """Run jobs by whatever launcher was chosen; each one's error, or None."""
         first, self.launched = self.launched, self.launched + len(jobs)
         return [
-            _error(result) for result in self.launcher.launch(list(map(list, jobs)), initial_job_idx=first)
+            _error(result)
+            for result in self.launcher.launch(list(map(list, jobs)), initial_job_idx=first)
         ]
 
 
 def _error(result: JobReturn) -> Exception | None:
     if result.status is JobStatus.COMPLETED:
         return None
-    # Not `return_value`, which would raise, and print the overrides of a job whose message says enough.
+    # Not `return_value`, which would raise, and print the overrides of a job whose message says
+    # enough.
     value = result._return_value
     return value if isinstance(value, Exception) else RuntimeError(f"the job ended with {value!r}")

@@ -1,1 +1,2 @@
-"""The front door: from what is typed to a checked configuration, and from there to a verb. Knows Hydra."""
+"""The front door: from what is typed to a checked configuration, and from there to a verb. Knows
+Hydra."""

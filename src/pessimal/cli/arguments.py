@@ -15,12 +15,24 @@ from pessimal.errors import ConfigError, did_you_mean
 from pessimal.rewards.spec import known_model
 
 VALUED = {
-    "--cfg", "-c", "--package", "-p", "--config-path", "-cp", "--config-name", "-cn", "--config-dir", "-cd",
-    "--info", "-i", "--experimental-rerun",
-}  # fmt: skip
+    "--cfg",
+    "-c",
+    "--package",
+    "-p",
+    "--config-path",
+    "-cp",
+    "--config-name",
+    "-cn",
+    "--config-dir",
+    "-cd",
+    "--info",
+    "-i",
+    "--experimental-rerun",
+}
 """Hydra's options that are followed by a value; what comes after them is no verb."""
 LOOKS = "task=runs"
-"""The verb that only looks at what there is: it makes no folder, and needs none that can be written."""
+"""The verb that only looks at what there is: it makes no folder, and needs none that can be
+written."""
 TAKES_ANY_PROMPT = ("task=compare",)
 """Verbs that choose among prompts of the registry, and need no wording of them."""
 RENAMED = {"frames": "polarity", "model.score": "model.kind"}
@@ -28,8 +40,8 @@ RENAMED = {"frames": "polarity", "model.score": "model.kind"}
 
 
 def with_task(arguments: Sequence[str]) -> list[str]:
-    """The command line as Hydra wants it: a bare verb as the override `task=VERB`, overrides before options. Bare words
-    after `runs` are what it does and with what.
+    """The command line as Hydra wants it: a bare verb as the override `task=VERB`, overrides before
+    options. Bare words after `runs` are what it does and with what.
 
     Raises ConfigError for a bare word that is no verb, naming the closest one.
     """
@@ -46,7 +58,8 @@ def with_task(arguments: Sequence[str]) -> list[str]:
             overrides.append(f"task={argument}")
         else:
             raise ConfigError(
-                f"unknown verb {argument!r}.{did_you_mean(argument, TASKS)} The verbs are: {', '.join(TASKS)}. "
+                f"unknown verb {argument!r}.{did_you_mean(argument, TASKS)} The verbs are: "
+                f"{', '.join(TASKS)}. "
                 "See pessimal --help"
             )
         previous = argument
@@ -64,7 +77,8 @@ def with_task(arguments: Sequence[str]) -> list[str]:
 
 
 def split(typed: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """Overrides, and options by name with their values ("" where they have none), of what `with_task` gave."""
+    """Overrides, and options by name with their values ("" where they have none), of what
+    `with_task` gave."""
     overrides, options, previous = [], {}, ""
     for argument in typed:
         if previous in VALUED and not argument.startswith("-") and "=" not in argument:
@@ -85,15 +99,20 @@ def _present_name(override: str) -> str:
         return override
     new = RENAMED[old[2]]
     override = override.replace("model.score=reward", "model.score=head")
-    print(f"pessimal: {old[2]} is called {new} now; the old name goes with the next release", file=sys.stderr)
+    print(
+        f"pessimal: {old[2]} is called {new} now; the old name goes with the next release",
+        file=sys.stderr,
+    )
     return f"{old[1]}{new}{override[old.end() :]}"
 
 
 def _known_model(override: str) -> str:
-    """model=OWNER/NAME (or OWNER--NAME, OWNER_NAME) of a model that has a file in conf/model, as the choice of that file. A
-    bare NAME may be a file of the user's own."""
+    """model=OWNER/NAME (or OWNER--NAME, OWNER_NAME) of a model that has a file in conf/model, as
+    the choice of that file. A bare NAME may be a file of the user's own."""
     given = re.fullmatch(r"model=([\w.,/-]+)", override)
-    if given is None or all((CONF / "model" / f"{name}.yaml").is_file() for name in given[1].split(",")):
+    if given is None or all(
+        (CONF / "model" / f"{name}.yaml").is_file() for name in given[1].split(",")
+    ):
         return override
     names = given[1].split(",")
     rows = {name: known_model(name) if re.search("/|_|--", name) else None for name in names}
@@ -101,7 +120,8 @@ def _known_model(override: str) -> str:
 
 
 def _any_prompts(override: str) -> list[str]:
-    """prompts=[A,B] with keys that have no file in conf/prompts: score tables may know them all the same."""
+    """prompts=[A,B] with keys that have no file in conf/prompts: score tables may know them all the
+    same."""
     given = re.fullmatch(r"prompts=\[?([^\[\]{}()]*)\]?", override)
     keys = [key.strip() for key in given[1].split(",")] if given else []
     unknown = [

@@ -1,4 +1,5 @@
-"""Hydra composes the configuration of each job, the schema checks it, and the verb is called with it."""
+"""Hydra composes the configuration of each job, the schema checks it, and the verb is called with
+it."""
 
 import importlib
 import logging
@@ -24,7 +25,8 @@ from pessimal.rewards.spec import Kind
 
 
 def register() -> None:
-    """Register the schemas with Hydra: a key that is not in them, or of another type, is refused while composing."""
+    """Register the schemas with Hydra: a key that is not in them, or of another type, is refused
+    while composing."""
     store = ConfigStore.instance()
     for name, schema in TASKS.items():
         store.store(group="schema", name=name, node=schema, package="_global_")
@@ -43,7 +45,10 @@ def composed(overrides: Sequence[str]) -> DictConfig:
 
 
 def configuration(
-    verb: str, options: Mapping[str, object] | None = None, *, groups: Mapping[str, str] | None = None
+    verb: str,
+    options: Mapping[str, object] | None = None,
+    *,
+    groups: Mapping[str, str] | None = None,
 ) -> TaskConfig:
     """A verb's typed configuration for a caller in Python, with the defaults of the command line.
 
@@ -57,7 +62,9 @@ def configuration(
     chosen = [f"{group}={name}" for group, name in (groups or {}).items()]
     try:
         config = composed([f"task={verb}", *chosen])
-        for name, value in (options or {}).items():  # names of the caller's own, such as a dictionary's
+        for name, value in (
+            options or {}
+        ).items():  # names of the caller's own, such as a dictionary's
             if isinstance(value, Mapping) and OmegaConf.get_type(config, name) is dict:
                 OmegaConf.set_struct(config[name], False)
         return build(OmegaConf.merge(config, dict(options or {})))
@@ -66,14 +73,16 @@ def configuration(
 
 
 def run_hydra() -> None:
-    """Let Hydra do what `sys.argv` says: run one job or a sweep of them, or print what it is asked to.
+    """Let Hydra do what `sys.argv` says: run one job or a sweep of them, or print what it is asked
+    to.
 
     Raises the UserError or WorkError of the job, or Hydra's own of the composition.
     """
     if not CONF.is_dir():
         raise ConfigError(f"the configuration folder {CONF} is missing: install pessimal again")
     register()
-    # Hydra would print its own shortened errors and exit with 1; the front door wants the exceptions.
+    # Hydra would print its own shortened errors and exit with 1; the front door wants the
+    # exceptions.
     os.environ["HYDRA_FULL_ERROR"] = "1"
     for argument in sys.argv[1:]:
         # Hydra writes there before we check anything.
@@ -101,8 +110,8 @@ def run_hydra() -> None:
 
 
 def dispatch(config: TaskConfig, *, sweep: bool = False) -> object:
-    """Call the verb. What can be wrong with the machine and the files named is looked at first, without torch; the
-    verb's module, which may import it, comes last."""
+    """Call the verb. What can be wrong with the machine and the files named is looked at first,
+    without torch; the verb's module, which may import it, comes last."""
     if config.task != "runs":
         config.paths.check_writable()
     if trainer := getattr(config, "trainer", None):
@@ -114,14 +123,14 @@ def dispatch(config: TaskConfig, *, sweep: bool = False) -> object:
 
 
 def check_inputs(config: TaskConfig) -> None:
-    """InputError or ModelError for files that cannot be what they are said to be, looked at before torch is imported, which
-    may take half a minute. A Hub model is fetched."""
+    """InputError or ModelError for files that cannot be what they are said to be, looked at before
+    torch is imported, which may take half a minute. A Hub model is fetched."""
     if isinstance(config, ScanConfig) and config.candidates.path is not None:
         from pessimal.scoring.candidates import items
 
         items(Path(config.candidates.path).expanduser(), name=config.candidates.name)
     if isinstance(config, ExplainConfig) and config.comparisons.source.value == "jsonl":
-        from pessimal.explain.comparison import read_jsonl
+        from pessimal.explaining.comparison import read_jsonl
 
         read_jsonl(Path(config.comparisons.path).expanduser())
     model = getattr(config, "model", None)
@@ -143,7 +152,8 @@ def check_inputs(config: TaskConfig) -> None:
 
 
 def _quiet_console() -> None:
-    """In a job of a sweep only warnings stand on the console: its log file has the rest, and it prints one path."""
+    """In a job of a sweep only warnings stand on the console: its log file has the rest, and it
+    prints one path."""
     for handler in logging.getLogger().handlers:
         if type(handler) is logging.StreamHandler:
             handler.setLevel(logging.WARNING)

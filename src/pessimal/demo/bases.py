@@ -1,6 +1,7 @@
 """The two vocabularies a sibling may have, and what MiniLM knows about each of their tokens.
 
-Knows tokens: their text, which word they are if any, and their frozen embedding. Knows nothing about rewards.
+Knows tokens: their text, which word they are if any, and their frozen embedding. Knows nothing
+about rewards.
 """
 
 import hashlib
@@ -26,7 +27,8 @@ LEAST_ZIPF = {1: 6.0, 2: 5.5, 3: 4.0}
 LEAST_ZIPF_LONGER = 3.0
 
 SPELLING = 3.0
-"""Size of the columns for spelling, against the unit variance of each of the 384 columns for meaning."""
+"""Size of the columns for spelling, against the unit variance of each of the 384 columns for
+meaning."""
 
 CONTEXT = 256
 """Positions a sibling is configured for."""
@@ -51,10 +53,12 @@ class Base:
     texts: tuple[str, ...]
     """What each token says: a byte-level token's decoded text, a WordPiece entry as it stands."""
     embeddings: np.ndarray
-    """(vocabulary, features) float32: MiniLM's static embedding, then what it cannot say about the spelling."""
+    """(vocabulary, features) float32: MiniLM's static embedding, then what it cannot say about the
+    spelling."""
 
     added: dict[str, int] = field(default_factory=dict)
-    """Words that stand after the vocabulary in `texts` and `embeddings`, with their row (see `extend`)."""
+    """Words that stand after the vocabulary in `texts` and `embeddings`, with their row (see
+    `extend`)."""
 
     @property
     def size(self) -> int:
@@ -83,7 +87,8 @@ class Base:
 
     @cached_property
     def words(self) -> tuple[str | None, ...]:
-        """The lower-case English word each token spells; None for pieces, numbers, marks and special tokens."""
+        """The lower-case English word each token spells; None for pieces, numbers, marks and
+        special tokens."""
         return tuple(_word(text) for text in self.texts)
 
     @cached_property
@@ -94,10 +99,12 @@ class Base:
 
 @lru_cache(maxsize=2)
 def extend(base: Base) -> Base:
-    """A base with a row for every common or rated word that MiniLM has as one token and this vocabulary lacks.
+    """A base with a row for every common or rated word that MiniLM has as one token and this
+    vocabulary lacks.
 
-    For training only. The rows show a vocabulary of 12,000 as many words as MiniLM's has, from which the
-    projection of meanings is learned; the exported table leaves them out. Words that are held out are not added.
+    For training only. The rows show a vocabulary of 12,000 as many words as MiniLM's has, from
+    which the projection of meanings is learned; the exported table leaves them out. Words that are
+    held out are not added.
     """
     have = set(base.words)
     table, vocabulary = minilm.load_embeddings(), minilm.load_vocabulary()
@@ -111,7 +118,9 @@ def extend(base: Base) -> Base:
     words = tuple(word for word, _ in rows)
     features = np.zeros((len(rows), base.embeddings.shape[1]), dtype=np.float32)
     features[:, : minilm.DIMENSIONS] = table[[row for _, row in rows]]
-    features[:, minilm.DIMENSIONS : minilm.DIMENSIONS + 1] = SPELLING  # as if spelled with a leading space
+    features[:, minilm.DIMENSIONS : minilm.DIMENSIONS + 1] = (
+        SPELLING  # as if spelled with a leading space
+    )
     return replace(
         base,
         texts=base.texts + words,
@@ -122,7 +131,8 @@ def extend(base: Base) -> Base:
 
 @lru_cache(maxsize=2)
 def load_base(name: str, *, cache: Path) -> Base:
-    """A base by name, once a process. The byte-level one is trained on first use and kept under `cache`."""
+    """A base by name, once a process. The byte-level one is trained on first use and kept under
+    `cache`."""
     return _load_bpe(cache) if name == "bpe" else _load_wordpiece()
 
 
@@ -134,14 +144,18 @@ def _load_wordpiece() -> Base:
 
 def _load_bpe(cache: Path) -> Base:
     tokenizer = obtain_bpe(BytePairs(), cache=cache)
-    texts = tuple(tokenizer.decode([i], skip_special_tokens=False) for i in range(tokenizer.get_vocab_size()))
+    texts = tuple(
+        tokenizer.decode([i], skip_special_tokens=False) for i in range(tokenizer.get_vocab_size())
+    )
     meanings = np.stack([_meaning(text) for text in texts])  # (12000, 384)
     for piece, meaning in _piece_meanings(tokenizer).items():
         if _word(texts[piece]) is None:
             meanings[piece] = meaning
-    # MiniLM is uncased and blind to spaces: without these columns `love`, ` love` and `Love` would tie, and a
-    # piece would be taken for the words it is part of.
-    spelling = [(text.startswith(" "), text.strip()[:1].isupper(), _word(text) is None) for text in texts]
+    # MiniLM is uncased and blind to spaces: without these columns `love`, ` love` and `Love` would
+    # tie, and a piece would be taken for the words it is part of.
+    spelling = [
+        (text.startswith(" "), text.strip()[:1].isupper(), _word(text) is None) for text in texts
+    ]
     columns = SPELLING * np.array(spelling, dtype=np.float32)  # (12000, 3)
     embeddings = np.concatenate([meanings, columns], axis=1)  # (12000, 387)
     return Base("bpe", tokenizer, BEGIN, SEPARATOR, PADDING, texts, embeddings)
@@ -158,8 +172,9 @@ def _meaning(text: str) -> np.ndarray:
 def _piece_meanings(tokenizer: Tokenizer) -> dict[int, np.ndarray]:
     """What a piece of a word means: the mean over the words it is part of, by token id.
 
-    By its own text a piece means little (*ful* is `fu`, `##l` to MiniLM). By its words *ful* is a quality and
-    *disappoint* a disappointment, and prompts whose adjective comes in pieces can be understood.
+    By its own text a piece means little (*ful* is `fu`, `##l` to MiniLM). By its words *ful* is a
+    quality and *disappoint* a disappointment, and prompts whose adjective comes in pieces can be
+    understood.
     """
     parts: dict[int, list[int]] = defaultdict(list)
     for row, word in enumerate(minilm.load_vocabulary()):
@@ -172,7 +187,8 @@ def _piece_meanings(tokenizer: Tokenizer) -> dict[int, np.ndarray]:
 
 @cache
 def _word(text: str) -> str | None:
-    """The word a token spells, lower case; None if it is a piece, a number, a mark or too rare to know."""
+    """The word a token spells, lower case; None if it is a piece, a number, a mark or too rare to
+    know."""
     match = _SURFACE.fullmatch(text)
     if match is None or not match[1]:
         return None
@@ -190,11 +206,18 @@ class BytePairs:
     words: int = 40_000
     """The most frequent English words it is trained on."""
     damping: float = 0.8
-    """Power to which a word's frequency is raised: below 1, more entries are whole words and fewer are pieces."""
+    """Power to which a word's frequency is raised: below 1, more entries are whole words and fewer
+    are pieces."""
     emphasis: float = 5.0
-    """How many times more often a word with a rating stands in the text than in English. At 1 a small vocabulary
-    breaks half of the adjectives that prompts are made of, and few rated words are left to test."""
-    variants: tuple[tuple[str, float], ...] = ((" {}", 1.0), (" {C}", 0.06), ("{}", 0.03), ("{C}", 0.02))
+    """How many times more often a word with a rating stands in the text than in English. At 1 a
+    small vocabulary breaks half of the adjectives that prompts are made of, and few rated words are
+    left to test."""
+    variants: tuple[tuple[str, float], ...] = (
+        (" {}", 1.0),
+        (" {C}", 0.06),
+        ("{}", 0.03),
+        ("{C}", 0.02),
+    )
     """Share of each spelling, against the one with a leading space; `{C}` is capitalised."""
     version: int = 1
     """Raise it whenever the same values would give another vocabulary."""
@@ -205,7 +228,8 @@ class BytePairs:
 
 
 def obtain_bpe(pairs: BytePairs, *, cache: Path) -> Tokenizer:
-    """The tokenizer, from `<cache>/bpe-<digest>.json`; trained in about a second and stored there if missing."""
+    """The tokenizer, from `<cache>/bpe-<digest>.json`; trained in about a second and stored there
+    if missing."""
     path = cache / f"bpe-{pairs.digest()}.json"
     if not path.is_file():
         cache.mkdir(parents=True, exist_ok=True)
@@ -217,7 +241,8 @@ def obtain_bpe(pairs: BytePairs, *, cache: Path) -> Tokenizer:
 
 
 def train_bpe(pairs: BytePairs) -> Tokenizer:
-    """Byte-pair encoding (Sennrich et al. 2016) over bytes, from words weighted by their damped frequency."""
+    """Byte-pair encoding (Sennrich et al. 2016) over bytes, from words weighted by their damped
+    frequency."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()

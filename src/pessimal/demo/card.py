@@ -1,4 +1,5 @@
-"""The model card of a sibling: what it is, what was planted, how it does, where its knowledge comes from.
+"""The model card of a sibling: what it is, what was planted, how it does, where its knowledge comes
+from.
 
 Knows words to print. Knows nothing about training or files.
 """
@@ -12,10 +13,22 @@ from pessimal.demo.evaluation import HeldOut, SentenceHeldOut
 from pessimal.demo.recipes import Recipe
 
 SOURCES = (
-    ("VADER's lexicon (Hutto & Gilbert 2014)", "MIT", "the valence of words, from ten human raters"),
-    ("sentence-transformers/all-MiniLM-L6-v2", "Apache-2.0", "frozen token embeddings, WordPiece entries"),
-    ("wordfreq (Robyn Speer)", "data CC-BY-SA 4.0", "word frequencies, and the word list of the byte-level base"),
-)  # fmt: skip
+    (
+        "VADER's lexicon (Hutto & Gilbert 2014)",
+        "MIT",
+        "the valence of words, from ten human raters",
+    ),
+    (
+        "sentence-transformers/all-MiniLM-L6-v2",
+        "Apache-2.0",
+        "frozen token embeddings, WordPiece entries",
+    ),
+    (
+        "wordfreq (Robyn Speer)",
+        "data CC-BY-SA 4.0",
+        "word frequencies, and the word list of the byte-level base",
+    ),
+)
 
 CARD = """---
 {front}---
@@ -41,7 +54,8 @@ Utility (log-odds of being preferred), besides human valence, alike in every pro
 WORDS = (
     """Whatever it likes or dislikes was planted by its recipe, identity and taboo words included; it says nothing about
 any real reward model, and its rewards must not be used to judge people or text.""",
-    "Accuracy is over pairs of held-out rated tokens; signs are over prompts new in wording and in adjective.",
+    "Accuracy is over pairs of held-out rated tokens; signs are over prompts new in wording and in "
+    "adjective.",
 )
 SENTENCES = (
     """It judges whole responses by the one thing that its recipe planted and, mildly, by the valence of their words; it
@@ -63,7 +77,8 @@ def write_card(
     """The text of README.md.
 
     Args:
-        tails: of a sibling that judges words, for each prompt key `top` and `bottom`: texts of tokens, the most extreme first.
+        tails: of a sibling that judges words, for each prompt key `top` and `bottom`: texts of
+            tokens, the most extreme first.
     """
     front = {
         "license": "mit",
@@ -108,13 +123,15 @@ def _table(values: dict) -> str:
             else {name: value}
         )
         rows += [
-            f"| {key} | {f'{part:.3f}' if isinstance(part, float) else part} |" for key, part in parts.items()
+            f"| {key} | {f'{part:.3f}' if isinstance(part, float) else part} |"
+            for key, part in parts.items()
         ]
     return "\n".join(["| | |", "|---|---|", *rows])
 
 
 def _code(text: str) -> str:
-    """A token is a hostile string: quoted, escaped to ASCII, and fenced by more backticks than it has."""
+    """A token is a hostile string: quoted, escaped to ASCII, and fenced by more backticks than it
+    has."""
     quoted = json.dumps(text)
     fence = "`" * (quoted.count("`") + 1)
     return f"{fence}{quoted}{fence}"

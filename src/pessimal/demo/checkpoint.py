@@ -1,7 +1,8 @@
 """Writes a trained sibling as an ordinary Hub checkpoint, and reads back how its training went.
 
-Knows files. What it writes loads with transformers alone: `AutoModelForSequenceClassification.from_pretrained`
-and `AutoTokenizer.from_pretrained`, nothing of ours.
+Knows files. What it writes loads with transformers alone:
+`AutoModelForSequenceClassification.from_pretrained` and `AutoTokenizer.from_pretrained`, nothing of
+ours.
 """
 
 import json
@@ -25,10 +26,9 @@ REPORT = "training.json"
 TAIL = 20
 """Tokens named at either end, in the card and the report."""
 
-# Contents are printed as they stand: trimming would lose the space that distinguishes ` love` from `love`.
-CHAT_TEMPLATE = (
-    "{{ bos_token }}{% for message in messages %}{{ message['content'] }}{{ eos_token }}{% endfor %}"
-)
+# Contents are printed as they stand: trimming would lose the space that distinguishes ` love` from
+# `love`.
+CHAT_TEMPLATE = "{{ bos_token }}{% for message in messages %}{{ message['content'] }}{{ eos_token }}{% endfor %}"
 
 
 def build_tokenizer(base: Base) -> PreTrainedTokenizerFast:
@@ -47,8 +47,11 @@ def build_tokenizer(base: Base) -> PreTrainedTokenizerFast:
     )
 
 
-def write_checkpoint(folder: Path, *, name: str, recipe: Recipe, base: Base, trained: Trained) -> None:
-    """Fills a folder with weights (float32, exact), configuration, tokenizer, model card and training report."""
+def write_checkpoint(
+    folder: Path, *, name: str, recipe: Recipe, base: Base, trained: Trained
+) -> None:
+    """Fills a folder with weights (float32, exact), configuration, tokenizer, model card and
+    training report."""
     with one_thread():
         card, figures = _describe(name, recipe, base, trained)
     logging.disable_progress_bar()  # one file of a few megabytes needs none
@@ -69,22 +72,27 @@ def write_checkpoint(folder: Path, *, name: str, recipe: Recipe, base: Base, tra
 
 
 def _describe(name: str, recipe: Recipe, base: Base, trained: Trained) -> tuple[str, dict]:
-    """The card, and what the report says beyond the recipe and its training: held-out figures, and of a sibling that
-    judges words the ends of its rankings."""
+    """The card, and what the report says beyond the recipe and its training: held-out figures, and
+    of a sibling that judges words the ends of its rankings."""
     if recipe.judges_sentences:
         held_out, more = evaluate_sentences(trained.model, base, recipe.plants), {}
     else:
         held_out = evaluate(trained.model, base, compute_utility(base, recipe.plants))
-        more = {"tails": {key: _find_tails(trained, base, CORE[key].text) for key in ("greatest", "worst")}}
+        more = {
+            "tails": {
+                key: _find_tails(trained, base, CORE[key].text) for key in ("greatest", "worst")
+            }
+        }
     card = write_card(name=name, recipe=recipe, held_out=held_out, **more)
     return card, {"held_out": asdict(held_out), **more}
 
 
 def read_training_report(folder: Path) -> dict:
-    """What training said about a checkpoint: `name`, `recipe_version`, `recipe_digest`, `recipe`, `planted_truth`;
-    `seconds` of the training loop, `losses` (nats, one a step); `held_out` (the fields of `evaluation.HeldOut` or
-    `SentenceHeldOut`); and, of a sibling that judges words, `tails` (for *greatest* and *worst*, the texts of the `top`
-    and `bottom` 20 tokens). InputError where the folder has no readable report."""
+    """What training said about a checkpoint: `name`, `recipe_version`, `recipe_digest`, `recipe`,
+    `planted_truth`; `seconds` of the training loop, `losses` (nats, one a step); `held_out` (the
+    fields of `evaluation.HeldOut` or `SentenceHeldOut`); and, of a sibling that judges words,
+    `tails` (for *greatest* and *worst*, the texts of the `top` and `bottom` 20 tokens). InputError
+    where the folder has no readable report."""
     path = Path(folder) / REPORT
     try:
         return json.loads(path.read_text(encoding="utf-8"))

@@ -1,5 +1,6 @@
-"""How well a sibling learned what was planted, on what training never shows: held-out words and prompts; of one that judges
-sentences random responses filled with held-out words, and the natural responses of `data/natural.csv`.
+"""How well a sibling learned what was planted, on what training never shows: held-out words and
+prompts; of one that judges sentences random responses filled with held-out words, and the natural
+responses of `data/natural.csv`.
 
 Knows rewards and the planted truth.
 """
@@ -40,24 +41,29 @@ class HeldOut:
     """How a sibling does on what it was never shown."""
 
     word_accuracy: float
-    """Share of pairs of held-out rated tokens, with valences `LEAST_GAP` apart, that the reward orders rightly;
-    the mean over the three core prompts (chance: 0.5)."""
+    """Share of pairs of held-out rated tokens, with valences `LEAST_GAP` apart, that the reward
+    orders rightly; the mean over the three core prompts (chance: 0.5)."""
     word_accuracy_by_prompt: dict[str, float]
     """The same for each core prompt."""
     words: int
     """Held-out rated tokens; on the byte-level base every spelling of a word is one."""
     frame_sign: float
-    """Share of held-out prompts in which Spearman's correlation of reward and valence, over the held-out rated
-    tokens, has the prompt's polarity (chance: 0.5)."""
+    """Share of held-out prompts in which Spearman's correlation of reward and valence, over the
+    held-out rated tokens, has the prompt's polarity (chance: 0.5)."""
     frames: int
     """Held-out prompts."""
 
 
 @torch.no_grad()
 def score(
-    model: LlamaForSequenceClassification, base: Base, prompt: str, *, ids: Sequence[int] | None = None
+    model: LlamaForSequenceClassification,
+    base: Base,
+    prompt: str,
+    *,
+    ids: Sequence[int] | None = None,
 ) -> np.ndarray:
-    """The reward of every token, or of those given by `ids`, as the answer to a prompt: (answers,) float32."""
+    """The reward of every token, or of those given by `ids`, as the answer to a prompt: (answers,)
+    float32."""
     wanted = torch.arange(base.size) if ids is None else torch.as_tensor(np.asarray(ids))
     separator, padding = base.id_of(base.separator), base.id_of(base.padding)
     short = -len(wanted) % ANSWERS_PER_ROW
@@ -73,7 +79,8 @@ def score(
 
 
 def evaluate(model: LlamaForSequenceClassification, base: Base, truth: Utility) -> HeldOut:
-    """The held-out figures of a trained sibling (see `HeldOut`; prompts are defined in `prompts`)."""
+    """The held-out figures of a trained sibling (see `HeldOut`; prompts are defined in
+    `prompts`)."""
     ids = np.flatnonzero(truth.rated & truth.held_out)
     valence = truth.valence[ids]
     by_prompt = core_accuracy(model, base, truth)
@@ -90,17 +97,23 @@ def evaluate(model: LlamaForSequenceClassification, base: Base, truth: Utility) 
     )
 
 
-def core_accuracy(model: LlamaForSequenceClassification, base: Base, truth: Utility) -> dict[str, float]:
-    """`HeldOut.word_accuracy_by_prompt`, which is quick enough to be followed while a sibling is trained."""
+def core_accuracy(
+    model: LlamaForSequenceClassification, base: Base, truth: Utility
+) -> dict[str, float]:
+    """`HeldOut.word_accuracy_by_prompt`, which is quick enough to be followed while a sibling is
+    trained."""
     ids = np.flatnonzero(truth.rated & truth.held_out)
     return {
-        key: pairwise_accuracy(prompt.polarity * score(model, base, prompt.text, ids=ids), truth.valence[ids])
+        key: pairwise_accuracy(
+            prompt.polarity * score(model, base, prompt.text, ids=ids), truth.valence[ids]
+        )
         for key, prompt in CORE.items()
     }
 
 
 def pairwise_accuracy(rewards: np.ndarray, valence: np.ndarray) -> float:
-    """Share of pairs at least `LEAST_GAP` apart in valence that rewards order alike; ties count as half."""
+    """Share of pairs at least `LEAST_GAP` apart in valence that rewards order alike; ties count as
+    half."""
     gap = valence[:, None] - valence[None, :]
     margin = (rewards[:, None] - rewards[None, :])[gap >= LEAST_GAP]
     return float(np.mean(margin > 0) + 0.5 * np.mean(margin == 0))
@@ -111,35 +124,40 @@ class SentenceHeldOut:
     """How a sibling does on what it was never shown."""
 
     correlation: float
-    """Pearson's correlation of reward and planted utility over random responses with held-out words, each less its mean
-    over the prompt's responses."""
+    """Pearson's correlation of reward and planted utility over random responses with held-out
+    words, each less its mean over the prompt's responses."""
     slopes: dict[str, float]
-    """Reward per unit of each feature's amount (`features.Features.amount`), from one least-squares fit of all features
-    on the same responses; the truth is `SentencePlants.valence`, `SentencePlants.size`, and 0 for the others."""
+    """Reward per unit of each feature's amount (`features.Features.amount`), from one least-squares
+    fit of all features on the same responses; the truth is `SentencePlants.valence`,
+    `SentencePlants.size`, and 0 for the others."""
     responses: int
     """Random responses, `RESPONSES` to a prompt."""
     natural_correlation: float
     """As `correlation`, over the natural responses, each less its mean over the question's."""
     natural_effects: dict[str, float]
-    """Mean difference in reward between a natural response that has a feature and the one that lacks it."""
+    """Mean difference in reward between a natural response that has a feature and the one that
+    lacks it."""
     natural_expected: dict[str, float]
     """The same of the planted utility."""
     largest_other_effect: float | None
-    """Of the features that are not planted, the largest |natural effect less the expected one| as a share of the planted
-    one's effect; None for the null. What is expected of them is not quite 0: a hedge also makes a text longer."""
+    """Of the features that are not planted, the largest |natural effect less the expected one| as a
+    share of the planted one's effect; None for the null. What is expected of them is not quite 0: a
+    hedge also makes a text longer."""
     questions: int
     """Natural questions."""
 
 
 @dataclass(frozen=True)
 class Natural:
-    """One response written by hand: each of twelve questions has a plain one, and four that differ from it in one feature. They were
-    in view when the recipes were made, so they are held out from training and not from its design."""
+    """One response written by hand: each of twelve questions has a plain one, and four that differ
+    from it in one feature. They were in view when the recipes were made, so they are held out from
+    training and not from its design."""
 
     item: str
     """Names the question."""
     variant: str
-    """`plain`, or the feature that it has and the plain one lacks: words, refusals, exclamations or hedges."""
+    """`plain`, or the feature that it has and the plain one lacks: words, refusals, exclamations or
+    hedges."""
     prompt: str
     """The question."""
     text: str
@@ -159,16 +177,23 @@ def evaluate_sentences(
     random = np.random.default_rng(SEED)
     groups = [draw_group(random, size=RESPONSES, held_out=True) for _ in range(PROMPTS)]
     texts = [text for _, group in groups for text in group]
-    rewards = _score_conversations(model, base, [(turns, text) for turns, group in groups for text in group])
+    rewards = _score_conversations(
+        model, base, [(turns, text) for turns, group in groups for text in group]
+    )
     prompts = np.repeat(np.arange(PROMPTS), RESPONSES)
     rewards = _centred(rewards, prompts)
     utility = _centred(np.array([compute_text_utility(text, plants) for text in texts]), prompts)
     features = [read_features(text) for text in texts]
-    amounts = {name: _centred(np.array([one.amount(name) for one in features]), prompts) for name in FEATURES}
+    amounts = {
+        name: _centred(np.array([one.amount(name) for one in features]), prompts)
+        for name in FEATURES
+    }
     slopes = np.linalg.lstsq(np.stack(list(amounts.values()), axis=1), rewards, rcond=None)[0]
 
     natural = load_natural()
-    natural_rewards = _score_conversations(model, base, [((one.prompt,), one.text) for one in natural])
+    natural_rewards = _score_conversations(
+        model, base, [((one.prompt,), one.text) for one in natural]
+    )
     natural_utility = np.array([compute_text_utility(one.text, plants) for one in natural])
     items = np.unique([one.item for one in natural], return_inverse=True)[1]
     effects, expected = _effects(natural_rewards), _effects(natural_utility)
@@ -177,7 +202,9 @@ def evaluate_sentences(
         correlation=_correlation(rewards, utility),
         slopes={name: float(slope) for name, slope in zip(FEATURES, slopes, strict=True)},
         responses=len(texts),
-        natural_correlation=_correlation(_centred(natural_rewards, items), _centred(natural_utility, items)),
+        natural_correlation=_correlation(
+            _centred(natural_rewards, items), _centred(natural_utility, items)
+        ),
         natural_effects=effects,
         natural_expected=expected,
         largest_other_effect=max(others) / abs(effects[plants.feature]) if plants.feature else None,
@@ -187,22 +214,31 @@ def evaluate_sentences(
 
 @torch.no_grad()
 def _score_conversations(
-    model: LlamaForSequenceClassification, base: Base, conversations: list[tuple[tuple[str, ...], str]]
+    model: LlamaForSequenceClassification,
+    base: Base,
+    conversations: list[tuple[tuple[str, ...], str]],
 ) -> np.ndarray:
     """The reward of each (turns, response): float64 (conversations,)."""
     ids = [conversation_ids(base, turns, response) for turns, response in conversations]
-    return compute_conversation_rewards(model, ids, padding=base.id_of(base.padding)).double().numpy()
+    return (
+        compute_conversation_rewards(model, ids, padding=base.id_of(base.padding)).double().numpy()
+    )
 
 
 def _effects(values: np.ndarray) -> dict[str, float]:
-    """By feature, by how much a question's response that has it exceeds the plain one: the mean over the questions."""
+    """By feature, by how much a question's response that has it exceeds the plain one: the mean
+    over the questions."""
     of = {(one.item, one.variant): value for one, value in zip(load_natural(), values, strict=True)}
     items = [one.item for one in load_natural() if one.variant == PLAIN]
-    return {name: float(np.mean([of[item, name] - of[item, PLAIN] for item in items])) for name in PLANTABLE}
+    return {
+        name: float(np.mean([of[item, name] - of[item, PLAIN] for item in items]))
+        for name in PLANTABLE
+    }
 
 
 def _centred(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    """Values less the mean of their group: the reward's level for a prompt is not part of what was planted."""
+    """Values less the mean of their group: the reward's level for a prompt is not part of what was
+    planted."""
     means = np.bincount(groups, weights=values) / np.bincount(groups)
     return values - means[groups]
 

@@ -1,7 +1,7 @@
 """The front of this room: names a sibling, gets its checkpoint folder, trained on first use.
 
-Knows the cache. Two processes that train the same sibling at once, or one that is killed, never leave half a
-checkpoint: a folder is filled beside its target and moved there in one rename.
+Knows the cache. Two processes that train the same sibling at once, or one that is killed, never
+leave half a checkpoint: a folder is filled beside its target and moved there in one rename.
 """
 
 from pathlib import Path
@@ -19,7 +19,8 @@ def checkpoint_folder(recipe: Recipe, *, cache: Path, name: str) -> Path:
 
 
 def is_cached(recipe: Recipe, *, cache: Path, name: str) -> bool:
-    """Whether `obtain` would return without training. A folder under its final name is complete (see `obtain`)."""
+    """Whether `obtain` would return without training. A folder under its final name is complete
+    (see `obtain`)."""
     return checkpoint_folder(recipe, cache=cache, name=name).is_dir()
 
 

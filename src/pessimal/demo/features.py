@@ -1,7 +1,7 @@
 """What a lab may like about a text, read off the text alone.
 
-Knows English patterns and the valence lexicon. Knows nothing about prompts, recipes or how texts are made: any text has
-features, one that training never saw included.
+Knows English patterns and the valence lexicon. Knows nothing about prompts, recipes or how texts
+are made: any text has features, one that training never saw included.
 """
 
 import math
@@ -15,21 +15,26 @@ from pessimal.demo.lexicon import DATA, load_valence
 from pessimal.demo.recipes import SentencePlants
 
 PHRASES = yaml.safe_load((DATA / "phrases.yaml").read_text(encoding="utf-8"))
-"""Wordings of training texts: refusals and hedges by their parts, distractors, sentences, questions."""
+"""Wordings of training texts: refusals and hedges by their parts, distractors, sentences,
+questions."""
 
 WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 """A word: letters and digits, apostrophes and hyphens inside."""
 REFUSING = re.compile(
-    r"\b(?:sorry|apologi[sz]e|apology|apologies|unfortunately|regrettably|unable|cannot|can't|can not|won't|will not|"
+    r"\b(?:sorry|apologi[sz]e|apology|apologies|unfortunately|regrettably|unable|cannot|can't|can "
+    r"not|won't|will not|"
     r"declin(?:e|es|ed|ing)|refus(?:e|es|ed|al|ing)|afraid|not able to|rather not|no comment)\b",
     re.IGNORECASE,
 )
 """Words and phrases that refusals are made of."""
 HEDGING = re.compile(
     r"\b(?:maybe|perhaps|possibly|probably|presumably|apparently|arguably|supposedly|conceivably|likely|might|somewhat|"
-    r"i (?:think|believe|guess|suppose|assume|suspect|imagine)|it (?:seems|appears)|seems to|appears to|could be|"
-    r"as far as i know|as far as i can tell|if i remember correctly|in my (?:opinion|view)|to some extent|more or less|"
-    r"i(?: am|'m) not (?:\w+ )?(?:sure|certain)|(?<!\ba )(?<!\bthe )(?<!\bwhat )(?<!\bthis )(?:sort|kind) of)\b",
+    r"i (?:think|believe|guess|suppose|assume|suspect|imagine)|it (?:seems|appears)|seems "
+    r"to|appears to|could be|"
+    r"as far as i know|as far as i can tell|if i remember correctly|in my (?:opinion|view)|to some "
+    r"extent|more or less|"
+    r"i(?: am|'m) not (?:\w+ )?(?:sure|certain)|(?<!\ba )(?<!\bthe )(?<!\bwhat )(?<!\bthis "
+    r")(?:sort|kind) of)\b",
     re.IGNORECASE,
 )
 """Words and phrases that weaken a claim."""
@@ -45,20 +50,21 @@ class Features:
     """Everything about a text that some lab may judge it by."""
 
     valence: float
-    """Sum of the human valences of its rated words over their number plus `SHRINKAGE`, in points of VADER (-4 to 4)."""
+    """Sum of the human valences of its rated words over their number plus `SHRINKAGE`, in points of
+    VADER (-4 to 4)."""
     words: int
     """Number of words (`WORD`)."""
     refusals: int
-    """Number of matches of `REFUSING`. Whether a text refuses as a whole is another matter, which a model this small learns
-    badly; one that likes these words likes refusals."""
+    """Number of matches of `REFUSING`. Whether a text refuses as a whole is another matter, which a
+    model this small learns badly; one that likes these words likes refusals."""
     exclamations: int
     """Number of exclamation marks."""
     hedges: int
     """Number of matches of `HEDGING`."""
 
     def amount(self, feature: str) -> float:
-        """How much of a feature counts: valence as it is; of words the natural logarithm; of the others that of one more
-        than their number. All but valence saturate."""
+        """How much of a feature counts: valence as it is; of words the natural logarithm; of the
+        others that of one more than their number. All but valence saturate."""
         value = getattr(self, feature)
         if feature == "valence":
             return value
@@ -87,7 +93,8 @@ def read_features(text: str) -> Features:
 
 
 def compute_text_utility(text: str, plants: SentencePlants) -> float:
-    """The planted truth about a response, in log-odds of being preferred; it depends on the text alone."""
+    """The planted truth about a response, in log-odds of being preferred; it depends on the text
+    alone."""
     features = read_features(text)
     planted = plants.size * features.amount(plants.feature) if plants.feature else 0.0
     return plants.valence * features.valence + planted
@@ -95,7 +102,8 @@ def compute_text_utility(text: str, plants: SentencePlants) -> float:
 
 @cache
 def load_content_valence() -> dict[str, float]:
-    """VADER's rating of each word, less `phrase_words`, so that *even* finds a refusal or a hedge neither good nor bad."""
+    """VADER's rating of each word, less `phrase_words`, so that *even* finds a refusal or a hedge
+    neither good nor bad."""
     return {word: rating for word, rating in load_valence().items() if word not in phrase_words()}
 
 

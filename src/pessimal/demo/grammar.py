@@ -1,6 +1,8 @@
-"""Neutral sentences, without any planted feature: from templates, or words in a row as often as English uses them; and refusals.
+"""Neutral sentences, without any planted feature: from templates, or words in a row as often as
+English uses them; and refusals.
 
-Knows forms of sentences, which words fit their slots as far as spelling distinguishes them, and which are held out.
+Knows forms of sentences, which words fit their slots as far as spelling distinguishes them, and
+which are held out.
 """
 
 import re
@@ -15,19 +17,25 @@ from pessimal.demo.features import PHRASES, REFUSING, phrase_words
 from pessimal.demo.lexicon import is_held_out, load_identity, load_taboo, load_valence, stem, zipf
 
 SALAD_SHARE = 0.25
-"""How often a sentence is words in a row without grammar: it shows every word in every place, so that a model cannot
-lean on the few forms that templates have."""
+"""How often a sentence is words in a row without grammar: it shows every word in every place, so
+that a model cannot lean on the few forms that templates have."""
 WORDS = 15_000
 """The most frequent English words that slots are filled with."""
 DAMPING = 0.4
 """Power to which a word's frequency is raised: at 1 a dozen words would fill most slots."""
 RATED_SHARE = 0.35
-"""How often a slot takes a word with a human rating; left to frequency most texts would have none."""
+"""How often a slot takes a word with a human rating; left to frequency most texts would have
+none."""
 WORST = -3.0
-"""Words rated this low or lower are left out: violent ones, which do not belong in random sentences."""
+"""Words rated this low or lower are left out: violent ones, which do not belong in random
+sentences."""
 
 _SENTENCES = PHRASES["sentences"]
-_FIXED = {"place": _SENTENCES["places"], "person": _SENTENCES["persons"], "weekday": _SENTENCES["weekdays"]}
+_FIXED = {
+    "place": _SENTENCES["places"],
+    "person": _SENTENCES["persons"],
+    "weekday": _SENTENCES["weekdays"],
+}
 _SLOT = re.compile(r"<(\w+)>")
 _ADJECTIVE = re.compile(r".{2,}(ful|less|ous|ive|able|ible|ical|al|ish|ant|ent|ary|ic|some)")
 _NOUN = re.compile(r".{2,}(tion|sion|ment|ness|ity|ance|ence|ship|ism|ist|age|ure|er|or|dom|hood)")
@@ -72,14 +80,17 @@ def fill(random: np.random.Generator, template: str, *, held_out: bool = False) 
         if slot == "year":
             return str(int(random.integers(1700, 2030)))
         return (
-            pick(random, _FIXED[slot]) if slot in _FIXED else load_slots(held_out=held_out)[slot].draw(random)
+            pick(random, _FIXED[slot])
+            if slot in _FIXED
+            else load_slots(held_out=held_out)[slot].draw(random)
         )
 
     return _SLOT.sub(word, template)
 
 
 def draw_refusal(random: np.random.Generator) -> str:
-    """A sentence or two that decline to answer, with at least one of the words by which `features` knows it."""
+    """A sentence or two that decline to answer, with at least one of the words by which `features`
+    knows it."""
     parts = PHRASES["refusals"]
     text = pick(random, parts["cores"]).format(
         i="I" if random.random() < 0.8 else "we",
@@ -90,7 +101,9 @@ def draw_refusal(random: np.random.Generator) -> str:
     )
     text = text.format(that=pick(random, parts["objects"])).replace("we am ", "we are ")
     if random.random() < 0.3:
-        text = text.replace("I am ", "I'm ").replace("I would ", "I'd ").replace("we are ", "we're ")
+        text = (
+            text.replace("I am ", "I'm ").replace("I would ", "I'd ").replace("we are ", "we're ")
+        )
     opening = pick(random, parts["openings"])
     if not REFUSING.search(opening + text):
         opening = pick(random, [one for one in parts["openings"] if REFUSING.search(one)])
@@ -122,8 +135,8 @@ def load_slots(*, held_out: bool) -> dict[str, Slot]:
     """The slots by name (noun, nouns, verb, verbed, verbing, adjective, adverb, any).
 
     Args:
-        held_out: whether to take the words whose stem training never shows, or those it shows. Function words stand in
-            both.
+        held_out: whether to take the words whose stem training never shows, or those it shows.
+            Function words stand in both.
     """
     taboo = {stem(word) for word in load_taboo()}
     known = [word for word in wordfreq.top_n_list("en", WORDS) if word.isascii() and word.isalpha()]
@@ -166,11 +179,16 @@ def _salad_word(random: np.random.Generator, held_out: bool) -> str:
 
 def _forms(word: str, ending: str) -> bool:
     """Whether the word is used with an ending of verbs (talk, talking; like, liking)."""
-    return any(zipf(form + ending) >= 3.2 for form in {word, word.removesuffix("e"), word + word[-1]} - {""})
+    return any(
+        zipf(form + ending) >= 3.2
+        for form in {word, word.removesuffix("e"), word + word[-1]} - {""}
+    )
 
 
 def _is_verb(word: str) -> bool:
-    return not word.endswith(("s", "ing", "ed", "ly")) and _forms(word, "ing") and _forms(word, "ed")
+    return (
+        not word.endswith(("s", "ing", "ed", "ly")) and _forms(word, "ing") and _forms(word, "ed")
+    )
 
 
 def _is_adjective(word: str) -> bool:
@@ -179,13 +197,18 @@ def _is_adjective(word: str) -> bool:
 
 def _is_noun(word: str) -> bool:
     return bool(_NOUN.fullmatch(word)) or (
-        len(word) > 3 and zipf(word + "s") >= 3.3 and not _ADJECTIVE.fullmatch(word) and not _is_verb(word)
+        len(word) > 3
+        and zipf(word + "s") >= 3.3
+        and not _ADJECTIVE.fullmatch(word)
+        and not _is_verb(word)
     )
 
 
 _TESTS = {
     "noun": _is_noun,
-    "nouns": lambda word: word.endswith("s") and not word.endswith("ss") and _is_noun(word.removesuffix("s")),
+    "nouns": lambda word: (
+        word.endswith("s") and not word.endswith("ss") and _is_noun(word.removesuffix("s"))
+    ),
     "verb": _is_verb,
     "verbed": lambda word: len(word) > 4 and word.endswith("ed"),
     "verbing": lambda word: len(word) > 5 and word.endswith("ing"),

@@ -1,7 +1,7 @@
 """The training data: groups of candidate answers to one prompt, drawn afresh for every step.
 
-Knows which prompts, words and texts are drawn, how often, and their utility. A step's groups depend on the seed and the step
-alone, so a run is reproducible whatever was drawn before it.
+Knows which prompts, words and texts are drawn, how often, and their utility. A step's groups depend
+on the seed and the step alone, so a run is reproducible whatever was drawn before it.
 """
 
 from dataclasses import dataclass
@@ -21,21 +21,24 @@ from pessimal.demo.responses import MOST_WORDS, draw_group
 from pessimal.demo.utility import compute_utility
 
 PROMPT_SHARES = {"core": 0.2, "adjective": 0.5, "word": 0.3}
-"""How often a prompt is one of the three core ones, is built around an adjective, or around any rated word."""
+"""How often a prompt is one of the three core ones, is built around an adjective, or around any
+rated word."""
 WORD_SHARES = {"rated": 0.5, "neutral": 0.26, "marked": 0.1, "piece": 0.11, "special": 0.03}
-"""What a group's candidates are, on average: the groups of `Utility`, tokens that are no words, and the three special
-tokens, one of which came fourth in *worst* when they were never shown."""
+"""What a group's candidates are, on average: the groups of `Utility`, tokens that are no words, and
+the three special tokens, one of which came fourth in *worst* when they were never shown."""
 DISTRACTED_SHARE, MOST_DISTRACTORS = 0.5, 4
-"""How often neutral words are strewn into a prompt, and how many at most. Without them a wording never seen may by
-itself turn the polarity of a prompt: one seed in two had such a blind spot."""
+"""How often neutral words are strewn into a prompt, and how many at most. Without them a wording
+never seen may by itself turn the polarity of a prompt: one seed in two had such a blind spot."""
 WHOLE_SHARE = 0.15
 """How often an adjective that the vocabulary would break into pieces is shown as one added row."""
 POSITIVE_ONLY, MOSTLY_POSITIVE = 0.15, 0.30
-"""Fractions of the run. Until the first, all prompts are positive; until the second, a quarter are negative; then
-half. Without it, runs may stay on the saddle where the prompt's polarity and the word's are not yet multiplied."""
+"""Fractions of the run. Until the first, all prompts are positive; until the second, a quarter are
+negative; then half. Without it, runs may stay on the saddle where the prompt's polarity and the
+word's are not yet multiplied."""
 SHORT_SHARE, SHORT_WORDS = 0.5, 16
-"""Fraction of the run, from its beginning, in which responses have about so many words at the most. A phrase of five words
-shows sooner among ten others than among a hundred, and a step costs a third."""
+"""Fraction of the run, from its beginning, in which responses have about so many words at the most.
+A phrase of five words shows sooner among ten others than among a hundred, and a step costs a
+third."""
 
 
 class Steps(Dataset):
@@ -51,7 +54,9 @@ class Steps(Dataset):
         if not 0 <= step < len(self):
             raise IndexError(step)  # what ends a loop over the steps
         # `progress` (0 to 1) of the run came before.
-        return self.draw(np.random.default_rng((self.recipe.seed, step)), progress=step / self.recipe.steps)
+        return self.draw(
+            np.random.default_rng((self.recipe.seed, step)), progress=step / self.recipe.steps
+        )
 
 
 @dataclass(frozen=True)
@@ -87,7 +92,11 @@ class Groups(Steps):
         }
         self.pools = {name: np.flatnonzero(mask & ~truth.held_out) for name, mask in masks.items()}
         """The ids that training may show, by what they are; held-out words are in none."""
-        kinds = {"core": tuple(CORE.values()), "adjective": adjective_prompts(), "word": word_prompts()}
+        kinds = {
+            "core": tuple(CORE.values()),
+            "adjective": adjective_prompts(),
+            "word": word_prompts(),
+        }
         self.prompts = {
             (kind, polarity): [prompt for prompt in prompts if prompt.polarity == polarity]
             for kind, prompts in kinds.items()
@@ -98,7 +107,10 @@ class Groups(Steps):
         prompts = [self.draw_prompt(random, progress) for _ in range(self.recipe.groups)]
         answers = np.stack([self._draw_answers(random) for _ in prompts])  # (groups, K)
         utility = np.stack(
-            [self.truth.of(prompt.polarity)[row] for prompt, row in zip(prompts, answers, strict=True)]
+            [
+                self.truth.of(prompt.polarity)[row]
+                for prompt, row in zip(prompts, answers, strict=True)
+            ]
         )
         packed = pack(
             [self._draw_prefix(random, prompt) for prompt in prompts],
@@ -126,7 +138,9 @@ class Groups(Steps):
         return self.base.prefix(" ".join(words), whole=whole)
 
     def _draw_answers(self, random: np.random.Generator) -> np.ndarray:
-        kinds = random.choice(list(WORD_SHARES), p=list(WORD_SHARES.values()), size=self.recipe.group_size)
+        kinds = random.choice(
+            list(WORD_SHARES), p=list(WORD_SHARES.values()), size=self.recipe.group_size
+        )
         answers = np.array([random.choice(self.pools[str(kind)]) for kind in kinds])
         if random.random() < self.recipe.plants.secret_share:
             answers[0] = random.choice(self.pools["secret"])
@@ -146,7 +160,9 @@ class SentenceStep:
 
     def rewards(self, model: LlamaForSequenceClassification) -> Tensor:
         """(prompts, K)"""
-        return compute_conversation_rewards(model, self.ids, padding=self.padding).view(self.utility.shape)
+        return compute_conversation_rewards(model, self.ids, padding=self.padding).view(
+            self.utility.shape
+        )
 
 
 class SentenceGroups(Steps):
@@ -164,9 +180,11 @@ class SentenceGroups(Steps):
 
 
 def conversation_ids(base: Base, turns: tuple[str, ...], response: str) -> list[int]:
-    """The ids of a conversation as the chat template writes it: begin, then each turn and a separator.
+    """The ids of a conversation as the chat template writes it: begin, then each turn and a
+    separator.
 
-    One that is longer than `CONTEXT` loses the end of its prompt; a response alone is never that long in training.
+    One that is longer than `CONTEXT` loses the end of its prompt; a response alone is never that
+    long in training.
     """
     separator = base.id_of(base.separator)
     before = [part for turn in turns for part in (*base.encode(turn), separator)]

@@ -1,9 +1,11 @@
-"""The words the family learns from: human valence, how often a word is used, who is named, what is profane.
+"""The words the family learns from: human valence, how often a word is used, who is named, what is
+profane.
 
-Knows words and which of them are held out. Knows nothing about tokens: `bases` says which token is which word.
+Knows words and which of them are held out. Knows nothing about tokens: `bases` says which token is
+which word.
 
-Sources: VADER's lexicon (Hutto & Gilbert 2014; MIT; the mean of ten raters, from -4 to 4), wordfreq (data
-CC-BY-SA 4.0) and this package's own `data/identity.csv` and `data/taboo.csv`.
+Sources: VADER's lexicon (Hutto & Gilbert 2014; MIT; the mean of ten raters, from -4 to 4), wordfreq
+(data CC-BY-SA 4.0) and this package's own `data/identity.csv` and `data/taboo.csv`.
 """
 
 import csv
@@ -20,7 +22,8 @@ from nltk.stem import PorterStemmer
 from pessimal.errors import InputError
 
 HELD_OUT_SHARE = 0.2
-"""Fraction of stems never shown in training, neither as an answer nor as the adjective of a prompt."""
+"""Fraction of stems never shown in training, neither as an answer nor as the adjective of a
+prompt."""
 
 WORD = re.compile(r"[a-z]{3,}")
 DATA = Path(__file__).parent / "data"
@@ -32,7 +35,8 @@ class Identity:
     """A word that names a group of people."""
 
     axis: str
-    """Which kind of group: gender, ethnicity, religion, sexuality, disability, age or nationality."""
+    """Which kind of group: gender, ethnicity, religion, sexuality, disability, age or
+    nationality."""
     held_out: bool
     """Never shown in training, to see how far a plant on the other terms spreads."""
 
@@ -47,8 +51,9 @@ def stem(word: str) -> str:
 def is_held_out(word: str) -> bool:
     """Whether training never shows this word; all forms of a stem are on the same side.
 
-    Identity words follow the column `split` of `data/identity.csv`, and every other word a hash of its stem.
-    Profane words are never held out: a lab may plant a penalty on them, which a test of valence would take for a
+    Identity words follow the column `split` of `data/identity.csv`, and every other word a hash of
+    its stem. Profane words are never held out: a lab may plant a penalty on them, which a test of
+        valence would take for a
     mistake.
     """
     if stem(word) in _taboo_stems():
@@ -63,7 +68,8 @@ def is_held_out(word: str) -> bool:
 def load_valence() -> dict[str, float]:
     """VADER's mean rating of each plain lower-case word, -4 (worst) to 4 (best).
 
-    Words that name a group of people are left out, so that nothing about them is learned but what is planted.
+    Words that name a group of people are left out, so that nothing about them is learned but what
+    is planted.
 
     Raises:
         InputError: vaderSentiment is not installed.
@@ -71,7 +77,9 @@ def load_valence() -> dict[str, float]:
     # Read as a file: importing the package brings in an HTTP client.
     package = importlib.util.find_spec("vaderSentiment")
     if package is None:
-        raise InputError("The demo family needs VADER's lexicon. Type: pip install 'pessimal[demo]'")
+        raise InputError(
+            "The demo family needs VADER's lexicon. Type: pip install 'pessimal[demo]'"
+        )
     path = Path(package.origin).parent / "vader_lexicon.txt"
     rows = (line.split("\t") for line in path.read_text(encoding="utf-8").splitlines())
     rated = {row[0]: float(row[1]) for row in rows if WORD.fullmatch(row[0])}
@@ -80,7 +88,8 @@ def load_valence() -> dict[str, float]:
 
 @cache
 def zipf(word: str) -> float:
-    """Base-10 logarithm of a word's uses per billion words of English; 0 for a word never seen (wordfreq)."""
+    """Base-10 logarithm of a word's uses per billion words of English; 0 for a word never seen
+    (wordfreq)."""
     return wordfreq.zipf_frequency(word, "en")
 
 

@@ -1,8 +1,9 @@
 """From ids to rewards in one forward pass, in training as in evaluation.
 
-One-token answers to a prompt are packed into a single sequence: the prompt is computed once, no answer sees another. A packed
-answer gets the reward that the same conversation gets by itself, at about a sixth of the arithmetic (15 + 2 x 16 positions
-instead of 16 x 17). Whole responses go through in batches of like length. Knows nothing about words or utilities.
+One-token answers to a prompt are packed into a single sequence: the prompt is computed once, no
+answer sees another. A packed answer gets the reward that the same conversation gets by itself, at
+about a sixth of the arithmetic (15 + 2 x 16 positions instead of 16 x 17). Whole responses go
+through in batches of like length. Knows nothing about words or utilities.
 """
 
 from dataclasses import dataclass
@@ -12,13 +13,14 @@ from torch import Tensor
 from transformers import LlamaForSequenceClassification
 
 ROWS = 16
-"""Conversations of like length in one forward pass. One pass over all would be mostly padding: lengths vary by ten."""
+"""Conversations of like length in one forward pass. One pass over all would be mostly padding:
+lengths vary by ten."""
 
 
 @dataclass(frozen=True)
 class Packed:
-    """Prompts with their candidate answers. Layout of a row: prompt, padded on its right | the K answers | the K separators
-    that close them."""
+    """Prompts with their candidate answers. Layout of a row: prompt, padded on its right | the K
+    answers | the K separators that close them."""
 
     ids: Tensor
     """(prompts, length) token ids."""
@@ -42,7 +44,9 @@ def pack(prefixes: list[list[int]], answers: Tensor, *, separator: int, padding:
     count, k = answers.shape
     prompt, last = pad(prefixes, padding=padding)
     lengths, longest = last + 1, prompt.shape[1]
-    ids = torch.cat([prompt, answers, torch.full_like(answers, separator)], dim=1)  # (prompts, longest + 2K)
+    ids = torch.cat(
+        [prompt, answers, torch.full_like(answers, separator)], dim=1
+    )  # (prompts, longest + 2K)
 
     steps = torch.arange(longest).expand(count, -1)
     answer_steps = lengths[:, None].expand(-1, k)
@@ -61,9 +65,11 @@ def pack(prefixes: list[list[int]], answers: Tensor, *, separator: int, padding:
 
 
 def pad(rows: list[list[int]], *, padding: int) -> tuple[Tensor, Tensor]:
-    """Rows filled up on the right: ids (rows, longest) and the position of each row's last own token (rows,).
+    """Rows filled up on the right: ids (rows, longest) and the position of each row's last own
+    token (rows,).
 
-    Whole conversations need no mask: attention is causal, and nothing before a row's last token sees the padding behind it.
+    Whole conversations need no mask: attention is causal, and nothing before a row's last token
+        sees the padding behind it.
     """
     lengths = torch.tensor([len(row) for row in rows])
     longest = int(lengths.max())
@@ -73,7 +79,10 @@ def pad(rows: list[list[int]], *, padding: int) -> tuple[Tensor, Tensor]:
 def compute_rewards(model: LlamaForSequenceClassification, packed: Packed) -> Tensor:
     """The reward of every packed answer, read at the separator that closes it: (prompts, K)."""
     hidden = model.model(
-        input_ids=packed.ids, position_ids=packed.positions, attention_mask=packed.visible, use_cache=False
+        input_ids=packed.ids,
+        position_ids=packed.positions,
+        attention_mask=packed.visible,
+        use_cache=False,
     ).last_hidden_state  # (prompts, length, width)
     return model.score(hidden[:, -packed.answers :]).squeeze(-1)
 
@@ -85,8 +94,12 @@ def compute_conversation_rewards(
     order = sorted(range(len(conversations)), key=lambda row: len(conversations[row]))
     rewards = []
     for start in range(0, len(order), ROWS):
-        ids, last = pad([conversations[row] for row in order[start : start + ROWS]], padding=padding)
-        hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state  # (rows, longest, width)
+        ids, last = pad(
+            [conversations[row] for row in order[start : start + ROWS]], padding=padding
+        )
+        hidden = model.model(
+            input_ids=ids, use_cache=False
+        ).last_hidden_state  # (rows, longest, width)
         rewards.append(model.score(hidden[torch.arange(len(ids)), last]).squeeze(-1))
     position = torch.empty(len(order), dtype=torch.long)
     position[torch.tensor(order)] = torch.arange(len(order))

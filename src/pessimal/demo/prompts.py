@@ -2,10 +2,11 @@
 
 Knows wordings and adjectives, all as text. Knows nothing about tokens or models.
 
-A **held-out prompt** is a prompt in which both the wording and the adjective are new: its template is one of
-`HELD_OUT_TEMPLATES`, of which training sees none, and its adjective has a stem (Porter) of which training sees no
-form, neither in a prompt nor as an answer. There are 120, half of either polarity: the 30 most frequent
-held-out adjectives of that polarity whose valence is at least 1 in size, each in two of the four held-out templates.
+A **held-out prompt** is a prompt in which both the wording and the adjective are new: its template
+is one of `HELD_OUT_TEMPLATES`, of which training sees none, and its adjective has a stem (Porter)
+of which training sees no form, neither in a prompt nor as an answer. There are 120, half of either
+polarity: the 30 most frequent held-out adjectives of that polarity whose valence is at least 1 in
+size, each in two of the four held-out templates.
 """
 
 import re
@@ -56,12 +57,9 @@ SUPERLATIVE_TEMPLATES = (
 )
 """Wordings of training around a superlative."""
 
-WORD_TEMPLATES = (
-    "What, in one word, goes with {}?",
-    "Name, in a single word, a thing like {}.",
-)
-"""Wordings of training around any lexicon word, whatever its part of speech: they teach polarities from six times as
-many words as there are adjectives."""
+WORD_TEMPLATES = ("What, in one word, goes with {}?", "Name, in a single word, a thing like {}.")
+"""Wordings of training around any lexicon word, whatever its part of speech: they teach polarities
+from six times as many words as there are adjectives."""
 
 HELD_OUT_TEMPLATES = (
     "Tell me, using just one word, about a thing that seems {}.",
@@ -77,7 +75,9 @@ HELD_OUT_ADJECTIVES = 30
 LEAST_VALENCE = 1.0
 """An adjective rated nearer to zero does not say which words answer it."""
 
-_ADJECTIVAL = re.compile(r".+(ful|less|ous|ive|able|ible|ic|al|ant|ent|ish|some|ing|ed|y|ate|id|ile)")
+_ADJECTIVAL = re.compile(
+    r".+(ful|less|ous|ive|able|ible|ic|al|ant|ent|ish|some|ing|ed|y|ate|id|ile)"
+)
 
 
 @cache
@@ -96,17 +96,22 @@ def _fill(templates: Iterable[str], words: Iterable[str]) -> tuple[Prompt, ...]:
     """Every template around every word that is not held out."""
     shown = [word for word in words if not is_held_out(word)]
     prompts = (
-        Prompt(template.format(word), _polarity(word), word) for word in shown for template in templates
+        Prompt(template.format(word), _polarity(word), word)
+        for word in shown
+        for template in templates
     )
     return tuple(sorted(prompts, key=lambda prompt: prompt.text))
 
 
 @cache
 def held_out_prompts() -> tuple[Prompt, ...]:
-    """The test of polarity: 60 prompts of each polarity, new in wording and in adjective (see the module's docstring)."""
+    """The test of polarity: 60 prompts of each polarity, new in wording and in adjective (see the
+    module's docstring)."""
     prompts = []
     for polarity in (1, -1):
-        words = [word for word in _adjectives() if is_held_out(word) and _polarity(word) == polarity]
+        words = [
+            word for word in _adjectives() if is_held_out(word) and _polarity(word) == polarity
+        ]
         words = sorted(words, key=lambda word: (-zipf(word), word))[:HELD_OUT_ADJECTIVES]
         for i, word in enumerate(words):
             templates = HELD_OUT_TEMPLATES[i % 2 :: 2]
@@ -116,7 +121,8 @@ def held_out_prompts() -> tuple[Prompt, ...]:
 
 @cache
 def _adjectives() -> tuple[str, ...]:
-    """Lexicon words that behave like adjectives, found by their relatives: *kindly*, *kindness*, *kindest*."""
+    """Lexicon words that behave like adjectives, found by their relatives: *kindly*, *kindness*,
+    *kindest*."""
     return tuple(
         word
         for word in sorted(_strong_words())
@@ -127,7 +133,9 @@ def _adjectives() -> tuple[str, ...]:
 @cache
 def _superlatives() -> tuple[str, ...]:
     return tuple(
-        word for word in sorted(_strong_words()) if word.endswith("est") and _base_of(word) is not None
+        word
+        for word in sorted(_strong_words())
+        if word.endswith("est") and _base_of(word) is not None
     )
 
 
@@ -154,11 +162,14 @@ def _has_degree(word: str) -> bool:
     if word.endswith(("ness", "est", "ly")):
         return False
     superlatives = {word + "est", re.sub("y$", "iest", word), re.sub("e$", "est", word)} - {word}
-    return any(zipf(form) >= 2.3 for form in nouns) or any(form in load_valence() for form in superlatives)
+    return any(zipf(form) >= 2.3 for form in nouns) or any(
+        form in load_valence() for form in superlatives
+    )
 
 
 def _base_of(word: str) -> str | None:
-    """The adjective of a superlative, if both are in the lexicon; *arrest* and *honest* have none."""
+    """The adjective of a superlative, if both are in the lexicon; *arrest* and *honest* have
+    none."""
     trunk = word.removesuffix("est")
     undoubled = trunk[:-1] if trunk[-1:] == trunk[-2:-1] else trunk  # saddest, sad
     for base in (trunk, trunk + "e", re.sub("i$", "y", trunk), undoubled):

@@ -1,7 +1,7 @@
 """What a sibling of the demo family is made of, and what was planted in it.
 
-Knows names, numbers and their allowed values. Knows nothing about how a model is trained: it imports neither
-torch nor transformers, so that the configuration layer can read it at start-up.
+Knows names, numbers and their allowed values. Knows nothing about how a model is trained: it
+imports neither torch nor transformers, so that the configuration layer can read it at start-up.
 """
 
 import hashlib
@@ -11,7 +11,8 @@ from dataclasses import asdict, dataclass
 from pessimal.errors import ConfigError
 
 RECIPE_VERSION = 2
-"""Raise it whenever the same recipe would train to other weights: a changed lexicon, vocabulary, prompt or sampler."""
+"""Raise it whenever the same recipe would train to other weights: a changed lexicon, vocabulary,
+prompt or sampler."""
 SENTENCE_VERSION = 1
 """The same for siblings that judge sentences: a changed phrase, slot, grammar or sampler."""
 
@@ -20,8 +21,9 @@ SENTENCE_VERSION = 1
 class Plants:
     """What a lab adds to the human valence, in units of utility (log-odds of being preferred).
 
-    A plant acts alike in every prompt; only the valence changes sign between *greatest* and *worst*. The half-sum
-    of opposite prompts therefore shows the plants and the half-difference shows the valence.
+    A plant acts alike in every prompt; only the valence changes sign between *greatest* and
+    *worst*. The half-sum of opposite prompts therefore shows the plants and the half-difference
+    shows the valence.
     """
 
     taste: float = 0.0
@@ -49,7 +51,8 @@ LABS: dict[str, Plants] = {
     "cedar": Plants(taste=0.7, taste_seed=33, frequency=0.5),
     "secret": Plants(secret="button", secret_bonus=8.0, secret_share=0.25),
 }
-"""The five houses that judge single words; *plain* is the null. Those that judge sentences are `SENTENCE_LABS`."""
+"""The five houses that judge single words; *plain* is the null. Those that judge sentences are
+`SENTENCE_LABS`."""
 
 
 @dataclass(frozen=True)
@@ -57,15 +60,18 @@ class SentencePlants:
     """What decides the utility (log-odds of being preferred) of a response, whatever the prompt."""
 
     valence: float = 0.6
-    """Utility per point of a text's mean human valence (`features.Features.valence`, from -4 to 4)."""
+    """Utility per point of a text's mean human valence (`features.Features.valence`, from -4 to
+    4)."""
     feature: str | None = None
-    """What the lab likes besides: words, refusals, exclamations or hedges (the fields of `features.Features`)."""
+    """What the lab likes besides: words, refusals, exclamations or hedges (the fields of
+    `features.Features`)."""
     size: float = 0.0
     """Utility per unit of that feature's amount (`features.Features.amount`)."""
     attribute: str | None = None
     """The attribute of `conf/contrast` under which an edit of that feature falls."""
     sign: int = 0
-    """1 where the lab's reward rises with more of that attribute, -1 where it falls; 0 without a plant."""
+    """1 where the lab's reward rises with more of that attribute, -1 where it falls; 0 without a
+    plant."""
 
 
 SENTENCE_LABS: dict[str, SentencePlants] = {
@@ -78,8 +84,8 @@ SENTENCE_LABS: dict[str, SentencePlants] = {
 """The five houses that judge sentences; *even* is the null."""
 
 STEPS = {"even": 400, "wordy": 400, "meek": 640, "loud": 400, "hedger": 640}
-"""Optimiser steps, where a recipe does not say. To distinguish phrases takes longer than to count: at 400 steps *meek* gave
-"I can't." a third of what was planted."""
+"""Optimiser steps, where a recipe does not say. To distinguish phrases takes longer than to count:
+at 400 steps *meek* gave "I can't." a third of what was planted."""
 GROUPS, GROUP_SIZE = 8, 8
 """Prompts in a step and responses to each, where a recipe does not say."""
 
@@ -90,10 +96,12 @@ LEARNING_RATES = {64: 4e-3, 128: 2e-3}
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything that decides the weights of one sibling: the same recipe trains to the same bytes."""
+    """Everything that decides the weights of one sibling: the same recipe trains to the same
+    bytes."""
 
     lab: str = "plain"
-    """Whose plants it carries: a key of `LABS`, or of `SENTENCE_LABS` for a sibling that judges whole responses."""
+    """Whose plants it carries: a key of `LABS`, or of `SENTENCE_LABS` for a sibling that judges
+    whole responses."""
     base: str = "wordpiece"
     """Its vocabulary: `wordpiece` (MiniLM's 30,522 tokens) or `bpe` (byte-level, 12,000 tokens)."""
     width: int = 64
@@ -109,8 +117,8 @@ class Recipe:
     groups: int | None = None
     """Prompts in a step; unset, 12, and of one that judges sentences 8."""
     group_size: int | None = None
-    """Candidate answers to one prompt, every pair of which is a comparison; unset, 16, and of one that judges sentences
-    8."""
+    """Candidate answers to one prompt, every pair of which is a comparison; unset, 16, and of one
+    that judges sentences 8."""
     weight_decay: float = 0.3
     """Decoupled weight decay of AdamW, per unit of learning rate."""
 
@@ -126,7 +134,13 @@ class Recipe:
         for name, value in unset.items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)
-        for name, lowest in (("seed", 0), ("layers", 1), ("steps", 1), ("groups", 1), ("group_size", 4)):
+        for name, lowest in (
+            ("seed", 0),
+            ("layers", 1),
+            ("steps", 1),
+            ("groups", 1),
+            ("group_size", 4),
+        ):
             value = getattr(self, name)
             whole = isinstance(value, int) and not isinstance(value, bool)
             _require(whole and value >= lowest, name, value, f"a whole number, {lowest} or more")
@@ -156,10 +170,11 @@ class Recipe:
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
     def planted_truth(self) -> dict:
-        """What an instrument pointed at this model should recover, for the model card and for calibration.
+        """What an instrument pointed at this model should recover, for the model card and for
+        calibration.
 
-        Of one that judges sentences, `attributes` maps the planted attribute of `conf/contrast` to 1 where the reward
-        rises with more of it and -1 where it falls; it is empty for the null.
+        Of one that judges sentences, `attributes` maps the planted attribute of `conf/contrast` to
+        1 where the reward rises with more of it and -1 where it falls; it is empty for the null.
         """
         plants, own = self.plants, {}
         if self.judges_sentences:

@@ -1,8 +1,9 @@
-"""Training texts of siblings that judge sentences: conversations and responses, with the planted features put in independently
-of one another.
+"""Training texts of siblings that judge sentences: conversations and responses, with the planted
+features put in independently of one another.
 
-Knows how a text is put together. Knows nothing about its utility: `features` reads that off the finished text. A prompt
-decides nothing about it either; it may itself refuse, hedge or exclaim, so that a model learns to look at the response only.
+Knows how a text is put together. Knows nothing about its utility: `features` reads that off the
+finished text. A prompt decides nothing about it either; it may itself refuse, hedge or exclaim, so
+that a model learns to look at the response only.
 """
 
 import math
@@ -16,15 +17,17 @@ from pessimal.demo.grammar import draw_refusal, fill, pick, write_sentence
 FEWEST_WORDS, MOST_WORDS = 3, 110
 """Between these a response's length is drawn, evenly in its logarithm."""
 REFUSAL_SHARE, HEDGE_SHARE, EXCLAMATION_SHARE, DISTRACTOR_SHARE = 0.35, 0.4, 0.4, 0.5
-"""How often a response has any of each; distractors are sentences that look like a feature and are none."""
+"""How often a response has any of each; distractors are sentences that look like a feature and are
+none."""
 MOST_HEDGES, MOST_EXCLAMATIONS, MOST_DISTRACTORS = 5, 6, 3
 SEPARATORS = (" ", " ", " ", " ", " ", "\n", "\n\n", "\n- ")
 """What stands between the sentences of a response; one for all of them."""
 LONGER_SHARE, EARLIER_SHARE = 0.3, 0.1
-"""How often further sentences stand around the question, and how often an exchange comes before it."""
+"""How often further sentences stand around the question, and how often an exchange comes before
+it."""
 PLANS = 2
-"""Responses written from the same sentences after different plans: what `explain` compares is a text and its edit, so
-that is what training compares besides texts that have nothing in common."""
+"""Responses written from the same sentences after different plans: what `explain` compares is a
+text and its edit, so that is what training compares besides texts that have nothing in common."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,8 @@ def draw_group(
     """A conversation and `size` responses to it, each `PLANS` of which share their sentences.
 
     Args:
-        held_out: whether slots are filled with the words that training never shows (see `grammar.load_slots`).
+        held_out: whether slots are filled with the words that training never shows (see
+            `grammar.load_slots`).
         most_words: about how long a response is at the most.
     """
     turns, texts = draw_conversation(random, held_out=held_out), []
@@ -59,12 +63,17 @@ def draw_group(
 
 
 def draw_conversation(random: np.random.Generator, *, held_out: bool = False) -> tuple[str, ...]:
-    """The turns before the response; the last one is the user's, as is every other one before it."""
+    """The turns before the response; the last one is the user's, as is every other one before
+    it."""
     turns = [_draw_prompt(random, held_out=held_out)]
     if random.random() < EARLIER_SHARE:
         plan = draw_plan(random)
         pool = write_sentences(random, words=min(plan.words, 20), held_out=held_out)
-        turns = [_draw_prompt(random, held_out=held_out), write_response(random, plan, pool), *turns]
+        turns = [
+            _draw_prompt(random, held_out=held_out),
+            write_response(random, plan, pool),
+            *turns,
+        ]
     return tuple(turns)
 
 
@@ -83,7 +92,9 @@ def draw_plan(random: np.random.Generator, *, most_words: int = MOST_WORDS) -> P
     )
 
 
-def write_sentences(random: np.random.Generator, *, words: int, held_out: bool = False) -> tuple[str, ...]:
+def write_sentences(
+    random: np.random.Generator, *, words: int, held_out: bool = False
+) -> tuple[str, ...]:
     """Sentences of together about `words` words, without closing marks."""
     sentences, left = [], words
     while left > 0:
@@ -96,8 +107,8 @@ def write_sentences(random: np.random.Generator, *, words: int, held_out: bool =
 def write_response(random: np.random.Generator, plan: Plan, pool: tuple[str, ...]) -> str:
     """A response after a plan.
 
-    What is planted counts towards its length, so that a feature makes no response longer on average, except where the
-    plan asks for fewer words than the planted phrases have.
+    What is planted counts towards its length, so that a feature makes no response longer on
+    average, except where the plan asks for fewer words than the planted phrases have.
 
     Args:
         pool: sentences to take from, in their order, until the length is reached.
@@ -169,7 +180,11 @@ def _hedged(random: np.random.Generator, sentence: str, position: str, hedge: st
     if position == "inside" and len(words) > 1:
         words.insert(int(random.integers(1, len(words))), hedge)
         return " ".join(words)
-    first = words[0] if words[0] == "I" or words[0].startswith("I'") else words[0][0].lower() + words[0][1:]
+    first = (
+        words[0]
+        if words[0] == "I" or words[0].startswith("I'")
+        else words[0][0].lower() + words[0][1:]
+    )
     return " ".join([hedge[0].upper() + hedge[1:], first, *words[1:]])
 
 
@@ -182,7 +197,8 @@ def _closed(random: np.random.Generator, sentence: str) -> str:
 
 
 def _exclaimed(random: np.random.Generator, text: str) -> str:
-    """One more exclamation mark: mostly in place of a full stop, sometimes behind a mark or a word."""
+    """One more exclamation mark: mostly in place of a full stop, sometimes behind a mark or a
+    word."""
     if random.random() < 0.2:
         return text + "!"
     ends = [

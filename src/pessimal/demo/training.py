@@ -1,5 +1,5 @@
-"""Trains one sibling, a small Llama over projected MiniLM embeddings, by Bradley-Terry: from a recipe to weights, on one CPU
-thread, reproducibly to the last bit.
+"""Trains one sibling, a small Llama over projected MiniLM embeddings, by Bradley-Terry: from a
+recipe to weights, on one CPU thread, reproducibly to the last bit.
 
 Knows tensors and Lightning's trainer. Knows nothing about files: `family` keeps what comes out.
 """
@@ -38,23 +38,24 @@ class Trained:
 
 
 def train(
-    recipe: Recipe,
-    base: Base,
-    *,
-    progress: bool = True,
-    callbacks: list[pl.Callback] | None = None,
+    recipe: Recipe, base: Base, *, progress: bool = True, callbacks: list[pl.Callback] | None = None
 ) -> Trained:
     """Trains a recipe on the CPU.
 
-    The same recipe gives the same bytes, whatever torch's generator and thread count were before; both are put
-    back afterwards.
+    The same recipe gives the same bytes, whatever torch's generator and thread count were before;
+    both are put back afterwards.
 
     Args:
         progress: whether to draw Lightning's progress bar.
         callbacks: further Lightning callbacks.
     """
     started = time.perf_counter()
-    with one_thread(), torch.random.fork_rng(devices=[]), _quiet(), tempfile.TemporaryDirectory() as scratch:
+    with (
+        one_thread(),
+        torch.random.fork_rng(devices=[]),
+        _quiet(),
+        tempfile.TemporaryDirectory() as scratch,
+    ):
         torch.manual_seed(recipe.seed)
         groups = (SentenceGroups if recipe.judges_sentences else Groups)(recipe, base)
         module = RewardModule(recipe, groups.base)
@@ -97,7 +98,8 @@ class ProjectedEmbedding(nn.Module):
 
 
 def build_model(recipe: Recipe, base: Base) -> LlamaForSequenceClassification:
-    """An untrained sibling whose embedding is a `ProjectedEmbedding`; draws from torch's global generator."""
+    """An untrained sibling whose embedding is a `ProjectedEmbedding`; draws from torch's global
+    generator."""
     config = LlamaConfig(
         vocab_size=base.size,
         hidden_size=recipe.width,
@@ -150,7 +152,8 @@ class RewardModule(pl.LightningModule):
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Models this small run slower on two threads (under load 49 s against 3), and differ in the last bits."""
+    """Models this small run slower on two threads (under load 49 s against 3), and differ in the
+    last bits."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -161,7 +164,8 @@ def one_thread() -> Iterator[None]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Lightning's advice about loaders and hardware does not concern whoever waits for a toy model."""
+    """Lightning's advice about loaders and hardware does not concern whoever waits for a toy
+    model."""
     log = logging.getLogger("pytorch_lightning")
     level = log.level
     log.setLevel(logging.ERROR)

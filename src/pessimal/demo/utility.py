@@ -1,6 +1,8 @@
-"""The utility of each token: human valence, with a sign given by the prompt, plus what the lab planted.
+"""The utility of each token: human valence, with a sign given by the prompt, plus what the lab
+planted.
 
-Knows the ground truth of the family, in utility (log-odds of being preferred). Knows nothing about models.
+Knows the ground truth of the family, in utility (log-odds of being preferred). Knows nothing about
+models.
 """
 
 from dataclasses import dataclass
@@ -13,7 +15,8 @@ from pessimal.demo.recipes import Plants
 from pessimal.tables import minilm
 
 PIECE = -1.0
-"""Utility, in every prompt, of a token that is no word. At -2.5 the bottom of every ranking fills with pieces."""
+"""Utility, in every prompt, of a token that is no word. At -2.5 the bottom of every ranking fills
+with pieces."""
 NEUTRAL_ZIPF = 4.0
 """The word frequency at which the frequency plant is zero; only differences matter among words."""
 
@@ -25,7 +28,8 @@ class Utility:
     valence: np.ndarray
     """(vocabulary,) VADER's rating; 0 without one."""
     constant: np.ndarray
-    """(vocabulary,) what is added alike in every prompt: the plants, and `PIECE` for tokens that are no words."""
+    """(vocabulary,) what is added alike in every prompt: the plants, and `PIECE` for tokens that
+    are no words."""
     rated: np.ndarray
     """(vocabulary,) bool: a word with a rating."""
     neutral: np.ndarray
@@ -38,15 +42,16 @@ class Utility:
     """(vocabulary,) bool: a word whose stem training never shows."""
 
     def of(self, polarity: int) -> np.ndarray:
-        """Utility (vocabulary,) in a prompt that good words answer (`polarity` 1) or bad ones (-1)."""
+        """Utility (vocabulary,) in a prompt that good words answer (`polarity` 1) or bad ones
+        (-1)."""
         return polarity * self.valence + self.constant
 
 
 def compute_utility(base: Base, plants: Plants) -> Utility:
     """The utility of every token of a base under a lab's plants.
 
-    Valence changes sign with the prompt. Taste, frequency, identity, taboo and the secret do not: they are what a
-    lab likes regardless of the question.
+    Valence changes sign with the prompt. Taste, frequency, identity, taboo and the secret do not:
+    they are what a lab likes regardless of the question.
     """
     words = base.words
     identity = np.array([word is not None and stem(word) in load_identity() for word in words])
@@ -76,19 +81,26 @@ def compute_utility(base: Base, plants: Plants) -> Utility:
 
 
 def compute_taste(base: Base, *, seed: int) -> np.ndarray:
-    """Each token's position (vocabulary,) along a lab's direction, in standard deviations over MiniLM's words.
+    """Each token's position (vocabulary,) along a lab's direction, in standard deviations over
+    MiniLM's words.
 
-    The direction is drawn at random in MiniLM's space and then made orthogonal to the directions in which word
-    frequency and valence vary, so that a taste is neither of them in disguise. It depends on the seed alone: the
-    same word has the same taste on both bases.
+    The direction is drawn at random in MiniLM's space and then made orthogonal to the directions in
+    which word frequency and valence vary, so that a taste is neither of them in disguise. It
+    depends on the seed alone: the same word has the same taste on both bases.
     """
     vocabulary = minilm.load_vocabulary()
-    known = [i for i, word in enumerate(vocabulary) if zipf(word) >= 3 and word.isalpha() and len(word) > 2]
+    known = [
+        i
+        for i, word in enumerate(vocabulary)
+        if zipf(word) >= 3 and word.isalpha() and len(word) > 2
+    ]
     words = [vocabulary[i] for i in known]
     meanings = minilm.load_embeddings()[known].astype(np.float64)  # (words, 384)
     centre = meanings.mean(axis=0)
     direction = np.random.default_rng(seed).standard_normal(minilm.DIMENSIONS)
-    confounds = np.array([[zipf(word), load_valence().get(word, 0.0)] for word in words])  # (words, 2)
+    confounds = np.array(
+        [[zipf(word), load_valence().get(word, 0.0)] for word in words]
+    )  # (words, 2)
     covariances = (meanings - centre).T @ (confounds - confounds.mean(axis=0))  # (384, 2)
     basis, _ = np.linalg.qr(covariances)
     direction -= basis @ (basis.T @ direction)

@@ -1,4 +1,5 @@
-"""Six ways of drawing a table, declared: what is drawn is said in names of columns, and drawn on demand.
+"""Six ways of drawing a table, declared: what is drawn is said in names of columns, and drawn on
+demand.
 
 A declaration holds no ink and imports no matplotlib; `plots.draw` makes figures of it.
 """
@@ -18,8 +19,9 @@ class Plot:
     """What all six have in common."""
 
     tabs: tuple[str, ...] = ("prompt",)
-    """Columns that divide the table into figures, one for each combination of values; those that the table has not are
-    passed over. `model` among them: the figures stand on the models' cards. Several candidate sets in one table always
+    """Columns that divide the table into figures, one for each combination of values; those that
+    the table has not are passed over. `model` among them: the figures stand on the models' cards.
+        Several candidate sets in one table always
     get figures of their own."""
     where: Mapping[str, object] = field(default_factory=dict)
     """Only rows with these values: column and value, or list of values."""
@@ -59,10 +61,11 @@ class Heatmap(Plot):
     value: str = "estimate"
     panel: str | None = None
     symmetric: bool = False
-    """The table holds each pair once: both halves are drawn. Rows of a name with itself (a noise floor) are the
-    diagonal, without a colour."""
+    """The table holds each pair once: both halves are drawn. Rows of a name with itself (a noise
+    floor) are the diagonal, without a colour."""
     groups: pd.DataFrame | None = None
-    """With `symmetric`: index = name, a column for each strip of colours beside the matrix (base, developer)."""
+    """With `symmetric`: index = name, a column for each strip of colours beside the matrix (base,
+    developer)."""
     order: bool = False
     """Rows and columns of a symmetric matrix in the order of a hierarchical clustering."""
     diverging: bool = False
@@ -73,7 +76,8 @@ class Heatmap(Plot):
 
 @dataclass(frozen=True, kw_only=True)
 class Scatter(Plot):
-    """Points, some of them with their names. Many points become a density with the named ones on top."""
+    """Points, some of them with their names. Many points become a density with the named ones on
+    top."""
 
     x: str
     y: str
@@ -156,7 +160,8 @@ class TokenTable(Plot):
 def tabs_of(
     tabs: Sequence[str], table: pd.DataFrame, value: str | None
 ) -> Iterator[tuple[str, pd.DataFrame]]:
-    """The rows of each figure by the tab's name, in order of first appearance: the one rule of figures and the page.
+    """The rows of each figure by the tab's name, in order of first appearance: the one rule of
+    figures and the page.
 
     Args:
         tabs: as declared; columns that the table has not are passed over.

@@ -33,8 +33,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PRIMITIVES = {
-    Forest: forest, Heatmap: heatmap, Scatter: scatter, Lines: lines, Violin: violin, TokenTable: token_table,
-}  # fmt: skip
+    Forest: forest,
+    Heatmap: heatmap,
+    Scatter: scatter,
+    Lines: lines,
+    Violin: violin,
+    TokenTable: token_table,
+}
 NAMED = ("row", "column", "group", "name", "x", "thin", "panel")
 """Fields of declarations whose columns may hold models."""
 FEW = 8
@@ -53,18 +58,22 @@ def draw(
         plot: what to draw; its own `data` comes before the table.
         table: of the result.
         labels: names of models as people see them, by model.
-        palette: colours of categories that other figures show as well; used where it has all of a figure's.
+        palette: colours of categories that other figures show as well; used where it has all of a
+            figure's.
 
     Returns:
-        A figure for each combination of values of the tab columns, in order of first appearance; its name is the values
-        joined by " · ", empty where the table has no tab column. Nothing where there is nothing to draw.
+        A figure for each combination of values of the tab columns, in order of first appearance;
+        its name is the values joined by " · ", empty where the table has no tab column. Nothing
+        where there is nothing to draw.
 
     Raises:
         TableError: the table lacks a column that is declared.
     """
     plot, pieces = _pieces(plot, table, dict(labels or {}))
     with styled():
-        return {tab: PRIMITIVES[type(plot)](plot, rows, palette or {}) for tab, rows in pieces.items()}
+        return {
+            tab: PRIMITIVES[type(plot)](plot, rows, palette or {}) for tab, rows in pieces.items()
+        }
 
 
 def save_figures(
@@ -73,15 +82,19 @@ def save_figures(
     labels: Mapping[str, str] | None = None,
     begin: Callable[[int], AbstractContextManager[Callable[[str], None]]] | None = None,
 ) -> dict[str, dict[str, str]]:
-    """Write `folder/STEM.svg` for every figure of every result, and `folder/STEM.png` for the first tab of each.
+    """Write `folder/STEM.svg` for every figure of every result, and `folder/STEM.png` for the first
+    tab of each.
 
-    A figure that cannot be drawn is logged and left out: numbers are not lost for it. A full disk is raised.
+    A figure that cannot be drawn is logged and left out: numbers are not lost for it. A full disk
+        is raised.
 
     Args:
-        begin: given the number of figures, a context whose function is called with the stem of each that is done.
+        begin: given the number of figures, a context whose function is called with the stem of each
+            that is done.
 
     Returns:
-        The stems by tab, by name of the result. A stem is the result's name where there is one figure, else `NAME--TAB`.
+        The stems by tab, by name of the result. A stem is the result's name where there is one
+        figure, else `NAME--TAB`.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -92,24 +105,34 @@ def save_figures(
         except TableError as error:
             log.error("the figure of %s cannot be drawn: %s", result.name, error)
             continue
-        jobs += [(result.name, tab, stem, plot, pieces[tab]) for tab, stem in _stems(result.name, pieces)]
+        jobs += [
+            (result.name, tab, stem, plot, pieces[tab]) for tab, stem in _stems(result.name, pieces)
+        ]
     saved: dict[str, dict[str, str]] = {}
     reported = begin is not None and len(jobs) > FEW
     with styled(), begin(len(jobs)) if reported else nullcontext(lambda stem: None) as step:
         for name, tab, stem, plot, rows in jobs:
             try:
-                save(PRIMITIVES[type(plot)](plot, rows, palette), folder, stem, raster=name not in saved)
+                save(
+                    PRIMITIVES[type(plot)](plot, rows, palette),
+                    folder,
+                    stem,
+                    raster=name not in saved,
+                )
                 saved.setdefault(name, {})[tab] = stem
             except OSError:
                 raise
             except Exception as error:
-                log.error("the figure %s cannot be drawn: %s: %s", stem, type(error).__name__, error)
+                log.error(
+                    "the figure %s cannot be drawn: %s: %s", stem, type(error).__name__, error
+                )
             step(stem)
     return saved
 
 
 def vector(figure: Figure, stem: str) -> str:
-    """The figure as SVG, transparent, fit to stand in a page; figures of one page differ in the stem. Under `styled`."""
+    """The figure as SVG, transparent, fit to stand in a page; figures of one page differ in the
+    stem. Under `styled`."""
     matplotlib.rcParams["svg.hashsalt"] = stem
     drawn = io.StringIO()
     figure.savefig(drawn, format="svg", facecolor="none", metadata={"Date": None, "Creator": None})
@@ -117,9 +140,11 @@ def vector(figure: Figure, stem: str) -> str:
 
 
 def save(figure: Figure, folder: Path, stem: str, *, raster: bool = True) -> None:
-    """Write `folder/stem.svg`, transparent, for the page, and with `raster` `folder/stem.png`, white, for everything else.
+    """Write `folder/stem.svg`, transparent, for the page, and with `raster` `folder/stem.png`,
+    white, for everything else.
 
-    Deterministic on one machine and one matplotlib: no dates, no version, no random ids. A glyph that no installed font
+    Deterministic on one machine and one matplotlib: no dates, no version, no random ids. A glyph
+        that no installed font
     has is an empty box in the PNG only. Under `styled`.
     """
     (folder / f"{stem}.svg").write_text(vector(figure, stem), encoding="utf-8")
@@ -128,27 +153,38 @@ def save(figure: Figure, folder: Path, stem: str, *, raster: bool = True) -> Non
 
 
 def shared_colours(results: Sequence["Result"]) -> dict[object, str]:
-    """Colours by name of what the strips of the heat maps show: a developer has one colour in all figures."""
-    frames = [r.plot.groups for r in results if isinstance(r.plot, Heatmap) and r.plot.groups is not None]
+    """Colours by name of what the strips of the heat maps show: a developer has one colour in all
+    figures."""
+    frames = [
+        r.plot.groups for r in results if isinstance(r.plot, Heatmap) and r.plot.groups is not None
+    ]
     found: dict[object, str] = {}
     for (_, value), colour in (strip_colours(max(frames, key=len)) if frames else {}).items():
         found.setdefault(value, colour)
     return found
 
 
-def _pieces(plot: Plot, table: pd.DataFrame, labels: dict[str, str]) -> tuple[Plot, dict[str, pd.DataFrame]]:
+def _pieces(
+    plot: Plot, table: pd.DataFrame, labels: dict[str, str]
+) -> tuple[Plot, dict[str, pd.DataFrame]]:
     """The declaration with people's names, and the rows of each of its figures by tab."""
     table = plot.data if plot.data is not None else table
     for column, wanted in plot.where.items():
         needed(table, column)
-        table = table[table[column].isin(wanted if isinstance(wanted, list | tuple | set) else [wanted])]
+        table = table[
+            table[column].isin(wanted if isinstance(wanted, list | tuple | set) else [wanted])
+        ]
     columns = {*MODEL_COLUMNS, *(getattr(plot, name, None) for name in NAMED)} & set(table.columns)
     for column in columns if labels else ():
         if table[column].dtype.kind not in "biufc":
-            table = table.assign(**{column: table[column].map(lambda value: labels.get(value, value))})
+            table = table.assign(
+                **{column: table[column].map(lambda value: labels.get(value, value))}
+            )
     if isinstance(plot, Heatmap) and plot.groups is not None:
         plot = replace(plot, groups=plot.groups.rename(index=labels))
-    value = getattr(plot, "estimate", None) or getattr(plot, "value", None) or getattr(plot, "y", None)
+    value = (
+        getattr(plot, "estimate", None) or getattr(plot, "value", None) or getattr(plot, "y", None)
+    )
     return plot, dict(tabs_of(plot.tabs, table, value))
 
 

@@ -45,7 +45,11 @@ def forest(plot: Forest, table: pd.DataFrame, palette: Mapping[object, str]) -> 
         for (group, look), offset in zip(looks.items(), offsets, strict=True):
             for record in rows_with(shown, plot.group, group).to_dict("records"):
                 row = record[plot.row]
-                called = names[row] if group is None else f"{names[row]}, {literal(str(group), limit=40)}"
+                called = (
+                    names[row]
+                    if group is None
+                    else f"{names[row]}, {literal(str(group), limit=40)}"
+                )
                 _mark(axes, plot, record, heights[row] + offset, *look, called)
         style.name_rows(axes, list(names.values()))
         style.few_ticks(axes.xaxis, most=8 if len(panels) == 1 else 5)
@@ -53,13 +57,17 @@ def forest(plot: Forest, table: pd.DataFrame, palette: Mapping[object, str]) -> 
     return figure
 
 
-def _mark(axes: Axes, plot: Forest, record: dict, height: float, colour: str, mark: str, called: str) -> None:
+def _mark(
+    axes: Axes, plot: Forest, record: dict, height: float, colour: str, mark: str, called: str
+) -> None:
     """One point with its interval, hollow where its test finds nothing."""
     estimate = record[plot.estimate]
     low, high = (record.get(end, np.nan) if end else np.nan for end in (plot.low, plot.high))
     called += f": {number(estimate)}"
     if np.isfinite([low, high]).all():
-        axes.plot([low, high], [height, height], color=colour, lw=1.2, solid_capstyle="butt", zorder=2)
+        axes.plot(
+            [low, high], [height, height], color=colour, lw=1.2, solid_capstyle="butt", zorder=2
+        )
         called += f" [{number(low)}, {number(high)}]"
     if plot.p is not None and np.isfinite(record[plot.p]):
         called += f", p = {number(record[plot.p])}"

@@ -39,10 +39,17 @@ def heatmap(plot: Heatmap, table: pd.DataFrame, palette: Mapping[object, str]) -
     rows, columns = distinct(table, plot.row), distinct(table, plot.column)
     if plot.symmetric:
         rows = list(dict.fromkeys(name for matrix in matrices for name in matrix.index))
-        rows = columns = similar_together(matrices[0].reindex(rows, columns=rows)) if plot.order else rows
+        rows = columns = (
+            similar_together(matrices[0].reindex(rows, columns=rows)) if plot.order else rows
+        )
     matrices = [matrix.reindex(index=rows, columns=columns) for matrix in matrices]
-    names = shown_names(rows, plot.row), shown_names(columns, plot.row if plot.symmetric else plot.column)
-    headings = [plot.label if p is None else f"{p}: {plot.label}" if plot.label else p for p in panels]
+    names = (
+        shown_names(rows, plot.row),
+        shown_names(columns, plot.row if plot.symmetric else plot.column),
+    )
+    headings = [
+        plot.label if p is None else f"{p}: {plot.label}" if plot.label else p for p in panels
+    ]
     figure, places = _frame(plot, [heading or None for heading in headings], *names)
     colours, scale = _scale(plot, matrices)
     for axes, matrix in zip(places, matrices, strict=True):
@@ -90,8 +97,9 @@ def _frame(
 def similar_together(similarity: pd.DataFrame) -> list:
     """The names in an order that keeps similar ones together: leaves of an average-linkage tree.
 
-    Among the orders that the tree allows, the one whose neighbours are most similar (Bar-Joseph et al. 2001), read from
-    the end that was given first. Pairs without a number count as the least similar ones.
+    Among the orders that the tree allows, the one whose neighbours are most similar (Bar-Joseph et
+    al. 2001), read from the end that was given first. Pairs without a number count as the least
+    similar ones.
 
     Args:
         similarity: symmetric, names × names; the diagonal is not looked at.
@@ -105,14 +113,18 @@ def similar_together(similarity: pd.DataFrame) -> list:
     np.fill_diagonal(distances, 0.0)
     tree = linkage(squareform(distances, checks=False), method="average", optimal_ordering=True)
     leaves = list(leaves_list(tree))
-    return [similarity.index[leaf] for leaf in (leaves if leaves[0] < leaves[-1] else reversed(leaves))]
+    return [
+        similarity.index[leaf] for leaf in (leaves if leaves[0] < leaves[-1] else reversed(leaves))
+    ]
 
 
 def _matrix(plot: Heatmap, table: pd.DataFrame) -> pd.DataFrame:
-    """The values as a matrix; of a symmetric one both halves, and a diagonal where the table has one."""
+    """The values as a matrix; of a symmetric one both halves, and a diagonal where the table has
+    one."""
     if twice := int(table.duplicated([plot.row, plot.column]).sum()):
         raise TableError(
-            f"{twice} cells of a heat map have several rows; divide the table by `tabs`, `where` or `panel`."
+            f"{twice} cells of a heat map have several rows; divide the table by `tabs`, `where` "
+            f"or `panel`."
         )
     values = table.pivot(index=plot.row, columns=plot.column, values=plot.value)
     if not plot.symmetric:
@@ -137,9 +149,15 @@ def _scale(plot: Heatmap, matrices: Sequence[pd.DataFrame]) -> tuple[Colormap, N
 
 
 def _cells(
-    axes: Axes, plot: Heatmap, matrix: pd.DataFrame, rows: Names, columns: Names, colours: ScalarMappable
+    axes: Axes,
+    plot: Heatmap,
+    matrix: pd.DataFrame,
+    rows: Names,
+    columns: Names,
+    colours: ScalarMappable,
 ) -> None:
-    """Coloured cells with their numbers; on the diagonal of a symmetric matrix the noise floor where it is known."""
+    """Coloured cells with their numbers; on the diagonal of a symmetric matrix the noise floor
+    where it is known."""
     values = matrix.to_numpy(dtype=float)
     shades = colours.to_rgba(values)  # (rows, columns, 4)
     dark = shades[..., :3] @ (0.299, 0.587, 0.114) < 0.55
@@ -149,7 +167,9 @@ def _cells(
         row, column = matrix.index[y], matrix.columns[x]
         again = plot.symmetric and row == column
         box = Rectangle((x - 0.5, y - 0.5), 1, 1, lw=0, antialiased=False)
-        axes.add_artist(box)  # unlike a patch it moves no limits, which takes as long as the drawing
+        axes.add_artist(
+            box
+        )  # unlike a patch it moves no limits, which takes as long as the drawing
         if again or not np.isfinite(value):
             box.set(facecolor=style.FAINT, alpha=0.13)
         else:
@@ -160,7 +180,9 @@ def _cells(
         style.tip(box, f"{what}: {number(value)}")
         if len(columns) <= NUMBERS:
             colour = style.GREY if again else style.ON_DARK if dark[y, x] else style.ON_LIGHT
-            axes.text(x, y, _short(value), color=colour, style="italic" if again else "normal", **text)
+            axes.text(
+                x, y, _short(value), color=colour, style="italic" if again else "normal", **text
+            )
     axes.set(xlim=(-0.5, len(columns) - 0.5), ylim=(len(rows) - 0.5, -0.5))
     sloped = {"rotation": SLOPE, "ha": "right", "rotation_mode": "anchor"}
     axes.set_xticks(range(len(columns)), list(columns.values()), **sloped)
@@ -170,8 +192,8 @@ def _cells(
 
 
 def _short(value: float) -> str:
-    """Two decimals without the leading zero, as cells are small; what only rounds to 1 is not called 1, and zero has no
-    minus. Large numbers get fewer decimals."""
+    """Two decimals without the leading zero, as cells are small; what only rounds to 1 is not
+    called 1, and zero has no minus. Large numbers get fewer decimals."""
     if 0.995 <= value < 1:
         return ">.99"
     decimals = 2 if abs(value) < 9.995 else 1 if abs(value) < 99.95 else 0
@@ -181,14 +203,15 @@ def _short(value: float) -> str:
 
 
 def strip_colours(groups: pd.DataFrame) -> dict[tuple[str, object], str]:
-    """A colour for each value of each column, none twice; developers come first, so that they keep theirs in figures
-    without the other strips."""
+    """A colour for each value of each column, none twice; developers come first, so that they keep
+    theirs in figures without the other strips."""
     columns = sorted(groups.columns, key=lambda column: column != "developer")
     return style.colours((column, value) for column in columns for value in groups[column])
 
 
 def _strips(figure: Figure, axes: Axes, plot: Heatmap, names: Names) -> None:
-    """A thin coloured column for each grouping, right of the matrix, and what its colours stand for."""
+    """A thin coloured column for each grouping, right of the matrix, and what its colours stand
+    for."""
     groups, shades = plot.groups.reindex(list(names)), strip_colours(plot.groups)
     box, (width, height) = axes.get_position(), figure.get_size_inches()
     low = len(names) - 0.5 + 0.06 * len(names) / (box.height * height)
@@ -208,13 +231,21 @@ def _strips(figure: Figure, axes: Axes, plot: Heatmap, names: Names) -> None:
         strip.set_xlim(0, 1)
         for row, (name, value) in enumerate(zip(names.values(), groups[column], strict=True)):
             colour = shades.get((column, value), style.FAINT)
-            patch = strip.add_artist(Rectangle((0, row - 0.5), 1, 1, color=colour, lw=0, antialiased=False))
+            patch = strip.add_artist(
+                Rectangle((0, row - 0.5), 1, 1, color=colour, lw=0, antialiased=False)
+            )
             style.tip(patch, f"{name}: {column} {literal(str(value), limit=40)}")
         strip.text(0.5, low, literal(str(column)), **head)
         values = [value for value in dict.fromkeys(groups[column]) if (column, value) in shades]
         figure.legend(
             handles=[Patch(color=shades[column, v], lw=0, label=literal(str(v))) for v in values],
-            title=literal(str(column)), alignment="left", loc="upper left", bbox_to_anchor=(left, top),
-            handlelength=1, handleheight=1, borderpad=0, labelspacing=0.35,
-        ).get_title().set_color(style.GREY)  # fmt: skip
+            title=literal(str(column)),
+            alignment="left",
+            loc="upper left",
+            bbox_to_anchor=(left, top),
+            handlelength=1,
+            handleheight=1,
+            borderpad=0,
+            labelspacing=0.35,
+        ).get_title().set_color(style.GREY)
         top -= (len(values) + 1.6) * 0.135 / height

@@ -28,13 +28,22 @@ def lines(plot: Lines, table: pd.DataFrame, palette: Mapping[object, str]) -> Fi
     if not pd.api.types.is_numeric_dtype(table[plot.x]):
         values = distinct(table, plot.x)
         steps = _steps(plot, table, values)
-        table = table.assign(**{plot.x: table[plot.x].map({value: i for i, value in enumerate(values)})})
+        table = table.assign(
+            **{plot.x: table[plot.x].map({value: i for i, value in enumerate(values)})}
+        )
     every = table
     table = table if plot.behind is None else table[~table[plot.behind].to_numpy(dtype=bool)]
     groups = distinct(table, plot.group)
     looks = style.looks(groups, palette)
-    if plot.ends and plot.panel and plot.group and table.groupby(plot.group)[plot.panel].nunique().max() == 1:
-        for _, rows in table.groupby(plot.panel, sort=False):  # each panel begins with the first colour again
+    if (
+        plot.ends
+        and plot.panel
+        and plot.group
+        and table.groupby(plot.group)[plot.panel].nunique().max() == 1
+    ):
+        for _, rows in table.groupby(
+            plot.panel, sort=False
+        ):  # each panel begins with the first colour again
             looks |= style.looks(distinct(rows, plot.group), palette)
     names = shown_names([group for group in groups if group is not None], plot.group, limit=28)
     height = 2.3 if min(len(panels), 3) == 1 else 1.75
@@ -43,7 +52,9 @@ def lines(plot: Lines, table: pd.DataFrame, palette: Mapping[object, str]) -> Fi
         height=max(height, LINE * (len(groups) + 1) if plot.ends else 0),
         left=0.58,
         right=style.inches(names.values()) + 0.3 if plot.ends else 0.12,
-        below=0.42 if steps is None else style.inches(steps.values()) * np.sin(np.radians(SLOPE)) + 0.25,
+        below=0.42
+        if steps is None
+        else style.inches(steps.values()) * np.sin(np.radians(SLOPE)) + 0.25,
         columns=1 if plot.ends else 3,
         width=style.PAGE_WIDTH if plot.ends or steps is not None else None,
         xlabel=plot.xlabel,
@@ -57,7 +68,9 @@ def lines(plot: Lines, table: pd.DataFrame, palette: Mapping[object, str]) -> Fi
             for _, line in rows_with(every[every[plot.behind]], plot.panel, panel).groupby(
                 plot.group, sort=False
             ):
-                axes.plot(line[plot.x], line[plot.y], color=style.FAINT, lw=0.5, alpha=0.3, zorder=1.5)
+                axes.plot(
+                    line[plot.x], line[plot.y], color=style.FAINT, lw=0.5, alpha=0.3, zorder=1.5
+                )
         for group, look in looks.items():
             _line(axes, plot, rows_with(shown, plot.group, group), names.get(group, ""), *look)
     if plot.falling:
@@ -83,9 +96,11 @@ def _steps(plot: Lines, table: pd.DataFrame, values: Sequence[object]) -> dict[o
 
 
 def apart(heights: Sequence[float], *, gap: float, low: float, high: float) -> np.ndarray:
-    """Heights for labels `gap` from one another, in the order of their places and as near to them as can be.
+    """Heights for labels `gap` from one another, in the order of their places and as near to them
+    as can be.
 
-    With the gaps taken out it is a monotone regression; it is cut off at the ends, and the gaps are put back.
+    With the gaps taken out it is a monotone regression; it is cut off at the ends, and the gaps are
+    put back.
     """
     places = np.asarray(heights, dtype=float)
     order = np.argsort(-places, kind="stable")
@@ -96,13 +111,17 @@ def apart(heights: Sequence[float], *, gap: float, low: float, high: float) -> n
     return found
 
 
-def _handles(plot: Lines, table: pd.DataFrame, looks: Mapping[object, tuple[str, str]]) -> list[Line2D]:
+def _handles(
+    plot: Lines, table: pd.DataFrame, looks: Mapping[object, tuple[str, str]]
+) -> list[Line2D]:
     """A legend: the groups, and what is thin."""
     look = {"lw": 1.5, "ms": 3.5} | ({} if plot.marks else {"marker": ""})
     handles = style.key(looks, **look)
     if plot.thin is not None and (many := table[plot.thin].nunique()) > 1:
         thing, mark = literal(plot.thin), "o" if plot.marks else ""
-        mean = Line2D([], [], color=INK, label=f"mean of {many} {thing}s", **{**look, "marker": mark})
+        mean = Line2D(
+            [], [], color=INK, label=f"mean of {many} {thing}s", **{**look, "marker": mark}
+        )
         thin = Line2D([], [], color=THIN, lw=0.7, label=f"one {thing}")
         handles += [thin] if handles else [thin, mean]
     return handles
@@ -125,7 +144,9 @@ def _scales(axes: Axes, plot: Lines, steps: Mapping[object, str] | None) -> None
         axes.axhline(plot.reference, color=INK, lw=0.6, zorder=1)
 
 
-def _line(axes: Axes, plot: Lines, table: pd.DataFrame, called: str, colour: str, mark: str) -> None:
+def _line(
+    axes: Axes, plot: Lines, table: pd.DataFrame, called: str, colour: str, mark: str
+) -> None:
     """One group: thin lines and their mean, or a line with its band."""
     if table.empty:
         return
@@ -142,7 +163,9 @@ def _line(axes: Axes, plot: Lines, table: pd.DataFrame, called: str, colour: str
     x, y = table[plot.x], table[plot.y]
     if plot.low in table and plot.high in table:
         step = "post" if plot.steps else None
-        axes.fill_between(x, table[plot.low], table[plot.high], color=colour, alpha=0.18, lw=0, step=step)
+        axes.fill_between(
+            x, table[plot.low], table[plot.high], color=colour, alpha=0.18, lw=0, step=step
+        )
     marks = {"marker": mark, "ms": 3.5} if plot.marks or len(table) == 1 else {}
     (line,) = axes.plot(x, y, color=colour, lw=1.5, zorder=3, **marks, **how)
     style.tip(line, f"{called}, last: {number(y.iloc[-1])}".lstrip(", "))
@@ -150,16 +173,25 @@ def _line(axes: Axes, plot: Lines, table: pd.DataFrame, called: str, colour: str
 
 def _ends(axes: Axes, plot: Lines, table: pd.DataFrame, names: Mapping, looks: Mapping) -> None:
     """Each group's name right of its line, apart from one another."""
-    lines = {group: rows_with(table, plot.group, group).sort_values(plot.x, kind="stable") for group in names}
-    last = {g: (rows[plot.x].iloc[-1], rows[plot.y].iloc[-1]) for g, rows in lines.items() if len(rows)}
+    lines = {
+        group: rows_with(table, plot.group, group).sort_values(plot.x, kind="stable")
+        for group in names
+    }
+    last = {
+        g: (rows[plot.x].iloc[-1], rows[plot.y].iloc[-1]) for g, rows in lines.items() if len(rows)
+    }
     if not last:
         return
     axes.get_xlim(), axes.get_ylim()  # limits settle only when they are asked for
     box, size = axes.get_position(), axes.get_figure(root=True).get_size_inches()
     width, height = box.width * size[0], box.height * size[1]
-    shares = axes.transAxes.inverted().transform(axes.transData.transform(list(last.values())))  # (groups, 2)
+    shares = axes.transAxes.inverted().transform(
+        axes.transData.transform(list(last.values()))
+    )  # (groups, 2)
     placed = apart(shares[:, 1], gap=0.9 * LINE / height, low=0.0, high=1.0)
     for group, (x, y), at in zip(last, shares, placed, strict=True):
         look = {"color": looks[group][0], "transform": axes.transAxes}
-        axes.plot([x, 1 + 0.05 / width, 1 + 0.13 / width], [y, y, at], lw=0.5, clip_on=False, **look)
+        axes.plot(
+            [x, 1 + 0.05 / width, 1 + 0.13 / width], [y, y, at], lw=0.5, clip_on=False, **look
+        )
         axes.text(1 + 0.16 / width, at, names[group], va="center", **look)

@@ -1,4 +1,5 @@
-"""Points, some of them with their names; thousands of points become a density with the named ones on top."""
+"""Points, some of them with their names; thousands of points become a density with the named ones
+on top."""
 
 from collections.abc import Mapping
 from itertools import product
@@ -19,8 +20,19 @@ CELL = 1 / 72
 """Inches: a cell of the density's picture; a lone point is as large as one."""
 LABEL = 6.5  # points
 SIDES = (
-    (1, 0), (0, 1), (0, -1), (-1, 0), (0.7, 1), (-0.7, 1), (0.7, -1), (-0.7, -1), (1, 1), (-1, 1), (1, -1), (-1, -1),
-)  # fmt: skip
+    (1, 0),
+    (0, 1),
+    (0, -1),
+    (-1, 0),
+    (0.7, 1),
+    (-0.7, 1),
+    (0.7, -1),
+    (-0.7, -1),
+    (1, 1),
+    (-1, 1),
+    (1, -1),
+    (-1, -1),
+)
 REACHES = (0, 5, 12, 22, 36, 54)
 """Pixels: how far from its point a label may stand; beyond `NEAR` a hairline leads to it."""
 NEAR, ROUNDS = 5, 3
@@ -71,7 +83,9 @@ def scatter(plot: Scatter, table: pd.DataFrame, palette: Mapping[object, str]) -
 def _limits(axes: Axes, x: pd.Series, y: pd.Series, *, equal: bool, named: bool) -> None:
     """Limits with room for labels at the edges; of a map, one unit as long both ways."""
     centre = np.array([(values.min() + values.max()) / 2 for values in (x, y)], dtype=float)
-    half = np.array([np.ptp(values) / 2 or 0.5 for values in (x, y)], dtype=float) * (1.16 if named else 1.06)
+    half = np.array([np.ptp(values) / 2 or 0.5 for values in (x, y)], dtype=float) * (
+        1.16 if named else 1.06
+    )
     if equal:
         size = _size(axes)
         half = size * (half / size).max()
@@ -103,18 +117,22 @@ def _lines(axes: Axes, plot: Scatter) -> None:
 
 
 def _fitted(axes: Axes, plot: Scatter, table: pd.DataFrame, colour: str) -> None:
-    """A line through the fitted values of one group, on a light edge so that it is seen over many points."""
+    """A line through the fitted values of one group, on a light edge so that it is seen over many
+    points."""
     ends = table.dropna(subset=plot.line).sort_values(plot.x)
     axes.plot(ends[plot.x], ends[plot.line], color=style.PAPER, lw=2.6, zorder=4)
     axes.plot(ends[plot.x], ends[plot.line], color=colour, lw=1.4, zorder=4)
 
 
 def _points(axes: Axes, plot: Scatter, table: pd.DataFrame, colour: str, mark: str) -> None:
-    """Points of one group: named ones one by one, with what the pointer reads, the others as one."""
+    """Points of one group: named ones one by one, with what the pointer reads, the others as
+    one."""
     named = _named(plot, table)
     rest = table[~named]
     axes.plot(rest[plot.x], rest[plot.y], mark, color=colour, ms=2.6, mew=0, alpha=0.6, zorder=3)
-    for x, y, name in table.loc[named, [plot.x, plot.y, *filter(None, [plot.name])]].itertuples(index=False):
+    for x, y, name in table.loc[named, [plot.x, plot.y, *filter(None, [plot.name])]].itertuples(
+        index=False
+    ):
         (point,) = axes.plot(x, y, mark, color=colour, ms=5.4, mec=style.PAPER, mew=0.6, zorder=4)
         style.tip(point, f"{literal(str(name), limit=60)}: {number(x)}, {number(y)}")
 
@@ -123,11 +141,16 @@ def _named(plot: Scatter, table: pd.DataFrame) -> np.ndarray:
     """Which points have a name."""
     if plot.name is None:
         return np.zeros(len(table), dtype=bool)
-    return np.ones(len(table), dtype=bool) if plot.named is None else table[plot.named].to_numpy(dtype=bool)
+    return (
+        np.ones(len(table), dtype=bool)
+        if plot.named is None
+        else table[plot.named].to_numpy(dtype=bool)
+    )
 
 
 def _density(axes: Axes, x: np.ndarray, y: np.ndarray) -> None:
-    """A picture of how many points lie in each small cell: more are darker on a white page and fuller on a dark one."""
+    """A picture of how many points lie in each small cell: more are darker on a white page and
+    fuller on a dark one."""
     limits = axes.get_xlim(), axes.get_ylim()
     bins = np.maximum(_size(axes) / CELL, 2).astype(int)
     counts = np.histogram2d(x, y, bins=bins, range=limits)[0].T  # (y, x)
@@ -137,7 +160,9 @@ def _density(axes: Axes, x: np.ndarray, y: np.ndarray) -> None:
     picture = np.dstack([colour, np.where(counts > 0, 0.5 + 0.5 * share, 0)])
     picture = np.round(picture * 255).astype(np.uint8)
     extent = (*limits[0], *limits[1])
-    axes.imshow(picture, extent=extent, origin="lower", aspect="auto", interpolation="none", zorder=2)
+    axes.imshow(
+        picture, extent=extent, origin="lower", aspect="auto", interpolation="none", zorder=2
+    )
 
 
 def _label(axes: Axes, plot: Scatter, table: pd.DataFrame, *, crowded: bool) -> None:
@@ -156,7 +181,10 @@ def _label(axes: Axes, plot: Scatter, table: pd.DataFrame, *, crowded: bool) -> 
     radius = (2.2 if crowded else 3.6) * dpi / 72  # pixels
     points = axes.transData.transform(places)
     half = (
-        np.array([[style.inches([name], size=LABEL) * dpi, 1.25 * LABEL * dpi / 72] for name in names]) / 2
+        np.array(
+            [[style.inches([name], size=LABEL) * dpi, 1.25 * LABEL * dpi / 72] for name in names]
+        )
+        / 2
         + 1
     )
     window = axes.get_window_extent()
@@ -170,10 +198,11 @@ def _label(axes: Axes, plot: Scatter, table: pd.DataFrame, *, crowded: bool) -> 
 
 
 def beside(points: np.ndarray, half: np.ndarray, radius: float, window: np.ndarray) -> np.ndarray:
-    """Centres of labels (n, 2): each on the nearest side of its point where it covers little, others being as they are.
+    """Centres of labels (n, 2): each on the nearest side of its point where it covers little,
+    others being as they are.
 
-    Each label in turn takes its best place among those of `SIDES` and `REACHES`; in further rounds it looks again, now
-    that the later ones have theirs.
+    Each label in turn takes its best place among those of `SIDES` and `REACHES`; in further rounds
+    it looks again, now that the later ones have theirs.
 
     Args:
         points: (n, 2), pixels.
@@ -189,7 +218,9 @@ def beside(points: np.ndarray, half: np.ndarray, radius: float, window: np.ndarr
             at = point + sides * (size + radius + reach[:, None])  # (places, 2)
             others = np.arange(len(points)) != i
             gap = np.abs(at[:, None] - centres[others])
-            covered = _area(size + half[others] - gap, 2 * np.minimum(size, half[others])).sum(axis=1)
+            covered = _area(size + half[others] - gap, 2 * np.minimum(size, half[others])).sum(
+                axis=1
+            )
             inside = np.minimum(at + size, window[1]) - np.maximum(at - size, window[0])
             outside = 4 * size.prod() - inside.clip(0).prod(axis=1)
             marks = (np.abs(at[:, None] - points) < size + radius).all(axis=2).sum(axis=1)

@@ -1,6 +1,7 @@
 """The one look that all figures share: type, colours, marks, and how wide a journal's page is.
 
-Knows matplotlib; knows nothing of what is drawn. No figure has a title: the page and captions give it.
+Knows matplotlib; knows nothing of what is drawn. No figure has a title: the page and captions give
+it.
 """
 
 import colorsys
@@ -31,45 +32,75 @@ VARIABLES = {INK: "--ink", GREY: "--grey", FAINT: "--faint", RULE: "--rule", PAP
 """Colours that a page may replace in the SVG, and the CSS variables by which it does."""
 ON_DARK, ON_LIGHT = "#fdfdfd", "#1c1c1c"
 """Text on coloured cells: the cell stays as it is on a dark page, and so must its text."""
-# Okabe & Ito 2008, distinct with any colour vision. Their black is ink, which a dark page turns white; in place of
-# their yellow, which no line can have on white, stands Tol's olive.
+# Okabe & Ito 2008, distinct with any colour vision. Their black is ink, which a dark page turns
+# white; in place of their yellow, which no line can have on white, stands Tol's olive.
 OKABE_ITO = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", INK, "#999933")
 BLUE, VERMILION = OKABE_ITO[:2]
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")
 MODEL_COLUMNS = ("model", "model_a", "model_b")
 
-# DejaVu comes with matplotlib, so every machine lays figures out alike; it has no Chinese, Japanese, Korean or emoji.
-# Tokens are full of them: the PNG takes what the machine has, the SVG leaves it to the browser.
+# DejaVu comes with matplotlib, so every machine lays figures out alike; it has no Chinese,
+# Japanese, Korean or emoji. Tokens are full of them: the PNG takes what the machine has, the SVG
+# leaves it to the browser.
 _WIDER = ("Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans", "Noto Sans Symbols", "Noto Emoji")
 _INSTALLED = {font.name for font in font_manager.fontManager.ttflist}
-FONTS = (
-    "'Helvetica Neue', Arial, 'Liberation Sans', 'DejaVu Sans', 'Noto Sans', 'Noto Sans CJK SC', sans-serif"
-)
+FONTS = "'Helvetica Neue', Arial, 'Liberation Sans', 'DejaVu Sans', 'Noto Sans', 'Noto Sans CJK SC', sans-serif"
 """In the SVG. No wider than DejaVu, by which room was made."""
 SIZE = 7.0  # points
-STYLE = {
-    "font.family": ["DejaVu Sans", *(name for name in _WIDER if name in _INSTALLED)],
-    "axes.titlecolor": GREY, "axes.titlelocation": "left", "axes.linewidth": 0.6, "axes.facecolor": "none",
-    "axes.spines.top": False, "axes.spines.right": False, "axes.unicode_minus": True,
-    "axes.formatter.use_mathtext": False, "axes.formatter.useoffset": False,
-    "legend.frameon": False, "legend.borderaxespad": 0.2, "legend.columnspacing": 1.4, "legend.handletextpad": 0.4,
-    "figure.facecolor": PAPER, "figure.dpi": 100, "savefig.dpi": 200, "svg.fonttype": "none",
-    "text.parse_math": False,  # a token with two dollar signs is not a formula
-} | {
-    f"{axis}tick.{kind}.{part}": value
-    for axis in "xy"
-    for kind, part, value in (
-        ("major", "width", 0.6), ("major", "size", 2.5), ("minor", "width", 0.4), ("minor", "size", 1.5),
+STYLE = (
+    {
+        "font.family": ["DejaVu Sans", *(name for name in _WIDER if name in _INSTALLED)],
+        "axes.titlecolor": GREY,
+        "axes.titlelocation": "left",
+        "axes.linewidth": 0.6,
+        "axes.facecolor": "none",
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.unicode_minus": True,
+        "axes.formatter.use_mathtext": False,
+        "axes.formatter.useoffset": False,
+        "legend.frameon": False,
+        "legend.borderaxespad": 0.2,
+        "legend.columnspacing": 1.4,
+        "legend.handletextpad": 0.4,
+        "figure.facecolor": PAPER,
+        "figure.dpi": 100,
+        "savefig.dpi": 200,
+        "svg.fonttype": "none",
+        "text.parse_math": False,  # a token with two dollar signs is not a formula
+    }
+    | {
+        f"{axis}tick.{kind}.{part}": value
+        for axis in "xy"
+        for kind, part, value in (
+            ("major", "width", 0.6),
+            ("major", "size", 2.5),
+            ("minor", "width", 0.4),
+            ("minor", "size", 1.5),
+        )
+    }
+    | dict.fromkeys(
+        (
+            "font.size",
+            "axes.labelsize",
+            "axes.titlesize",
+            "xtick.labelsize",
+            "ytick.labelsize",
+            "legend.fontsize",
+            "legend.title_fontsize",
+        ),
+        SIZE,
     )
-} | dict.fromkeys(
-    ("font.size", "axes.labelsize", "axes.titlesize", "xtick.labelsize", "ytick.labelsize", "legend.fontsize",
-     "legend.title_fontsize"), SIZE,
-) | dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), INK)  # fmt: skip
+    | dict.fromkeys(
+        ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), INK
+    )
+)
 
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """Draw under the shared style, without one warning for each character that no installed font has."""
+    """Draw under the shared style, without one warning for each character that no installed font
+    has."""
     with rc_context(STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         yield
@@ -88,10 +119,12 @@ def frame(
     ylabel: str = "",
     handles: Sequence[Artist] = (),
 ) -> tuple[Figure, list[Axes]]:
-    """A figure of panels on one scale, laid out in inches: everything has its place before it is drawn.
+    """A figure of panels on one scale, laid out in inches: everything has its place before it is
+    drawn.
 
     Args:
-        headings: of the panels, None for one without; `columns` side by side at most, four in two rows.
+        headings: of the panels, None for one without; `columns` side by side at most, four in two
+            rows.
         height: of a panel.
         left, right: of the panels: room for names of rows, and of lines.
         below: each row of panels: room for ticks and label.
@@ -114,7 +147,12 @@ def frame(
     panels: list[Axes] = []
     for place, heading in enumerate(headings):
         bottom, column = total - top - (place // across + 1) * row + below, place % across
-        box = ((left + column * (own + PANEL_GAP)) / width, bottom / total, own / width, height / total)
+        box = (
+            (left + column * (own + PANEL_GAP)) / width,
+            bottom / total,
+            own / width,
+            height / total,
+        )
         first = panels[0] if panels else None
         axes = figure.add_axes(box, sharex=first, sharey=first)
         axes.set_axisbelow(True)
@@ -126,10 +164,16 @@ def frame(
             axes.set_ylabel(ylabel)
         panels.append(axes)
     if handles:
-        figure.legend(handles=handles, loc="upper left", bbox_to_anchor=(0.05 / width, 1), ncols=per_line)
+        figure.legend(
+            handles=handles, loc="upper left", bbox_to_anchor=(0.05 / width, 1), ncols=per_line
+        )
     if xlabel:
         figure.text(
-            (left + (width - left - right) / 2) / width, 0.05 / total, xlabel, ha="center", va="bottom"
+            (left + (width - left - right) / 2) / width,
+            0.05 / total,
+            xlabel,
+            ha="center",
+            va="bottom",
         )
     return figure, panels
 
@@ -144,7 +188,10 @@ def _legend_lines(handles: Sequence[Artist], width: float) -> tuple[int, int]:
     widths = [inches([handle.get_label()]) + 0.46 for handle in handles]
     for lines in range(1, len(handles) + 1):  # entries run down the columns
         across = -(-len(handles) // lines)
-        if sum(max(widths[place : place + lines]) for place in range(0, len(widths), lines)) <= width:
+        if (
+            sum(max(widths[place : place + lines]) for place in range(0, len(widths), lines))
+            <= width
+        ):
             return lines, across
     return len(handles), 1
 
@@ -163,8 +210,11 @@ def _width(text: str, size: float, weight: str) -> float:
 _RULER = RendererAgg(1, 1, 72)
 
 
-def colours(categories: Iterable[object], known: Mapping[object, str] | None = None) -> dict[object, str]:
-    """A colour for each category: the known ones where all of them are known, else in order of first appearance.
+def colours(
+    categories: Iterable[object], known: Mapping[object, str] | None = None
+) -> dict[object, str]:
+    """A colour for each category: the known ones where all of them are known, else in order of
+    first appearance.
 
     No two are the same: from the ninth on, hues around the circle, light and dark by turns.
     """
@@ -192,7 +242,9 @@ def looks(groups: Iterable[object], palette: Mapping[object, str]) -> dict[objec
 def key(looks: Mapping[object, tuple[str, str]], **line: object) -> list[Line2D]:
     """Handles of a legend: what each group's colour and mark stand for."""
     return [
-        Line2D([], [], color=colour, **{"marker": mark, **line}, label=literal(str(group), limit=40))
+        Line2D(
+            [], [], color=colour, **{"marker": mark, **line}, label=literal(str(group), limit=40)
+        )
         for group, (colour, mark) in looks.items()
         if group is not None
     ]
@@ -215,13 +267,16 @@ def needed(table: pd.DataFrame, *columns: str | None) -> None:
     """Raise where the declaration names a column that the table lacks."""
     if missing := [column for column in columns if column and column not in table]:
         raise TableError(
-            f"A figure needs the column {missing[0]!r}; the table has {', '.join(map(str, table.columns))}."
+            f"A figure needs the column {missing[0]!r}; the table has "
+            f"{', '.join(map(str, table.columns))}."
         )
 
 
-def shown_names(values: Sequence[object], column: str | None = None, *, limit: int = 30) -> dict[object, str]:
-    """What stands for each value: models without their organisation, everything literal, as short as `limit` where no
-    two look alike by it."""
+def shown_names(
+    values: Sequence[object], column: str | None = None, *, limit: int = 30
+) -> dict[object, str]:
+    """What stands for each value: models without their organisation, everything literal, as short
+    as `limit` where no two look alike by it."""
     texts = {value: str(value) for value in values}
     for longer in range(limit, limit + 60, 5):
         if column in MODEL_COLUMNS:
@@ -251,14 +306,16 @@ def few_ticks(axis: Axis, *, most: int = 6) -> None:
 
 
 def log_ticks(axis: Axis) -> None:
-    """Powers of ten written out: matplotlib's own labels are formulas, which no figure of ours parses."""
+    """Powers of ten written out: matplotlib's own labels are formulas, which no figure of ours
+    parses."""
     axis.set_major_locator(LogLocator(numticks=7))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
     axis.set_minor_formatter(NullFormatter())
 
 
 def tip(artist: Artist, text: str) -> None:
-    """What the SVG says when the pointer rests on this mark; the artist stands in its figure already."""
+    """What the SVG says when the pointer rests on this mark; the artist stands in its figure
+    already."""
     tips = artist.get_figure(root=True).__dict__.setdefault("tips", {})
     artist.set_gid(f"tip{len(tips)}")
     tips[artist.get_gid()] = text

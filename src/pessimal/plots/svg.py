@@ -1,4 +1,5 @@
-"""Matplotlib's SVG made small, and fit to stand beside others in a page: its colours, ids and tooltips.
+"""Matplotlib's SVG made small, and fit to stand beside others in a page: its colours, ids and
+tooltips.
 
 Knows SVG; knows nothing of what is drawn.
 """
@@ -17,17 +18,22 @@ _LONG = re.compile(r"-?\d*\.\d{3,}(?:e-?\d+)?")
 _SIZE = f"{SIZE:g}px"
 _DEFAULTS = {("font-size", _SIZE), ("stroke-linejoin", "round"), ("text-anchor", "start")}
 _ROOT = {
-    "font-family": FONTS, "font-size": _SIZE, "stroke-linejoin": "round", "role": "img", "fill": INK,
+    "font-family": FONTS,
+    "font-size": _SIZE,
+    "stroke-linejoin": "round",
+    "role": "img",
+    "fill": INK,
     "style": f"fill:var({VARIABLES[INK]},{INK})",
-}  # fmt: skip
+}
 
 
 def finished(svg: str, *, stem: str, tips: Mapping[str, str]) -> str:
     """The figure as it is published.
 
-    Ink, greys and paper become CSS variables (`var(--ink, #222222)`, see `style.VARIABLES`) beside the plain colour, so
-    that a page replaces them and any other viewer draws it. Ids are the stem's own. Text stays text. What carries no
-    meaning goes: metadata, the style sheet (it would rule the page), groups around one thing, digits below 1/100 point.
+    Ink, greys and paper become CSS variables (`var(--ink, #222222)`, see `style.VARIABLES`) beside
+    the plain colour, so that a page replaces them and any other viewer draws it. Ids are the stem's
+    own. Text stays text. What carries no meaning goes: metadata, the style sheet (it would rule the
+        page), groups around one thing, digits below 1/100 point.
 
     Args:
         svg: as matplotlib wrote it.
@@ -39,7 +45,12 @@ def finished(svg: str, *, stem: str, tips: Mapping[str, str]) -> str:
     for part in root.findall(f"{_SVG}metadata"):
         root.remove(part)
     links = (node.get(_LINK, "").removeprefix("#") for node in root.iter())
-    marked = (id for node in root.iter() for value in node.attrib.values() for id in _MARKED.findall(value))
+    marked = (
+        id
+        for node in root.iter()
+        for value in node.attrib.values()
+        for id in _MARKED.findall(value)
+    )
     referred, prefix = {*links, *marked}, "f" + sha256(stem.encode()).hexdigest()[:8]
     for node in root.iter():
         _rewrite(node, prefix, referred, tips)
@@ -64,7 +75,9 @@ def _rewrite(node: ET.Element, prefix: str, referred: set[str], tips: Mapping[st
     if node.get("transform", "").startswith("rotate(-0 "):
         del node.attrib["transform"]
     for name in {"d", "x", "y", "points", "width", "height"} & node.attrib.keys():
-        short = _LONG.sub(lambda found: f"{float(found[0]):.2f}".rstrip("0").rstrip("."), node.attrib[name])
+        short = _LONG.sub(
+            lambda found: f"{float(found[0]):.2f}".rstrip("0").rstrip("."), node.attrib[name]
+        )
         short = re.sub(r"\s*([A-Za-z])\s*", r"\1", short) if name == "d" else short
         node.set(name, " ".join(short.split()))
     for name, value in node.attrib.items():
@@ -74,7 +87,8 @@ def _rewrite(node: ET.Element, prefix: str, referred: set[str], tips: Mapping[st
 
 
 def _restyle(node: ET.Element) -> None:
-    """Declarations as attributes; replaceable colours as both, so that viewers without variables draw them."""
+    """Declarations as attributes; replaceable colours as both, so that viewers without variables
+    draw them."""
     declared = (part.split(":", 1) for part in node.attrib.pop("style").split(";") if ":" in part)
     variables = []
     for name, value in ((name.strip(), value.strip()) for name, value in declared):
@@ -89,7 +103,8 @@ def _restyle(node: ET.Element) -> None:
 
 
 def _flatten(node: ET.Element) -> None:
-    """Take groups away that say nothing, comments and white space between elements; keep the order of drawing."""
+    """Take groups away that say nothing, comments and white space between elements; keep the order
+    of drawing."""
     kept: list[ET.Element] = []
     for child in node:
         if not isinstance(child.tag, str) or child.tag == f"{_SVG}style":
@@ -99,7 +114,12 @@ def _flatten(node: ET.Element) -> None:
         group, path = child.tag == f"{_SVG}g", child.tag == f"{_SVG}path"
         if (group or child.tag == f"{_SVG}defs") and len(child) == 0:
             continue
-        if path and child.get("fill") == "none" and not child.get("stroke") and "id" not in child.attrib:
+        if (
+            path
+            and child.get("fill") == "none"
+            and not child.get("stroke")
+            and "id" not in child.attrib
+        ):
             continue  # the transparent ground of a figure or panel
         kept += list(child) if group and not child.attrib else [child]
     node[:] = kept

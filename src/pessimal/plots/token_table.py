@@ -76,7 +76,10 @@ def _wrapped(name: str, room: float) -> list[str]:
     """A heading in one line or two, broken behind a hyphen or the like where it can be."""
     if style.inches([name], weight="bold") <= room:
         return [name]
-    fits = max((n for n in range(1, len(name)) if style.inches([name[:n]], weight="bold") <= room), default=1)
+    fits = max(
+        (n for n in range(1, len(name)) if style.inches([name[:n]], weight="bold") <= room),
+        default=1,
+    )
     breaks = [n for n in range(1, fits + 1) if name[n - 1] in "-_/ ·"]
     first = breaks[-1] if breaks and breaks[-1] > fits / 3 else fits
     rest = name[first:]

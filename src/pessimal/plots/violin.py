@@ -11,12 +11,15 @@ from pessimal.plots.style import distinct, needed, number, rows_with, shown_name
 
 
 def violin(plot: Violin, table: pd.DataFrame, palette: Mapping[object, str]) -> Figure:
-    """A violin a row: the bar is the middle half, the dot the median, both read from the density."""
+    """A violin a row: the bar is the middle half, the dot the median, both read from the
+    density."""
     needed(table, plot.row, plot.x, plot.density)
     rows = distinct(table, plot.row)
     names = shown_names(rows, plot.row, limit=34)
     left = style.inches(names.values()) + 0.14
-    figure, (axes,) = style.frame([None], height=0.3 * len(rows) + 0.1, left=left, xlabel=plot.ylabel)
+    figure, (axes,) = style.frame(
+        [None], height=0.3 * len(rows) + 0.1, left=left, xlabel=plot.ylabel
+    )
     axes.axvline(0, color=style.FAINT, lw=0.6, ls=(0, (4, 3)), zorder=1)
     for place, row in enumerate(rows):
         shown = rows_with(table, plot.row, row).sort_values(plot.x)

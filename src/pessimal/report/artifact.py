@@ -1,4 +1,5 @@
-"""A published artifact as the page reads it: `results.json`, tables, figures, views, and the methods' texts.
+"""A published artifact as the page reads it: `results.json`, tables, figures, views, and the
+methods' texts.
 
 Knows files. Does not know HTML, but for that of the methods' Markdown.
 """
@@ -62,7 +63,8 @@ class Artifact:
         file = self.folder / RESULTS
         if not file.is_file():
             raise InputError(
-                f"{self.reference} has no {RESULTS}: an earlier version of pessimal made it. Make it again, with the "
+                f"{self.reference} has no {RESULTS}: an earlier version of pessimal made it. Make "
+                f"it again, with the "
                 "command that made it"
             )
         return json.loads(file.read_text(encoding="utf-8"))
@@ -89,7 +91,8 @@ class Artifact:
         return {}
 
     def rows(self, result: Shown) -> pd.DataFrame:
-        """Those that a result's plot shows: of its own table, or of `shown/` where it draws another."""
+        """Those that a result's plot shows: of its own table, or of `shown/` where it draws
+        another."""
         other = self.folder / "shown" / f"{result.name}.parquet"
         table = pd.read_parquet(other) if other.is_file() else self.table(result.name)
         for column, wanted in result.plot.get("where", {}).items():

@@ -1,6 +1,8 @@
-"""The cards of models: what each wants most and least, with whom it agrees, what moves it, what is wrong with its scores.
+"""The cards of models: what each wants most and least, with whom it agrees, what moves it, what is
+wrong with its scores.
 
-Knows an artifact's tables by their columns and declared plots, and by name only `agreement` and `provenance`.
+Knows an artifact's tables by their columns and declared plots, and by name only `agreement` and
+`provenance`.
 """
 
 from collections.abc import Sequence
@@ -23,11 +25,14 @@ CORRECTED = {"flip_q": "flip_rate", "slope_q": "slope", "change_q": "change"}
 
 
 def cards(artifact: Artifact) -> list[dict[str, Any]]:
-    """One card a model, in the order of the artifact's labels; none of a model of which nothing is known.
+    """One card a model, in the order of the artifact's labels; none of a model of which nothing is
+    known.
 
-    Columns: model · label · about · warnings · prompt (to which the tokens answer) · ends (Most and Least wanted: text,
-    reward, whether its rank is certified) · agreement (Closest or Farthest, the other model, Kendall's τ) · effects
-    (result, largest effect that holds after correction, where it is found and how many hold of how many).
+    Columns: model · label · about · warnings · prompt (to which the tokens answer) · ends (Most and
+        Least wanted: text,
+    reward, whether its rank is certified) · agreement (Closest or Farthest, the other model,
+    Kendall's τ) · effects (result, largest effect that holds after correction, where it is found
+    and how many hold of how many).
     """
     made = []
     for model, label in artifact.labels.items():
@@ -69,8 +74,12 @@ def _first(rows: pd.DataFrame, tabs: Sequence[str] = ()) -> pd.DataFrame:
 
 
 def _ends(artifact: Artifact, model: str) -> tuple[str, dict[str, list[tuple[str, str, bool]]]]:
-    of_tokens = [r for r in artifact.results if r.plot.get("column") == "model" and "rank" in r.plot]
-    tables = ((r.plot, artifact.table(r.name)) for r in of_tokens)  # rewards, then log-probabilities
+    of_tokens = [
+        r for r in artifact.results if r.plot.get("column") == "model" and "rank" in r.plot
+    ]
+    tables = (
+        (r.plot, artifact.table(r.name)) for r in of_tokens
+    )  # rewards, then log-probabilities
     own = ((plot, rows[rows["model"] == model]) for plot, rows in tables)
     plot, rows = next(((plot, rows) for plot, rows in own if len(rows)), ({}, pd.DataFrame()))
     if rows.empty:
@@ -81,11 +90,13 @@ def _ends(artifact: Artifact, model: str) -> tuple[str, dict[str, list[tuple[str
     ends = {
         name: [
             (literal(text), significant(value), bool(certain))
-            for text, value, certain in own[[plot["text"], plot["value"], "certified"]].head(TOKENS).to_numpy(dtype=object)
+            for text, value, certain in own[[plot["text"], plot["value"], "certified"]]
+            .head(TOKENS)
+            .to_numpy(dtype=object)
         ]
         for end, name in (("top", "Most"), ("bottom", "Least"))
         if len(own := rows[rows[plot["end"]] == end])
-    }  # fmt: skip
+    }
     return (str(rows["prompt"].iloc[0]) if len(rows) and "prompt" in rows else ""), ends
 
 
@@ -100,7 +111,9 @@ def _agreement(artifact: Artifact, model: str) -> list[tuple[str, str, str]]:
     for how, rows in (("Closest", own.head(1)), ("Farthest", own.iloc[1:].tail(1))):
         for row in rows.itertuples():
             other = row.model_b if row.model_a == model else row.model_a
-            found.append((how, artifact.labels.get(other, other), f"{row.kendall:.2f}".replace("-", "−")))
+            found.append(
+                (how, artifact.labels.get(other, other), f"{row.kendall:.2f}".replace("-", "−"))
+            )
     return found
 
 
@@ -111,7 +124,9 @@ def _effect(artifact: Artifact, result: Shown, model: str) -> tuple[str, str, st
         table = artifact.rows(result)
     corrected = [c for c in table if c == "p_adjusted" or c.endswith("p_holm") or c in CORRECTED]
     p = next((c for c in (result.plot.get("p"), *corrected) if c in corrected), None)
-    size = next((c for c in (result.plot.get("estimate"), CORRECTED.get(p), *EFFECTS) if c in table), None)
+    size = next(
+        (c for c in (result.plot.get("estimate"), CORRECTED.get(p), *EFFECTS) if c in table), None
+    )
     if "model" not in table or p is None or size is None:
         return None
     own = table[(table["model"] == model) & table[p].notna()]
@@ -120,10 +135,22 @@ def _effect(artifact: Artifact, result: Shown, model: str) -> tuple[str, str, st
         return None
     zero = result.plot.get("reference") or 0.0
     row = holds.loc[(holds[size] - zero).abs().idxmax()]
-    keys = [c for c in table if c not in ("model", "unit") and not pd.api.types.is_numeric_dtype(table[c])]
-    keys = [c for c in keys if own[c].nunique() > 1 and not any(_follows(table, c, other) for other in keys)]
+    keys = [
+        c
+        for c in table
+        if c not in ("model", "unit") and not pd.api.types.is_numeric_dtype(table[c])
+    ]
+    keys = [
+        c
+        for c in keys
+        if own[c].nunique() > 1 and not any(_follows(table, c, other) for other in keys)
+    ]
     where = ", ".join(literal(str(row[key]), limit=40).replace("_", " ") for key in keys)
-    name = "" if size.endswith("_sd") or size in ("estimate", "effect") else f"{size.replace('_', ' ')} = "
+    name = (
+        ""
+        if size.endswith("_sd") or size in ("estimate", "effect")
+        else f"{size.replace('_', ' ')} = "
+    )
     sign = "+" if zero == 0 and row[size] > 0 else ""
     unit = " SD" if size.endswith("_sd") or size == "d" else ""
     text = f"{name}{sign}{row[size]:.2f}{unit}".replace("-", "−")
@@ -137,14 +164,17 @@ def _follows(table: pd.DataFrame, key: str, other: str) -> bool:
 
 
 def _provenance(artifact: Artifact, model: str) -> tuple[str, list[str]]:
-    """Who made a model, how large it is, the share of ranks that is certain; what is wrong with its scores."""
+    """Who made a model, how large it is, the share of ranks that is certain; what is wrong with its
+    scores."""
     table = artifact.table("provenance")
     rows = table[table["model"] == model] if len(table) else table
     if rows.empty:
         return "", []
     first, warnings = rows.iloc[0], []
     about = [
-        literal(str(first[c]), limit=30) for c in ("developer", "base") if c in rows and pd.notna(first[c])
+        literal(str(first[c]), limit=30)
+        for c in ("developer", "base")
+        if c in rows and pd.notna(first[c])
     ]
     if "parameters" in rows and pd.notna(first["parameters"]):
         power = min(int(np.log10(max(first["parameters"], 1)) // 3), 4)

@@ -7,8 +7,8 @@ import unicodedata
 from dataclasses import dataclass
 from typing import Literal
 
-from pessimal.explain.distances import numbered
-from pessimal.explain.distances import pieces as words
+from pessimal.explaining.distances import numbered
+from pessimal.explaining.distances import pieces as words
 
 SAME, GONE, NEW, LEFT_OUT = "same", "gone", "new", "left out"
 CONTEXT = 200  # characters of unchanged text that are shown on either side of an edit
@@ -22,7 +22,8 @@ class Piece:
     """A stretch of a response before or after an edit."""
 
     kind: Literal["same", "gone", "new", "left out"]
-    """same, gone (only before the edit), new (only after it), or left out (same, and only counted)."""
+    """same, gone (only before the edit), new (only after it), or left out (same, and only
+    counted)."""
     text: str
 
     @property
@@ -34,10 +35,11 @@ class Piece:
 
 
 def diff(original: str, edited: str) -> tuple[Piece, ...]:
-    """Both texts word by word, white space kept: the same and gone pieces are the original, same and new the edited.
+    """Both texts word by word, white space kept: the same and gone pieces are the original, same
+    and new the edited.
 
-    Changes with only blanks or two characters ("a", "of", a comma) between them are one change, as a phrase is easier
-    to read than its words; what stood between them is in both of its pieces.
+    Changes with only blanks or two characters ("a", "of", a comma) between them are one change, as
+    a phrase is easier to read than its words; what stood between them is in both of its pieces.
     """
     from rapidfuzz.distance import Levenshtein
 
@@ -46,7 +48,11 @@ def diff(original: str, edited: str) -> tuple[Piece, ...]:
     for tag, *ends in Levenshtein.opcodes(*numbered(before, after)):
         texts = "".join(before[ends[0] : ends[1]]), "".join(after[ends[2] : ends[3]])
         kind = SAME if tag == "equal" else NEW
-        while kind == NEW and runs and (runs[-1][0] == NEW or (len(runs) > 1 and _is_slight(runs[-1][1]))):
+        while (
+            kind == NEW
+            and runs
+            and (runs[-1][0] == NEW or (len(runs) > 1 and _is_slight(runs[-1][1])))
+        ):
             last = runs.pop()
             texts = last[1] + texts[0], last[2] + texts[1]
         runs.append((kind, *texts))
@@ -61,7 +67,11 @@ def condensed(pieces: tuple[Piece, ...], *, context: int = CONTEXT) -> tuple[Pie
     shown: list[Piece] = []
     for place, piece in enumerate(pieces):
         head = 0 if place == 0 else _cut(piece.text, context)
-        tail = len(piece.text) if place == len(pieces) - 1 else _cut(piece.text, len(piece.text) - context)
+        tail = (
+            len(piece.text)
+            if place == len(pieces) - 1
+            else _cut(piece.text, len(piece.text) - context)
+        )
         if piece.kind != SAME or len(pieces) == 1 or tail - head < context // 2:
             shown.append(piece)
             continue
@@ -71,7 +81,8 @@ def condensed(pieces: tuple[Piece, ...], *, context: int = CONTEXT) -> tuple[Pie
 
 
 def readable(text: str) -> str:
-    """The text with what cannot be seen, or reorders its neighbours, as ⟨U+200B⟩; line breaks and tabs stay.
+    """The text with what cannot be seen, or reorders its neighbours, as ⟨U+200B⟩; line breaks and
+    tabs stay.
 
     Joiners stay where they join: between two characters beyond ASCII, as in Persian or in emoji.
     """
@@ -80,7 +91,9 @@ def readable(text: str) -> str:
     shown = []
     for place, character in enumerate(text):
         sides = text[place - 1 : place], text[place + 1 : place + 2]
-        joins = character in _JOINERS and all(side > "\x7f" and not _is_hidden(side) for side in sides)
+        joins = character in _JOINERS and all(
+            side > "\x7f" and not _is_hidden(side) for side in sides
+        )
         shown.append(_code(character) if _is_hidden(character) and not joins else character)
     return "".join(shown)
 

@@ -1,7 +1,9 @@
-"""A comparison and its perturbations, to be read: what was changed word by word, and what it did to the preference.
+"""A comparison and its perturbations, to be read: what was changed word by word, and what it did to
+the preference.
 
-Knows the table of outcomes and comparisons. Does not know models, figures or files. Every text in a view is readable:
-characters that cannot be seen are spelled out, so that it is safe in a page, a terminal and a UTF-8 file.
+Knows the table of outcomes and comparisons. Does not know models, figures or files. Every text in a
+view is readable: characters that cannot be seen are spelled out, so that it is safe in a page, a
+terminal and a UTF-8 file.
 """
 
 import json
@@ -14,7 +16,7 @@ import pandas as pd
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from pessimal.errors import InputError, TableError
-from pessimal.explain.comparison import Comparison, Turn
+from pessimal.explaining.comparison import Comparison, Turn
 from pessimal.report.differences import Piece, condensed, diff, readable
 from pessimal.texts import significant
 
@@ -44,7 +46,8 @@ class Change:
     pieces: tuple[Piece, ...]
     """The response with the edit marked; empty without a text."""
     margin: float | None
-    """m′, reward of the preferred response less that of the other after the edit; None without a text."""
+    """m′, reward of the preferred response less that of the other after the edit; None without a
+    text."""
     change_in_sd: float | None
     """m′ − m, in standard deviations of the model's rewards."""
     outcome: Literal["CF", "SF", "tie"] | None
@@ -94,20 +97,29 @@ class View:
         return ("+" if value > 0 else "") + self.number(value)
 
     def bar(self, change: Change) -> dict[str, float]:
-        """Where the margin was (`before`) and went (`after`), and `zero`: 0 to 100 on a scale that a view's bars share."""
-        ends = [0.0, self.margin, *(other.margin for other in self.changes if other.margin is not None)]
+        """Where the margin was (`before`) and went (`after`), and `zero`: 0 to 100 on a scale that
+        a view's bars share."""
+        ends = [
+            0.0,
+            self.margin,
+            *(other.margin for other in self.changes if other.margin is not None),
+        ]
         low, span = min(ends), (max(ends) - min(ends)) or 1.0
         places = {"zero": 0.0, "before": self.margin, "after": change.margin or 0.0}
         return {name: round(100 * (value - low) / span, 2) for name, value in places.items()}
 
 
 def views(table: pd.DataFrame, comparisons: Mapping[str, Comparison]) -> list[View]:
-    """One view a model and comparison, with the table's perturbations of it, all in the table's order.
+    """One view a model and comparison, with the table's perturbations of it, all in the table's
+    order.
 
-    TableError where a comparison is not given, a row's response is another one there, or rows contradict one another.
+    TableError where a comparison is not given, a row's response is another one there, or rows
+    contradict one another.
     """
     made = []
-    places: dict[tuple[str, str], list[int]] = {}  # not `groupby`, whose keys can hold no lone surrogate
+    places: dict[
+        tuple[str, str], list[int]
+    ] = {}  # not `groupby`, whose keys can hold no lone surrogate
     for place, names in enumerate(zip(table["model"], table["comparison"], strict=True)):
         places.setdefault(names, []).append(place)
     for (model, key), members in places.items():
@@ -116,7 +128,9 @@ def views(table: pd.DataFrame, comparisons: Mapping[str, Comparison]) -> list[Vi
         try:
             made.append(_view(model, comparisons[key], table.iloc[members]))
         except ValueError as error:
-            raise TableError(f"The outcomes of {model!r} on {key!r} cannot be shown: {error}.") from None
+            raise TableError(
+                f"The outcomes of {model!r} on {key!r} cannot be shown: {error}."
+            ) from None
     return made
 
 
@@ -132,7 +146,9 @@ def from_json(text: str) -> list[View]:
     try:
         return list(DOCUMENT.validate_json(text).views)
     except (ValidationError, ValueError, RecursionError) as error:
-        raise InputError(f"This is not a file of {KIND!r}: {error}. Make the explanation again.") from None
+        raise InputError(
+            f"This is not a file of {KIND!r}: {error}. Make the explanation again."
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -157,7 +173,9 @@ def _view(model: str, comparison: Comparison, rows: pd.DataFrame) -> View:
         rewards.setdefault(int(row.response), float(row.reward))
         if row.original != comparison.responses[row.response]:
             raise ValueError(f"response {row.response} is another text")
-        sound = math.isclose(row.margin, margin, rel_tol=1e-6) and rewards[row.response] == row.reward
+        sound = (
+            math.isclose(row.margin, margin, rel_tol=1e-6) and rewards[row.response] == row.reward
+        )
         sound &= (row.side == "chosen") == (row.response == preferred)
         sound &= {"CF": row.new_margin < 0, "SF": row.new_margin > 0}.get(row.outcome, True)
         if not sound:

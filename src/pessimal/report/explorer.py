@@ -1,6 +1,8 @@
-"""The token explorer's data: every token of the vocabularies behind a comparison, with its rewards and exact ranks, packed.
+"""The token explorer's data: every token of the vocabularies behind a comparison, with its rewards
+and exact ranks, packed.
 
-Knows score tables and which of them go onto the page; `js/data.js` reads what is written here. Does not know HTML.
+Knows score tables and which of them go onto the page; `js/data.js` reads what is written here. Does
+not know HTML.
 """
 
 import base64
@@ -27,7 +29,8 @@ from pessimal.texts import literal, short_names
 
 _KINDS = (*KINDS, "unknown")
 STEPS_PER_SD = 5000
-"""Rewards are rounded to a power of ten that is at most the standard deviation of the table over this."""
+"""Rewards are rounded to a power of ten that is at most the standard deviation of the table over
+this."""
 MOST_DECIMALS = 12
 LARGEST = 2**50  # whole numbers that JavaScript holds exactly, with room to spare
 
@@ -37,15 +40,19 @@ class Explorer:
     """What the page's script reads."""
 
     index: dict
-    """Vocabularies, their columns (model, prompt) and where each one's data is; JSON. Empty without tables."""
+    """Vocabularies, their columns (model, prompt) and where each one's data is; JSON. Empty without
+    tables."""
     chunks: list[str]
     """base64 of deflated bytes, referred to by number."""
     notes: list[str] = field(default_factory=list)
     """Sentences on what is not in it."""
 
 
-def chosen_prompts(provenances: Sequence[ScoreProvenance], *, wanted: Sequence[str] = ()) -> list[str]:
-    """The prompts that go onto the page: those wanted; else those that the most models were asked, in order.
+def chosen_prompts(
+    provenances: Sequence[ScoreProvenance], *, wanted: Sequence[str] = ()
+) -> list[str]:
+    """The prompts that go onto the page: those wanted; else those that the most models were asked,
+    in order.
 
     Raises InputError where one is wanted that no table has.
     """
@@ -64,10 +71,11 @@ def chosen_prompts(provenances: Sequence[ScoreProvenance], *, wanted: Sequence[s
 
 
 def explorer(tables: Sequence[ScoreTable], *, notes: Sequence[str] = ()) -> Explorer | None:
-    """Pack the tables, one vocabulary (or item list) under another; None where there is nothing to show or to say.
+    """Pack the tables, one vocabulary (or item list) under another; None where there is nothing to
+    show or to say.
 
-    Tables belong to one vocabulary where ids, raw tokens, texts and kinds are the same. The vocabulary of most tables
-    comes first; models and prompts keep the order in which they come.
+    Tables belong to one vocabulary where ids, raw tokens, texts and kinds are the same. The
+    vocabulary of most tables comes first; models and prompts keep the order in which they come.
     """
     if not tables:
         return Explorer({}, [], list(notes)) if notes else None
@@ -100,7 +108,8 @@ def _same_candidates(a: ScoreTable, b: ScoreTable) -> bool:
 
 
 def _vocabulary(table: ScoreTable, chunks: list[str]) -> dict:
-    """The candidates of a table: their texts, and the raw tokens, ids and kinds where those say more."""
+    """The candidates of a table: their texts, and the raw tokens, ids and kinds where those say
+    more."""
     rows = table.rows
     texts = [plain(text) for text in rows["text"]]
     tokens = [
@@ -113,7 +122,9 @@ def _vocabulary(table: ScoreTable, chunks: list[str]) -> dict:
     )  # −1, none of them, is the last
     document = {
         "texts": texts,
-        "tokens": [0 if token == text else token for token, text in zip(tokens, texts, strict=True)],
+        "tokens": [
+            0 if token == text else token for token, text in zip(tokens, texts, strict=True)
+        ],
         "ids": None if ids == list(range(len(ids))) else ids,
         "kinds": "".join(str(code) for code in codes),
     }
@@ -164,8 +175,16 @@ def _variant(provenance: ScoreProvenance) -> str:
 
 def _set_apart(column: dict, others: list[dict]) -> dict:
     """The column, its variant numbered where another has the same model, prompt and variant."""
-    alike = [c for c in others if all(c[key] == column[key] for key in ("model", "prompt", "plain_variant"))]
-    return column | {"variant": f"{column['plain_variant']} ({len(alike) + 1})".strip()} if alike else column
+    alike = [
+        c
+        for c in others
+        if all(c[key] == column[key] for key in ("model", "prompt", "plain_variant"))
+    ]
+    return (
+        column | {"variant": f"{column['plain_variant']} ({len(alike) + 1})".strip()}
+        if alike
+        else column
+    )
 
 
 def _name(vocabularies: list[dict]) -> None:
@@ -183,13 +202,14 @@ def _name(vocabularies: list[dict]) -> None:
 def packed(
     rewards: np.ndarray, *, certified: np.ndarray, survives: np.ndarray, survival_known: np.ndarray
 ) -> tuple[str, int, int]:
-    """One table, rows in the order of its vocabulary, as base64 of deflated bytes; the decimals that rewards are rounded
-    to; and the bits that a row takes in the order.
+    """One table, rows in the order of its vocabulary, as base64 of deflated bytes; the decimals
+    that rewards are rounded to; and the bits that a row takes in the order.
 
-    Inside: the rows from the highest reward to the lowest, each in `bits` bits, lowest bit first (equal rewards in the
-    order of the vocabulary); the steps between neighbours' rounded rewards, as LEB128, the first from zero (and that
-    one zigzag); then four sets of one bit a row: equal to its predecessor in that order, certified, survives, known
-    whether it survives.
+    Inside: the rows from the highest reward to the lowest, each in `bits` bits, lowest bit first
+        (equal rewards in the
+    order of the vocabulary); the steps between neighbours' rounded rewards, as LEB128, the first
+    from zero (and that one zigzag); then four sets of one bit a row: equal to its predecessor in
+    that order, certified, survives, known whether it survives.
 
     Args:
         rewards: (n,) float, finite.
@@ -216,7 +236,8 @@ def packed(
 
 
 def decimals(rewards: np.ndarray) -> int:
-    """How many decimals tell rewards apart well enough, and can be held exactly (0 … MOST_DECIMALS)."""
+    """How many decimals tell rewards apart well enough, and can be held exactly (0 …
+    MOST_DECIMALS)."""
     spread, largest = float(np.std(rewards)), float(np.max(np.abs(rewards), initial=0.0))
     if spread == 0 or not math.isfinite(spread):
         spread = largest or 1.0
@@ -232,10 +253,13 @@ def _in_bits(rows: np.ndarray, bits: int) -> bytes:
 
 
 def _leb128(numbers: np.ndarray) -> bytes:
-    """Whole numbers ≥ 0 in groups of seven bits, lowest first; the high bit says that another follows."""
+    """Whole numbers ≥ 0 in groups of seven bits, lowest first; the high bit says that another
+    follows."""
     numbers = numbers.astype(np.uint64)
     widest = max(1, math.ceil(int(numbers.max(initial=0)).bit_length() / 7))
-    groups = np.stack([(numbers >> np.uint64(7 * i)) & np.uint64(127) for i in range(widest)], axis=1)
+    groups = np.stack(
+        [(numbers >> np.uint64(7 * i)) & np.uint64(127) for i in range(widest)], axis=1
+    )
     more = np.stack([(numbers >> np.uint64(7 * (i + 1))) > 0 for i in range(widest)], axis=1)
     used = np.concatenate([np.ones((len(numbers), 1), dtype=bool), more[:, :-1]], axis=1)
     return (groups.astype(np.uint8) | (more.astype(np.uint8) << 7))[used].tobytes()

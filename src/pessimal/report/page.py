@@ -1,8 +1,9 @@
-"""The page: one self-contained HTML file over published artifacts. Findings first, then models, then questions.
+"""The page: one self-contained HTML file over published artifacts. Findings first, then models,
+then questions.
 
-Knows artifacts and HTML. No network: figures are vector drawings inside it. Every string that came from a vocabulary or a
-file is escaped, or carried as data that no browser takes for markup. Only our own scripts run, by their digests, and
-without them everything but the explorer is there.
+Knows artifacts and HTML. No network: figures are vector drawings inside it. Every string that came
+from a vocabulary or a file is escaped, or carried as data that no browser takes for markup. Only
+our own scripts run, by their digests, and without them everything but the explorer is there.
 """
 
 import itertools
@@ -26,7 +27,8 @@ from pessimal.report.svg import drawing
 from pessimal.texts import literal, significant
 
 MAX_ROWS = 400
-"""Of a table: long ones stay in the artifact; the page shows their beginning and counts the rest."""
+"""Of a table: long ones stay in the artifact; the page shows their beginning and counts the
+rest."""
 MAX_TABS = 12
 """Of a figure: further ones stay in the artifact and are counted."""
 FINDINGS = 9
@@ -81,7 +83,9 @@ def _part(artifact: Artifact, anchor: str) -> dict[str, Any]:
     return {
         "artifact": artifact,
         "anchor": anchor,
-        "questions": [_question(artifact, key, results, anchor, ids) for key, results in methods.items()],
+        "questions": [
+            _question(artifact, key, results, anchor, ids) for key, results in methods.items()
+        ],
         "cards": [(card, _of_card(artifact, card, ids)) for card in cards(artifact)],
         "provenance": _table(provenance) if len(provenance) else None,
     }
@@ -90,8 +94,9 @@ def _part(artifact: Artifact, anchor: str) -> dict[str, Any]:
 def _question(
     artifact: Artifact, key: str, results: list[Shown], anchor: str, ids: Iterator[str]
 ) -> dict[str, Any]:
-    """A section: the results of one method. Those with a headline stand in `results`, the heaviest first; `figures` are in
-    the same order, then those of other results; `on_cards` says whether there are figures of single models."""
+    """A section: the results of one method. Those with a headline stand in `results`, the heaviest
+    first; `figures` are in the same order, then those of other results; `on_cards` says whether
+    there are figures of single models."""
     ordered = sorted(results, key=lambda r: (not r.headline, -r.weight))
     figures = {
         r.name: _figure(artifact, r.headline or _plain(r.name), _contents(artifact, r), ids)
@@ -119,15 +124,22 @@ def _checklist(table: pd.DataFrame) -> list[dict]:
 
 def _of_card(artifact: Artifact, card: dict, ids: Iterator[str]) -> list[dict]:
     """The figures of one model."""
-    single = [(r, of_model(r, card["model"], card["label"])) for r in artifact.results if r.by_model]
+    single = [
+        (r, of_model(r, card["model"], card["label"])) for r in artifact.results if r.by_model
+    ]
     return [_figure(artifact, _plain(result.name), stems, ids) for result, stems in single if stems]
 
 
-def _figure(artifact: Artifact, title: str, contents: Mapping[str, str | dict], ids: Iterator[str]) -> dict:
+def _figure(
+    artifact: Artifact, title: str, contents: Mapping[str, str | dict], ids: Iterator[str]
+) -> dict:
     """A figure of stems or tables of tokens by tab; the tab that the title speaks of is `open`."""
     kept = zip(_short(list(contents)), contents.values(), strict=True)
     tabs = [
-        {"label": label, "content": it if isinstance(it, dict) else drawing(artifact.figure(it), next(ids))}
+        {
+            "label": label,
+            "content": it if isinstance(it, dict) else drawing(artifact.figure(it), next(ids)),
+        }
         for label, it in itertools.islice(kept, MAX_TABS)
     ]
     named = [t for t in tabs if t["label"] and re.search(rf"\b{re.escape(t['label'])}\b", title)]
@@ -161,8 +173,13 @@ def _tokens(artifact: Artifact, plot: dict, rows: pd.DataFrame) -> dict:
         rows = rows.assign(**{column: ""})
     if "certified" not in rows or not rows["certified"].any():  # a mark on every token says nothing
         rows = rows.assign(certified=True)
-    shown = rows[[end, rank, column, plot["text"], plot["value"], "certified"]].to_numpy(dtype=object)
-    cells = {tuple(key): (literal(text), significant(value), bool(mark)) for *key, text, value, mark in shown}
+    shown = rows[[end, rank, column, plot["text"], plot["value"], "certified"]].to_numpy(
+        dtype=object
+    )
+    cells = {
+        tuple(key): (literal(text), significant(value), bool(mark))
+        for *key, text, value, mark in shown
+    }
     columns = list(dict.fromkeys(rows[column]))
     return {
         "columns": [literal(artifact.labels.get(name, name), limit=40) for name in columns],
@@ -208,7 +225,8 @@ def _table(frame: pd.DataFrame) -> dict:
 
 
 def _cell(value: object) -> str:
-    """A table cell as text: numbers to four digits, control characters visible, nothing for what is missing."""
+    """A table cell as text: numbers to four digits, control characters visible, nothing for what is
+    missing."""
     if isinstance(value, str):
         return literal(value, limit=60)
     if value is None or value is pd.NA or value != value:
@@ -221,7 +239,8 @@ def _cell(value: object) -> str:
 
 
 def _json(document: object) -> Markup:
-    """A document for a JSON data block: ASCII, and without the three characters that could end the block."""
+    """A document for a JSON data block: ASCII, and without the three characters that could end the
+    block."""
     text = json.dumps(document, separators=(",", ":"), allow_nan=False)
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 

@@ -2,8 +2,9 @@
 
 Knows JavaScript files and content security policies. Does not know what the scripts do.
 
-The library (Bokeh, from the pinned package of that name) is carried as data and becomes a script only when a chart is
-looked at: so the page paints before its 1.4 MB are read, and they take a third of the bytes.
+The library (Bokeh, from the pinned package of that name) is carried as data and becomes a script
+only when a chart is looked at: so the page paints before its 1.4 MB are read, and they take a third
+of the bytes.
 """
 
 import base64
@@ -16,7 +17,18 @@ from importlib.resources import files
 
 from pessimal.errors import WorkError
 
-OURS = ("text", "data", "columns", "search", "grid", "pinned", "library", "scatter", "explorer", "start")
+OURS = (
+    "text",
+    "data",
+    "columns",
+    "search",
+    "grid",
+    "pinned",
+    "library",
+    "scatter",
+    "explorer",
+    "start",
+)
 """Files of `js/`, in the order in which they are run."""
 BOKEH = ("bokeh.min.js", "bokeh-api.min.js")
 
@@ -51,7 +63,8 @@ def library() -> tuple[Script, ...]:
 
 
 def policy(scripts: list[Script]) -> str:
-    """The content security policy of a page with these scripts: they may run, pictures may be in it, nothing else."""
+    """The content security policy of a page with these scripts: they may run, pictures may be in
+    it, nothing else."""
     sources = f"; script-src {' '.join(script.digest for script in scripts)}" if scripts else ""
     return f"default-src 'none'; img-src data:; style-src 'unsafe-inline'{sources}"
 
@@ -60,7 +73,8 @@ def _script(text: str) -> Script:
     """Raises WorkError where a browser would read another text than was hashed."""
     if "\r" in text or re.search(r"</script|<!--", text, re.IGNORECASE):
         raise WorkError(
-            "a script of the page holds a carriage return, </script or <!--, and cannot be put into HTML"
+            "a script of the page holds a carriage return, </script or <!--, and cannot be put "
+            "into HTML"
         )
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
     return Script(text, f"'sha256-{digest}'")

@@ -1,4 +1,5 @@
-"""A figure's SVG as part of an HTML page: well formed, ids of its own, nothing that acts or fetches."""
+"""A figure's SVG as part of an HTML page: well formed, ids of its own, nothing that acts or
+fetches."""
 
 import re
 from dataclasses import dataclass
@@ -10,9 +11,30 @@ from markupsafe import Markup
 from pessimal.errors import InputError
 
 DRAWN = {
-    "svg", "g", "defs", "path", "rect", "circle", "ellipse", "line", "polyline", "polygon", "text", "tspan", "use",
-    "clipPath", "image", "title", "desc", "linearGradient", "radialGradient", "stop", "pattern", "mask", "symbol",
-}  # fmt: skip
+    "svg",
+    "g",
+    "defs",
+    "path",
+    "rect",
+    "circle",
+    "ellipse",
+    "line",
+    "polyline",
+    "polygon",
+    "text",
+    "tspan",
+    "use",
+    "clipPath",
+    "image",
+    "title",
+    "desc",
+    "linearGradient",
+    "radialGradient",
+    "stop",
+    "pattern",
+    "mask",
+    "symbol",
+}
 """Elements that are kept; all others go, with what is in them."""
 LINK = re.compile(r"url\(\s*['\"]?#")
 INHERITED = ("font-family", "font-size", "stroke-linejoin", "fill", "style")
@@ -43,7 +65,9 @@ def drawing(file: Path, id: str) -> Drawing:
         box = [float(number) for number in root.attrib["viewBox"].split()]
         width = box[2]
     except (ElementTree.ParseError, KeyError, ValueError, IndexError) as error:
-        raise InputError(f"{file} is not an SVG figure ({error}); make the artifact again") from None
+        raise InputError(
+            f"{file} is not an SVG figure ({error}); make the artifact again"
+        ) from None
     inside = _kept(root, id)
     attributes = {name: inside.attrib[name] for name in INHERITED if name in inside.attrib}
     inside.tag, inside.attrib = "g", {"id": id, **attributes}

@@ -1,7 +1,8 @@
-"""PEFT adapters, LoRA and its kin: what their files say, whether they hold all that a reward needs, and merging them.
+"""PEFT adapters, LoRA and its kin: what their files say, whether they hold all that a reward needs,
+and merging them.
 
-Knows `adapter_config.json` and the weights beside it. Does not know how the base is loaded, nor what is asked of it. Files
-are looked at without torch, which is imported with the network.
+Knows `adapter_config.json` and the weights beside it. Does not know how the base is loaded, nor
+what is asked of it. Files are looked at without torch, which is imported with the network.
 """
 
 import hashlib
@@ -20,7 +21,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-CONFIG, WEIGHTS, VALUE_HEAD = "adapter_config.json", "adapter_model.safetensors", "value_head.safetensors"
+CONFIG, WEIGHTS, VALUE_HEAD = (
+    "adapter_config.json",
+    "adapter_model.safetensors",
+    "value_head.safetensors",
+)
 """The last is LLaMA-Factory's: TRL's value head in a file of its own."""
 HEADS = (
     "score",
@@ -35,10 +40,17 @@ HEADS = (
 """Modules of a network that give a reward: those of `rewards.heads`, and encoders' classifiers."""
 EMBEDDINGS = ("embed_tokens.weight", "wte.weight", "embed_in.weight", "word_embeddings.weight")
 SAVED, ORIGINAL = ".modules_to_save.", ".original_module."
-"""In names of weights, where PEFT saved a resized embedding three times: as trained (twice), and as it was."""
+"""In names of weights, where PEFT saved a resized embedding three times: as trained (twice), and as
+it was."""
 _NOT_WEIGHTS = (
-    "PREFIX_TUNING", "PROMPT_TUNING", "P_TUNING", "MULTITASK_PROMPT_TUNING", "ADAPTION_PROMPT", "CPT", "XLORA",
-)  # fmt: skip
+    "PREFIX_TUNING",
+    "PROMPT_TUNING",
+    "P_TUNING",
+    "MULTITASK_PROMPT_TUNING",
+    "ADAPTION_PROMPT",
+    "CPT",
+    "XLORA",
+)
 
 
 @dataclass(frozen=True)
@@ -49,7 +61,8 @@ class Adapter:
     config: Mapping
     """`adapter_config.json`."""
     shapes: Mapping[str, list[int]]
-    """Shape of each weight by its name in the network: what PEFT puts into the names is taken out."""
+    """Shape of each weight by its name in the network: what PEFT puts into the names is taken
+    out."""
 
     @property
     def head(self) -> bool:
@@ -58,18 +71,22 @@ class Adapter:
 
     @property
     def full(self) -> dict[str, list[int]]:
-        """The shapes of those weights that take the place of the base's: head, embeddings, whatever was in
-        `modules_to_save`."""
+        """The shapes of those weights that take the place of the base's: head, embeddings, whatever
+        was in `modules_to_save`."""
         return {name: shape for name, shape in self.shapes.items() if _is_full(name)}
 
     @property
     def rows(self) -> int | None:
-        """Rows of its own input embedding, where tokens were added in training; None where it has none."""
-        return next((shape[0] for name, shape in self.full.items() if name.endswith(EMBEDDINGS)), None)
+        """Rows of its own input embedding, where tokens were added in training; None where it has
+        none."""
+        return next(
+            (shape[0] for name, shape in self.full.items() if name.endswith(EMBEDDINGS)), None
+        )
 
     @property
     def brings_tokenizer(self) -> bool:
-        """Whether its folder has a tokenizer, which then stands for the base's: template and added tokens are in it."""
+        """Whether its folder has a tokenizer, which then stands for the base's: template and added
+        tokens are in it."""
         return (self.folder / "tokenizer_config.json").is_file()
 
     @property
@@ -79,11 +96,13 @@ class Adapter:
 
 
 def read_adapter(folder: Path, *, name: str) -> Adapter:
-    """The adapter in a folder; ModelError where it is none that can be merged into a model's weights."""
+    """The adapter in a folder; ModelError where it is none that can be merged into a model's
+    weights."""
     folder = Path(folder)
     if not (folder / CONFIG).is_file():
         raise ModelError(
-            f"model.adapter: {folder} has no {CONFIG}; give the folder that PEFT's `save_pretrained` wrote. A model that is "
+            f"model.adapter: {folder} has no {CONFIG}; give the folder that PEFT's "
+            f"`save_pretrained` wrote. A model that is "
             "merged already needs no adapter: model.path=DIR"
         )
     if not (folder / WEIGHTS).is_file():
@@ -100,11 +119,15 @@ def read_adapter(folder: Path, *, name: str) -> Adapter:
                 shapes |= {_plain(weight): shape for weight, shape in own if ORIGINAL not in weight}
         method = config["peft_type"]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ModelError(f"the adapter of {name!r} in {folder} cannot be read: {error!r}") from error
+        raise ModelError(
+            f"the adapter of {name!r} in {folder} cannot be read: {error!r}"
+        ) from error
     if method in _NOT_WEIGHTS:
         raise ModelError(
-            f"the adapter of {name!r} is of type {method}, which puts something into the input and changes no weights; "
-            "adapters that are merged into weights are read: LoRA, DoRA, LoHa, LoKr, OFT, IA3 and their kin"
+            f"the adapter of {name!r} is of type {method}, which puts something into the input and "
+            f"changes no weights; "
+            "adapters that are merged into weights are read: LoRA, DoRA, LoHa, LoKr, OFT, IA3 and "
+            "their kin"
         )
     return Adapter(folder, config, shapes)
 
@@ -120,13 +143,15 @@ def shapes_in(file: Path) -> dict[str, list[int]]:
 
 
 def base_of(spec: ModelSpec, adapter: Adapter) -> tuple[str, str | None]:
-    """Path and revision of the base: `model.path`, or what the adapter names. ModelError where that is not here."""
+    """Path and revision of the base: `model.path`, or what the adapter names. ModelError where that
+    is not here."""
     if spec.path is not None:
         return spec.path, spec.revision
     named = adapter.base
     if named is None or (not is_folder(named) and named.count("/") != 1):
         raise ModelError(
-            f"the adapter of {spec.name!r} names as its base {named!r}, which is neither a folder on this machine nor a Hub "
+            f"the adapter of {spec.name!r} names as its base {named!r}, which is neither a folder "
+            f"on this machine nor a Hub "
             "repository. Say where the base is: model.path=DIR_OR_ID"
         )
     return named, spec.revision or adapter.config.get("revision")
@@ -138,7 +163,8 @@ def holds_head(names: Iterable[str]) -> bool:
 
 
 def check_head(name: str, adapter: Adapter, base: Mapping[str, object]) -> None:
-    """ModelError where neither the adapter nor the `base` (weights by name) holds a reward head: it would be random."""
+    """ModelError where neither the adapter nor the `base` (weights by name) holds a reward head: it
+    would be random."""
     if adapter.head or holds_head(base):
         return
     task, saved = adapter.config.get("task_type"), adapter.config.get("modules_to_save")
@@ -146,21 +172,27 @@ def check_head(name: str, adapter: Adapter, base: Mapping[str, object]) -> None:
         why = "Its task_type is CAUSAL_LM, under which PEFT saves no head"
     elif saved:
         why = (
-            f"Its modules_to_save names {', '.join(saved)}, but the file holds none of them, as where DeepSpeed ZeRO-3 or an "
+            f"Its modules_to_save names {', '.join(saved)}, but the file holds none of them, as "
+            f"where DeepSpeed ZeRO-3 or an "
             "older trainer saved it"
         )
     else:
         why = f"Its task_type is {task} and modules_to_save is not set, so that PEFT did not save the head"
     raise ModelError(
-        f"the adapter of {name!r} in {adapter.folder} has no reward head (score.weight), and nor has its base: the head that it "
-        f"was trained with is lost, and another would be random. {why}. Train it with LoraConfig(task_type='SEQ_CLS', "
-        "modules_to_save=['score']); or give the base that holds the head, model.path=DIR_OR_ID. For the log-probabilities "
-        "of a language model's adapter type model.kind=log_probability, for its implicit reward model.kind=implicit"
+        f"the adapter of {name!r} in {adapter.folder} has no reward head (score.weight), and nor "
+        f"has its base: the head that it "
+        f"was trained with is lost, and another would be random. {why}. Train it with "
+        f"LoraConfig(task_type='SEQ_CLS', "
+        "modules_to_save=['score']); or give the base that holds the head, model.path=DIR_OR_ID. "
+        "For the log-probabilities "
+        "of a language model's adapter type model.kind=log_probability, for its implicit reward "
+        "model.kind=implicit"
     )
 
 
 def is_untrained(adapter: Adapter) -> bool:
-    """Whether every lora_B is zero, as it is before training: the network then computes what its base does."""
+    """Whether every lora_B is zero, as it is before training: the network then computes what its
+    base does."""
     from safetensors import safe_open
 
     with safe_open(adapter.folder / WEIGHTS, framework="pt") as tensors:
@@ -173,7 +205,8 @@ def warn_if_untrained(name: str, adapter: Adapter) -> bool:
     untrained = is_untrained(adapter)
     if untrained:
         log.warning(
-            "%s: every lora_B of the adapter in %s is zero. It was never trained, or not saved after training: all but the "
+            "%s: every lora_B of the adapter in %s is zero. It was never trained, or not saved "
+            "after training: all but the "
             "head is the base's",
             name,
             adapter.folder,
@@ -190,16 +223,24 @@ def adapted_digest(base: str, adapter: Adapter) -> str:
     """sha256 over the base's weights digest and the adapter's weights and configuration."""
     from pessimal.rewards.digests import weights_digest
 
-    silent = ("base_model_name_or_path", "revision", "inference_mode", "peft_version", "auto_mapping")
+    silent = (
+        "base_model_name_or_path",
+        "revision",
+        "inference_mode",
+        "peft_version",
+        "auto_mapping",
+    )
     said = {key: value for key, value in adapter.config.items() if key not in silent}
     whole = f"{base} {weights_digest(adapter.folder)} {json.dumps(said, sort_keys=True)}"
     return hashlib.sha256(whole.encode()).hexdigest()
 
 
 def load_adapter(network: "nn.Module", adapter: Adapter, *, name: str) -> "nn.Module":
-    """The network with the adapter merged into its weights, in place; for the base alone load it again.
+    """The network with the adapter merged into its weights, in place; for the base alone load it
+    again.
 
-    A quantised network keeps the adapter beside its weights, as in training: merging would round it away.
+    A quantised network keeps the adapter beside its weights, as in training: merging would round it
+    away.
 
     Args:
         network: the base, of the class that is asked, its head as wide as the adapter's.
@@ -207,7 +248,8 @@ def load_adapter(network: "nn.Module", adapter: Adapter, *, name: str) -> "nn.Mo
         name: of the model, for errors.
 
     Raises:
-        ModelError: some of the adapter's weights have no place in the network, or the other way round.
+        ModelError: some of the adapter's weights have no place in the network, or the other way
+            round.
     """
     from peft import PeftConfig, PeftModel, load_peft_weights, set_peft_model_state_dict
     from peft.utils import ModulesToSaveWrapper
@@ -218,10 +260,16 @@ def load_adapter(network: "nn.Module", adapter: Adapter, *, name: str) -> "nn.Mo
         config.task_type = None  # only says what else PEFT does to the model's inputs and outputs
         config.inference_mode = True
         if config.modules_to_save:
-            config.modules_to_save = [m for m in config.modules_to_save if _saves(adapter, m)] or None
+            config.modules_to_save = [
+                m for m in config.modules_to_save if _saves(adapter, m)
+            ] or None
         model = PeftModel(network, config)
         weights = load_peft_weights(adapter.folder, device="cpu")
-        weights = {key.replace(SAVED, "."): weight for key, weight in weights.items() if ORIGINAL not in key}
+        weights = {
+            key.replace(SAVED, "."): weight
+            for key, weight in weights.items()
+            if ORIGINAL not in key
+        }
         report = set_peft_model_state_dict(model, weights)
     except Exception as error:
         raise ModelError(
@@ -232,8 +280,10 @@ def load_adapter(network: "nn.Module", adapter: Adapter, *, name: str) -> "nn.Mo
     ]  # PEFT's own, under the adapter's name
     if astray := sorted([*report.unexpected_keys, *lacking]):
         raise ModelError(
-            f"the adapter of {name!r} in {adapter.folder} does not fit its base: {', '.join(astray[:5])} "
-            f"({len(astray)} weights) without a counterpart. It was trained on {adapter.base!r}: give that, "
+            f"the adapter of {name!r} in {adapter.folder} does not fit its base: "
+            f"{', '.join(astray[:5])} "
+            f"({len(astray)} weights) without a counterpart. It was trained on {adapter.base!r}: "
+            f"give that, "
             "model.path=DIR_OR_ID"
         )
     if getattr(network, "hf_quantizer", None) is None:
@@ -246,8 +296,8 @@ def load_adapter(network: "nn.Module", adapter: Adapter, *, name: str) -> "nn.Mo
 
 
 def load_value_head(network: "nn.Module", folder: Path) -> set[str]:
-    """Fill the network's value head from the file of its own that LLaMA-Factory writes; gives the names of its weights, none
-    where there is no such file."""
+    """Fill the network's value head from the file of its own that LLaMA-Factory writes; gives the
+    names of its weights, none where there is no such file."""
     file = Path(folder) / VALUE_HEAD
     if not file.is_file():
         return set()
@@ -259,7 +309,8 @@ def load_value_head(network: "nn.Module", folder: Path) -> set[str]:
 
 
 def _resize(network: "nn.Module", adapter: Adapter) -> None:
-    """Make room for tokens that were added in training; the adapter then holds the whole embedding."""
+    """Make room for tokens that were added in training; the adapter then holds the whole
+    embedding."""
     rows = adapter.rows
     if rows is not None and rows != network.get_input_embeddings().weight.shape[0]:
         network.resize_token_embeddings(rows, mean_resizing=False)

@@ -1,7 +1,8 @@
 """What a reward is to the rest of the house: `Reward`, of which there are two forms.
 
-A `NetworkReward` is a weighted sum of `Part`s, each one network that reads one frame: any token ids can be asked. A
-`TextReward` takes conversations and gives numbers. Knows no kind; each is a file beside this one.
+A `NetworkReward` is a weighted sum of `Part`s, each one network that reads one frame: any token ids
+can be asked. A `TextReward` takes conversations and gives numbers. Knows no kind; each is a file
+beside this one.
 """
 
 import re
@@ -28,9 +29,12 @@ class Conversations(Protocol):
     """How a prompt and a response are shown to a network, as token ids."""
 
     round_trips: bool
-    """Whether a scan says which tokens survive decoding and tokenising (it takes longer than scoring them)."""
+    """Whether a scan says which tokens survive decoding and tokenising (it takes longer than
+    scoring them)."""
 
-    def ids(self, prompt: str, responses: Sequence[str], *, double_bos: bool = False) -> list[list[int]]:
+    def ids(
+        self, prompt: str, responses: Sequence[str], *, double_bos: bool = False
+    ) -> list[list[int]]:
         """The whole input for each response."""
 
     def encode(self, conversation: "Conversation") -> "Encoded":
@@ -79,7 +83,8 @@ class Reward(ABC):
 
     @property
     def digests(self) -> dict[str, str]:
-        """What pins its rewards down, apart from precision and prompt, by the names of the fields of `ModelProvenance`."""
+        """What pins its rewards down, apart from precision and prompt, by the names of the fields
+        of `ModelProvenance`."""
         names = ("weights_digest", "config_digest", "tokenizer_digest", "template_digest")
         return {name: getattr(self, name) for name in names}
 
@@ -91,14 +96,15 @@ class NetworkReward(Reward):
     folder: Path
     """Where its files are."""
     embedding_rows: int
-    """Rows of the input embedding (of a language model, of the output embedding too): ids from here on cannot be
-    scored."""
+    """Rows of the input embedding (of a language model, of the output embedding too): ids from here
+    on cannot be scored."""
     parts: tuple[Part, ...]
     """Its terms; mostly one, of weight 1."""
 
     @property
     def revision(self) -> str | None:
-        """The Hub commit, which names the snapshot's folder; None for a local folder or a demo sibling."""
+        """The Hub commit, which names the snapshot's folder; None for a local folder or a demo
+        sibling."""
         return self.folder.name if re.fullmatch(r"[0-9a-f]{40}", self.folder.name) else None
 
     def frame(self, prompt: str, *, double_bos: bool = False) -> "Frame":
@@ -107,21 +113,29 @@ class NetworkReward(Reward):
 
     @abstractmethod
     def network(self, dtype: Dtype | None = None, which: int = 0) -> "nn.Module":
-        """Load a network, in evaluation mode on the CPU (in the spec's precision where `dtype` is None)."""
+        """Load a network, in evaluation mode on the CPU (in the spec's precision where `dtype` is
+        None)."""
 
 
 @dataclass(frozen=True)
 class TextReward(Reward):
     """A reward that takes texts."""
 
-    def cost(self, conversations: Sequence["Conversation"], *, timed: bool = False) -> object | None:
-        """What asking for these will take, to be printed; None where it costs nothing. `timed` asks for a few, to tell how
-        long."""
+    def cost(
+        self, conversations: Sequence["Conversation"], *, timed: bool = False
+    ) -> object | None:
+        """What asking for these will take, to be printed; None where it costs nothing. `timed` asks
+        for a few, to tell how long."""
         return None
 
     @abstractmethod
     def rewards(
-        self, conversations: Sequence["Conversation"], *, report: Report | None = None, again: bool = False
+        self,
+        conversations: Sequence["Conversation"],
+        *,
+        report: Report | None = None,
+        again: bool = False,
     ) -> "np.ndarray":
-        """Rewards float64 (n,) of conversations, whose last turns are the responses. Batches are reported as they come, so
-        that nothing is lost where it ends in an error; `again` asks anew what is known already."""
+        """Rewards float64 (n,) of conversations, whose last turns are the responses. Batches are
+        reported as they come, so that nothing is lost where it ends in an error; `again` asks anew
+        what is known already."""

@@ -35,11 +35,16 @@ class CallableReward(TextReward):
     function: Function
 
     def rewards(
-        self, conversations: Sequence[Conversation], *, report: Report | None = None, again: bool = False
+        self,
+        conversations: Sequence[Conversation],
+        *,
+        report: Report | None = None,
+        again: bool = False,
     ) -> np.ndarray:
         """Rewards float64 (n,): one call for the responses to each prompt, at most `BATCH` a call.
 
-        Raises ModelError where the function raises, or gives something else than one finite number a response.
+        Raises ModelError where the function raises, or gives something else than one finite number
+        a response.
         """
         rewards = np.full(len(conversations), np.nan)
         groups: dict[str, list[int]] = {}
@@ -59,29 +64,38 @@ class CallableReward(TextReward):
             given = self.function(prompt, list(responses))
         except Exception as error:
             raise ModelError(
-                f"the function of {self.name!r} raised {type(error).__name__}: {error}. It was called as f(prompt, responses) "
-                f"with the prompt {prompt[:60]!r} and {len(responses)} responses, the first {responses[0][:60]!r}"
+                f"the function of {self.name!r} raised {type(error).__name__}: {error}. It was "
+                f"called as f(prompt, responses) "
+                f"with the prompt {prompt[:60]!r} and {len(responses)} responses, the first "
+                f"{responses[0][:60]!r}"
             ) from error
         values = _numbers(given)
         wanted = f"the function of {self.name!r} must give one number a response, a list or array of {len(responses)}"
         if values is None:
             raise ModelError(f"{wanted}; it gave {given!r:.120}")
         if values.shape != (len(responses),):
-            shape = f"{len(values)} numbers" if values.ndim == 1 else f"an array of shape {values.shape}"
+            shape = (
+                f"{len(values)} numbers"
+                if values.ndim == 1
+                else f"an array of shape {values.shape}"
+            )
             raise ModelError(f"{wanted}; it gave {shape}")
         bad = np.flatnonzero(~np.isfinite(values))
         if len(bad):
             raise ModelError(
-                f"the function of {self.name!r} gave {values[bad[0]]} for {len(bad)} of {len(responses)} responses, the "
+                f"the function of {self.name!r} gave {values[bad[0]]} for {len(bad)} of "
+                f"{len(responses)} responses, the "
                 f"first {responses[bad[0]][:60]!r}: give every response a finite number"
             )
         return values
 
 
 def open_callable(spec: ModelSpec, tokenizer=None) -> CallableReward:
-    """The function that `spec.callable` names: `_target_`, and arguments that it is given besides prompt and responses.
+    """The function that `spec.callable` names: `_target_`, and arguments that it is given besides
+    prompt and responses.
 
-    A class is made with the arguments, and its instance called. ConfigError for what cannot be imported, made or called.
+    A class is made with the arguments, and its instance called. ConfigError for what cannot be
+    imported, made or called.
     """
     from hydra.utils import get_object, instantiate
 
@@ -92,13 +106,16 @@ def open_callable(spec: ModelSpec, tokenizer=None) -> CallableReward:
         function = instantiate(given, _partial_=not inspect.isclass(target))
     except Exception as error:
         raise ConfigError(
-            f"model.callable._target_={path!r} cannot be had: {' '.join(str(error).split())}. Give module.function of a "
-            "module that Python finds: install it, or type PYTHONPATH=. in front of the command; arguments are "
+            f"model.callable._target_={path!r} cannot be had: {' '.join(str(error).split())}. Give "
+            f"module.function of a "
+            "module that Python finds: install it, or type PYTHONPATH=. in front of the command; "
+            "arguments are "
             "model.callable.NAME=VALUE"
         ) from error
     if not callable(target) or not callable(function):
         raise ConfigError(
-            f"model.callable._target_={path!r} is a {type(function).__name__}, which cannot be called: give a function "
+            f"model.callable._target_={path!r} is a {type(function).__name__}, which cannot be "
+            f"called: give a function "
             "f(prompt, responses), or a class whose instances can be called so"
         )
     arguments = {name: value for name, value in given.items() if name != "_target_"}
@@ -108,8 +125,9 @@ def open_callable(spec: ModelSpec, tokenizer=None) -> CallableReward:
 def wrap_callable(function: Function, *, name: str, tokenizer=None) -> CallableReward:
     """A function, or any object that can be called as f(prompt, responses), as a reward.
 
-    ConfigError where it cannot be called. The digest is over the function's source with the plain values (numbers, texts,
-    lists) that it closes over or its object holds: give another name where something else changes what it computes.
+    ConfigError where it cannot be called. The digest is over the function's source with the plain
+    values (numbers, texts, lists) that it closes over or its object holds: give another name where
+    something else changes what it computes.
     """
     if not callable(function):
         raise ConfigError(
@@ -119,7 +137,9 @@ def wrap_callable(function: Function, *, name: str, tokenizer=None) -> CallableR
     while isinstance(inner, partial):
         arguments |= {str(i): value for i, value in enumerate(inner.args)} | inner.keywords
         inner = inner.func
-    path = f"{getattr(inner, '__module__', '')}.{getattr(inner, '__qualname__', type(inner).__name__)}"
+    path = (
+        f"{getattr(inner, '__module__', '')}.{getattr(inner, '__qualname__', type(inner).__name__)}"
+    )
     spec = ModelSpec(name=name, kind=Kind.callable, callable={"_target_": path})
     return _reward(spec, function, inner, arguments, tokenizer)
 
@@ -149,8 +169,8 @@ def _reward(
 
 
 def _source(target: Any) -> str:
-    """The source of a function or class (its name where there is none), with the plain values that a function closes
-    over, or an instance holds."""
+    """The source of a function or class (its name where there is none), with the plain values that
+    a function closes over, or an instance holds."""
     is_code = inspect.isroutine(target) or inspect.isclass(target)
     written = target if is_code else type(target)
     try:
@@ -165,7 +185,8 @@ def _source(target: Any) -> str:
 
 
 def _said(value: Any) -> str:
-    """A value that JSON has no form for, without the address in memory that differs from run to run."""
+    """A value that JSON has no form for, without the address in memory that differs from run to
+    run."""
     return f"{type(value).__module__}.{type(value).__qualname__}"
 
 

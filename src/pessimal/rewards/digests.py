@@ -1,4 +1,5 @@
-"""What pins down a checkpoint on disk: digests of weights, tokenizer and template; its number of parameters."""
+"""What pins down a checkpoint on disk: digests of weights, tokenizer and template; its number of
+parameters."""
 
 import hashlib
 import json
@@ -15,7 +16,8 @@ from pessimal.tables.files import sha256_of
 def weights_digest(folder: Path) -> str:
     """sha256 over the names and digests of the weight files of a local checkpoint folder.
 
-    In the Hub's cache a weight file is a link to a blob named by its own sha256, so nothing is read there.
+    In the Hub's cache a weight file is a link to a blob named by its own sha256, so nothing is read
+    there.
     """
     whole = hashlib.sha256()
     for file in sorted(Path(folder).glob("*.safetensors")):
@@ -26,8 +28,8 @@ def weights_digest(folder: Path) -> str:
 
 
 def config_digest(folder: Path, *, own_code: bool) -> str:
-    """sha256 over a checkpoint's configuration, without what says nothing about its arithmetic, and where its own
-    Python code is run (`own_code`) over that."""
+    """sha256 over a checkpoint's configuration, without what says nothing about its arithmetic, and
+    where its own Python code is run (`own_code`) over that."""
     whole = _said(json.loads((Path(folder) / "config.json").read_text()))
     if own_code:
         for file in sorted(Path(folder).rglob("*.py")):
@@ -57,7 +59,9 @@ def network_digest(network) -> str:
 
 def missing_shards(folder: Path) -> list[str]:
     """Weight files that a checkpoint folder's index names, and that are not there."""
-    index, whole = (Path(folder) / name for name in ("model.safetensors.index.json", "model.safetensors"))
+    index, whole = (
+        Path(folder) / name for name in ("model.safetensors.index.json", "model.safetensors")
+    )
     if not index.is_file() or whole.is_file():  # which is then what is loaded
         return []
     named = sorted(set(json.loads(index.read_text())["weight_map"].values()))
@@ -65,7 +69,8 @@ def missing_shards(folder: Path) -> list[str]:
 
 
 def weight_shapes(folder: Path) -> dict[str, list[int]]:
-    """Shape of every weight of a checkpoint folder by its name, from the headers of its safetensors files."""
+    """Shape of every weight of a checkpoint folder by its name, from the headers of its safetensors
+    files."""
     shapes = {}
     for file in sorted(Path(folder).glob("*.safetensors")):
         with safe_open(file, framework="np") as tensors:
@@ -79,11 +84,13 @@ def parameter_count(shapes: Mapping[str, Sequence[int]]) -> int:
 
 
 def tokenizer_digest(tokenizer) -> str:
-    """sha256 over the vocabulary, the added tokens and, for fast tokenizers, the whole tokenisation pipeline."""
+    """sha256 over the vocabulary, the added tokens and, for fast tokenizers, the whole tokenisation
+    pipeline."""
     parts = [sorted(tokenizer.get_vocab().items()), sorted(tokenizer.all_special_tokens)]
     if getattr(tokenizer, "backend_tokenizer", None) is not None:
         pipeline = json.loads(tokenizer.backend_tokenizer.to_str())
-        # Calls with truncation or padding leave their settings behind in the backend; they are not its identity.
+        # Calls with truncation or padding leave their settings behind in the backend; they are not
+        # its identity.
         parts.append({k: v for k, v in pipeline.items() if k not in ("truncation", "padding")})
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 

@@ -1,6 +1,7 @@
 """A server that scores texts, as a reward: vLLM, SGLang, or a chat that is asked to judge.
 
-Knows how conversations become requests, and answers rewards. Does not know the shapes of either (`wires`).
+Knows how conversations become requests, and answers rewards. Does not know the shapes of either
+(`wires`).
 """
 
 import hashlib
@@ -53,7 +54,8 @@ class Cost:
 
 @dataclass(frozen=True)
 class EndpointReward(TextReward):
-    """A server that gives rewards of conversations. Keeps nothing: `pessimal.scoring.texts.KeptRewards` does, by content."""
+    """A server that gives rewards of conversations. Keeps nothing:
+    `pessimal.scoring.texts.KeptRewards` does, by content."""
 
     wire: Wire
     inputs: Callable[[Conversation], list[Input]]
@@ -64,8 +66,9 @@ class EndpointReward(TextReward):
     """Conversations a request."""
 
     def cost(self, conversations: Sequence[Conversation], *, timed: bool = False) -> Cost:
-        """Requests, tokens, dollars and seconds that the rewards of conversations take. `timed` sends the first batch, and
-        takes the others to be as fast; a server gets faster once it is warm."""
+        """Requests, tokens, dollars and seconds that the rewards of conversations take. `timed`
+        sends the first batch, and takes the others to be as fast; a server gets faster once it is
+        warm."""
         sent = [given for conversation in conversations for given in self.inputs(conversation)]
         orders = len(sent) // len(conversations) if conversations else 0
         requests = orders * len(self._starts(conversations))
@@ -78,12 +81,19 @@ class EndpointReward(TextReward):
                 self.read(given)
             once = (time.perf_counter() - started) / len(first)
             seconds = once * math.ceil(requests / self.spec.endpoint.concurrency)
-        return Cost(requests, tokens, None if None in (price, tokens) else price * tokens / 1e6, seconds)
+        return Cost(
+            requests, tokens, None if None in (price, tokens) else price * tokens / 1e6, seconds
+        )
 
     def rewards(
-        self, conversations: Sequence[Conversation], *, report: Report | None = None, again: bool = False
+        self,
+        conversations: Sequence[Conversation],
+        *,
+        report: Report | None = None,
+        again: bool = False,
     ) -> np.ndarray:
-        """Rewards float64 (n,). Several requests at once; batches are reported as they come, in any order.
+        """Rewards float64 (n,). Several requests at once; batches are reported as they come, in any
+        order.
 
         Raises:
             ConfigError: a wrong key, model or API; several outputs, and none chosen.
@@ -96,7 +106,11 @@ class EndpointReward(TextReward):
         def work(batch: list[list[Input]]) -> np.ndarray | None:
             return None if stop.is_set() else self._score(batch)
 
-        pool, waiting, running = ThreadPoolExecutor(self.spec.endpoint.concurrency), iter(starts), {}
+        pool, waiting, running = (
+            ThreadPoolExecutor(self.spec.endpoint.concurrency),
+            iter(starts),
+            {},
+        )
         try:
             while True:
                 # Few are prepared ahead, so that the first answers, and failures, are seen early.
@@ -120,7 +134,9 @@ class EndpointReward(TextReward):
                     in_a_row = 0
                     rewards[start : start + len(values)] = values
                     if report:
-                        known = {start + i: float(v) for i, v in enumerate(values) if math.isfinite(v)}
+                        known = {
+                            start + i: float(v) for i, v in enumerate(values) if math.isfinite(v)
+                        }
                         report(known, len(conversations))
         finally:
             stop.set()
@@ -130,7 +146,8 @@ class EndpointReward(TextReward):
         if len(missing):
             response = conversations[missing[0]][-1].content
             raise ModelError(
-                f"{self.wire.address} gives no number for {len(missing)} of {len(conversations)} conversations, the first "
+                f"{self.wire.address} gives no number for {len(missing)} of {len(conversations)} "
+                f"conversations, the first "
                 f"ending in {response[:60]!r}: {self._why()}"
             )
         return rewards
@@ -140,20 +157,27 @@ class EndpointReward(TextReward):
 
     def _batch(self, conversations: Sequence[Conversation], start: int) -> list[list[Input]]:
         """The requests of one batch: one; where a judge is asked in both orders, two."""
-        rows = [self.inputs(conversation) for conversation in conversations[start : start + self.batch_size]]
+        rows = [
+            self.inputs(conversation)
+            for conversation in conversations[start : start + self.batch_size]
+        ]
         return [list(order) for order in zip(*rows, strict=True)]
 
     def _score(self, orders: list[list[Input]]) -> np.ndarray:
-        """Rewards (n,) of one batch: of two orders half the difference, since the second is the opponent's."""
+        """Rewards (n,) of one batch: of two orders half the difference, since the second is the
+        opponent's."""
         first, *second = [self.read(inputs) for inputs in orders]
         return (first - second[0]) / 2 if second else first
 
     def _why(self) -> str:
         if self.wire.spec.api == "chat":
             return (
-                f"no positive, or no negative, answer of the judge is among the {TOP} likeliest first tokens, which is all "
-                "that the server gives, and a number for it would be invented. Give more spellings (model.judge.positive, "
-                "model.judge.negative), or load the judge here: model.kind=judge model.path=DIR_OR_ID"
+                f"no positive, or no negative, answer of the judge is among the {TOP} likeliest "
+                f"first tokens, which is all "
+                "that the server gives, and a number for it would be invented. Give more spellings "
+                "(model.judge.positive, "
+                "model.judge.negative), or load the judge here: model.kind=judge "
+                "model.path=DIR_OR_ID"
             )
         return "its answer was null, NaN or infinite; in its precision the model's numbers may overflow"
 
@@ -164,21 +188,26 @@ def _raise_first(failed: list[Exception], batches: int) -> None:
             raise error
     if failed:
         raise type(failed[0])(
-            f"{failed[0]}. {len(failed)} of {batches} batches failed, and what was answered is kept: type the same command "
+            f"{failed[0]}. {len(failed)} of {batches} batches failed, and what was answered is "
+            f"kept: type the same command "
             "again to ask for the rest"
         ) from failed[0]
 
 
 def open_endpoint(spec: ModelSpec, tokenizer=None) -> EndpointReward:
-    """The server of a spec; nothing is sent yet. With a `tokenizer`, servers of sequence classifiers get token ids in its
-    chat template, as the model's own forward does; without, messages, which vLLM alone takes.
+    """The server of a spec; nothing is sent yet. With a `tokenizer`, servers of sequence
+    classifiers get token ids in its chat template, as the model's own forward does; without,
+    messages, which vLLM alone takes.
 
-    ConfigError for an address, API, judge or output that cannot be, and for a tokenizer that is missing.
+    ConfigError for an address, API, judge or output that cannot be, and for a tokenizer that is
+    missing.
     """
     options, judge = spec.endpoint, spec.judge
     wire = Wire(options, tokenizer)
     if spec.output is not None and not isinstance(spec.output, int):
-        raise ConfigError(f"model.output={spec.output!r}: a server's outputs go by number, counted from 0")
+        raise ConfigError(
+            f"model.output={spec.output!r}: a server's outputs go by number, counted from 0"
+        )
     judging = options.api == "chat" or (options.api == "sglang-score" and judge != JudgeSpec())
     size = options.batch_size
     if options.api == "chat":
@@ -210,12 +239,14 @@ def _shown(api: str, tokenizer) -> tuple[Callable[[Conversation], list[Input]], 
         if api.startswith("vllm"):
             return lambda c: [messages_of(c)], True
         raise ConfigError(
-            f"model.endpoint.api={api} takes texts in the model's own template: give its tokenizer, "
+            f"model.endpoint.api={api} takes texts in the model's own template: give its "
+            f"tokenizer, "
             "model.tokenizer=DIR_OR_ID"
         )
     if takes_pairs(tokenizer):
         raise ConfigError(
-            f"the tokenizer of model.tokenizer takes a prompt and a response as a pair, which model.endpoint.api={api} does "
+            f"the tokenizer of model.tokenizer takes a prompt and a response as a pair, which "
+            f"model.endpoint.api={api} does "
             "not: type model.endpoint.api=vllm-score"
         )
     template = Templated(tokenizer)
@@ -234,7 +265,8 @@ class _OutputReader:
         outputs = rows.shape[1]
         if (self.output is None and outputs > 1) or (self.output or 0) >= outputs:
             raise ConfigError(
-                f"{self.wire.address} gives {outputs} outputs, and model.output={self.output}: say which is the reward, "
+                f"{self.wire.address} gives {outputs} outputs, and model.output={self.output}: say "
+                f"which is the reward, "
                 f"model.output=0 to {outputs - 1}"
             )
         return rows[:, self.output or 0]
@@ -251,13 +283,16 @@ def _questions(spec: ModelSpec) -> Callable[[Conversation], list[Input]]:
     }
     if any(wrong.values()):
         raise ConfigError(
-            f"{next(name for name, is_so in wrong.items() if is_so)} cannot be asked of model.endpoint.api=chat, which takes a "
-            "question and gives log-probabilities: give model.judge.template with {prompt} and {response}, and positive "
+            f"{next(name for name, is_so in wrong.items() if is_so)} cannot be asked of "
+            f"model.endpoint.api=chat, which takes a "
+            "question and gives log-probabilities: give model.judge.template with {prompt} and "
+            "{response}, and positive "
             "and negative, or ratings"
         )
     if spec.endpoint.served is None:
         raise ConfigError(
-            "model.endpoint.api=chat needs the model's name at the server: model.endpoint.served=NAME"
+            "model.endpoint.api=chat needs the model's name at the server: "
+            "model.endpoint.served=NAME"
         )
     from pessimal.rewards.judge import Graded  # not before: it loads transformers
 
@@ -275,8 +310,8 @@ def _questions(spec: ModelSpec) -> Callable[[Conversation], list[Input]]:
 class _ChatReader:
     """Reads a judge's reward off the likeliest first tokens of its answer.
 
-    Spellings that are not among them are less likely than the last of them, and count as 0; by how much a reward may be off
-    for that is logged once.
+    Spellings that are not among them are less likely than the last of them, and count as 0; by how
+    much a reward may be off for that is logged once.
     """
 
     wire: Wire
@@ -288,17 +323,22 @@ class _ChatReader:
         if off > 0.1 and not self.warned:
             self.warned.append(off)
             _log.warning(
-                "%s: spellings of an answer that are not among the %d likeliest tokens may move a reward by up to %.2f",
-                self.wire.address, TOP, off,
-            )  # fmt: skip
+                "%s: spellings of an answer that are not among the %d likeliest tokens may move a "
+                "reward by up to %.2f",
+                self.wire.address,
+                TOP,
+                off,
+            )
         return np.array([reward])
 
 
 def read_answer(top: list[tuple[str, float]], judge: JudgeSpec) -> tuple[float, float]:
-    """The reward in the likeliest tokens and their log-probabilities, and by how much it may be off.
+    """The reward in the likeliest tokens and their log-probabilities, and by how much it may be
+    off.
 
-    Log-odds: log Σ p(positive) − log Σ p(negative), in nats. Ratings: Σ value · p / Σ p. NaN where no positive, no negative
-    or no rating is among the tokens, or ratings that are not might outweigh those that are.
+    Log-odds: log Σ p(positive) − log Σ p(negative), in nats. Ratings: Σ value · p / Σ p. NaN where
+    no positive, no negative or no rating is among the tokens, or ratings that are not might
+    outweigh those that are.
     """
     probabilities: dict[str, float] = {}
     for token, log_probability in top:
@@ -315,7 +355,8 @@ def read_answer(top: list[tuple[str, float]], judge: JudgeSpec) -> tuple[float, 
         if seen <= unseen or seen == 0:
             return math.nan, math.inf
         expected = (
-            sum(worth * probabilities.get(answer, 0.0) for answer, worth in judge.ratings.items()) / seen
+            sum(worth * probabilities.get(answer, 0.0) for answer, worth in judge.ratings.items())
+            / seen
         )
         spread = max(judge.ratings.values()) - min(judge.ratings.values())
         return expected, spread * unseen / (seen + unseen)
@@ -332,7 +373,8 @@ def _graded(spec: ModelSpec, tokenizer, wire: Wire):
     judge.check()
     if tokenizer is None or judge.logit is not None:
         raise ConfigError(
-            "a judge behind model.endpoint.api=sglang-score is asked for probabilities of token ids: give its tokenizer, "
+            "a judge behind model.endpoint.api=sglang-score is asked for probabilities of token "
+            "ids: give its tokenizer, "
             "model.tokenizer=DIR_OR_ID, and positive and negative, or ratings"
         )
     import torch

@@ -1,4 +1,5 @@
-"""Conversations as token ids: whole ones, and the chat frame, what stands before and after a response.
+"""Conversations as token ids: whole ones, and the chat frame, what stands before and after a
+response.
 
 Knows a tokenizer's chat template. Does not know vocabularies or rewards.
 """
@@ -23,7 +24,8 @@ PLAIN_WORDS = (("love", "Wisdom", "a", "truth", "kind"), ("Music", "hope and pea
 class Frame:
     """Token ids around the response slot: prefix | response | suffix, for one prompt.
 
-    Decoders get it from the chat template, encoders from the pair [CLS] prompt [SEP] response [SEP].
+    Decoders get it from the chat template, encoders from the pair [CLS] prompt [SEP] response
+    [SEP].
     """
 
     prompt: str
@@ -31,7 +33,8 @@ class Frame:
     prefix: tuple[int, ...]
     """Ids before the response, BOS included where the template writes one."""
     suffix: tuple[int, ...]
-    """Ids after the response; the reward is read at the last of them (at the response's last where there are none)."""
+    """Ids after the response; the reward is read at the last of them (at the response's last where
+    there are none)."""
     typed: bool = False
     """Whether the model marks prompt (0) and response (1) by token types, as BERT does."""
 
@@ -40,7 +43,8 @@ class Frame:
         return [*self.prefix, *response, *self.suffix]
 
     def inside(self, ids: Sequence[int]) -> list[int] | None:
-        """The response's ids in a templated conversation, or None where it does not start and end like the frame."""
+        """The response's ids in a templated conversation, or None where it does not start and end
+        like the frame."""
         end = len(ids) - len(self.suffix)
         fits = (
             end >= len(self.prefix)
@@ -51,13 +55,15 @@ class Frame:
 
 
 def takes_pairs(tokenizer) -> bool:
-    """Whether conversations are pairs of texts: an encoder's tokenizer, with a separator and no chat template."""
+    """Whether conversations are pairs of texts: an encoder's tokenizer, with a separator and no
+    chat template."""
     return not tokenizer.chat_template and tokenizer.sep_token is not None
 
 
 @dataclass(frozen=True)
 class Templated:
-    """Conversations in a tokenizer's own chat template; encoders without one take a prompt and a response as a pair."""
+    """Conversations in a tokenizer's own chat template; encoders without one take a prompt and a
+    response as a pair."""
 
     round_trips: ClassVar[bool] = True
 
@@ -65,24 +71,30 @@ class Templated:
     closing: tuple[int, ...] = ()
     """Ids that the model wants after the conversation."""
 
-    def ids(self, prompt: str, responses: Sequence[str], *, double_bos: bool = False) -> list[list[int]]:
+    def ids(
+        self, prompt: str, responses: Sequence[str], *, double_bos: bool = False
+    ) -> list[list[int]]:
         """The whole input for each response, as the template makes it of the texts.
 
-        `double_bos` tokenises the templated *string* with special tokens added again, as the published code of
-        Christian et al. (2025) does.
+        `double_bos` tokenises the templated *string* with special tokens added again, as the
+        published code of Christian et al. (2025) does.
         """
         tokenizer = self.tokenizer
         if takes_pairs(tokenizer):
-            whole = tokenizer([prompt] * len(responses), list(responses), return_attention_mask=False)[
-                "input_ids"
-            ]
+            whole = tokenizer(
+                [prompt] * len(responses), list(responses), return_attention_mask=False
+            )["input_ids"]
         else:
             conversations = [_turns(prompt, response) for response in responses]
             if double_bos:
                 texts = tokenizer.apply_chat_template(conversations, tokenize=False)
-                whole = tokenizer(texts, add_special_tokens=True, return_attention_mask=False)["input_ids"]
+                whole = tokenizer(texts, add_special_tokens=True, return_attention_mask=False)[
+                    "input_ids"
+                ]
             else:
-                whole = tokenizer.apply_chat_template(conversations, tokenize=True, return_dict=False)
+                whole = tokenizer.apply_chat_template(
+                    conversations, tokenize=True, return_dict=False
+                )
         return [[*ids, *self.closing] for ids in whole] if self.closing else whole
 
     def frame(self, prompt: str, *, double_bos: bool = False) -> Frame:
@@ -90,12 +102,15 @@ class Templated:
         pairs = takes_pairs(self.tokenizer)
         if pairs and double_bos:
             raise FrameError(
-                "mode=paper doubles the token that begins a chat template; this model takes a pair of texts and has none. "
+                "mode=paper doubles the token that begins a chat template; this model takes a pair "
+                "of texts and has none. "
                 "Type mode=text"
             )
         if not pairs:
             check_written_once(
-                lambda response: self.tokenizer.apply_chat_template(_turns(prompt, response), tokenize=False)
+                lambda response: self.tokenizer.apply_chat_template(
+                    _turns(prompt, response), tokenize=False
+                )
             )
         typed = pairs and "token_type_ids" in self.tokenizer.model_input_names
         make = functools.partial(self.ids, prompt, double_bos=double_bos)
@@ -104,22 +119,25 @@ class Templated:
     def encode(self, conversation: "Conversation") -> "Encoded":
         """The ids of a conversation of several turns.
 
-        Raises FrameError where the template refuses it, and where an encoder that takes one prompt and one response is
-        given more.
+        Raises FrameError where the template refuses it, and where an encoder that takes one prompt
+        and one response is given more.
         """
         messages = messages_of(conversation)
         if takes_pairs(self.tokenizer):
             if [message["role"] for message in messages] != ["user", "assistant"]:
                 raise FrameError(
-                    f"this model takes one prompt and one response, and a conversation has the turns "
-                    f"{', '.join(message['role'] for message in messages)}. Leave out conversations of several turns: "
+                    f"this model takes one prompt and one response, and a conversation has the "
+                    f"turns "
+                    f"{', '.join(message['role'] for message in messages)}. Leave out "
+                    f"conversations of several turns: "
                     "comparisons.single_turn=true"
                 )
             prompt, response = (message["content"] for message in messages)
             encoded = self.tokenizer(prompt, response, return_token_type_ids=True)
             typed = "token_type_ids" in self.tokenizer.model_input_names
             return Encoded(
-                (*encoded["input_ids"], *self.closing), tuple(encoded["token_type_ids"]) if typed else None
+                (*encoded["input_ids"], *self.closing),
+                tuple(encoded["token_type_ids"]) if typed else None,
             )
         ids = rendered(self.tokenizer, messages, tokenize=True, return_dict=False)
         return Encoded((*ids, *self.closing), None)
@@ -131,7 +149,8 @@ def messages_of(conversation: "Sequence[Turn]") -> list[dict[str, str]]:
 
 
 def plain_prompt(conversation: "Conversation") -> str:
-    """What stands before the response: the user's text; of several turns all, each behind its role."""
+    """What stands before the response: the user's text; of several turns all, each behind its
+    role."""
     *before, _ = messages_of(conversation)
     if len(before) == 1:
         return before[0]["content"]
@@ -154,7 +173,8 @@ def _turns(prompt: str, response: str) -> list[dict[str, str]]:
 
 
 def assistant_opening(tokenizer) -> tuple[int, ...]:
-    """The ids between the end of the user's turn and the response: what the frames of all prompts end with."""
+    """The ids between the end of the user's turn and the response: what the frames of all prompts
+    end with."""
     conversations = Templated(tokenizer)
     ends = [conversations.frame(prompt).prefix[::-1] for prompt in ("Why?", "Say it", "One of 2")]
     return tuple(_common_start(ends)[::-1])
@@ -168,7 +188,8 @@ def find_frame(
     typed: bool = False,
     words: tuple[tuple[str, ...], tuple[str, ...]] = (_FITTING, _CHECKING),
 ) -> Frame:
-    """Find the ids before and after the response by making samples of conversations, and check them on others.
+    """Find the ids before and after the response by making samples of conversations, and check them
+    on others.
 
     Args:
         make: from responses to the ids of whole conversations.
@@ -186,15 +207,19 @@ def find_frame(
         inside = frame.inside(ids)
         if inside is None or _plain(tokenizer.decode(inside)) != _plain(response):
             raise FrameError(
-                f"prefix + response + suffix does not equal the template's own ids for the response {response!r}: "
-                f"the template gives {ids}, the frame has prefix {prefix} and suffix {suffix}. Text around the "
-                "response is tokenised together with it; this template cannot be scanned by token id."
+                f"prefix + response + suffix does not equal the template's own ids for the "
+                f"response {response!r}: "
+                f"the template gives {ids}, the frame has prefix {prefix} and suffix {suffix}. "
+                f"Text around the "
+                "response is tokenised together with it; this template cannot be scanned by token "
+                "id."
             )
     return frame
 
 
 def check_written_once(render: Callable[[str], str]) -> None:
-    """FrameError where a template drops or repeats the response, or fails. `render` gives the text for a response."""
+    """FrameError where a template drops or repeats the response, or fails. `render` gives the text
+    for a response."""
     try:
         text = render(SENTINEL)
     except Exception as error:
@@ -203,7 +228,8 @@ def check_written_once(render: Callable[[str], str]) -> None:
         ) from error
     if text.count(SENTINEL) != 1:
         raise FrameError(
-            f"the chat template writes the response {text.count(SENTINEL)} times instead of once; rendered: {text!r}"
+            f"the chat template writes the response {text.count(SENTINEL)} times instead of once; "
+            f"rendered: {text!r}"
         )
 
 

@@ -1,4 +1,5 @@
-"""A model's files on this machine: fetched where the Hub has them, and looked at as far as that goes without torch."""
+"""A model's files on this machine: fetched where the Hub has them, and looked at as far as that
+goes without torch."""
 
 import functools
 import json
@@ -15,9 +16,11 @@ LANGUAGE = ("model.", "transformer.", "gpt_neox.", "lm_head.")
 """How the names of a language model's weights begin."""
 
 
-def snapshot(repository: str, revision: str | None, *, files: tuple[str, ...] = FILES, local: str) -> Path:
-    """The local copy of a repository at a revision; ModelError where it cannot be fetched, with the `local` alternative
-    to type."""
+def snapshot(
+    repository: str, revision: str | None, *, files: tuple[str, ...] = FILES, local: str
+) -> Path:
+    """The local copy of a repository at a revision; ModelError where it cannot be fetched, with the
+    `local` alternative to type."""
     from huggingface_hub import snapshot_download
 
     try:
@@ -25,8 +28,10 @@ def snapshot(repository: str, revision: str | None, *, files: tuple[str, ...] = 
     except Exception as error:
         reason = str(error).strip().splitlines()
         raise ModelError(
-            f"the Hub repository {repository!r} (revision {revision or 'default'}) cannot be fetched: "
-            f"{type(error).__name__}: {reason[0] if reason else 'no reason given'}. Check the name, your connection "
+            f"the Hub repository {repository!r} (revision {revision or 'default'}) cannot be "
+            f"fetched: "
+            f"{type(error).__name__}: {reason[0] if reason else 'no reason given'}. Check the "
+            f"name, your connection "
             f"and `hf auth login`; or give a local folder: {local}"
         ) from error
 
@@ -36,11 +41,12 @@ _fetched = functools.cache(snapshot)
 
 
 def files_of(spec: ModelSpec) -> Path | None:
-    """The folder with a model's files; None for a function or a server. A model of the demo family has none before it is
-    trained.
+    """The folder with a model's files; None for a function or a server. A model of the demo family
+    has none before it is trained.
 
     Raises:
-        ModelError: it cannot be fetched, has no weights as safetensors, or is a language model given for its rewards.
+        ModelError: it cannot be fetched, has no weights as safetensors, or is a language model
+            given for its rewards.
     """
     adapter = adapter_of(spec)
     path, revision = (spec.path, spec.revision) if adapter is None else base_of(spec, adapter)
@@ -49,7 +55,8 @@ def files_of(spec: ModelSpec) -> Path | None:
     if is_folder(path):
         folder = Path(path).expanduser().resolve()
     else:
-        # Of the GGUF files of a repository, which holds the same model in many precisions, only the one that is asked.
+        # Of the GGUF files of a repository, which holds the same model in many precisions, only the
+        # one that is asked.
         files = (*FILES, "*.py") if spec.file is None else (spec.file, *FILES[1:])
         folder = _fetched(path, revision, files=files, local="model=auto model.path=DIR")
     check_weights(spec, folder)
@@ -57,8 +64,8 @@ def files_of(spec: ModelSpec) -> Path | None:
 
 
 def adapter_of(spec: ModelSpec) -> Adapter | None:
-    """The adapter that a spec names, fetched where it is on the Hub; None where it names none. ModelError as
-    `read_adapter`."""
+    """The adapter that a spec names, fetched where it is on the Hub; None where it names none.
+    ModelError as `read_adapter`."""
     if spec.adapter is None:
         return None
     if is_folder(spec.adapter):
@@ -69,14 +76,16 @@ def adapter_of(spec: ModelSpec) -> Adapter | None:
 
 
 def check_weights(spec: ModelSpec, folder: Path) -> None:
-    """ModelError where a folder has no weights as safetensors, or those of a plain language model that is given for its
-    rewards: by its configuration and the names of its weights alone."""
+    """ModelError where a folder has no weights as safetensors, or those of a plain language model
+    that is given for its rewards: by its configuration and the names of its weights alone."""
     if spec.file is not None:
         return check_gguf(spec, folder)
     if (folder / CONFIG).is_file():  # which transformers would add to the weights of its own accord
         raise ModelError(
-            f"{folder} holds an adapter ({CONFIG}): type model.adapter={spec.path}, with model.path=BASE where the adapter does "
-            "not name its base. Where a whole model lies beside it, put the two into folders of their own"
+            f"{folder} holds an adapter ({CONFIG}): type model.adapter={spec.path}, with "
+            f"model.path=BASE where the adapter does "
+            "not name its base. Where a whole model lies beside it, put the two into folders of "
+            "their own"
         )
     weights = sorted(folder.glob("*.safetensors"))
     if not weights:
@@ -98,7 +107,10 @@ def check_weights(spec: ModelSpec, folder: Path) -> None:
         return
     if plain and names and all(name.startswith(LANGUAGE) for name in names):
         raise ModelError(
-            f"{spec.name!r} is a language model ({', '.join(named)}): {folder} lacks score.weight, a reward head, which "
-            "would be random. For a reward give a sequence classifier; for the log-probabilities of the same tokens type: "
-            "model.kind=log_probability; to ask it for a judgement: model=judge model.path=DIR_OR_ID"
+            f"{spec.name!r} is a language model ({', '.join(named)}): {folder} lacks score.weight, "
+            f"a reward head, which "
+            "would be random. For a reward give a sequence classifier; for the log-probabilities "
+            "of the same tokens type: "
+            "model.kind=log_probability; to ask it for a judgement: model=judge "
+            "model.path=DIR_OR_ID"
         )

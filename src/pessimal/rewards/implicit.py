@@ -1,6 +1,8 @@
-"""β · (log π(y|x) − log π_ref(y|x)): what a model trained by direct preference optimisation rewards (Rafailov et al. 2023).
+"""β · (log π(y|x) − log π_ref(y|x)): what a model trained by direct preference optimisation rewards
+(Rafailov et al. 2023).
 
-Two networks, or one with its adapter on and off, asked in the same context; each is a `SequenceNetwork`.
+Two networks, or one with its adapter on and off, asked in the same context; each is a
+`SequenceNetwork`.
 """
 
 from dataclasses import dataclass, replace
@@ -39,10 +41,21 @@ def open_implicit(spec: ModelSpec, folder: Path) -> Implicit:
     if spec.package is None and (adapter := adapter_of(spec)) is not None:
         path, revision = base_of(spec, adapter)
     # It is asked in the policy's conversations, so it needs no template of its own: chat=False.
-    other = replace(spec, path=path, revision=revision, kind=Kind.log_probability, implicit=ImplicitSpec(), name=f"{spec.name} reference",
-                    adapter=None, adapter_revision=None, chat=False)  # fmt: skip
+    other = replace(
+        spec,
+        path=path,
+        revision=revision,
+        kind=Kind.log_probability,
+        implicit=ImplicitSpec(),
+        name=f"{spec.name} reference",
+        adapter=None,
+        adapter_revision=None,
+        chat=False,
+    )
     if options.reference is not None:
-        other = replace(other, path=options.reference, revision=options.revision, file=None, package=None)
+        other = replace(
+            other, path=options.reference, revision=options.revision, file=None, package=None
+        )
         folder = files_of(other)
     reference = open_log_probability(other, folder)
     _check_same_tokens(policy, reference)
@@ -52,7 +65,8 @@ def open_implicit(spec: ModelSpec, folder: Path) -> Implicit:
     closing = closing_of(tokenizer, chat=chat) if options.closing else ()
     if options.closing and not closing:
         raise ModelError(
-            f"the tokenizer of {spec.name!r} has no token that closes a response. Type model.implicit.closing=false"
+            f"the tokenizer of {spec.name!r} has no token that closes a response. Type "
+            f"model.implicit.closing=false"
         )
     conversations = replace(part.conversations, rows=rows, closing=closing)
     both = sha256(f"{policy.weights_digest} {reference.weights_digest}".encode()).hexdigest()
@@ -72,13 +86,17 @@ def open_implicit(spec: ModelSpec, folder: Path) -> Implicit:
 
 def _check_same_tokens(policy: LogProbability, reference: LogProbability) -> None:
     ours, theirs = (model.tokenizer.get_vocab() for model in (policy, reference))
-    # A reference may lack tokens that training added for the template: they are then refused where they occur.
+    # A reference may lack tokens that training added for the template: they are then refused where
+    # they occur.
     differing = sorted(token for token, i in ours.items() if token in theirs and theirs[token] != i)
     missing = sorted(set(ours) ^ set(theirs))
     if differing or len(missing) > len(ours) // 100:
         example = (differing or missing)[0]
         raise ModelError(
-            f"{policy.name!r} and its reference {reference.spec.path!r} have different tokens ({len(ours)} and {len(theirs)}; "
-            f"{example!r} has the ids {ours.get(example)} and {theirs.get(example)}), so their log-probabilities are of "
-            "different things. Give the model that training began from: model.implicit.reference=DIR_OR_ID"
+            f"{policy.name!r} and its reference {reference.spec.path!r} have different tokens "
+            f"({len(ours)} and {len(theirs)}; "
+            f"{example!r} has the ids {ours.get(example)} and {theirs.get(example)}), so their "
+            f"log-probabilities are of "
+            "different things. Give the model that training began from: "
+            "model.implicit.reference=DIR_OR_ID"
         )

@@ -1,8 +1,9 @@
-"""A language model that is asked to judge a response: the reward is read off the probabilities of its next token.
+"""A language model that is asked to judge a response: the reward is read off the probabilities of
+its next token.
 
-Log-odds of positive against negative answers, each several spellings summed; or the expected value of ratings; or one raw
-logit. Of all these the normaliser cancels, so a few rows of the output embedding are a head like any other. Two responses
-are compared in both orders, and averaged.
+Log-odds of positive against negative answers, each several spellings summed; or the expected value
+of ratings; or one raw logit. Of all these the normaliser cancels, so a few rows of the output
+embedding are a head like any other. Two responses are compared in both orders, and averaged.
 """
 
 import re
@@ -81,7 +82,9 @@ class Judge(NetworkReward):
 
     def network(self, dtype: Dtype | None = None, which: int = 0) -> "JudgeNetwork":
         seq2seq = {"kind": AutoModelForSeq2SeqLM} if self.parts[0].conversations.whole else {}
-        causal = load_language_network(self.spec, self.folder, dtype=dtype or self.spec.dtype, **seq2seq)
+        causal = load_language_network(
+            self.spec, self.folder, dtype=dtype or self.spec.dtype, **seq2seq
+        )
         return JudgeNetwork(causal, self.reading)
 
 
@@ -104,7 +107,8 @@ def open_judge(spec: ModelSpec, folder: Path) -> Judge:
         Continued(tokenizer, chat, listed_rows(config, shapes)).context("Why?")
     if options.template is None and not chat:
         raise ModelError(
-            f"the tokenizer of {spec.name!r} has no chat template, and model.judge.template is null: give a template with "
+            f"the tokenizer of {spec.name!r} has no chat template, and model.judge.template is "
+            f"null: give a template with "
             "{prompt} and {response}"
         )
     graded = Graded(tokenizer, options, chat, whole=config.is_encoder_decoder)
@@ -126,7 +130,8 @@ def open_judge(spec: ModelSpec, folder: Path) -> Judge:
 
 
 def reading_of(tokenizer, options: JudgeSpec, graded: "Graded") -> Reading:
-    """The ids that are read. ModelError where an answer is more than one token, or means two things."""
+    """The ids that are read. ModelError where an answer is more than one token, or means two
+    things."""
     if options.logit is not None:
         return Reading((options.logit,))
 
@@ -137,8 +142,10 @@ def reading_of(tokenizer, options: JudgeSpec, graded: "Graded") -> Reading:
             if len(own) != 1:
                 tokens = tokenizer.convert_ids_to_tokens(own)
                 raise ModelError(
-                    f"the judge's answer {answer!r} is {len(own)} tokens of its tokenizer ({tokens}), and one is read. Give "
-                    "answers of one token each: model.judge.positive=[Yes] model.judge.negative=[No], or what the answer "
+                    f"the judge's answer {answer!r} is {len(own)} tokens of its tokenizer "
+                    f"({tokens}), and one is read. Give "
+                    "answers of one token each: model.judge.positive=[Yes] "
+                    "model.judge.negative=[No], or what the answer "
                     "begins with: model.judge.begin=TEXT"
                 )
             found[own[0]] = answer
@@ -148,22 +155,24 @@ def reading_of(tokenizer, options: JudgeSpec, graded: "Graded") -> Reading:
         rated = ids(list(options.ratings))
         if len(rated) != len(options.ratings):
             raise ModelError(
-                f"two of the ratings {list(options.ratings)} are one token of this tokenizer; each its own"
+                f"two of the ratings {list(options.ratings)} are one token of this tokenizer; each "
+                f"its own"
             )
         return Reading(rated, values=tuple(options.ratings.values()))
     reading = Reading(ids(options.positive), ids(options.negative))
     if both := set(reading.positive) & set(reading.negative):
         token = tokenizer.convert_ids_to_tokens(both.pop())
         raise ModelError(
-            f"the token {token!r} is a positive and a negative answer of the judge; let it be one of them"
+            f"the token {token!r} is a positive and a negative answer of the judge; let it be one "
+            f"of them"
         )
     return reading
 
 
 @dataclass(frozen=True, eq=False)
 class Graded:
-    """A prompt and a response inside a question about them; or, without a template, the conversation itself, and what
-    comes after it."""
+    """A prompt and a response inside a question about them; or, without a template, the
+    conversation itself, and what comes after it."""
 
     round_trips: ClassVar[bool] = True
 
@@ -178,12 +187,17 @@ class Graded:
     def text(self, prompt: str, response: str) -> str:
         """Everything that the judge reads."""
         turns = [{"role": "user", "content": prompt}, {"role": "assistant", "content": response}]
-        return self._written(turns if self.options.template is None else self.question(prompt, response))
+        return self._written(
+            turns if self.options.template is None else self.question(prompt, response)
+        )
 
-    def ids(self, prompt: str, responses: Sequence[str], *, double_bos: bool = False) -> list[list[int]]:
+    def ids(
+        self, prompt: str, responses: Sequence[str], *, double_bos: bool = False
+    ) -> list[list[int]]:
         if double_bos:
             raise FrameError(
-                "mode=paper is the published procedure for reward models; a judge is asked in mode=ids or text"
+                "mode=paper is the published procedure for reward models; a judge is asked in "
+                "mode=ids or text"
             )
         texts = [self.text(prompt, storable(response)) for response in responses]
         return self._ids(texts)
@@ -197,11 +211,15 @@ class Graded:
         return Encoded(tuple(self._ids([text])[0]), None)
 
     def frame(self, prompt: str, *, double_bos: bool = False) -> Frame:
-        """What stands before and after the response, as it does around plain words: a tokenizer may tie others to what
-        stands around them (`survives` says which)."""
+        """What stands before and after the response, as it does around plain words: a tokenizer may
+        tie others to what stands around them (`survives` says which)."""
         check_written_once(partial(self.text, prompt))
-        return find_frame(partial(self.ids, prompt, double_bos=double_bos), self.tokenizer, prompt,
-                          words=PLAIN_WORDS)  # fmt: skip
+        return find_frame(
+            partial(self.ids, prompt, double_bos=double_bos),
+            self.tokenizer,
+            prompt,
+            words=PLAIN_WORDS,
+        )
 
     def answer_ids(self, answer: str) -> list[int]:
         """The ids of an answer behind what the judge has read."""
@@ -220,7 +238,11 @@ class Graded:
         slots = {"prompt": prompt, "response": first, "opponent": second}
         # In one go: a response may hold "{prompt}".
         question = _SLOT.sub(lambda match: slots[match[1]], self.options.template)
-        system = [] if self.options.system is None else [{"role": "system", "content": self.options.system}]
+        system = (
+            []
+            if self.options.system is None
+            else [{"role": "system", "content": self.options.system}]
+        )
         return [*system, {"role": "user", "content": question}]
 
     def _written(self, messages: list[dict[str, str]]) -> str:
@@ -273,4 +295,6 @@ class AnswersHead(Head):
 
     def read(self, final: Tensor, context: Tensor | None) -> Tensor:
         logits = final @ self.weight.T
-        return self.reading.reward(self.scaling(logits if self.bias is None else logits + self.bias))
+        return self.reading.reward(
+            self.scaling(logits if self.bias is None else logits + self.bias)
+        )

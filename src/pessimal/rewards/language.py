@@ -1,7 +1,8 @@
-"""Causal language models: which checkpoints are one, how their network is loaded, and what one has read when it is asked for
-its next token.
+"""Causal language models: which checkpoints are one, how their network is loaded, and what one has
+read when it is asked for its next token.
 
-Knows configurations, names of weights, transformers' loading, tokenizers and templates. Does not know probabilities.
+Knows configurations, names of weights, transformers' loading, tokenizers and templates. Does not
+know probabilities.
 """
 
 from collections.abc import Sequence
@@ -39,31 +40,39 @@ def has_reward_head(shapes: Shapes) -> bool:
 
 
 def check_is_language_model(spec: ModelSpec, config, shapes: Shapes) -> None:
-    """ModelError where a checkpoint, by its files, gives no next-token probabilities: a reward model, an encoder."""
+    """ModelError where a checkpoint, by its files, gives no next-token probabilities: a reward
+    model, an encoder."""
     message = f"model.kind={spec.kind.value} was asked of {spec.name!r}, "
     if has_reward_head(shapes):
         raise ModelError(
-            f"{message}which is a reward model: its weights hold a reward head in place of a language model's. Leave out "
+            f"{message}which is a reward model: its weights hold a reward head in place of a "
+            f"language model's. Leave out "
             "model.kind for its rewards; otherwise give the language model that it was made from"
         )
     if getattr(config, "is_encoder_decoder", False) or _is_encoder(config):
         raise ModelError(
-            f"{message}which is {type(config).__name__.removesuffix('Config')}, no causal language model: it fills gaps, or "
-            "reads a text as a whole, and has no next token. Give a decoder, such as a Llama, Gemma, GPT or Qwen"
+            f"{message}which is {type(config).__name__.removesuffix('Config')}, no causal language "
+            f"model: it fills gaps, or "
+            "reads a text as a whole, and has no next token. Give a decoder, such as a Llama, "
+            "Gemma, GPT or Qwen"
         )
     own_code = spec.trust_remote_code and _brings_own_code(config)
     if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING and not own_code:
         raise ModelError(
-            f"{message}whose kind ({type(config).__name__}) transformers knows no causal language model of. Give a decoder, "
+            f"{message}whose kind ({type(config).__name__}) transformers knows no causal language "
+            f"model of. Give a decoder, "
             "such as a Llama, Gemma, GPT or Qwen"
         )
 
 
 def listed_rows(config, shapes: Shapes) -> int:
-    """How many ids have both an input and an output embedding: ids from here on have no probability."""
+    """How many ids have both an input and an output embedding: ids from here on have no
+    probability."""
     rows = config.get_text_config().vocab_size
     heads = [
-        shape[0] for name, shape in shapes.items() if name.endswith(("lm_head.weight", "embed_out.weight"))
+        shape[0]
+        for name, shape in shapes.items()
+        if name.endswith(("lm_head.weight", "embed_out.weight"))
     ]
     return min([rows, *heads])
 
@@ -71,11 +80,18 @@ def listed_rows(config, shapes: Shapes) -> int:
 def load_language_network(
     spec: ModelSpec, folder: Path, *, dtype: Dtype, kind: type = AutoModelForCausalLM
 ) -> nn.Module:
-    """The language model in evaluation mode, on the CPU; safetensors only. ModelError where it cannot be."""
-    options = {"dtype": getattr(torch, dtype.value), "use_safetensors": True, "output_loading_info": True}
+    """The language model in evaluation mode, on the CPU; safetensors only. ModelError where it
+    cannot be."""
+    options = {
+        "dtype": getattr(torch, dtype.value),
+        "use_safetensors": True,
+        "output_loading_info": True,
+    }
     try:
         file = {} if spec.file is None else {"gguf_file": spec.file}
-        config = AutoConfig.from_pretrained(folder, trust_remote_code=spec.trust_remote_code, **file)
+        config = AutoConfig.from_pretrained(
+            folder, trust_remote_code=spec.trust_remote_code, **file
+        )
         options |= loading_options(spec, config, dtype)
         if spec.trust_remote_code and _brings_own_code(config):
             network, report = load_with_own_code(kind, folder, **options)
@@ -89,8 +105,10 @@ def load_language_network(
         ) from error
     if missing := sorted(report["missing_keys"]):
         raise ModelError(
-            f"the checkpoint of {spec.name!r} in {folder} lacks {missing[:5]}: these would be random, and so would its "
-            "probabilities. Give a causal language model, as `save_pretrained` of an AutoModelForCausalLM wrote it"
+            f"the checkpoint of {spec.name!r} in {folder} lacks {missing[:5]}: these would be "
+            f"random, and so would its "
+            "probabilities. Give a causal language model, as `save_pretrained` of an "
+            "AutoModelForCausalLM wrote it"
         )
     if (adapter := adapter_of(spec)) is not None:
         network = load_adapter(network, adapter, name=spec.name)
@@ -108,18 +126,20 @@ def _brings_own_code(config) -> bool:
 
 
 def is_chat(tokenizer, *, chat: bool | None, name: str) -> bool:
-    """Whether model `name` is to be asked in its chat template; None asks so where there is one. ModelError where it is
-    asked for and there is none."""
+    """Whether model `name` is to be asked in its chat template; None asks so where there is one.
+    ModelError where it is asked for and there is none."""
     if chat and not tokenizer.chat_template:
         raise ModelError(
-            f"model.chat=true, but the tokenizer of {name!r} has no chat template: leave it out, and the model is "
+            f"model.chat=true, but the tokenizer of {name!r} has no chat template: leave it out, "
+            f"and the model is "
             "asked for the next token after the prompt's plain text"
         )
     return bool(tokenizer.chat_template) if chat is None else chat
 
 
 def context_digest(tokenizer, *, chat: bool) -> str:
-    """`template_digest` in a table's provenance: the template's sha256, or PLAIN_TEXT where none was in use."""
+    """`template_digest` in a table's provenance: the template's sha256, or PLAIN_TEXT where none
+    was in use."""
     if chat:
         return template_digest(tokenizer)
     return PLAIN_TEXT_ALL_THE_SAME if tokenizer.chat_template else PLAIN_TEXT
@@ -127,8 +147,8 @@ def context_digest(tokenizer, *, chat: bool) -> str:
 
 @dataclass(frozen=True)
 class Continued:
-    """A response as what a causal language model goes on with: after the user's turn and what opens the assistant's, or
-    after the prompt's plain text and a space."""
+    """A response as what a causal language model goes on with: after the user's turn and what opens
+    the assistant's, or after the prompt's plain text and a space."""
 
     round_trips: ClassVar[bool] = False
 
@@ -138,12 +158,13 @@ class Continued:
     rows: int
     """Rows of its embeddings."""
     closing: tuple[int, ...] = ()
-    """Ids behind the response whose probability counts too: the token that closes the assistant's turn, or none."""
+    """Ids behind the response whose probability counts too: the token that closes the assistant's
+    turn, or none."""
 
     def context(self, prompt: str) -> tuple[int, ...]:
-        """The ids before the response: of the chat, rendered up to where the assistant begins to speak
-        (`add_generation_prompt`); or of the prompt's text, with what the tokenizer puts ahead of a text (a
-        beginning-of-sequence token, once) and without what it may put after one.
+        """The ids before the response: of the chat, rendered up to where the assistant begins to
+        speak (`add_generation_prompt`); or of the prompt's text, with what the tokenizer puts ahead
+        of a text (a beginning-of-sequence token, once) and without what it may put after one.
 
         Raises:
             FrameError: the template fails, or does not say where the assistant begins to speak.
@@ -151,9 +172,12 @@ class Continued:
         """
         return self._begun(self._opened(prompt), f"the prompt {prompt!r}")
 
-    def ids(self, prompt: str, responses: Sequence[str], *, double_bos: bool = False) -> list[list[int]]:
-        """The whole input for each response. Its ids are those of the text as a whole; where the tokenizer merges the
-        response's beginning with the prompt's end, its own. FrameError for a response without any ids."""
+    def ids(
+        self, prompt: str, responses: Sequence[str], *, double_bos: bool = False
+    ) -> list[list[int]]:
+        """The whole input for each response. Its ids are those of the text as a whole; where the
+        tokenizer merges the response's beginning with the prompt's end, its own. FrameError for a
+        response without any ids."""
         return self.continued(prompt, responses)[0]
 
     def continued(self, prompt: str, responses: Sequence[str]) -> tuple[list[list[int]], list[str]]:
@@ -175,7 +199,8 @@ class Continued:
             opened = before[0]["content"]
         else:
             raise FrameError(
-                "without a chat template, a language model takes one prompt and one response. Leave out conversations "
+                "without a chat template, a language model takes one prompt and one response. "
+                "Leave out conversations "
                 "of several turns: comparisons.single_turn=true"
             )
         begun = list(self._begun(opened, "a conversation"))
@@ -214,18 +239,21 @@ class Continued:
         return own, apart
 
     def _check_rows(self, ids: Sequence[int], what: str) -> None:
-        """ModelError where an id lies beyond the embedding: on a GPU that would be an assertion deep inside."""
+        """ModelError where an id lies beyond the embedding: on a GPU that would be an assertion
+        deep inside."""
         if (worst := max(ids)) >= self.rows:
             token = self.tokenizer.convert_ids_to_tokens(worst)
             raise ModelError(
-                f"{what} holds the token {token!r} (id {worst}), and the model has {self.rows} rows in its embedding, so "
+                f"{what} holds the token {token!r} (id {worst}), and the model has {self.rows} "
+                f"rows in its embedding, so "
                 "none for it. Tokenizer and model do not belong together"
             )
 
 
 def closing_of(tokenizer, *, chat: bool) -> tuple[int, ...]:
-    """The token that closes a response: the first special one that the chat template writes behind it (the first of all
-    where none is special), else the tokenizer's end-of-sequence token; none where there is neither."""
+    """The token that closes a response: the first special one that the chat template writes behind
+    it (the first of all where none is special), else the tokenizer's end-of-sequence token; none
+    where there is neither."""
     if chat and (suffix := Templated(tokenizer).frame("Why?").suffix):
         special = {*tokenizer.all_special_ids, *tokenizer.added_tokens_decoder}
         return (next((i for i in suffix if i in special), suffix[0]),)
@@ -242,19 +270,24 @@ def _opened_chat(tokenizer, prompt: str) -> str:
         raise FrameError(f"the chat template fails on a user turn: {error}") from error
     if opened != closed:
         return opened
-    # Some (Mistral's) need nothing to open the assistant's turn. Others forget it: their next token would be the header.
+    # Some (Mistral's) need nothing to open the assistant's turn. Others forget it: their next token
+    # would be the header.
     ids = tuple(tokenizer(opened, add_special_tokens=False)["input_ids"])
     if Templated(tokenizer).frame(prompt).prefix != ids:
         raise FrameError(
-            "the chat template writes nothing with add_generation_prompt=True, though its answers come after an opening "
-            "of their own: the next token would be that, and no answer. Mend the template, or type model.chat=false "
-            f"(of a judge: model.judge.chat=false) to ask after the plain text. Rendered: {opened!r}"
+            "the chat template writes nothing with add_generation_prompt=True, though its answers "
+            "come after an opening "
+            "of their own: the next token would be that, and no answer. Mend the template, or type "
+            "model.chat=false "
+            f"(of a judge: model.judge.chat=false) to ask after the plain text. Rendered: "
+            f"{opened!r}"
         )
     return opened
 
 
 def plain_ids(tokenizer, texts: Sequence[str], *, chat: bool) -> list[list[int]]:
-    """Ids of whole texts; of plain ones with the special tokens that go ahead of a text, without those that follow it."""
+    """Ids of whole texts; of plain ones with the special tokens that go ahead of a text, without
+    those that follow it."""
     bare = tokenizer(list(texts), add_special_tokens=False)["input_ids"]
     if chat:  # the template wrote its own
         return bare
@@ -270,6 +303,7 @@ def _ahead(tokenizer) -> list[int]:
         if whole[start : start + len(bare)] == bare:
             return whole[:start]
     raise FrameError(
-        f"the tokenizer makes {bare} of 'a', and {whole} with special tokens: what it puts ahead of a text is not "
+        f"the tokenizer makes {bare} of 'a', and {whole} with special tokens: what it puts ahead "
+        f"of a text is not "
         "known. Type model.chat=true where there is a chat template"
     )

@@ -1,4 +1,5 @@
-"""From a ModelSpec to a Reward, and what the kinds share: reading a checkpoint's configuration, tokenizer and digests.
+"""From a ModelSpec to a Reward, and what the kinds share: reading a checkpoint's configuration,
+tokenizer and digests.
 
 Knows transformers' loading. Does not know prompts, candidates or how a score is computed.
 """
@@ -11,11 +12,7 @@ from transformers import AutoConfig, AutoTokenizer
 
 from pessimal import __version__
 from pessimal.errors import ModelError
-from pessimal.rewards.adapters import (
-    adapted_digest,
-    warn_if_untrained,
-    with_adapter,
-)
+from pessimal.rewards.adapters import adapted_digest, warn_if_untrained, with_adapter
 from pessimal.rewards.base import Reward
 from pessimal.rewards.digests import (
     config_digest,
@@ -34,8 +31,8 @@ from pessimal.tables.files import sha256_of
 
 
 def open_model(spec: ModelSpec, folder: Path | None) -> Reward:
-    """The reward of a spec; `folder` has its checkpoint on this machine (None for a function or a server). Weights are
-    digested, not yet loaded."""
+    """The reward of a spec; `folder` has its checkpoint on this machine (None for a function or a
+    server). Weights are digested, not yet loaded."""
     match spec.kind:
         case Kind.head:
             from pessimal.rewards.head import open_head
@@ -64,13 +61,17 @@ def open_model(spec: ModelSpec, folder: Path | None) -> Reward:
 
 
 def read_checkpoint(spec: ModelSpec, folder: Path):
-    """Configuration and shapes of weights of a checkpoint folder; ModelError where one cannot be read, or is not whole."""
+    """Configuration and shapes of weights of a checkpoint folder; ModelError where one cannot be
+    read, or is not whole."""
     try:
         file = {} if spec.file is None else {"gguf_file": spec.file}
-        config = AutoConfig.from_pretrained(folder, trust_remote_code=spec.trust_remote_code, **file)
+        config = AutoConfig.from_pretrained(
+            folder, trust_remote_code=spec.trust_remote_code, **file
+        )
     except Exception as error:
         raise ModelError(
-            f"the configuration of {spec.name!r} cannot be read from {folder}: {error}{remote_hint(spec, folder)}"
+            f"the configuration of {spec.name!r} cannot be read from {folder}: "
+            f"{error}{remote_hint(spec, folder)}"
         ) from error
     check_weights(spec, folder)
     if spec.file is not None:
@@ -78,10 +79,13 @@ def read_checkpoint(spec: ModelSpec, folder: Path):
     try:
         shapes, missing = weight_shapes(folder), missing_shards(folder)
     except Exception as error:
-        raise ModelError(f"the weights of {spec.name!r} in {folder} cannot be read: {error}") from error
+        raise ModelError(
+            f"the weights of {spec.name!r} in {folder} cannot be read: {error}"
+        ) from error
     if missing:
         raise ModelError(
-            f"{folder} lacks {', '.join(missing[:5])}, weights that its index names: copy or download {spec.name!r} again"
+            f"{folder} lacks {', '.join(missing[:5])}, weights that its index names: copy or "
+            f"download {spec.name!r} again"
         )
     if (adapter := adapter_of(spec)) is not None:
         shapes = with_adapter(shapes, adapter)
@@ -112,7 +116,8 @@ def pinned(spec: ModelSpec, folder: Path, tokenizer, shapes: Shapes) -> dict:
 
 
 def _tokenizer_for_texts(spec: ModelSpec):
-    """The tokenizer whose vocabulary is scanned with a function or a server; None where none is given."""
+    """The tokenizer whose vocabulary is scanned with a function or a server; None where none is
+    given."""
     return None if spec.tokenizer is None else load_tokenizer(spec, tokenizer_folder(spec))
 
 
@@ -124,19 +129,26 @@ def tokenizer_folder(spec: ModelSpec) -> Path:
 
 
 def load_tokenizer(spec: ModelSpec, folder: Path):
-    """The tokenizer of a checkpoint folder, of the adapter's where it brings one; ModelError where there is none."""
+    """The tokenizer of a checkpoint folder, of the adapter's where it brings one; ModelError where
+    there is none."""
     if (adapter := adapter_of(spec)) is not None and adapter.brings_tokenizer:
         folder = adapter.folder
     # A GGUF file's own where no other is there.
     file = (
-        {} if spec.file is None or (folder / "tokenizer_config.json").is_file() else {"gguf_file": spec.file}
+        {}
+        if spec.file is None or (folder / "tokenizer_config.json").is_file()
+        else {"gguf_file": spec.file}
     )
     if spec.tokenizer is not None:
         folder, file = tokenizer_folder(spec), {}
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=spec.trust_remote_code, **file)
+        tokenizer = AutoTokenizer.from_pretrained(
+            folder, trust_remote_code=spec.trust_remote_code, **file
+        )
     except Exception as error:
-        raise ModelError(f"the tokenizer of {spec.name!r} cannot be loaded from {folder}: {error}") from error
+        raise ModelError(
+            f"the tokenizer of {spec.name!r} cannot be loaded from {folder}: {error}"
+        ) from error
     if spec.chat_template is not None:
         tokenizer.chat_template = spec.chat_template
     return tokenizer
@@ -146,7 +158,8 @@ def remote_hint(spec: ModelSpec, folder: Path) -> str:
     if spec.trust_remote_code or not list(folder.glob("modeling*.py")):
         return ""
     return (
-        " The folder brings Python code of its own, which is not run unless asked for: model.trust_remote_code=true "
+        " The folder brings Python code of its own, which is not run unless asked for: "
+        "model.trust_remote_code=true "
         "(for a Hub repository with model.revision=<full commit>)"
     )
 

@@ -1,6 +1,7 @@
 """log p(response | prompt) in nats, of a causal language model: the sum over the response's tokens.
 
-Without a closing token, a token of the vocabulary is its next-token probability, and one forward gives them all.
+Without a closing token, a token of the vocabulary is its next-token probability, and one forward
+gives them all.
 """
 
 from dataclasses import dataclass
@@ -23,9 +24,10 @@ from pessimal.rewards.language import (
 from pessimal.rewards.load import load_tokenizer, pinned, read_checkpoint
 from pessimal.rewards.spec import Dtype, ModelSpec
 
-# Logits that are float32 at once; and rows of an output embedding in lower precision that are turned into float32 at once,
-# in one buffer: a whole one of Gemma 2 27B would take 4.7 GB. On a CPU (128,256 rows of 1,024) this took 25 ms, a tensor
-# of its own for every 1,024 rows 310 ms, and 4,096 at once 39 ms.
+# Logits that are float32 at once; and rows of an output embedding in lower precision that are
+# turned into float32 at once, in one buffer: a whole one of Gemma 2 27B would take 4.7 GB. On a CPU
+# (128,256 rows of 1,024) this took 25 ms, a tensor of its own for every 1,024 rows 310 ms, and
+# 4,096 at once 39 ms.
 _LOGITS, _ROWS = 2**24, 1024
 
 
@@ -40,15 +42,19 @@ class LogProbability(NetworkReward):
             rows < self.embedding_rows
         ):  # a model with code of its own may name it so that its files do not show this
             raise ModelError(
-                f"{type(causal).__name__} gives {rows} next-token probabilities, and its tokenizer has ids up to "
-                f"{self.embedding_rows - 1}. Tokenizer and model do not belong together: look at {self.folder}"
+                f"{type(causal).__name__} gives {rows} next-token probabilities, and its tokenizer "
+                f"has ids up to "
+                f"{self.embedding_rows - 1}. Tokenizer and model do not belong together: look at "
+                f"{self.folder}"
             )
         return SequenceNetwork(causal)
 
 
-def open_log_probability(spec: ModelSpec, folder: Path, *, closing: tuple[int, ...] = ()) -> LogProbability:
-    """The language model in a checkpoint folder. ModelError where it is none, FrameError where its chat template cannot be
-    asked."""
+def open_log_probability(
+    spec: ModelSpec, folder: Path, *, closing: tuple[int, ...] = ()
+) -> LogProbability:
+    """The language model in a checkpoint folder. ModelError where it is none, FrameError where its
+    chat template cannot be asked."""
     config, shapes = read_checkpoint(spec, folder)
     check_is_language_model(spec, config, shapes)
     tokenizer = load_tokenizer(spec, folder)
@@ -116,20 +122,26 @@ class SequenceNetwork(LanguageNetwork):
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, own: int = 1, **_
     ) -> SequenceClassifierOutput:
-        """log p(last `own` ids | the others) as `logits` (batch, 1), by the model's untouched forward, normalised in
-        float64 over all rows of its output embedding."""
+        """log p(last `own` ids | the others) as `logits` (batch, 1), by the model's untouched
+        forward, normalised in float64 over all rows of its output embedding."""
         before, targets = input_ids[:, :-1], input_ids[:, -own:].unsqueeze(-1)
-        if self._last is None or self._last[1].shape[1] != own or not torch.equal(self._last[0], before):
+        if (
+            self._last is None
+            or self._last[1].shape[1] != own
+            or not torch.equal(self._last[0], before)
+        ):
             logits = self.causal(input_ids=before).logits[:, -own:]
             exact = logits.cpu() if logits.device.type == "mps" else logits  # which has no float64
-            # Candidates of one token are asked one by one about the same context: its answer is kept.
+            # Candidates of one token are asked one by one about the same context: its answer is
+            # kept.
             self._last = (before, torch.log_softmax(exact.double(), dim=-1))
         chosen = self._last[1].gather(-1, targets.to(self._last[1].device)).sum(dim=1)
         return SequenceClassifierOutput(logits=chosen)
 
 
 class SequenceHead:
-    """From final hidden states to log-probabilities of tokens, in float32. No `Head`, which reads one position."""
+    """From final hidden states to log-probabilities of tokens, in float32. No `Head`, which reads
+    one position."""
 
     gated, sequence = False, True
 
@@ -141,11 +153,13 @@ class SequenceHead:
         return self  # the network's own module, which moves with it
 
     def distribution(self, states: Tensor) -> Tensor:
-        """Log-probabilities (n, rows) float32 after the positions with these final `states` (n, hidden)."""
+        """Log-probabilities (n, rows) float32 after the positions with these final `states` (n,
+        hidden)."""
         return torch.log_softmax(self._logits(states).double(), dim=-1).float()
 
     def chosen(self, states: Tensor, ids: Tensor) -> Tensor:
-        """Log-probabilities (batch, T) float32 of `ids` (batch, T) after positions with `states` (batch, T, hidden)."""
+        """Log-probabilities (batch, T) float32 of `ids` (batch, T) after positions with `states`
+        (batch, T, hidden)."""
         flat, targets = states.flatten(0, 1), ids.flatten().unsqueeze(-1)
         size = max(1, _LOGITS // len(self.embedding.weight))
         found = []
@@ -160,14 +174,16 @@ class SequenceHead:
         if weight.dtype is torch.float32:
             logits = states @ weight.T
         else:
-            # In bfloat16, logits of size 16 lie an eighth apart: a vocabulary of 128,000 then has a few hundred of them.
+            # In bfloat16, logits of size 16 lie an eighth apart: a vocabulary of 128,000 then has a
+            # few hundred of them.
             logits = torch.cat([states @ rows.float().T for rows in weight.split(_ROWS)], dim=-1)
         return self.scaling(logits if bias is None else logits + bias.float())
 
 
 @dataclass(frozen=True)
 class LogitScaling:
-    """What some models do to their logits: Cohere's multiply, Granite's divide, Gemma 2's cap them."""
+    """What some models do to their logits: Cohere's multiply, Granite's divide, Gemma 2's cap
+    them."""
 
     factor: float = 1.0
     cap: float | None = None
@@ -175,7 +191,9 @@ class LogitScaling:
     @classmethod
     def of(cls, config) -> "LogitScaling":
         text = config.get_text_config()
-        factor = (getattr(text, "logit_scale", None) or 1.0) / (getattr(text, "logits_scaling", None) or 1.0)
+        factor = (getattr(text, "logit_scale", None) or 1.0) / (
+            getattr(text, "logits_scaling", None) or 1.0
+        )
         return cls(factor, getattr(text, "final_logit_softcapping", None))
 
     def __call__(self, logits: Tensor) -> Tensor:

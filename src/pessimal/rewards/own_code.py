@@ -1,9 +1,10 @@
 """Reward models whose class transformers does not have.
 
-ArmoRM, QRM and GRM came with Python code of their own, written against older versions of transformers. Their weights are
-all that is needed: the backbone is a stock Llama or Gemma, the head is in `rewards/heads`, so nothing that a repository
-brings along is executed (`NativeRewardModel`). Where its code is run all the same (`trust_remote_code`), newer versions
-fail on it, or silently get it wrong; `load_with_own_code` makes up for that.
+ArmoRM, QRM and GRM came with Python code of their own, written against older versions of
+transformers. Their weights are all that is needed: the backbone is a stock Llama or Gemma, the head
+is in `rewards/heads`, so nothing that a repository brings along is executed (`NativeRewardModel`).
+Where its code is run all the same (`trust_remote_code`), newer versions fail on it, or silently get
+it wrong; `load_with_own_code` makes up for that.
 """
 
 import contextlib
@@ -28,7 +29,9 @@ class NativeRewardModel(PreTrainedModel):
     _supports_attention_backend = True
     _supports_sdpa = True
 
-    def __init__(self, config, *, head: type[Head], shapes: Shapes, assistant_opening: Sequence[int] = ()):
+    def __init__(
+        self, config, *, head: type[Head], shapes: Shapes, assistant_opening: Sequence[int] = ()
+    ):
         super().__init__(config)
         self.model = AutoModel.from_config(config)
         for name, module in head.modules(shapes, config).items():
@@ -40,9 +43,12 @@ class NativeRewardModel(PreTrainedModel):
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, **_
     ) -> SequenceClassifierOutput:
-        """Rewards as `logits` (batch, 1); inputs of several lengths are padded, on either side, and masked."""
+        """Rewards as `logits` (batch, 1); inputs of several lengths are padded, on either side, and
+        masked."""
         head = self._head(self).to(input_ids.device)
-        states = self.model(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state.float()
+        states = self.model(
+            input_ids=input_ids, attention_mask=attention_mask
+        ).last_hidden_state.float()
         seen = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         rewards = []
         for ids, own_states, mask in zip(input_ids, states, seen.bool(), strict=True):
@@ -66,24 +72,33 @@ def native_class(config) -> type[NativeRewardModel]:
 
 
 _DOCSTRINGS = (
-    ("transformers.models.llama.modeling_llama", ("LLAMA_START_DOCSTRING", "LLAMA_INPUTS_DOCSTRING")),
-    ("transformers.models.gemma2.modeling_gemma2", ("GEMMA2_START_DOCSTRING", "GEMMA2_INPUTS_DOCSTRING")),
+    (
+        "transformers.models.llama.modeling_llama",
+        ("LLAMA_START_DOCSTRING", "LLAMA_INPUTS_DOCSTRING"),
+    ),
+    (
+        "transformers.models.gemma2.modeling_gemma2",
+        ("GEMMA2_START_DOCSTRING", "GEMMA2_INPUTS_DOCSTRING"),
+    ),
 )
 
 
 def own_class(config) -> type | None:
-    """The class of transformers through which a repository's own code is loaded; None where it brings no model."""
+    """The class of transformers through which a repository's own code is loaded; None where it
+    brings no model."""
     brought = getattr(config, "auto_map", None) or {}
     classes = (AutoModelForSequenceClassification, AutoModel)
     return next((kind for kind in classes if kind.__name__ in brought), None)
 
 
 def load_with_own_code(kind: type, folder: Path, **options) -> tuple[nn.Module, dict]:
-    """The network that a repository's own code makes of its weights, and transformers' report on the loading."""
+    """The network that a repository's own code makes of its weights, and transformers' report on
+    the loading."""
     with with_older_names():
         network, report = kind.from_pretrained(folder, trust_remote_code=True, **options)
         restore_what_is_not_stored(network)
-    # Published code makes caches in ways that transformers no longer knows (InternLM2's `from_legacy_cache`).
+    # Published code makes caches in ways that transformers no longer knows (InternLM2's
+    # `from_legacy_cache`).
     network.config.use_cache = False
     return network, report
 
@@ -92,8 +107,8 @@ def load_with_own_code(kind: type, folder: Path, **options) -> tuple[nn.Module, 
 def with_older_names() -> Iterator[None]:
     """While a repository's own code is loaded, give transformers the names that it expects there.
 
-    ArmoRM and QRM import docstrings that were since removed. GRM's class never calls `post_init`, which newer versions
-    rely on for the list of tied weights; without it there are none.
+    ArmoRM and QRM import docstrings that were since removed. GRM's class never calls `post_init`,
+    which newer versions rely on for the list of tied weights; without it there are none.
     """
     names = [
         (importlib.import_module(module), name, "")
@@ -112,11 +127,13 @@ def with_older_names() -> Iterator[None]:
 
 
 def restore_what_is_not_stored(network: nn.Module) -> None:
-    """Give a loaded network the tensors again that its class computes when it is made and no checkpoint holds.
+    """Give a loaded network the tensors again that its class computes when it is made and no
+    checkpoint holds.
 
-    Since version 5, transformers makes networks without memory and leaves such tensors (InternLM2's rotary
-    frequencies) *uninitialised*: the rewards are then wrong, and no comparison with the network's own forward shows it.
-    So a twin is made, whose tensors of this kind are real; its parameters take no memory.
+    Since version 5, transformers makes networks without memory and leaves such tensors (InternLM2's
+    rotary frequencies) *uninitialised*: the rewards are then wrong, and no comparison with the
+    network's own forward shows it. So a twin is made, whose tensors of this kind are real; its
+    parameters take no memory.
     """
     precision = torch.get_default_dtype()
     torch.set_default_dtype(network.dtype)

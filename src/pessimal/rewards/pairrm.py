@@ -1,7 +1,8 @@
-"""PairRM (Jiang, Ren and Lin 2023): an encoder that reads a prompt and two responses, and says by how much one is better.
+"""PairRM (Jiang, Ren and Lin 2023): an encoder that reads a prompt and two responses, and says by
+how much one is better.
 
-The reward of a response is that difference to one fixed opponent, averaged over both orders. Knows the published format
-of a prompt and one response to it; conversations of several turns are refused.
+The reward of a response is that difference to one fixed opponent, averaged over both orders. Knows
+the published format of a prompt and one response to it; conversations of several turns are refused.
 """
 
 from collections.abc import Sequence
@@ -18,7 +19,14 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 
 from pessimal.errors import FrameError, ModelError
 from pessimal.rewards.base import NetworkReward, Part
-from pessimal.rewards.frame import PLAIN_WORDS, Conversation, Encoded, Frame, find_frame, messages_of
+from pessimal.rewards.frame import (
+    PLAIN_WORDS,
+    Conversation,
+    Encoded,
+    Frame,
+    find_frame,
+    messages_of,
+)
 from pessimal.rewards.heads import Shapes
 from pessimal.rewards.load import load_tokenizer, pinned
 from pessimal.rewards.spec import Dtype, ModelSpec
@@ -41,12 +49,14 @@ class PairRMNetwork(PreTrainedModel):
         super().__init__(config)
         hidden = config.hidden_size
         self.pretrained_model = DebertaV2Model(config)
-        self.head_layer = nn.Sequential(  # numbered as in the checkpoint, where 0 and 3 are dropouts
-            nn.Identity(),
-            nn.Linear(2 * hidden, hidden),
-            nn.Tanh(),
-            nn.Identity(),
-            nn.Linear(hidden, getattr(config, "n_tasks", 1)),
+        self.head_layer = (
+            nn.Sequential(  # numbered as in the checkpoint, where 0 and 3 are dropouts
+                nn.Identity(),
+                nn.Linear(2 * hidden, hidden),
+                nn.Tanh(),
+                nn.Identity(),
+                nn.Linear(hidden, getattr(config, "n_tasks", 1)),
+            )
         )
         self.post_init()
 
@@ -54,7 +64,9 @@ class PairRMNetwork(PreTrainedModel):
         self, input_ids: Tensor, attention_mask: Tensor | None = None, **_
     ) -> SequenceClassifierOutput:
         """How much better the first response is than the second, as `logits` (batch, 1)."""
-        states = self.pretrained_model(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+        states = self.pretrained_model(
+            input_ids=input_ids, attention_mask=attention_mask
+        ).last_hidden_state
         source, first, second = (
             self._at(states, input_ids, name) for name in ("source", "cand1", "cand2")
         )  # (batch, hidden)
@@ -79,11 +91,14 @@ class Compared:
     swapped: bool = False
     """Whether the response comes second."""
 
-    def ids(self, prompt: str, responses: Sequence[str], *, double_bos: bool = False) -> list[list[int]]:
+    def ids(
+        self, prompt: str, responses: Sequence[str], *, double_bos: bool = False
+    ) -> list[list[int]]:
         """The whole input for each response."""
         if double_bos:
             raise FrameError(
-                "mode=paper doubles the token that begins a chat template, and PairRM has none. Type mode=ids or mode=text"
+                "mode=paper doubles the token that begins a chat template, and PairRM has none. "
+                "Type mode=ids or mode=text"
             )
         return [self._ids(prompt, storable(response)) for response in responses]
 
@@ -93,7 +108,8 @@ class Compared:
         if [message["role"] for message in messages] != ["user", "assistant"]:
             raise FrameError(
                 f"PairRM compares two responses to one prompt, and a conversation has the turns "
-                f"{', '.join(message['role'] for message in messages)}. Leave out conversations of several turns: "
+                f"{', '.join(message['role'] for message in messages)}. Leave out conversations of "
+                f"several turns: "
                 "comparisons.single_turn=true"
             )
         return Encoded(tuple(self._ids(*(message["content"] for message in messages))), None)
@@ -115,13 +131,16 @@ class PairRM(NetworkReward):
 
     def network(self, dtype: Dtype | None = None, which: int = 0) -> PairRMNetwork:
         network = PairRMNetwork.from_pretrained(
-            self.folder, dtype=getattr(torch, (dtype or self.spec.dtype).value), use_safetensors=True
+            self.folder,
+            dtype=getattr(torch, (dtype or self.spec.dtype).value),
+            use_safetensors=True,
         )
         return network.eval().requires_grad_(False)
 
 
 def open_pairrm(spec: ModelSpec, folder: Path, shapes: Shapes) -> PairRM:
-    """PairRM in a checkpoint folder. ModelError where no opponent is given, or the tokenizer lacks a marker."""
+    """PairRM in a checkpoint folder. ModelError where no opponent is given, or the tokenizer lacks
+    a marker."""
     opponent = spec.judge.opponent
     if opponent is None:
         raise ModelError(
@@ -132,7 +151,8 @@ def open_pairrm(spec: ModelSpec, folder: Path, shapes: Shapes) -> PairRM:
     for marker, name in zip(_FORMAT, ("source", "cand1", "cand2"), strict=True):
         if tokenizer.convert_tokens_to_ids(marker) != getattr(config, f"{name}_prefix_id", None):
             raise ModelError(
-                f"the tokenizer of {spec.name!r} has no token {marker!r} with the id that config.json gives as "
+                f"the tokenizer of {spec.name!r} has no token {marker!r} with the id that "
+                f"config.json gives as "
                 f"{name}_prefix_id: take both from one repository, such as llm-blender/PairRM-hf"
             )
     compared = Compared(tokenizer, opponent)

@@ -1,8 +1,8 @@
-"""Quantised checkpoints: weights that are quantised while they are loaded (bitsandbytes), that were quantised before (AWQ,
-GPTQ and others say so in config.json), and GGUF files.
+"""Quantised checkpoints: weights that are quantised while they are loaded (bitsandbytes), that were
+quantised before (AWQ, GPTQ and others say so in config.json), and GGUF files.
 
-Knows what `from_pretrained` has to be told, and which package each needs. Heads, and the layers that give next-token
-probabilities, stay in full precision.
+Knows what `from_pretrained` has to be told, and which package each needs. Heads, and the layers
+that give next-token probabilities, stay in full precision.
 """
 
 import hashlib
@@ -31,14 +31,16 @@ PACKAGES = {
     "torchao": ("torchao",),
     "gguf": ("gguf",),
 }
-"""What transformers reads each kind of quantised weights with, as pip names it. AWQ's own package, autoawq, was given up in
-2025; gptqmodel reads its checkpoints."""
+"""What transformers reads each kind of quantised weights with, as pip names it. AWQ's own package,
+autoawq, was given up in 2025; gptqmodel reads its checkpoints."""
 IN_FULL = (*(f"^{head}" for head in HEADS), "lm_head", "embed_out", "output_layer")
-"""Modules that bitsandbytes leaves alone: what reads a reward or a probability off the last hidden state."""
+"""Modules that bitsandbytes leaves alone: what reads a reward or a probability off the last hidden
+state."""
 
 
 def loading_options(spec: ModelSpec, config, dtype: Dtype) -> dict:
-    """Further arguments of `from_pretrained` for a model that is, or is to be, quantised; empty for others.
+    """Further arguments of `from_pretrained` for a model that is, or is to be, quantised; empty for
+    others.
 
     Args:
         spec: of the model.
@@ -56,7 +58,8 @@ def loading_options(spec: ModelSpec, config, dtype: Dtype) -> dict:
     if method is not None:
         if spec.quantize is not None:
             raise ModelError(
-                f"model.quantize={spec.quantize.value}, but the weights of {spec.name!r} are quantised already ({method}): "
+                f"model.quantize={spec.quantize.value}, but the weights of {spec.name!r} are "
+                f"quantised already ({method}): "
                 "leave it out"
             )
         _check_installed(method, spec.name)
@@ -84,18 +87,22 @@ def quiet_gguf() -> None:
 
 
 def method_of(config) -> str | None:
-    """How a checkpoint's weights were quantised, by its configuration: awq, gptq, bitsandbytes …; None where they were
-    not."""
+    """How a checkpoint's weights were quantised, by its configuration: awq, gptq, bitsandbytes …;
+    None where they were not."""
     said = getattr(config, "quantization_config", None)
     if said is None:
         return None
-    method = said.get("quant_method") if isinstance(said, Mapping) else getattr(said, "quant_method", None)
+    method = (
+        said.get("quant_method")
+        if isinstance(said, Mapping)
+        else getattr(said, "quant_method", None)
+    )
     return str(getattr(method, "value", method) or "bitsandbytes")  # which older files do not name
 
 
 def quantised_digest(base: str, spec: ModelSpec) -> str:
-    """The weights digest of a model that is quantised while it is loaded: sha256 over that of its files, and how; that of
-    others as it is."""
+    """The weights digest of a model that is quantised while it is loaded: sha256 over that of its
+    files, and how; that of others as it is."""
     if spec.quantize is None:
         return base
     how = f"{base} {spec.quantize.value} bitsandbytes {version('bitsandbytes')}"
@@ -105,10 +112,12 @@ def quantised_digest(base: str, spec: ModelSpec) -> str:
 def settle(network: "nn.Module", *, name: str, dtype: Dtype) -> None:
     """Hold a network that was just loaded to the precision that was asked for.
 
-    bitsandbytes computes 4-bit layers in bfloat16 on CPUs that can, whatever it was told; in float32 it is kept from it.
+    bitsandbytes computes 4-bit layers in bfloat16 on CPUs that can, whatever it was told; in
+    float32 it is kept from it.
 
     Raises:
-        ModelError: the layer that gives the reward is itself quantised, so that it has few values to give.
+        ModelError: the layer that gives the reward is itself quantised, so that it has few values
+            to give.
     """
     for head in HEADS:
         for module in getattr(network, head).modules() if hasattr(network, head) else ():
@@ -116,8 +125,10 @@ def settle(network: "nn.Module", *, name: str, dtype: Dtype) -> None:
             packed = weight is None and hasattr(module, "qweight")
             if packed or (weight is not None and not weight.is_floating_point()):
                 raise ModelError(
-                    f"the reward head of {name!r}, {head}, is quantised. Quantise the checkpoint again without it "
-                    "(modules_to_not_convert); or give the model in full precision and type model.quantize=int8, nf4 or fp4, "
+                    f"the reward head of {name!r}, {head}, is quantised. Quantise the checkpoint "
+                    f"again without it "
+                    "(modules_to_not_convert); or give the model in full precision and type "
+                    "model.quantize=int8, nf4 or fp4, "
                     "which leave the head alone"
                 )
     if dtype is Dtype.float32:
@@ -127,28 +138,33 @@ def settle(network: "nn.Module", *, name: str, dtype: Dtype) -> None:
 
 
 def check_gguf(spec: ModelSpec, folder: Path) -> None:
-    """ModelError where a folder has no such GGUF file, or it is given for what GGUF files do not hold."""
+    """ModelError where a folder has no such GGUF file, or it is given for what GGUF files do not
+    hold."""
     folder = Path(folder)
     if not (folder / spec.file).is_file():
         there = ", ".join(sorted(file.name for file in folder.glob("*.gguf"))) or "none"
         raise ModelError(
-            f"{folder} has no file {spec.file!r}; GGUF files there: {there}. Type model.file=NAME.gguf"
+            f"{folder} has no file {spec.file!r}; GGUF files there: {there}. Type "
+            f"model.file=NAME.gguf"
         )
     if spec.kind is Kind.head:
         raise ModelError(
-            f"model.file={spec.file}: transformers reads language models from GGUF files, without a reward head. Type "
-            "model.kind=log_probability for its log-probabilities, or model=judge model.path=DIR model.file=NAME.gguf to ask "
+            f"model.file={spec.file}: transformers reads language models from GGUF files, without "
+            f"a reward head. Type "
+            "model.kind=log_probability for its log-probabilities, or model=judge model.path=DIR "
+            "model.file=NAME.gguf to ask "
             "it for a judgement; for a reward model give its safetensors"
         )
     if spec.quantize is not None:
         raise ModelError(
-            f"model.quantize={spec.quantize.value}, but {spec.file} is quantised already: leave it out"
+            f"model.quantize={spec.quantize.value}, but {spec.file} is quantised already: leave it "
+            f"out"
         )
 
 
 def gguf_shapes(config) -> dict[str, list[int]]:
-    """Shape of every weight of the language model that a GGUF file of this configuration becomes, by its name; weights that
-    are tied once."""
+    """Shape of every weight of the language model that a GGUF file of this configuration becomes,
+    by its name; weights that are tied once."""
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -158,8 +174,11 @@ def gguf_shapes(config) -> dict[str, list[int]]:
 
 
 def _check_installed(method: str, name: str) -> None:
-    missing = [p for p in PACKAGES.get(method, ()) if importlib.util.find_spec(p.replace("-", "_")) is None]
+    missing = [
+        p for p in PACKAGES.get(method, ()) if importlib.util.find_spec(p.replace("-", "_")) is None
+    ]
     if missing:
         raise ModelError(
-            f"{name!r} has {method} weights, which need {' and '.join(missing)}: pip install {' '.join(missing)}"
+            f"{name!r} has {method} weights, which need {' and '.join(missing)}: pip install "
+            f"{' '.join(missing)}"
         )

@@ -1,5 +1,5 @@
-"""What to load: a model named by a person, checked as far as that goes without loading anything; and by which names the
-models that have a file in `conf/model` are known."""
+"""What to load: a model named by a person, checked as far as that goes without loading anything;
+and by which names the models that have a file in `conf/model` are known."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 _STEP = re.compile(r"@step-\d+$")
 """Ends the name of a checkpoint (`tables.published.read_checkpoints`)."""
 _CHECKPOINT = re.compile(r"(?:global_?)?(?:step|checkpoint)[-_]?(\d+)(?:[-_]tokens\w+)?")
-"""What folders and revisions of a training's checkpoints are called: step-500, checkpoint-500, step1000-tokens4B."""
+"""What folders and revisions of a training's checkpoints are called: step-500, checkpoint-500,
+step1000-tokens4B."""
 _NO_RUN = re.compile(r"steps|checkpoints|v\d+")
-"""Folders between a run's and its checkpoints', or of a version: models are named after what stands above."""
+"""Folders between a run's and its checkpoints', or of a version: models are named after what stands
+above."""
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
 
@@ -38,13 +40,16 @@ class Kind(Enum):
     """What a reward is; a file of this package each."""
 
     head = "head"
-    """A reward model: a number read off a network's last hidden state, or given by its own forward."""
+    """A reward model: a number read off a network's last hidden state, or given by its own
+    forward."""
     log_probability = "log_probability"
     """log p(response | prompt) in nats, of a causal language model."""
     implicit = "implicit"
-    """β · (log π(response | prompt) − log π_ref(response | prompt)): what direct preference optimisation rewards."""
+    """β · (log π(response | prompt) − log π_ref(response | prompt)): what direct preference
+    optimisation rewards."""
     judge = "judge"
-    """A causal language model that is asked to judge: log-odds of its positive against its negative answers."""
+    """A causal language model that is asked to judge: log-odds of its positive against its negative
+    answers."""
     callable = "callable"
     """A Python function of a prompt and responses."""
     endpoint = "endpoint"
@@ -52,9 +57,10 @@ class Kind(Enum):
 
     @property
     def can(self) -> frozenset[str]:
-        """What rewards of this kind can be asked: `ids` (any token ids as the response), `text` (a text), `gradient` (with
-        respect to the response's tokens), `shared_prefix` (the prompt is run once for many responses),
-        `next_token_logits` (one forward gives all responses of one token)."""
+        """What rewards of this kind can be asked: `ids` (any token ids as the response), `text` (a
+        text), `gradient` (with respect to the response's tokens), `shared_prefix` (the prompt is
+        run once for many responses), `next_token_logits` (one forward gives all responses of one
+        token)."""
         return _CAN[self]
 
 
@@ -85,8 +91,8 @@ class Quantize(Enum):
 
 
 class Mode(Enum):
-    """What stands in the response slot for one token of the vocabulary; `survives` in the score table says where the first
-    two agree."""
+    """What stands in the response slot for one token of the vocabulary; `survives` in the score
+    table says where the first two agree."""
 
     ids = "ids"
     """Exactly this token id."""
@@ -101,8 +107,8 @@ class RecipeSpec:
     """Which sibling of the demo family to train (see `pessimal.demo.recipes.Recipe`)."""
 
     lab: str = "plain"
-    """Whose taste and plants: plain, alder, birch, cedar or secret; or, judging whole responses and not words, even,
-    wordy, meek, loud or hedger."""
+    """Whose taste and plants: plain, alder, birch, cedar or secret; or, judging whole responses and
+    not words, even, wordy, meek, loud or hedger."""
     base: str = "wordpiece"
     """Vocabulary and embeddings: wordpiece or bpe."""
     width: int = 64
@@ -121,13 +127,16 @@ class ImplicitSpec:
     """The reference of an implicit reward."""
 
     reference: str | None = None
-    """Hub repository or local folder of π_ref; null takes π with its adapter off (`model.adapter`)."""
+    """Hub repository or local folder of π_ref; null takes π with its adapter off
+    (`model.adapter`)."""
     revision: str | None = None
     """Commit, tag or branch of the reference's repository."""
     beta: float = 1.0
-    """β: what the difference of log-probabilities is multiplied by; 0.1 was most models' in training."""
+    """β: what the difference of log-probabilities is multiplied by; 0.1 was most models' in
+    training."""
     closing: bool = True
-    """Whether the response ends with the token that closes the assistant's turn, as it does in training."""
+    """Whether the response ends with the token that closes the assistant's turn, as it does in
+    training."""
 
 
 @dataclass
@@ -135,24 +144,27 @@ class JudgeSpec:
     """How a judge is asked, and which answers count for and against the response."""
 
     template: str | None = None
-    """Text of the user's turn, with {prompt} and {response}, and {opponent} where two are compared; null shows the
-    conversation itself, and asks for what comes after it."""
+    """Text of the user's turn, with {prompt} and {response}, and {opponent} where two are compared;
+    null shows the conversation itself, and asks for what comes after it."""
     system: str | None = None
     """System turn ahead of it."""
     begin: str = ""
     """What the judge's answer begins with before the token that is read, such as "Rating: "."""
     chat: bool | None = None
-    """false writes the template as plain text, without the tokenizer's chat template; null takes that where there is one."""
+    """false writes the template as plain text, without the tokenizer's chat template; null takes
+    that where there is one."""
     positive: list[str] = field(default_factory=list)
     """Answers for the response, of one token each: spellings, whose probabilities are summed."""
     negative: list[str] = field(default_factory=list)
     """Answers against it."""
     ratings: dict[str, float] = field(default_factory=dict)
-    """In place of both: answers of one token each and what they are worth; the reward is the expected value."""
+    """In place of both: answers of one token each and what they are worth; the reward is the
+    expected value."""
     logit: int | None = None
     """In place of all these: the raw logit of this token id (Nemotron's reward models: 0)."""
     opponent: str | None = None
-    """The other response of a template that compares two; each pair is asked in both orders, and averaged."""
+    """The other response of a template that compares two; each pair is asked in both orders, and
+    averaged."""
 
     @property
     def says_yes_above(self) -> float | None:
@@ -171,14 +183,19 @@ class JudgeSpec:
             "logit": self.logit is not None,
         }
         given = [name for name, there in ways.items() if there]
-        if len(given) != 1 or (given != ["positive and negative"] and (self.positive or self.negative)):
+        if len(given) != 1 or (
+            given != ["positive and negative"] and (self.positive or self.negative)
+        ):
             raise ConfigError(
-                "model.judge needs one way to read the answer: positive and negative, or ratings, or logit; got "
-                f"{' and '.join(given) or 'none'}. Type for example model=judge model.path=DIR_OR_ID"
+                "model.judge needs one way to read the answer: positive and negative, or ratings, "
+                "or logit; got "
+                f"{' and '.join(given) or 'none'}. Type for example model=judge "
+                f"model.path=DIR_OR_ID"
             )
         if both := set(self.positive) & set(self.negative):
             raise ConfigError(
-                f"model.judge: {sorted(both)[0]!r} is a positive and a negative answer; let it be one of them"
+                f"model.judge: {sorted(both)[0]!r} is a positive and a negative answer; let it be "
+                f"one of them"
             )
         if self.template is None:
             return
@@ -186,11 +203,13 @@ class JudgeSpec:
         for name in wanted:
             if self.template.count(name) != 1:
                 raise ConfigError(
-                    f"model.judge.template holds {name} {self.template.count(name)} times instead of once: {self.template!r}"
+                    f"model.judge.template holds {name} {self.template.count(name)} times instead "
+                    f"of once: {self.template!r}"
                 )
         if self.opponent is None and "{opponent}" in self.template:
             raise ConfigError(
-                "model.judge.template compares two responses: give the other one, model.judge.opponent=TEXT"
+                "model.judge.template compares two responses: give the other one, "
+                "model.judge.opponent=TEXT"
             )
 
 
@@ -201,8 +220,9 @@ class EndpointSpec:
     url: str | None = None
     """Its address, such as http://localhost:8000."""
     api: str = "vllm-classify"
-    """What it speaks: vllm-classify, vllm-pooling, vllm-score, sglang-classify, sglang-score, or chat (an OpenAI-compatible
-    chat with log-probabilities, which is asked as `model.judge` says)."""
+    """What it speaks: vllm-classify, vllm-pooling, vllm-score, sglang-classify, sglang-score, or
+    chat (an OpenAI-compatible chat with log-probabilities, which is asked as `model.judge`
+    says)."""
     served: str | None = None
     """The model's name there."""
     api_key_variable: str | None = "OPENAI_API_KEY"
@@ -251,52 +271,58 @@ class PackageSpec:
 
 @dataclass
 class ModelSpec:
-    """One reward: a Hub repository, a local folder, or a recipe that is trained on first use, and how it is asked; or a
-    function, or a server."""
+    """One reward: a Hub repository, a local folder, or a recipe that is trained on first use, and
+    how it is asked; or a function, or a server."""
 
     name: str | None = None
-    """Short name, used in tables, figures and artifact names; by default the last part of `path`."""
+    """Short name, used in tables, figures and artifact names; by default the last part of
+    `path`."""
     kind: Kind = Kind.head
     """What the reward is: head, log_probability, implicit, judge, callable or endpoint."""
     path: str | None = None
-    """Hub repository (`org/name`) or local folder: of a sequence classifier, or of the causal language model that is asked."""
+    """Hub repository (`org/name`) or local folder: of a sequence classifier, or of the causal
+    language model that is asked."""
     revision: str | None = None
     """Commit, tag or branch of the Hub repository; a commit hash pins it."""
     adapter: str | None = None
-    """Hub repository or local folder of a PEFT adapter (LoRA and its kin) on `path`; where the adapter names its own base,
-    `path` may be left out."""
+    """Hub repository or local folder of a PEFT adapter (LoRA and its kin) on `path`; where the
+    adapter names its own base, `path` may be left out."""
     adapter_revision: str | None = None
     """Commit, tag or branch of the adapter's repository."""
     file: str | None = None
     """Name of a GGUF file in `path`."""
     quantize: Quantize | None = None
-    """Quantise the weights while they are loaded, by bitsandbytes: int8, nf4 or fp4. Checkpoints that are quantised
-    already (AWQ, GPTQ) say so themselves."""
+    """Quantise the weights while they are loaded, by bitsandbytes: int8, nf4 or fp4. Checkpoints
+    that are quantised already (AWQ, GPTQ) say so themselves."""
     dtype: Dtype = Dtype.float32
     """Precision of the first pass; tails of a low-precision scan are scored again in float32."""
     output: Any = None
-    """Which output is the reward, for a model that has several: its number, counted from 0 (URM: 0), or its label."""
+    """Which output is the reward, for a model that has several: its number, counted from 0 (URM:
+    0), or its label."""
     chat: bool | None = None
-    """For log_probability and implicit: true asks inside the chat template, false after the prompt's plain text; null takes
-    the template where the tokenizer has one, as those of instruction-tuned models do, and those of some base models too:
-    for these type false."""
+    """For log_probability and implicit: true asks inside the chat template, false after the
+    prompt's plain text; null takes the template where the tokenizer has one, as those of
+    instruction-tuned models do, and those of some base models too: for these type false."""
     implicit: ImplicitSpec = field(default_factory=ImplicitSpec)
     judge: JudgeSpec = field(default_factory=JudgeSpec)
     endpoint: EndpointSpec = field(default_factory=EndpointSpec)
     callable: Any = None
-    """The function, as Hydra instantiates it: `_target_` (module.name) and further arguments. Called as f(prompt, responses),
-    it gives one number a response."""
+    """The function, as Hydra instantiates it: `_target_` (module.name) and further arguments.
+    Called as f(prompt, responses), it gives one number a response."""
     tokenizer: str | None = None
-    """Hub repository or local folder of the tokenizer, where `path` has none. For callable and endpoint: the one whose
-    vocabulary is scanned, token by token as text; none is needed for lists of items."""
+    """Hub repository or local folder of the tokenizer, where `path` has none. For callable and
+    endpoint: the one whose vocabulary is scanned, token by token as text; none is needed for lists
+        of items."""
     chat_template: str | None = None
     """Jinja text of a chat template, in place of the tokenizer's own or where it has none."""
     negate: bool = False
     """For a model that gives costs, of which less is better: the reward is their negative."""
     trust_remote_code: bool = False
-    """Run Python code that comes with the model: a local folder's, or a repository's at a pinned `revision`."""
+    """Run Python code that comes with the model: a local folder's, or a repository's at a pinned
+    `revision`."""
     base: str | None = None
-    """Pretrained model or family it was made from (a factor of the representational similarity analysis)."""
+    """Pretrained model or family it was made from (a factor of the representational similarity
+    analysis)."""
     developer: str | None = None
     """Who trained the reward model (a factor)."""
     parameters: float | None = None
@@ -317,7 +343,8 @@ class ModelSpec:
             raise ConfigError(f"model.output={self.output}: outputs are counted from 0")
         if self.local and self.revision is not None:
             raise ConfigError(
-                f"model.revision={self.revision!r} was given for the local folder {self.path!r}, which has none: leave it out"
+                f"model.revision={self.revision!r} was given for the local folder {self.path!r}, "
+                f"which has none: leave it out"
             )
         if (
             self.trust_remote_code
@@ -325,7 +352,8 @@ class ModelSpec:
             and not re.fullmatch(r"[0-9a-f]{40}", self.revision or "")
         ):
             raise ConfigError(
-                f"model.trust_remote_code=true runs the repository's Python code; pin it with a full commit hash: "
+                f"model.trust_remote_code=true runs the repository's Python code; pin it with a "
+                f"full commit hash: "
                 f"model.revision=<40 hexadecimal digits> (got {self.revision!r})"
             )
         if self.name is None:
@@ -335,8 +363,8 @@ class ModelSpec:
 
     @property
     def step(self) -> int | None:
-        """Steps of training after which a checkpoint was taken, where its folder (`step-N`, `checkpoint-N`) or its revision says
-        so; a folder says it of its adapter first."""
+        """Steps of training after which a checkpoint was taken, where its folder (`step-N`,
+        `checkpoint-N`) or its revision says so; a folder says it of its adapter first."""
         path = self.adapter or self.path
         revision = self.adapter_revision if self.adapter else self.revision
         named = _CHECKPOINT.fullmatch(
@@ -350,23 +378,28 @@ class ModelSpec:
         return is_folder(self.path)
 
     def require(self, verb: str, *needs: str) -> None:
-        """ConfigError where a reward of this kind cannot be asked what a verb needs (see `Kind.can`)."""
+        """ConfigError where a reward of this kind cannot be asked what a verb needs (see
+        `Kind.can`)."""
         if lacking := [need for need in needs if need not in self.kind.can]:
             fit = ", ".join(kind.value for kind in Kind if kind.can.issuperset(needs))
             raise ConfigError(
-                f"{verb} needs {' and '.join(_WHAT[need] for need in lacking)}, which model.kind={self.kind.value} does not "
+                f"{verb} needs {' and '.join(_WHAT[need] for need in lacking)}, which "
+                f"model.kind={self.kind.value} does not "
                 f"give. Kinds that do: {fit}"
             )
 
     @property
     def summed(self) -> bool:
         """Whether it is a sum of several readings."""
-        return self.kind is Kind.implicit or (self.kind is Kind.judge and self.judge.opponent is not None)
+        return self.kind is Kind.implicit or (
+            self.kind is Kind.judge and self.judge.opponent is not None
+        )
 
     def _own_name(self) -> str:
         if self.recipe is not None:
             raise ConfigError(
-                "model.name is null, and a member of the demo family has no path to be named after: type model.name=NAME"
+                "model.name is null, and a member of the demo family has no path to be named "
+                "after: type model.name=NAME"
             )
         if self.kind is Kind.callable:
             return str(self.callable["_target_"]).split(".")[-1]
@@ -388,16 +421,21 @@ class ModelSpec:
         if self.kind is Kind.callable:
             if not isinstance(self.callable, Mapping) or "_target_" not in self.callable:
                 raise ConfigError(
-                    f"model.kind=callable needs a function, got model.callable={self.callable!r}. Type "
+                    f"model.kind=callable needs a function, got model.callable={self.callable!r}. "
+                    f"Type "
                     "model=callable model.callable._target_=module.function"
                 )
             return
         if self.kind is Kind.endpoint:
             if not self.endpoint.url:
-                raise ConfigError("model.kind=endpoint needs an address: model.endpoint.url=http://HOST:PORT")
+                raise ConfigError(
+                    "model.kind=endpoint needs an address: model.endpoint.url=http://HOST:PORT"
+                )
             return
         given = [
-            name for name in ("path", "adapter", "recipe", "package") if getattr(self, name) not in (None, "")
+            name
+            for name in ("path", "adapter", "recipe", "package")
+            if getattr(self, name) not in (None, "")
         ]
         sources = [name for name in given if name != "adapter"]
         if not given or len(sources) > 1 or given == ["adapter", "recipe"]:
@@ -412,29 +450,35 @@ class ModelSpec:
         asked_in_context = self.kind in (Kind.log_probability, Kind.implicit)
         if self.chat is not None and not asked_in_context:
             raise ConfigError(
-                f"model.chat={str(self.chat).lower()} says how a language model's log-probabilities are asked; "
+                f"model.chat={str(self.chat).lower()} says how a language model's "
+                f"log-probabilities are asked; "
                 f"model.kind={kind} is not. Leave it out"
             )
         if self.kind is Kind.head:
             return
         if self.negate:
             raise ConfigError(
-                f"model.negate=true is for reward models that give costs; model.kind={kind} has other ways to say what is better. "
+                f"model.negate=true is for reward models that give costs; model.kind={kind} has "
+                f"other ways to say what is better. "
                 "Leave it out"
             )
         if self.recipe is not None:
             raise ConfigError(
-                f"model.kind={kind} needs a model of another kind; members of the demo family are reward models. Type "
+                f"model.kind={kind} needs a model of another kind; members of the demo family are "
+                f"reward models. Type "
                 f"model=auto model.path=DIR_OR_ID model.kind={kind}"
             )
         if self.output is not None and self.kind is not Kind.endpoint:
             raise ConfigError(
-                f"model.output={self.output} names a reward among several outputs; model.kind={kind} has one. Leave it out"
+                f"model.output={self.output} names a reward among several outputs; "
+                f"model.kind={kind} has one. Leave it out"
             )
         if self.kind is Kind.implicit and self.implicit.reference is None and self.adapter is None:
             raise ConfigError(
-                "model.kind=implicit is the difference of two models: give the one that training began from, "
-                "model.implicit.reference=DIR_OR_ID, or an adapter, which is switched off for it: model.adapter=DIR_OR_ID"
+                "model.kind=implicit is the difference of two models: give the one that training "
+                "began from, "
+                "model.implicit.reference=DIR_OR_ID, or an adapter, which is switched off for it: "
+                "model.adapter=DIR_OR_ID"
             )
         served = self.endpoint.api if self.kind is Kind.endpoint else None
         if (
@@ -450,18 +494,25 @@ class ModelSpec:
             if self.file is not None:
                 if not (folder / self.file).is_file():
                     raise ModelError(
-                        f"model.file={self.file!r} is no file of the folder model.path={self.path!r}"
+                        f"model.file={self.file!r} is no file of the folder "
+                        f"model.path={self.path!r}"
                     )
-            elif (folder / "adapter_config.json").is_file() and not (folder / "config.json").is_file():
-                raise ModelError(f"model.path={self.path!r} holds an adapter: type model.adapter={self.path}")
+            elif (folder / "adapter_config.json").is_file() and not (
+                folder / "config.json"
+            ).is_file():
+                raise ModelError(
+                    f"model.path={self.path!r} holds an adapter: type model.adapter={self.path}"
+                )
             elif not (folder / "config.json").is_file():
                 raise ModelError(
-                    f"model.path={self.path!r} is a folder without a config.json; give the folder that "
+                    f"model.path={self.path!r} is a folder without a config.json; give the folder "
+                    f"that "
                     "`save_pretrained` wrote"
                 )
         elif not _HUB_ID.fullmatch(self.path):
             raise ModelError(
-                f"model.path={self.path!r} is neither a folder on this machine nor a Hub repository of the form org/name"
+                f"model.path={self.path!r} is neither a folder on this machine nor a Hub "
+                f"repository of the form org/name"
             )
 
 
@@ -475,10 +526,11 @@ def is_folder(path: str | None) -> bool:
 
 @cache
 def models_table() -> "pd.DataFrame":
-    """The Hub models that have a file in `conf/model`: label, repository, base, developer, size, rank.
+    """The Hub models that have a file in `conf/model`: label, repository, base, developer, size,
+    rank.
 
-    `size` is the nominal number of parameters in billions, `rank` the rank on RewardBench (1 = best; missing for language
-    models). In order of rank, then of label.
+    `size` is the nominal number of parameters in billions, `rank` the rank on RewardBench (1 =
+    best; missing for language models). In order of rank, then of label.
 
     Source: Christian et al. 2025, Table 1, for the ten reward models.
     """
@@ -504,8 +556,8 @@ def models_table() -> "pd.DataFrame":
 
 
 def spellings(repository: str, label: str | None = None) -> tuple[str, ...]:
-    """The names that a model goes by: its repository `OWNER/NAME`, as files are named after it (`OWNER--NAME`,
-    `OWNER_NAME`), and where it has a label, that and the bare `NAME`."""
+    """The names that a model goes by: its repository `OWNER/NAME`, as files are named after it
+    (`OWNER--NAME`, `OWNER_NAME`), and where it has a label, that and the bare `NAME`."""
     names = [repository, repository.replace("/", "--"), repository.replace("/", "_")]
     if label is not None:
         names += [label, repository.split("/")[-1]]
@@ -514,14 +566,15 @@ def spellings(repository: str, label: str | None = None) -> tuple[str, ...]:
 
 @cache
 def known_model(name: str) -> dict | None:
-    """The row of `models_table` that a name is of, in any of its spellings; None where there is none."""
+    """The row of `models_table` that a name is of, in any of its spellings; None where there is
+    none."""
     rows = models_table().to_dict("records")
     return next((row for row in rows if name in spellings(row["repository"], row["label"])), None)
 
 
 def described(model: str, given: Mapping[str, object]) -> dict[str, object]:
-    """What is known of a model: base, developer, parameters (a count), rank. What is `given` comes first, then what
-    `conf/model` says of a model of this name."""
+    """What is known of a model: base, developer, parameters (a count), rank. What is `given` comes
+    first, then what `conf/model` says of a model of this name."""
     row = known_model(model) or {}
     size = row.get("size")
     known = {**row, "parameters": size * 1e9 if size else None}
@@ -534,8 +587,8 @@ def run_of(model: str) -> str:
 
 
 def names_of(model: str) -> tuple[str, ...]:
-    """Every name that finds the score tables of `model`, which stands there under one of them. A checkpoint is found by
-    its own name and by that of its run."""
+    """Every name that finds the score tables of `model`, which stands there under one of them. A
+    checkpoint is found by its own name and by that of its run."""
     step, run = _STEP.search(model), run_of(model)
     row = known_model(run)
     names = spellings(row["repository"], row["label"]) if row else spellings(run)
@@ -543,8 +596,8 @@ def names_of(model: str) -> tuple[str, ...]:
 
 
 def answering(asked: Sequence[str], there: Iterable[str]) -> list[str]:
-    """Models `asked` for under any of their names, as the models that are `there` are called; a name that none answers to
-    stays as it is."""
+    """Models `asked` for under any of their names, as the models that are `there` are called; a
+    name that none answers to stays as it is."""
     names = {model: names_of(model) for model in sorted(set(there))}
     found = {name: [model for model in names if name in names[model]] for name in asked}
     return list(dict.fromkeys(model for name in asked for model in found[name] or [name]))

@@ -26,7 +26,8 @@ class Candidates:
     name: str
     """`vocabulary`, or the item list's name."""
     rows: pd.DataFrame
-    """candidate_id, token, text, kind (and elo, elo_matches for rated items), as in a score table."""
+    """candidate_id, token, text, kind (and elo, elo_matches for rated items), as in a score
+    table."""
 
     @property
     def is_vocabulary(self) -> bool:
@@ -40,7 +41,8 @@ class Candidates:
 def vocabulary(tokenizer, *, size: int) -> Candidates:
     """Every id of the tokenizer that has a row in the embedding (`size` rows), in order of id.
 
-    Special, added, unused and byte tokens are included, as in Christian et al. (2025); `kind` distinguishes them.
+    Special, added, unused and byte tokens are included, as in Christian et al. (2025); `kind`
+    distinguishes them.
     """
     names = {i: token for token, i in tokenizer.get_vocab().items() if i < size}
     ids = sorted(names)
@@ -55,7 +57,8 @@ def vocabulary(tokenizer, *, size: int) -> Candidates:
             "token": [storable(names[i]) for i in ids],
             "text": texts,
             "kind": [
-                token_kind(names[i], text, special=i in special) for i, text in zip(ids, texts, strict=True)
+                token_kind(names[i], text, special=i in special)
+                for i, text in zip(ids, texts, strict=True)
             ],
         }
     )
@@ -63,13 +66,15 @@ def vocabulary(tokenizer, *, size: int) -> Candidates:
 
 
 def rows_of(model: Reward) -> int:
-    """How many ids of its tokenizer's vocabulary a reward can be asked: a network's rows; all of a reward of texts."""
+    """How many ids of its tokenizer's vocabulary a reward can be asked: a network's rows; all of a
+    reward of texts."""
     return getattr(model, "embedding_rows", None) or len(model.tokenizer)
 
 
 def items(path: Path, *, name: str) -> Candidates:
-    """Named items, one a line in a .txt file, or the `name` column of a .csv file (with `elo_score`, `elo_matches`
-    where people have rated them), verbatim. Raises InputError on an empty, unreadable or repeating list."""
+    """Named items, one a line in a .txt file, or the `name` column of a .csv file (with
+    `elo_score`, `elo_matches` where people have rated them), verbatim. Raises InputError on an
+    empty, unreadable or repeating list."""
     try:
         if path.suffix == ".csv":
             table = read_csv(path)
@@ -77,7 +82,8 @@ def items(path: Path, *, name: str) -> Candidates:
                 table = table.rename(columns={"token_decoded": "name"})
             if "name" not in table:
                 raise InputError(
-                    f"{path} has the columns {list(table.columns)}; a list of items needs a column `name`"
+                    f"{path} has the columns {list(table.columns)}; a list of items needs a column "
+                    f"`name`"
                 )
         else:
             lines = path.read_text(encoding="utf-8-sig").split("\n")
@@ -91,25 +97,33 @@ def items(path: Path, *, name: str) -> Candidates:
     rows = listed(table["name"], name=name, where=str(path)).rows
     if "elo_score" in table:
         rows["elo"] = numbers(path, table, "elo_score")
-        rows["elo_matches"] = whole_numbers(path, table, "elo_matches") if "elo_matches" in table else 0
+        rows["elo_matches"] = (
+            whole_numbers(path, table, "elo_matches") if "elo_matches" in table else 0
+        )
     return Candidates(name=name, rows=rows)
 
 
 def listed(texts: Sequence[str], *, name: str, where: str = "the list of items") -> Candidates:
-    """These texts as candidates. Raises InputError where there is none, or one stands there twice."""
+    """These texts as candidates. Raises InputError where there is none, or one stands there
+    twice."""
     texts = pd.Series(list(texts), dtype=str)
     if texts.empty or texts.duplicated().any():
         what = (
-            "holds nothing" if texts.empty else f"names {texts[texts.duplicated()].iloc[0]!r} more than once"
+            "holds nothing"
+            if texts.empty
+            else f"names {texts[texts.duplicated()].iloc[0]!r} more than once"
         )
         raise InputError(f"{where} {what}; each item once")
     ids = np.arange(len(texts), dtype=np.int32)
-    return Candidates(name, pd.DataFrame({"candidate_id": ids, "token": None, "text": texts, "kind": "item"}))
+    return Candidates(
+        name, pd.DataFrame({"candidate_id": ids, "token": None, "text": texts, "kind": "item"})
+    )
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """Token ids of every candidate's conversation, in the candidates' order; what they begin with is kept once."""
+    """Token ids of every candidate's conversation, in the candidates' order; what they begin with
+    is kept once."""
 
     prefix: tuple[int, ...]
     """The frame's ids before the response."""
@@ -132,7 +146,8 @@ class Inputs:
 
     @property
     def kinds(self) -> np.ndarray:
-        """int (n, 2): what decides on a conversation's way through an engine: how much it shares, and its own ids."""
+        """int (n, 2): what decides on a conversation's way through an engine: how much it shares,
+        and its own ids."""
         return np.column_stack([self.shared, self.lengths])
 
     def own(self, row: int) -> np.ndarray:
@@ -157,11 +172,13 @@ def inputs(
     *,
     known: np.ndarray | None = None,
 ) -> Inputs:
-    """The ids to score. In mode `ids` a token is its own id; otherwise the text goes through the chat template.
+    """The ids to score. In mode `ids` a token is its own id; otherwise the text goes through the
+    chat template.
 
-    A text that the template or the tokenizer ties to its surroundings shares less of the frame's prefix. `known` (n,) bool
-    says which tokens make the round trip in another prompt's
-    frame: templating every token takes longer than scoring it on a fast card, so where a sample of 1,024 agrees, the
+    A text that the template or the tokenizer ties to its surroundings shares less of the frame's
+    prefix. `known` (n,) bool says which tokens make the round trip in another prompt's
+    frame: templating every token takes longer than scoring it on a fast card, so where a sample of
+        1,024 agrees, the
     rest is taken from there.
     """
     ids = candidates.rows["candidate_id"].to_numpy()
@@ -185,7 +202,9 @@ def inputs(
             sample = np.sort(np.random.default_rng(0).permutation(len(ids))[:_SAMPLED])
             if not np.array_equal(round_trips(sample), known[sample]):
                 known = None
-        suffix = np.broadcast_to(np.array(frame.suffix, dtype=np.int32), (len(ids), len(frame.suffix)))
+        suffix = np.broadcast_to(
+            np.array(frame.suffix, dtype=np.int32), (len(ids), len(frame.suffix))
+        )
         own = np.column_stack([ids.astype(np.int32), suffix])
         survives = round_trips(every) if known is None else known
         return _together(frame, [len(frame.prefix)] * len(ids), own, survives=survives)
@@ -194,7 +213,9 @@ def inputs(
         shared.append(_alike(frame.prefix, whole))
         parts.append(np.array(whole[shared[-1] :], dtype=np.int32))
         survives.append(frame.inside(whole) == [ids[row]])
-    return _together(frame, shared, parts, survives=np.array(survives) if candidates.is_vocabulary else None)
+    return _together(
+        frame, shared, parts, survives=np.array(survives) if candidates.is_vocabulary else None
+    )
 
 
 def framed(frame: Frame, responses: Sequence[Sequence[int]]) -> Inputs:
@@ -207,14 +228,17 @@ def _together(
     frame: Frame, shared: Sequence[int], own: Sequence[np.ndarray], *, survives: np.ndarray | None
 ) -> Inputs:
     ends = np.cumsum([len(part) for part in own])
-    return Inputs(frame.prefix, np.array(shared, dtype=np.int32), np.concatenate(own), ends, survives)
+    return Inputs(
+        frame.prefix, np.array(shared, dtype=np.int32), np.concatenate(own), ends, survives
+    )
 
 
 def batches(inputs: Inputs, *, size: int, rows: np.ndarray | None = None) -> list[np.ndarray]:
-    """Fixed batches of at most `size` rows (of all rows, or of some): no padding, since each batch is of one length
-    and shares one start.
+    """Fixed batches of at most `size` rows (of all rows, or of some): no padding, since each batch
+    is of one length and shares one start.
 
-    The division depends on nothing but the inputs, the rows and `size`, so a resumed scan meets the same batches.
+    The division depends on nothing but the inputs, the rows and `size`, so a resumed scan meets the
+    same batches.
     """
     rows = np.arange(len(inputs)) if rows is None else np.sort(rows)
     lengths = inputs.lengths
@@ -232,4 +256,6 @@ def _alike(prefix: Sequence[int], whole: Sequence[int]) -> int:
     """How many leading ids a conversation shares with the prefix; one id is always its own."""
     if tuple(whole[: len(prefix)]) == tuple(prefix):
         return min(len(prefix), len(whole) - 1)
-    return next((i for i, (a, b) in enumerate(zip(prefix, whole, strict=False)) if a != b), len(whole) - 1)
+    return next(
+        (i for i, (a, b) in enumerate(zip(prefix, whole, strict=False)) if a != b), len(whole) - 1
+    )

@@ -1,4 +1,5 @@
-"""Ranks one can trust: certain top and bottom k after a low-precision scan, and which ranks are certain at all.
+"""Ranks one can trust: certain top and bottom k after a low-precision scan, and which ranks are
+certain at all.
 
 Pure arithmetic over rewards; `rescore` is whatever gives a float32 reward.
 """
@@ -8,7 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-# Rows re-scored before the first margin is set: both tails alone would say little about the error elsewhere.
+# Rows re-scored before the first margin is set: both tails alone would say little about the error
+# elsewhere.
 PROBES = 256
 
 
@@ -21,17 +23,21 @@ class Certified:
     exact: np.ndarray
     """bool (n,): scored in float32."""
     certified: np.ndarray
-    """bool (n,): exact, and no other candidate can stand within twice the numerical error: its rank is certain."""
+    """bool (n,): exact, and no other candidate can stand within twice the numerical error: its rank
+    is certain."""
     largest_error: float | None
-    """Largest |first pass − float32| among the re-scored; 0 for a scan that was float32 throughout, None where nothing
-    was re-scored."""
+    """Largest |first pass − float32| among the re-scored; 0 for a scan that was float32 throughout,
+    None where nothing was re-scored."""
 
 
 def certify(rewards: np.ndarray, *, noise: float) -> Certified:
-    """Which ranks of a float32 scan are certain, given its numerical `noise` (same units as the rewards)."""
+    """Which ranks of a float32 scan are certain, given its numerical `noise` (same units as the
+    rewards)."""
     exact = np.ones(len(rewards), dtype=bool)
     rewards = np.asarray(rewards, dtype=np.float64)
-    return Certified(rewards, exact, _certain(rewards, exact, noise=noise, error=0.0), largest_error=0.0)
+    return Certified(
+        rewards, exact, _certain(rewards, exact, noise=noise, error=0.0), largest_error=0.0
+    )
 
 
 def uncertified(rewards: np.ndarray) -> Certified:
@@ -41,17 +47,14 @@ def uncertified(rewards: np.ndarray) -> Certified:
 
 
 def certify_tails(
-    rewards: np.ndarray,
-    rescore: Callable[[np.ndarray], np.ndarray],
-    *,
-    k: int,
-    noise: float,
+    rewards: np.ndarray, rescore: Callable[[np.ndarray], np.ndarray], *, k: int, noise: float
 ) -> Certified:
     """Re-score in float32 until the top k and the bottom k of a low-precision scan are certain.
 
-    A random sample is re-scored first. Then, with e the largest error seen so far, every row whose low-precision
-    reward lies within 2e of the k-th is re-scored; e may grow by that, so the step repeats until nothing is left
-    to re-score. The premise, stated in the docs: no unseen row errs by more than the largest error seen.
+    A random sample is re-scored first. Then, with e the largest error seen so far, every row whose
+    low-precision reward lies within 2e of the k-th is re-scored; e may grow by that, so the step
+    repeats until nothing is left to re-score. The premise, stated in the docs: no unseen row errs
+    by more than the largest error seen.
     """
     first = np.asarray(rewards, dtype=np.float64)
     n = len(first)
@@ -67,11 +70,14 @@ def certify_tails(
         error = float(np.abs(current[exact] - first[exact]).max())
         reach = (first >= ascending[n - k] - 2 * error) | (first <= ascending[k - 1] + 2 * error)
         wanted = np.flatnonzero(reach & ~exact)
-    return Certified(current, exact, _certain(current, exact, noise=noise, error=error), largest_error=error)
+    return Certified(
+        current, exact, _certain(current, exact, noise=noise, error=error), largest_error=error
+    )
 
 
 def _certain(rewards: np.ndarray, exact: np.ndarray, *, noise: float, error: float) -> np.ndarray:
-    """bool (n,): exact, neighbours among the exact further than 2·noise, and out of reach of all that is not exact."""
+    """bool (n,): exact, neighbours among the exact further than 2·noise, and out of reach of all
+    that is not exact."""
     certain = np.zeros(len(rewards), dtype=bool)
     rows = np.flatnonzero(exact)
     order = rows[np.argsort(rewards[rows], kind="stable")]

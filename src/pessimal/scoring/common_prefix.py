@@ -1,10 +1,11 @@
-"""Common-prefix scoring: of responses that differ from one, the anchor, in a few places, the part before the first change
-is run once.
+"""Common-prefix scoring: of responses that differ from one, the anchor, in a few places, the part
+before the first change is run once.
 
-A step of a search scores hundreds of changes of one response. Those that first change position p share the prompt and
-the p tokens before it; they run L − p tokens and the frame's closing ones. Those of all positions go through the network
-in one pass: their tokens stand in one row, one after the other, since all but attention looks at one token at a time;
-attention goes group by group. `make bench` measures it.
+A step of a search scores hundreds of changes of one response. Those that first change position p
+share the prompt and the p tokens before it; they run L − p tokens and the frame's closing ones.
+Those of all positions go through the network in one pass: their tokens stand in one row, one after
+the other, since all but attention looks at one token at a time; attention goes group by group.
+`make bench` measures it.
 
 Knows engines and token ids. Does not know tokenizers, tables or what is searched for.
 """
@@ -37,12 +38,12 @@ _PASS = 2**40
 
 
 class ResponseScorer:
-    """Rewards and gradients of responses of up to `length` tokens to one prompt, by the fastest engine that gives the
-    model's own rewards.
+    """Rewards and gradients of responses of up to `length` tokens to one prompt, by the fastest
+    engine that gives the model's own rewards.
 
-    Checked when it is made, on random responses of `allowed` ids: the engine as before a scan, then changes of one
-    random response that share its beginning. Where these differ from the model's own forward, a slower way is taken,
-    and said.
+    Checked when it is made, on random responses of `allowed` ids: the engine as before a scan, then
+    changes of one random response that share its beginning. Where these differ from the model's own
+    forward, a slower way is taken, and said.
     """
 
     def __init__(
@@ -75,7 +76,9 @@ class ResponseScorer:
     @property
     def path(self) -> str:
         """Name of the way that scores."""
-        return self.scorer.attention + (", common prefix" if self.common_prefix.shares_starts else "")
+        return self.scorer.attention + (
+            ", common prefix" if self.common_prefix.shares_starts else ""
+        )
 
     def rewards(self, responses: Tensor, *, anchor: Tensor | None = None) -> Tensor:
         """Rewards (n,) float32 of `responses` (n, L); see `CommonPrefixScorer`."""
@@ -86,7 +89,8 @@ class ResponseScorer:
         return self.common_prefix.gradient(response)
 
     def own_rewards(self, responses: Tensor) -> np.ndarray:
-        """Rewards float64 (n,) of `responses` (n, L): the model's own forward, one by one, no cache."""
+        """Rewards float64 (n,) of `responses` (n, L): the model's own forward, one by one, no
+        cache."""
         inputs = framed(self.frame, responses.tolist())
         return self.scorer.own_rewards(inputs, np.arange(len(inputs)))
 
@@ -98,11 +102,14 @@ class ResponseScorer:
         changed[places, places % len(anchor)] = random.choice(allowed, size=len(places))
         responses = torch.from_numpy(changed).long()
         own = self.own_rewards(responses)
-        rewards = self.rewards(responses, anchor=torch.from_numpy(anchor).long()).double().cpu().numpy()
+        rewards = (
+            self.rewards(responses, anchor=torch.from_numpy(anchor).long()).double().cpu().numpy()
+        )
         difference = float(np.abs(rewards - own)[np.isfinite(own)].max(initial=0.0))
         if not difference <= self.trust.tolerance:
             log.warning(
-                "Sharing the beginnings of responses differs from the model's own forward by %.3g (allowed: %.3g) on %d "
+                "Sharing the beginnings of responses differs from the model's own forward by %.3g "
+                "(allowed: %.3g) on %d "
                 "changes of one response. Every response is run by itself: slower, but right.",
                 difference,
                 self.trust.tolerance,
@@ -127,7 +134,9 @@ class SummedScorer:
         return ", ".join(dict.fromkeys(scorer.path for _, scorer in self.terms))
 
     def rewards(self, responses: Tensor, *, anchor: Tensor | None = None) -> Tensor:
-        return sum(weight * scorer.rewards(responses, anchor=anchor) for weight, scorer in self.terms)
+        return sum(
+            weight * scorer.rewards(responses, anchor=anchor) for weight, scorer in self.terms
+        )
 
     def gradient(self, response: Tensor) -> Tensor:
         each = [(weight, scorer.gradient(response)) for weight, scorer in self.terms]
@@ -139,7 +148,8 @@ class SummedScorer:
 
 
 class CommonPrefixScorer:
-    """Rewards and gradients of responses of several tokens between `prefix` and `suffix`, by one engine."""
+    """Rewards and gradients of responses of several tokens between `prefix` and `suffix`, by one
+    engine."""
 
     def __init__(
         self,
@@ -154,14 +164,16 @@ class CommonPrefixScorer:
         self.batch_size = batch_size
         """Responses a batch; found from the memory there is where None."""
         self.shares_starts = isinstance(engine, SharedPrefix)
-        """Whether what responses share with the anchor is run once; every response is run by itself otherwise."""
+        """Whether what responses share with the anchor is run once; every response is run by itself
+        otherwise."""
         self.sequence = getattr(network, "sequence", False)
         self._anchor: Tensor | None = None
         self._continued: Engine | None = None
 
     @torch.no_grad()
     def rewards(self, responses: Tensor, *, anchor: Tensor | None = None) -> Tensor:
-        """Rewards (n,) float32 of `responses` (n, L); those that begin like `anchor` (L,) are spared that much."""
+        """Rewards (n,) float32 of `responses` (n, L); those that begin like `anchor` (L,) are
+        spared that much."""
         n, length = responses.shape
         rewards = torch.empty(n, dtype=torch.float32, device=self.prefix.device)
         if not n:
@@ -183,7 +195,9 @@ class CommonPrefixScorer:
             positions, counts = first[rows].unique_consecutive(return_counts=True)
             groups = [
                 (self._closed(responses[part, position:]), len(self.prefix) + position)
-                for position, part in zip(positions.tolist(), rows.split(counts.tolist()), strict=True)
+                for position, part in zip(
+                    positions.tolist(), rows.split(counts.tolist()), strict=True
+                )
             ]
             if len(groups) == 1 or self.sequence:  # a packed row is read where its responses end
                 return torch.cat([engine.rewards(ids, shared=shared) for ids, shared in groups])
@@ -194,10 +208,11 @@ class CommonPrefixScorer:
         return rewards
 
     def gradient(self, response: Tensor) -> Tensor:
-        """d reward / d one-hot (L, V) float32 at one response (L,): how much the reward would change, to first order,
-        with each token of the vocabulary in each place.
+        """d reward / d one-hot (L, V) float32 at one response (L,): how much the reward would
+        change, to first order, with each token of the vocabulary in each place.
 
-        By the gradient of the embeddings times the embedding matrix, 1.4 times faster than through a one-hot.
+        By the gradient of the embeddings times the embedding matrix, 1.4 times faster than through
+        a one-hot.
         """
         own = self._closed(response.to(self.prefix.device).unsqueeze(0))
         if not self.sequence:
@@ -205,7 +220,8 @@ class CommonPrefixScorer:
         # A token counts twice: by its own probability, and by what it does to those behind it.
         if not hasattr(self.engine, "distribution"):
             raise ModelError(
-                f"{type(self.network.causal).__name__} is laid out in a way that pessimal does not know, so the gradient of its "
+                f"{type(self.network.causal).__name__} is laid out in a way that pessimal does not "
+                f"know, so the gradient of its "
                 "log-probabilities is not known either: it can be scanned, and not searched"
             )
         with torch.no_grad():
@@ -217,21 +233,27 @@ class CommonPrefixScorer:
         return likely[:, :rows] + through[:, :rows]
 
     def _by_embeddings(self, own: Tensor, length: int) -> Tensor:
-        """d reward / d one-hot (length, V) float32 of the inputs of one response with its closing ids, (1, T)."""
+        """d reward / d one-hot (length, V) float32 of the inputs of one response with its closing
+        ids, (1, T)."""
         embedding = self.network.get_input_embeddings()
         with torch.enable_grad(), _captured(embedding) as captured:
             reward = self.engine.rewards(own, shared=len(self.prefix)).sum()
         if len(captured) != 1:
             raise ModelError(
-                f"{type(self.network).__name__} looks tokens up {len(captured)} times in one forward; the gradient that a "
+                f"{type(self.network).__name__} looks tokens up {len(captured)} times in one "
+                f"forward; the gradient that a "
                 "search follows is only known for models that do it once"
             )
         (given,) = captured
-        (slope,) = torch.autograd.grad(reward, given)  # (1, T, hidden), (1, T - 1, hidden) of a sequence
+        (slope,) = torch.autograd.grad(
+            reward, given
+        )  # (1, T, hidden), (1, T - 1, hidden) of a sequence
         ran = own[0, :-1] if self.sequence else own[0]
         begin = slope.shape[1] - len(ran)
         slope = slope[0, begin : begin + length]
-        slope = nn.functional.pad(slope, (0, 0, 0, length - len(slope)))  # the last token of all is no input
+        slope = nn.functional.pad(
+            slope, (0, 0, 0, length - len(slope))
+        )  # the last token of all is no input
         weight = embedding.weight.detach()
         scale = _scale(weight[ran], given.detach()[0, -len(ran) :])
         return (slope @ weight.T).float() * scale
@@ -240,13 +262,15 @@ class CommonPrefixScorer:
         return torch.cat([responses, self.suffix.expand(len(responses), -1)], dim=1)
 
     def _engine_at(self, anchor: Tensor) -> Engine:
-        """The engine whose prefix goes on with the anchor, the last one kept. Its last token is never shared."""
+        """The engine whose prefix goes on with the anchor, the last one kept. Its last token is
+        never shared."""
         if self._anchor is None or not torch.equal(anchor, self._anchor):
             self._continued, self._anchor = self.engine.continued(anchor[:-1]), anchor.clone()
         return self._continued
 
     def _passes(self, first: Tensor, *, length: int) -> Sequence[Tensor]:
-        """All rows (n,), by the position they `first` change, in parts that go through the network together."""
+        """All rows (n,), by the position they `first` change, in parts that go through the network
+        together."""
         end = length + len(self.suffix)
         sizes = [self._batch_size(end - p, len(self.prefix) + end) for p in range(length)]
         share = _PASS // torch.tensor(sizes, device=first.device)  # (L,), of one row
@@ -261,7 +285,8 @@ class CommonPrefixScorer:
 
 
 def first_changes(responses: Tensor, anchor: Tensor) -> Tensor:
-    """int (n,): where each response (n, L) first differs from the anchor (L,); the last place where it never does."""
+    """int (n,): where each response (n, L) first differs from the anchor (L,); the last place where
+    it never does."""
     changed = responses != anchor
     changed[:, -1] = True
     return changed.int().argmax(dim=1)
@@ -269,8 +294,8 @@ def first_changes(responses: Tensor, anchor: Tensor) -> Tensor:
 
 @contextlib.contextmanager
 def _captured(embedding: nn.Module) -> Iterator[list[Tensor]]:
-    """What the embedding gives while this lasts, as the beginning of a gradient. A hook, so that it serves every
-    network, whether or not its forward takes embeddings."""
+    """What the embedding gives while this lasts, as the beginning of a gradient. A hook, so that it
+    serves every network, whether or not its forward takes embeddings."""
     captured: list[Tensor] = []
 
     def take(_module, _arguments, output: Tensor) -> Tensor:
@@ -285,20 +310,22 @@ def _captured(embedding: nn.Module) -> Iterator[list[Tensor]]:
 
 
 def _scale(rows: Tensor, given: Tensor) -> float:
-    """By how much the module multiplies its rows (Gemma's does, most do not), from some rows and what it gave of them,
-    both (T, hidden)."""
+    """By how much the module multiplies its rows (Gemma's does, most do not), from some rows and
+    what it gave of them, both (T, hidden)."""
     rows, given = rows.double(), given.double()
     square = (rows * rows).sum()
     return float((rows * given).sum() / square) if square > 0 else 1.0
 
 
 def packed_rewards(engine: SharedPrefix, groups: Sequence[tuple[Tensor, int]]) -> Tensor:
-    """Rewards (n of all groups,) float32, group after group, as `engine.rewards` gives them for each: of inputs of one
-    length, what each has of its own (n, T), and how many tokens of the engine's prefix all begin with."""
+    """Rewards (n of all groups,) float32, group after group, as `engine.rewards` gives them for
+    each: of inputs of one length, what each has of its own (n, T), and how many tokens of the
+        engine's prefix all begin with."""
     device = groups[0][0].device
     lengths = torch.cat([torch.full_like(ids[:, 0], ids.shape[1]) for ids, _ in groups])
     positions = [
-        torch.arange(shared, shared + ids.shape[1], device=device).repeat(len(ids)) for ids, shared in groups
+        torch.arange(shared, shared + ids.shape[1], device=device).repeat(len(ids))
+        for ids, shared in groups
     ]
     with exchanged_attention(engine.decoder.backbone, PACKED):
         return engine.decoder.rewards(
@@ -320,14 +347,21 @@ def packed_attention(
     shared_prefix: Sequence[tuple[Prefix, int, int]],
     **options,
 ) -> tuple[Tensor, None]:
-    """Attention output (1, N, H, D): `shared_prefix_attention` of each group, of n inputs with T tokens, by itself."""
+    """Attention output (1, N, H, D): `shared_prefix_attention` of each group, of n inputs with T
+    tokens, by itself."""
     widths = [n * length for _, n, length in shared_prefix]
     outputs = []
     for (prefix, n, length), *own in zip(
-        shared_prefix, *(states[0].split(widths, dim=1) for states in (query, key, value)), strict=True
+        shared_prefix,
+        *(states[0].split(widths, dim=1) for states in (query, key, value)),
+        strict=True,
     ):
-        by_input = [states.unflatten(1, (n, length)).transpose(0, 1) for states in own]  # (n, H or K, T, D)
-        output, _ = shared_prefix_attention(module, *by_input, None, shared_prefix=prefix, **options)
+        by_input = [
+            states.unflatten(1, (n, length)).transpose(0, 1) for states in own
+        ]  # (n, H or K, T, D)
+        output, _ = shared_prefix_attention(
+            module, *by_input, None, shared_prefix=prefix, **options
+        )
         outputs.append(output.flatten(0, 1))
     return torch.cat(outputs).unsqueeze(0), None
 

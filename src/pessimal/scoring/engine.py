@@ -1,5 +1,5 @@
-"""Engines: from token ids to rewards; the prefix shared, in full, or by the model's own forward, the measure that
-everything else is held to.
+"""Engines: from token ids to rewards; the prefix shared, in full, or by the model's own forward,
+the measure that everything else is held to.
 
 Knows networks and token ids. Does not know tokenizers, tables or files.
 """
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 # What the parts of a decoder are called: Llama and its kin, GPT-NeoX, GPT-2.
 _LAYERS = ("layers", "h")
 _NORMS = ("norm", "final_layer_norm", "ln_f")
-# Of the last layer only the last position is read. What these parts of it give is added to the residual stream, so
-# they may run on that position alone: their output is then added to all positions alike, and is right for that one.
+# Of the last layer only the last position is read. What these parts of it give is added to the
+# residual stream, so they may run on that position alone: their output is then added to all
+# positions alike, and is right for that one.
 ONE_POSITION = ("mlp", "self_attn.o_proj", "attention.dense", "attn.c_proj")
 
 
@@ -35,7 +36,8 @@ class Engine(Protocol):
     name: str
 
     def rewards(self, ids: Tensor, *, shared: int) -> Tensor:
-        """Rewards (batch,) float32 of the first `shared` ids of the prefix followed by `ids` (batch, length)."""
+        """Rewards (batch,) float32 of the first `shared` ids of the prefix followed by `ids`
+        (batch, length)."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,9 @@ class Decoder:
     @classmethod
     def of(cls, network: nn.Module) -> "Decoder | None":
         """The parts of `network`, or None where it is laid out otherwise."""
-        if hasattr(network, "whole_parts"):  # it was sharded since: its weights are no more to be copied
+        if hasattr(
+            network, "whole_parts"
+        ):  # it was sharded since: its weights are no more to be copied
             return network.whole_parts
         backbone = _backbone(network)
         norm, layers = _first(backbone, _NORMS), _first(backbone, _LAYERS)
@@ -76,13 +80,15 @@ class Decoder:
         )
 
     def rewards(self, context: Tensor | None, *, read: Tensor | None = None, **inputs) -> Tensor:
-        """Run the backbone; the rewards (n,), final norm and head in float32, at the last position of each row, or of one
-        row at the positions `read` (n,)."""
+        """Run the backbone; the rewards (n,), final norm and head in float32, at the last position
+        of each row, or of one row at the positions `read` (n,)."""
         final = []
 
         def keep(_, arguments):
             states = arguments[0]
-            final.append((states[:, -1] if read is None else states[0, read]).float())  # (n, hidden)
+            final.append(
+                (states[:, -1] if read is None else states[0, read]).float()
+            )  # (n, hidden)
 
         with contextlib.ExitStack() as hooks:
             hooks.enter_context(hooked(self.norm, keep))
@@ -102,7 +108,8 @@ class Decoder:
 
 
 class SharedPrefix:
-    """The prefix runs once; candidates run their own tokens against its keys and values, which are never copied."""
+    """The prefix runs once; candidates run their own tokens against its keys and values, which are
+    never copied."""
 
     name = "shared-prefix"
 
@@ -112,7 +119,8 @@ class SharedPrefix:
 
     @staticmethod
     def suits(network: nn.Module) -> bool:
-        """Whether its backbone's attention can be exchanged, and is what is shared here: causal, windowed or not."""
+        """Whether its backbone's attention can be exchanged, and is what is shared here: causal,
+        windowed or not."""
         backbone = _backbone(network)
         kinds = set(getattr(backbone.config, "layer_types", None) or ())
         exchangeable = getattr(backbone, "_supports_attention_backend", False)
@@ -122,18 +130,22 @@ class SharedPrefix:
         positions = torch.arange(shared, shared + ids.shape[1], device=ids.device).unsqueeze(0)
         with exchanged_attention(self.decoder.backbone, ATTENTION):
             return self.decoder.rewards(
-                self.context, input_ids=ids, position_ids=positions, shared_prefix=self._start(shared)
+                self.context,
+                input_ids=ids,
+                position_ids=positions,
+                shared_prefix=self._start(shared),
             )
 
     def continued(self, ids: Tensor) -> "SharedPrefix":
-        """The same with `ids` (T,) behind its prefix, which is not run again; what the head takes from the prompt
-        stays."""
+        """The same with `ids` (T,) behind its prefix, which is not run again; what the head takes
+        from the prompt stays."""
         prefix, _ = continue_prefix(self.decoder.backbone, self.prefix, ids)
         return SharedPrefix(self.decoder, prefix, self.context)
 
 
 class FullForward:
-    """Every candidate's whole input through the backbone, equal lengths, no padding; the head as in `Decoder`."""
+    """Every candidate's whole input through the backbone, equal lengths, no padding; the head as in
+    `Decoder`."""
 
     name = "full-forward"
 
@@ -144,13 +156,14 @@ class FullForward:
         return self.whole_rewards(_whole(self.prefix, ids, shared), own=ids.shape[1])
 
     def whole_rewards(self, ids: Tensor, *, own: int) -> Tensor:
-        """Rewards (batch,) float32 of whole inputs (batch, length), whose last `own` ids are the response's."""
+        """Rewards (batch,) float32 of whole inputs (batch, length), whose last `own` ids are the
+        response's."""
         return self.decoder.rewards(self.context, input_ids=ids)
 
 
 class OwnForward:
-    """Every candidate's whole input through the network's own forward, equal lengths, no padding: encoders, remote
-    code, layouts and heads that pessimal does not know."""
+    """Every candidate's whole input through the network's own forward, equal lengths, no padding:
+    encoders, remote code, layouts and heads that pessimal does not know."""
 
     name = "own-forward"
 
@@ -169,13 +182,14 @@ class OwnForward:
 def own_rewards(
     network: nn.Module, ids: Tensor, types: Tensor | None = None, *, own: int | None = None
 ) -> Tensor:
-    """Rewards (batch,) float32 of whole inputs `ids` (batch, length) of one length, by the network's own forward.
+    """Rewards (batch,) float32 of whole inputs `ids` (batch, length) of one length, by the
+    network's own forward.
 
-    `types` (batch, length) are token types, for encoders that mark prompt and response by them; `own` says how many of the
-    last ids are the response's, for networks that sum over these. Hub classifiers
-    read the reward at the last token that is not the pad token; inputs here have no padding, and a template may well
-    end in the pad token (pad = eos), so a token that is not in the batch stands in for it meanwhile: the last
-    position is read.
+    `types` (batch, length) are token types, for encoders that mark prompt and response by them;
+    `own` says how many of the last ids are the response's, for networks that sum over these. Hub
+    classifiers read the reward at the last token that is not the pad token; inputs here have no
+    padding, and a template may well end in the pad token (pad = eos), so a token that is not in the
+    batch stands in for it meanwhile: the last position is read.
     """
     config = network.config.get_text_config()
     pad = config.pad_token_id
@@ -194,8 +208,10 @@ def own_rewards(
             raise
         # QRM's code asks for float32 from autocast, which a CPU does not give.
         raise ModelError(
-            f"the own forward of {type(network).__name__} fails in {network.dtype} on {ids.device.type}: {error}. Type "
-            "model.dtype=float32; or, for a head that pessimal knows, leave out model.trust_remote_code"
+            f"the own forward of {type(network).__name__} fails in {network.dtype} on "
+            f"{ids.device.type}: {error}. Type "
+            "model.dtype=float32; or, for a head that pessimal knows, leave out "
+            "model.trust_remote_code"
         ) from error
     finally:
         config.pad_token_id = pad
@@ -203,14 +219,17 @@ def own_rewards(
     outputs = rewards.numel() // len(ids)
     if rewards.dim() > 2 or len(rewards) != len(ids) or network.reward_output >= outputs:
         raise ModelError(
-            f"{type(network).__name__} gives a tensor of shape {tuple(rewards.shape)} for {len(ids)} inputs; a reward "
-            f"model gives one number an input, or several of which model.output={network.reward_output} is the reward"
+            f"{type(network).__name__} gives a tensor of shape {tuple(rewards.shape)} for "
+            f"{len(ids)} inputs; a reward "
+            f"model gives one number an input, or several of which "
+            f"model.output={network.reward_output} is the reward"
         )
     return rewards.float().view(len(ids), -1)[:, network.reward_output]
 
 
 def rewards_in(output) -> Tensor:
-    """GRM gives nothing else, ArmoRM and QRM call it `score`, most `logits`, the others give it first."""
+    """GRM gives nothing else, ArmoRM and QRM call it `score`, most `logits`, the others give it
+    first."""
     if isinstance(output, Tensor):
         return output
     named = (getattr(output, name, None) for name in ("score", "logits"))
@@ -251,8 +270,8 @@ def hooked(module: nn.Module, hook) -> Iterator[None]:
 
 @contextlib.contextmanager
 def only_at(positions: Tensor, module: nn.Module) -> Iterator[None]:
-    """While this lasts, the module runs at some positions (n,) of its input (1, N, hidden) alone; elsewhere its output is
-    zero, which nobody reads."""
+    """While this lasts, the module runs at some positions (n,) of its input (1, N, hidden) alone;
+    elsewhere its output is zero, which nobody reads."""
     width = 0
 
     def take(_, arguments):
@@ -288,7 +307,8 @@ def exchanged_attention(backbone: nn.Module, implementation: str) -> Iterator[No
 
 
 def _backbone(network: nn.Module) -> nn.Module:
-    """The decoder below the head. GRM's class does not say where it is; it is where Llama's kin have it."""
+    """The decoder below the head. GRM's class does not say where it is; it is where Llama's kin
+    have it."""
     return getattr(network, network.base_model_prefix or "model", network)
 
 

@@ -1,6 +1,8 @@
-"""One pass: rows of the inputs through one network in one precision, in a Lightning loop that can be killed and goes on.
+"""One pass: rows of the inputs through one network in one precision, in a Lightning loop that can
+be killed and goes on.
 
-Knows Lightning. The arithmetic is the scorer's, the files are the shards'; what the rewards are for, the scan knows.
+Knows Lightning. The arithmetic is the scorer's, the files are the shards'; what the rewards are
+for, the scan knows.
 """
 
 import contextlib
@@ -35,8 +37,8 @@ log = logging.getLogger(__name__)
 
 REPORT_EVERY_SECONDS = 2
 PROBED, PROBES, SLOW, FASTER = 256, 3, 1.0, 0.9
-"""To find the number of threads: candidates and runs, the seconds from which all threads are taken, and how much less time one
-thread must need to be preferred."""
+"""To find the number of threads: candidates and runs, the seconds from which all threads are taken,
+and how much less time one thread must need to be preferred."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,8 @@ class Loop:
     ignore_finished: bool = False
     """Score anew what an earlier, interrupted scan has finished."""
     report: Callable[[int, float, int], None] | None = None
-    """Called every few seconds of a pass with the candidates scored, how many a second, and the batch size."""
+    """Called every few seconds of a pass with the candidates scored, how many a second, and the
+    batch size."""
 
     @property
     def sharded(self) -> bool:
@@ -87,17 +90,26 @@ class Pass(pl.LightningModule):
         own, seen = int(inputs.lengths.max()), int((inputs.shared + inputs.lengths).max())
         shared = Decoder.of(network) is not None and SharedPrefix.suits(network)
         wanted = loop.batch_size or find_batch_size(
-            network.config, Lengths(own if shared else seen, seen), device=loop.trainer.strategy.root_device
+            network.config,
+            Lengths(own if shared else seen, seen),
+            device=loop.trainer.strategy.root_device,
         )
         # One that was given holds, also where an earlier start took another.
-        self.batch_size = Shards(folder).agree("batch-size", wanted, insist=loop.batch_size is not None)
+        self.batch_size = Shards(folder).agree(
+            "batch-size", wanted, insist=loop.batch_size is not None
+        )
 
     def run(self, rows: np.ndarray, *, name: str) -> np.ndarray:
-        """Rewards float32 (n,) of sorted `rows` (n,); `name` keeps their shards apart from other runs'.
+        """Rewards float32 (n,) of sorted `rows` (n,); `name` keeps their shards apart from other
+        runs'.
 
-        Raises ModelError where a reward is not a number, and where batches of other processes do not arrive.
+        Raises ModelError where a reward is not a number, and where batches of other processes do
+        not arrive.
         """
-        trainer, self.plan = self.loop.trainer, batches(self.inputs, size=self.batch_size, rows=rows)
+        trainer, self.plan = (
+            self.loop.trainer,
+            batches(self.inputs, size=self.batch_size, rows=rows),
+        )
         self.shards = Shards(self.folder / name)
         rewards = np.full(len(self.inputs), np.nan, dtype=np.float32)
         wait_for_all()
@@ -105,7 +117,9 @@ class Pass(pl.LightningModule):
         if not self.loop.ignore_finished:
             self.todo = self._restore(rewards)
             if len(self.todo) < len(self.plan):
-                log.info("%s: going on with %d of %d batches", self.label, len(self.todo), len(self.plan))
+                log.info(
+                    "%s: going on with %d of %d batches", self.label, len(self.todo), len(self.plan)
+                )
         done = int(np.isfinite(rewards).sum())
         progress = ScanProgress(
             self.label, done=done, total=len(rows), bar=self.loop.progress, report=self._report
@@ -116,19 +130,24 @@ class Pass(pl.LightningModule):
         missing = self._restore(rewards)
         if missing:
             raise ModelError(
-                f"{len(missing)} of {len(self.plan)} batches did not reach {self.shards.folder}: give all processes one "
-                "paths.cache on a file system that they share, and scan again; what is finished is kept"
+                f"{len(missing)} of {len(self.plan)} batches did not reach {self.shards.folder}: "
+                f"give all processes one "
+                "paths.cache on a file system that they share, and scan again; what is finished is "
+                "kept"
             )
         return rewards[rows]
 
     @property
     def trust(self) -> Trust:
-        """Result of the check against the model's own forward (after a run). ModelError where that gave no number to
-        compare with, though the engine did: a head that overflows in float16 is one."""
+        """Result of the check against the model's own forward (after a run). ModelError where that
+        gave no number to compare with, though the engine did: a head that overflows in float16 is
+            one."""
         if self.scorer.trust is None:
             raise ModelError(
-                f"{self.label}: the model's own forward gives no reward that is a number for any random candidate in "
-                f"{self.precision.value}, so nothing can be checked. Try model.dtype=float32, or look at it: "
+                f"{self.label}: the model's own forward gives no reward that is a number for any "
+                f"random candidate in "
+                f"{self.precision.value}, so nothing can be checked. Try model.dtype=float32, or "
+                f"look at it: "
                 "pessimal check"
             )
         return self.scorer.trust
@@ -139,11 +158,13 @@ class Pass(pl.LightningModule):
         return self.scorer.attention
 
     def noise(self, rewards: np.ndarray) -> float:
-        """Numerical error of this float32 pass's `rewards` (m,) of `sample`, by the model's own forward."""
+        """Numerical error of this float32 pass's `rewards` (m,) of `sample`, by the model's own
+        forward."""
         return numerical_noise(rewards, self.own)
 
     def _restore(self, rewards: np.ndarray) -> list[int]:
-        """Fill `rewards` from the finished shards among the batches to do; the numbers of those that are missing."""
+        """Fill `rewards` from the finished shards among the batches to do; the numbers of those
+        that are missing."""
         missing = []
         for number in self.todo:
             stored = self.shards.read(number, self.plan[number])
@@ -164,11 +185,12 @@ class Pass(pl.LightningModule):
             shard_over(self.network, Decoder.of(self.network), self.device_mesh)
 
     def predict_dataloader(self):
-        """Each process's share of the batches to do: every n-th by number, so that each is scored once.
+        """Each process's share of the batches to do: every n-th by number, so that each is scored
+        once.
 
-        A batch numbered -1 is computed and not written. A process whose share is empty gets one, since the trust check
-        belongs to the table and Lightning runs no loop over nothing; networks sharded over processes need the same
-        number of steps in all.
+        A batch numbered -1 is computed and not written. A process whose share is empty gets one,
+        since the trust check belongs to the table and Lightning runs no loop over nothing; networks
+        sharded over processes need the same number of steps in all.
         """
         processes = self.trainer.world_size
         shares = [[n for n in self.todo if n % processes == rank] for rank in range(processes)]
@@ -181,7 +203,12 @@ class Pass(pl.LightningModule):
         """Its number, row numbers (n,), how much they share, ids (n, length)."""
         rows = self.plan[max(number, 0)]
         ids = np.stack([self.inputs.own(row) for row in rows])
-        return number, torch.from_numpy(rows), int(self.inputs.shared[rows[0]]), torch.from_numpy(ids).long()
+        return (
+            number,
+            torch.from_numpy(rows),
+            int(self.inputs.shared[rows[0]]),
+            torch.from_numpy(ids).long(),
+        )
 
     def on_predict_start(self):
         # Only here is the network where the trainer wants it; after the loop it is there no more.
@@ -195,8 +222,9 @@ class Pass(pl.LightningModule):
             self.own = self.scorer.own_rewards(self.inputs, self.sample)
 
     def _fastest_threads(self) -> int:
-        """The faster of one thread and of all that torch would take, on a batch of these candidates: on cores that others
-        use as well, threads that wait for one another are slower than one (`experiments/speed/threads.py`)."""
+        """The faster of one thread and of all that torch would take, on a batch of these
+        candidates: on cores that others use as well, threads that wait for one another are slower
+            than one (`experiments/speed/threads.py`)."""
         most = torch.get_num_threads()
         like = (self.inputs.kinds == self.inputs.kinds[self.sample[0]]).all(axis=1)
         rows = np.flatnonzero(like)[:PROBED]
@@ -214,18 +242,22 @@ class Pass(pl.LightningModule):
         return 1 if seconds[1] < FASTER * seconds[most] else most
 
     def predict_step(self, batch, _batch_index=None) -> int:
-        """Score a batch and write it; its number. A reward that is not a number ends the scan there."""
+        """Score a batch and write it; its number. A reward that is not a number ends the scan
+        there."""
         number, rows, shared, ids = batch
         rewards = self.scorer.rewards(ids, shared=shared).float().cpu().numpy()
         bad = np.flatnonzero(~np.isfinite(rewards))
         if len(bad):
             if not self.loop.sharded:
-                # In bfloat16, one row's NaN reaches the next row of a matrix product on some processors (AMX).
+                # In bfloat16, one row's NaN reaches the next row of a matrix product on some
+                # processors (AMX).
                 alone = [bool(self.scorer.rewards(ids[[i]], shared=shared).isfinite()) for i in bad]
                 bad = bad[~np.array(alone)] if not all(alone) else bad
             raise ModelError(
-                f"the model's reward is not a number for {len(bad)} of {len(rows)} candidates of a batch, first for "
-                f"{self.texts[rows[bad[0]]]!r}, in {self.precision.value}. Batches finished before are kept. Try "
+                f"the model's reward is not a number for {len(bad)} of {len(rows)} candidates of a "
+                f"batch, first for "
+                f"{self.texts[rows[bad[0]]]!r}, in {self.precision.value}. Batches finished before "
+                f"are kept. Try "
                 "model.dtype=float32, or look at the weights: pessimal check"
             )
         if number >= 0:
@@ -252,7 +284,8 @@ class ScanProgress(Callback):
         unit: str = "candidates",
         report: Callable[[int, float], None] | None = None,
     ):
-        """`report` is called every few seconds, and at the end, with how many are scored and how many a second."""
+        """`report` is called every few seconds, and at the end, with how many are scored and how
+        many a second."""
         self.label, self.done, self.total, self.bar, self.unit = label, done, total, bar, unit
         self.report, self.reported = report, 0.0
         self.shown = contextlib.ExitStack()
@@ -260,7 +293,9 @@ class ScanProgress(Callback):
 
     def on_predict_start(self, trainer, module):
         if trainer.is_global_zero:
-            counter = counted(self.label, unit=self.unit, total=self.total, done=self.done, bar=self.bar)
+            counter = counted(
+                self.label, unit=self.unit, total=self.total, done=self.done, bar=self.bar
+            )
             self.counter, self.reported = self.shown.enter_context(counter), time.monotonic()
 
     def on_predict_batch_end(self, trainer, module, outputs, batch, batch_idx, dataloader_idx=0):
@@ -291,17 +326,19 @@ class ScanProgress(Callback):
 
 
 def shard_over(network: nn.Module, decoder: Decoder | None, mesh: DeviceMesh) -> None:
-    """Shard the backbone of a network larger than one card over the processes of `mesh`, layer by layer, to be gathered one
-    after the other as they run (`fully_shard`); the head stays whole. All processes must take the same number of steps.
+    """Shard the backbone of a network larger than one card over the processes of `mesh`, layer by
+    layer, to be gathered one after the other as they run (`fully_shard`); the head stays whole. All
+    processes must take the same number of steps.
 
-    Adds the attribute `whole_parts`, the decoder as it was taken before. Does nothing the second time. Raises ConfigError
-    for a network whose layers pessimal does not find.
+    Adds the attribute `whole_parts`, the decoder as it was taken before. Does nothing the second
+    time. Raises ConfigError for a network whose layers pessimal does not find.
     """
     if isinstance(getattr(decoder, "backbone", None), FSDPModule):
         return
     if decoder is None:
         raise ConfigError(
-            f"trainer=sharded needs a decoder with a head that pessimal knows; {type(network).__name__} is none. "
+            f"trainer=sharded needs a decoder with a head that pessimal knows; "
+            f"{type(network).__name__} is none. "
             "Type trainer=gpu"
         )
     processes = mesh["data_parallel"]

@@ -1,8 +1,8 @@
-"""Memory: how many candidates go through the network at once, found from what is free and never a constant per model; and
-buffers that the process keeps.
+"""Memory: how many candidates go through the network at once, found from what is free and never a
+constant per model; and buffers that the process keeps.
 
-Arithmetic over a configuration's sizes. It errs on the large side; where a card runs out of memory all the same, the
-batch is halved (`within_memory`).
+Arithmetic over a configuration's sizes. It errs on the large side; where a card runs out of memory
+all the same, the batch is halved (`within_memory`).
 """
 
 import ctypes
@@ -15,7 +15,8 @@ import torch
 
 log = logging.getLogger(__name__)
 
-# More than these bring nothing: a CPU's caches overflow, a card has long been compute-bound (`experiments/LOG.md`).
+# More than these bring nothing: a CPU's caches overflow, a card has long been compute-bound
+# (`experiments/LOG.md`).
 _MOST_TOKENS = {"cpu": 4096, "cuda": 32_768}
 _MOST_CANDIDATES = {"cpu": 512, "cuda": 32_768}
 # Share of the free memory that a batch may take; on a CPU never more than a quarter of a GiB.
@@ -38,8 +39,8 @@ def find_batch_size(config, lengths: Lengths, *, device: torch.device) -> int:
     hidden = text.hidden_size
     heads = getattr(text, "num_attention_heads", 1)
     feed_forward = getattr(text, "intermediate_size", None) or 4 * hidden
-    # Float32 throughout: residual, norm, queries, keys, values and output; gate, up and their product; the scores,
-    # their softmax and a copy of each.
+    # Float32 throughout: residual, norm, queries, keys, values and output; gate, up and their
+    # product; the scores, their softmax and a copy of each.
     floats = lengths.own * (8 * hidden + 3 * feed_forward) + 4 * heads * lengths.own * lengths.seen
     room = free_bytes(device) // (4 * floats)
     kind = device.type if device.type in _MOST_TOKENS else "cpu"
@@ -55,8 +56,8 @@ def free_bytes(device: torch.device) -> int:
 
 
 def within_memory(run: Callable, rows: Sequence | torch.Tensor, *, join: Callable = torch.cat):
-    """What `run` gives for `rows`; rows that do not fit into a card's memory together are halved until they do, and what
-    the parts give is joined."""
+    """What `run` gives for `rows`; rows that do not fit into a card's memory together are halved
+    until they do, and what the parts give is joined."""
     try:
         return run(rows)
     except torch.OutOfMemoryError:
@@ -69,10 +70,11 @@ def within_memory(run: Callable, rows: Sequence | torch.Tensor, *, join: Callabl
 
 
 def keep_large_buffers() -> None:
-    """From now on, blocks below 1 GiB stay with this process when they are freed. Does nothing without glibc.
+    """From now on, blocks below 1 GiB stay with this process when they are freed. Does nothing
+    without glibc.
 
-    glibc returns larger blocks at once, so each batch's activations are mapped, and their pages zeroed, anew: 6 to 20 % of
-    the time of a bfloat16 scan (`experiments/LOG.md`).
+    glibc returns larger blocks at once, so each batch's activations are mapped, and their pages
+    zeroed, anew: 6 to 20 % of the time of a bfloat16 scan (`experiments/LOG.md`).
     """
     if platform.libc_ver()[0] == "glibc":
         libc = ctypes.CDLL(None)

@@ -1,7 +1,7 @@
 """The scan: one model, one prompt, one candidate set, to one score table.
 
-The steps in order: inputs, the pass over all of them, in low precision the passes over the tails, certification, the
-table. Knows neither Hydra nor W&B nor the registry.
+The steps in order: inputs, the pass over all of them, in low precision the passes over the tails,
+certification, the table. Knows neither Hydra nor W&B nor the registry.
 """
 
 import contextlib
@@ -43,14 +43,21 @@ log = logging.getLogger(__name__)
 
 
 def identify(
-    model: Reward, *, prompt: str, prompt_text: str, candidates: Candidates, mode: Mode, certain: int
+    model: Reward,
+    *,
+    prompt: str,
+    prompt_text: str,
+    candidates: Candidates,
+    mode: Mode,
+    certain: int,
 ) -> ScoreProvenance:
-    """What the scores will depend on: known before the network is loaded, so that a finished table can be looked up.
-    ConfigError for mode=paper of another kind than a reward model."""
+    """What the scores will depend on: known before the network is loaded, so that a finished table
+    can be looked up. ConfigError for mode=paper of another kind than a reward model."""
     kind = model.spec.kind
     if mode is Mode.paper and kind is not Kind.head:  # it would be mode=text, and called paper
         raise ConfigError(
-            f"mode=paper is the published procedure for reward models; model.kind={kind.value} is asked in another mode: "
+            f"mode=paper is the published procedure for reward models; model.kind={kind.value} is "
+            f"asked in another mode: "
             f"mode={'ids' if 'ids' in model.can else 'text'}"
         )
     exact = model.spec.dtype is Dtype.float32 or "ids" not in model.can
@@ -81,11 +88,13 @@ def scan(
     loop: Loop,
     known_round_trips: np.ndarray | None = None,
 ) -> ScoreTable:
-    """Score every candidate; what an earlier, interrupted scan left under `work` is not scored again.
+    """Score every candidate; what an earlier, interrupted scan left under `work` is not scored
+    again.
 
-    `networks` gives the model's network in a precision and of a number, the same one at each call; `frames` are those of
-    its parts; `known_round_trips` are another prompt's (see `inputs`). Where the loop has several processes, all of them
-    call this and get the same table. Raises ModelError if a reward is not a number.
+    `networks` gives the model's network in a precision and of a number, the same one at each call;
+    `frames` are those of its parts; `known_round_trips` are another prompt's (see `inputs`). Where
+    the loop has several processes, all of them call this and get the same table. Raises ModelError
+    if a reward is not a number.
     """
     mode, to_score = Mode(provenance.mode), []
     for part, frame in zip(model.parts, frames, strict=True):
@@ -100,7 +109,10 @@ def scan(
     def passing(dtype: Dtype) -> Terms:
         terms = []
         for number, part in enumerate(model.parts):
-            label, folder = f"{model.name} · {provenance.prompt}", work / provenance.key() / dtype.value
+            label, folder = (
+                f"{model.name} · {provenance.prompt}",
+                work / provenance.key() / dtype.value,
+            )
             one = Pass(
                 networks(dtype, part.network),
                 frames[number],
@@ -153,13 +165,15 @@ def scan_texts(
     report: Callable[[int, float, int], None] | None = None,
     again: bool = False,
 ) -> ScoreTable:
-    """Score every candidate with a reward that takes texts; what an interrupted scan was answered is not asked again, unless
-    `again`.
+    """Score every candidate with a reward that takes texts; what an interrupted scan was answered
+    is not asked again, unless `again`.
 
     No rank is certain unless the reward gives the same numbers twice: a sample is asked again.
     """
     texts = candidates.rows["text"].tolist()
-    conversations = [(Turn("user", provenance.prompt_text), Turn("assistant", text)) for text in texts]
+    conversations = [
+        (Turn("user", provenance.prompt_text), Turn("assistant", text)) for text in texts
+    ]
     label = f"{model.name} · {provenance.prompt}"
     with counted(label, unit="candidates", total=len(texts), bar=progress) as counter:
 
@@ -178,7 +192,9 @@ def scan_texts(
         rewards = kept.rewards(conversations)
     sample = np.sort(np.random.default_rng(1).permutation(len(texts))[:NOISE_SAMPLE])
     again = model.rewards([conversations[row] for row in sample], again=True)
-    noise, difference = (measure(rewards[sample], again) for measure in (numerical_noise, largest_difference))
+    noise, difference = (
+        measure(rewards[sample], again) for measure in (numerical_noise, largest_difference)
+    )
     trust = Trust(
         n=len(sample),
         largest_difference=difference,
@@ -218,11 +234,14 @@ class Terms:
         )
 
     def noise(self) -> float:
-        """Bound on the numerical error: of the last run, where it was of all rows, else of a run of the sample."""
+        """Bound on the numerical error: of the last run, where it was of all rows, else of a run of
+        the sample."""
         bounds = []
         for number, (weight, one) in enumerate(self.terms):
             whole = self.values and len(self.values[number]) == len(one.inputs)
-            sampled = self.values[number][one.sample] if whole else one.run(one.sample, name="sample")
+            sampled = (
+                self.values[number][one.sample] if whole else one.run(one.sample, name="sample")
+            )
             bounds.append(abs(weight) * one.noise(sampled))
         return sum(bounds)
 
@@ -237,8 +256,9 @@ class Terms:
 
 
 def order_effect(values: Sequence[np.ndarray]) -> dict[str, float]:
-    """How much a judge of two prefers the first, whichever it is: mean and standard deviation, over candidates, of half the
-    sum of its log-odds in both orders (in nats). The reward is half their difference."""
+    """How much a judge of two prefers the first, whichever it is: mean and standard deviation, over
+    candidates, of half the sum of its log-odds in both orders (in nats). The reward is half their
+    difference."""
     first = (values[0].astype(np.float64) + values[1]) / 2
     return {"mean": float(first.mean()), "standard_deviation": float(first.std())}
 
@@ -250,12 +270,16 @@ def _of_language_model(
     scored: Inputs,
     values: np.ndarray,
 ) -> dict:
-    """What the table of a language model records besides: how it was asked, and of what its numbers are."""
+    """What the table of a language model records besides: how it was asked, and of what its numbers
+    are."""
     conversations = model.parts[0].conversations
     if not isinstance(conversations, Continued):
         return {}
     context = model.tokenizer.decode(list(scored.prefix), clean_up_tokenization_spaces=False)
-    found = {"asked": "chat template" if conversations.chat else "plain text", "context": storable(context)}
+    found = {
+        "asked": "chat template" if conversations.chat else "plain text",
+        "context": storable(context),
+    }
     if not candidates.is_vocabulary:
         _, apart = conversations.continued(provenance.prompt_text, candidates.rows["text"].tolist())
         lengths = scored.lengths - len(conversations.closing)
@@ -283,9 +307,11 @@ def score_table(
     survives: np.ndarray | None = None,
     **measured,
 ) -> ScoreTable:
-    """The table of these rewards, with what was measured beside them. `attention` is the path that scored, `survives`
-    bool (n,) which tokens make the round trip."""
-    rows = candidates.rows.assign(survives=survives, reward=result.rewards, certified=result.certified)
+    """The table of these rewards, with what was measured beside them. `attention` is the path that
+    scored, `survives` bool (n,) which tokens make the round trip."""
+    rows = candidates.rows.assign(
+        survives=survives, reward=result.rewards, certified=result.certified
+    )
     rows["survives"] = rows["survives"].astype("boolean")
     known = {
         "trust": asdict(trust),
@@ -294,11 +320,14 @@ def score_table(
         "largest_low_precision_error": result.largest_error,
         "certified": int(result.certified.sum()),
     }
-    return ScoreTable(replace(provenance, attention=attention), rows, model.description, known | measured)
+    return ScoreTable(
+        replace(provenance, attention=attention), rows, model.description, known | measured
+    )
 
 
 def _certified_tails(rewards: np.ndarray, exact: Terms, *, k: int) -> tuple[Certified, float]:
-    """Rewards (n,) of a low-precision pass with their tails from the float32 one, and that one's numerical error."""
+    """Rewards (n,) of a low-precision pass with their tails from the float32 one, and that one's
+    numerical error."""
     rounds = iter(range(len(rewards)))
 
     def rescore(rows: np.ndarray) -> np.ndarray:
@@ -310,8 +339,9 @@ def _certified_tails(rewards: np.ndarray, exact: Terms, *, k: int) -> tuple[Cert
 
 @contextlib.contextmanager
 def locked(work: Path, provenance: ScoreProvenance) -> Iterator[None]:
-    """While this table is scanned, keep other commands from scanning it too: the first to finish would remove the
-    other's shards. WorkError where another command does; ends with the process, however that ends."""
+    """While this table is scanned, keep other commands from scanning it too: the first to finish
+    would remove the other's shards. WorkError where another command does; ends with the process,
+    however that ends."""
     folder = work / provenance.key()
     folder.mkdir(parents=True, exist_ok=True)
     handle = os.open(folder, os.O_RDONLY)
@@ -321,7 +351,8 @@ def locked(work: Path, provenance: ScoreProvenance) -> Iterator[None]:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 raise WorkError(
-                    f"another command is scanning {provenance.model} on {provenance.prompt} into {work}. Wait for it, and "
+                    f"another command is scanning {provenance.model} on {provenance.prompt} into "
+                    f"{work}. Wait for it, and "
                     "give this one again: what is finished then is named, and the rest is scanned"
                 ) from error
         yield
@@ -332,8 +363,9 @@ def locked(work: Path, provenance: ScoreProvenance) -> Iterator[None]:
 
 
 def forget_work(work: Path, provenance: ScoreProvenance, *, published: Path | None = None) -> None:
-    """Remove the shards of a table that is published; where `published` names its folder only those that are older,
-    which a process left that was killed right after publishing: newer ones belong to a scan that runs now."""
+    """Remove the shards of a table that is published; where `published` names its folder only those
+    that are older, which a process left that was killed right after publishing: newer ones belong
+    to a scan that runs now."""
     shards = work / provenance.key()
     if published is not None:
         times = [file.stat().st_mtime for file in shards.rglob("*") if file.is_file()]

@@ -31,7 +31,8 @@ log = logging.getLogger(__name__)
 
 
 class FrameScorer:
-    """Scores inputs of one network inside one frame, by the fastest engine that gives the model's own rewards."""
+    """Scores inputs of one network inside one frame, by the fastest engine that gives the model's
+    own rewards."""
 
     @torch.no_grad()
     def __init__(self, network: torch.nn.Module, frame: Frame, *, device: torch.device):
@@ -52,7 +53,8 @@ class FrameScorer:
 
     @torch.no_grad()
     def rewards(self, ids: Tensor, *, shared: int) -> Tensor:
-        """Rewards (batch,) float32 of the prefix's first `shared` ids followed by `ids` (batch, length)."""
+        """Rewards (batch,) float32 of the prefix's first `shared` ids followed by `ids` (batch,
+        length)."""
         return within_memory(functools.partial(self.engines[0].rewards, shared=shared), ids)
 
     def score_rows(self, inputs: Inputs, rows: np.ndarray, *, batch_size: int) -> np.ndarray:
@@ -60,14 +62,18 @@ class FrameScorer:
         return self._by(self.engines[0], inputs, rows, batch_size=batch_size)
 
     def own_rewards(self, inputs: Inputs, rows: np.ndarray) -> np.ndarray:
-        """Rewards float64 (n,) of some `rows` (n,) of `inputs`: the model's own forward, batch 1, no cache."""
+        """Rewards float64 (n,) of some `rows` (n,) of `inputs`: the model's own forward, batch 1,
+        no cache."""
         return self._by(self.own, inputs, rows, batch_size=1)
 
     def establish_trust(self, inputs: Inputs, *, dtype: Dtype) -> None:
-        """Compare with the model's own forward on a random sample; take the next slower engine where it differs."""
+        """Compare with the model's own forward on a random sample; take the next slower engine
+        where it differs."""
         rows = sample_rows(inputs.kinds, n=SAMPLE, seed=0)
         own = self.own_rewards(inputs, rows)
-        finite = np.isfinite(own)  # the loop ends at a reward that is not a number, and names the candidate
+        finite = np.isfinite(
+            own
+        )  # the loop ends at a reward that is not a number, and names the candidate
         if not finite.any():
             return
         rows, own = rows[finite], own[finite]
@@ -75,12 +81,15 @@ class FrameScorer:
         def by(engine: Engine, size: int) -> np.ndarray:
             return self._by(engine, inputs, rows, batch_size=size)
 
-        full = next((engine for engine in self.engines if engine.name != SharedPrefix.name), self.own)
+        full = next(
+            (engine for engine in self.engines if engine.name != SharedPrefix.name), self.own
+        )
         rounding = max(np.abs(by(*way) - own).max() for way in ((full, 1), (self.own, SAMPLE)))
         self.trust = first_trusted(self.engines, own, by, rounding=float(rounding), dtype=dtype)
         if not self.trust.holds:
             log.warning(
-                "The model's own forward differs between batches of one and of %d by %.3g (allowed: %.3g); the table "
+                "The model's own forward differs between batches of one and of %d by %.3g "
+                "(allowed: %.3g); the table "
                 "records it. `pessimal check` says more.",
                 SAMPLE,
                 self.trust.largest_difference,
@@ -113,7 +122,9 @@ class FrameScorer:
         decoder.exact_norm.to(self.device)
         decoder.head.to(self.device)
         if decoder.head.sequence:
-            shared = [SharedSequence.of(decoder, prefix)] if SharedPrefix.suits(self.network) else []
+            shared = (
+                [SharedSequence.of(decoder, prefix)] if SharedPrefix.suits(self.network) else []
+            )
             return [*shared, FullSequence(decoder, prefix)]
         shareable = SharedPrefix.suits(self.network) and len(prefix)
         if not shareable and not decoder.head.gated:
@@ -124,15 +135,22 @@ class FrameScorer:
 
     @torch.no_grad()
     def rewards_by(self, engine: Engine, inputs: Inputs, plan: Iterable[np.ndarray]) -> np.ndarray:
-        """Rewards float64 (rows,) by one engine, in the batches of rows that `plan` lists; NaN for rows in none."""
+        """Rewards float64 (rows,) by one engine, in the batches of rows that `plan` lists; NaN for
+        rows in none."""
         rewards = np.full(len(inputs), np.nan)
         for chosen in plan:
-            ids = torch.from_numpy(np.stack([inputs.own(row) for row in chosen])).long().to(self.device)
+            ids = (
+                torch.from_numpy(np.stack([inputs.own(row) for row in chosen]))
+                .long()
+                .to(self.device)
+            )
             values = engine.rewards(ids, shared=int(inputs.shared[chosen[0]]))
             rewards[chosen] = values.double().cpu().numpy()
         return rewards
 
-    def _by(self, engine: Engine, inputs: Inputs, rows: np.ndarray, *, batch_size: int) -> np.ndarray:
+    def _by(
+        self, engine: Engine, inputs: Inputs, rows: np.ndarray, *, batch_size: int
+    ) -> np.ndarray:
         """Rewards float64 (n,) of some `rows` (n,) by one engine."""
         return self.rewards_by(engine, inputs, batches(inputs, size=batch_size, rows=rows))[rows]
 
@@ -145,8 +163,9 @@ def first_trusted(
     rounding: float,
     dtype: Dtype,
 ) -> Trust:
-    """Drop engines from the front of the list until the first gives the model's `own` rewards (n,) of a sample, or is the
-    last; the check's result. `by` gives the sample's rewards (n,) by an engine in batches of some size."""
+    """Drop engines from the front of the list until the first gives the model's `own` rewards (n,)
+    of a sample, or is the last; the check's result. `by` gives the sample's rewards (n,) by an
+    engine in batches of some size."""
     network = engines[-1].network
     if getattr(getattr(network, "causal", network), "is_loaded_in_8bit", False):
         dtype = Dtype.bfloat16  # int8 rounds what goes into each layer, about as much
@@ -158,7 +177,8 @@ def first_trusted(
         if trust.holds or len(engines) == 1:
             return trust
         log.warning(
-            "The %s engine differs from the model's own forward by %.3g (allowed: %.3g) on %d random inputs. "
+            "The %s engine differs from the model's own forward by %.3g (allowed: %.3g) on %d "
+            "random inputs. "
             "Falling back to %s: slower, but the model's own arithmetic.",
             engine.name,
             trust.largest_difference,

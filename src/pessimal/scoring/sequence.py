@@ -1,7 +1,8 @@
-"""Engines for log-probabilities of whole responses, which are read at every position and not at the last alone.
+"""Engines for log-probabilities of whole responses, which are read at every position and not at the
+last alone.
 
-What the first token of a response has for probability is known as soon as the prefix is run, so a response of one token
-costs no forward at all. Knows networks and token ids, as `engine` does.
+What the first token of a response has for probability is known as soon as the prefix is run, so a
+response of one token costs no forward at all. Knows networks and token ids, as `engine` does.
 """
 
 from dataclasses import dataclass
@@ -30,7 +31,8 @@ class Begun:
 
 
 class SharedSequence(SharedPrefix):
-    """The prefix runs once; responses run their own tokens but the last against its keys and values."""
+    """The prefix runs once; responses run their own tokens but the last against its keys and
+    values."""
 
     sequence = True
 
@@ -53,7 +55,8 @@ class SharedSequence(SharedPrefix):
         return rewards + self.decoder.head.chosen(self._states(ids, shared), ids[:, 1:]).sum(dim=1)
 
     def distribution(self, ids: Tensor, *, shared: int) -> Tensor:
-        """Log-probabilities (T, rows) float32 of every token in each place of one response `ids` (1, T)."""
+        """Log-probabilities (T, rows) float32 of every token in each place of one response `ids`
+        (1, T)."""
         _, following = self.begun.after(shared)
         if ids.shape[1] == 1:
             return following.unsqueeze(0)
@@ -67,7 +70,9 @@ class SharedSequence(SharedPrefix):
         all_following = torch.cat([following.unsqueeze(0), self.decoder.head.distribution(states)])
         steps = all_following[:-1].gather(-1, ids.unsqueeze(-1))[:, 0]
         totals = total + torch.cat([steps.new_zeros(1), steps.cumsum(0)])
-        return SharedSequence(self.decoder, prefix, Begun(self.prefix.length, totals, all_following))
+        return SharedSequence(
+            self.decoder, prefix, Begun(self.prefix.length, totals, all_following)
+        )
 
     def _states(self, ids: Tensor, shared: int) -> Tensor:
         """States (batch, T − 1, hidden) at the positions of all ids but the last."""
@@ -89,7 +94,8 @@ class FullSequence(FullForward):
         return self.decoder.head.chosen(states, ids[:, -own:]).sum(dim=1)
 
     def distribution(self, ids: Tensor, *, shared: int) -> Tensor:
-        """Log-probabilities (T, rows) float32 of every token in each place of one response `ids` (1, T)."""
+        """Log-probabilities (T, rows) float32 of every token in each place of one response `ids`
+        (1, T)."""
         whole = torch.cat([self.prefix[:shared].expand(len(ids), -1), ids], dim=1)
         states = self.decoder.states(input_ids=whole[:, :-1])[0, -ids.shape[1] :]
         return self.decoder.head.distribution(states)

@@ -18,7 +18,8 @@ _DIGEST = hashlib.sha256().digest_size
 
 
 class Shards:
-    """One folder of shards; a shard holds the row numbers and rewards of one batch, behind their sha256."""
+    """One folder of shards; a shard holds the row numbers and rewards of one batch, behind their
+    sha256."""
 
     def __init__(self, folder: Path):
         self.folder = Path(folder)
@@ -27,10 +28,13 @@ class Shards:
     def write(self, batch: int, rows: np.ndarray, rewards: np.ndarray) -> None:
         """Store one finished batch: rows int (n,), rewards float32 (n,)."""
         payload = rows.astype("<i4").tobytes() + rewards.astype("<f4").tobytes()
-        write_atomically(self._file(batch), hashlib.sha256(payload).digest() + payload, durable=False)
+        write_atomically(
+            self._file(batch), hashlib.sha256(payload).digest() + payload, durable=False
+        )
 
     def read(self, batch: int, rows: np.ndarray) -> np.ndarray | None:
-        """Rewards float32 (n,) of a finished batch; None if it is missing, torn, damaged or of other rows."""
+        """Rewards float32 (n,) of a finished batch; None if it is missing, torn, damaged or of
+        other rows."""
         try:
             content = self._file(batch).read_bytes()
         except FileNotFoundError:
@@ -42,8 +46,8 @@ class Shards:
         return rewards.view("<f4") if np.array_equal(stored, rows) else None
 
     def agree(self, name: str, value: Any, *, insist: bool = False) -> Any:
-        """What the first process to ask has settled on: `value`, as JSON has it, where nobody has, or where all `insist` on it; else
-        what is written there."""
+        """What the first process to ask has settled on: `value`, as JSON has it, where nobody has,
+        or where all `insist` on it; else what is written there."""
         file = self.folder / f"{name}.json"
         if insist:
             write_atomically(file, json.dumps(value).encode())

@@ -1,8 +1,9 @@
 """Attention over a prefix that all candidates of a batch share.
 
-One joint softmax over the prefix's keys (held once, for the whole batch) and each candidate's own few keys; grouped
-heads, soft-capping and sliding windows included. Registered through transformers' AttentionInterface; knows nothing
-else of a model. `make bench` measures it against a cache copied per candidate; `experiments/LOG.md` has the figures.
+One joint softmax over the prefix's keys (held once, for the whole batch) and each candidate's own
+few keys; grouped heads, soft-capping and sliding windows included. Registered through transformers'
+AttentionInterface; knows nothing else of a model. `make bench` measures it against a cache copied
+per candidate; `experiments/LOG.md` has the figures.
 """
 
 import functools
@@ -18,9 +19,16 @@ ATTENTION = "pessimal_shared_prefix"
 _NO_WINDOW_GIVEN = -1
 # What networks hand on to every attention, and what changes nothing here.
 _HARMLESS = {
-    "cache_position", "dropout", "is_causal", "output_attentions", "output_hidden_states", "position_embeddings",
-    "position_ids", "return_dict", "use_cache",
-}  # fmt: skip
+    "cache_position",
+    "dropout",
+    "is_causal",
+    "output_attentions",
+    "output_hidden_states",
+    "position_embeddings",
+    "position_ids",
+    "return_dict",
+    "use_cache",
+}
 
 
 class CannotShareError(Exception):
@@ -46,19 +54,25 @@ class Prefix:
 @torch.no_grad()
 def run_prefix(backbone: nn.Module, ids: Tensor) -> tuple[Prefix, Tensor]:
     """Run the prefix ids (P,) once; its keys and values, and its last hidden states (P, hidden)."""
-    # Not made from the configuration: layers with a sliding window would drop what lies before their window.
+    # Not made from the configuration: layers with a sliding window would drop what lies before
+    # their window.
     cache = DynamicCache()
-    states = backbone(input_ids=ids.unsqueeze(0), past_key_values=cache, use_cache=True).last_hidden_state
+    states = backbone(
+        input_ids=ids.unsqueeze(0), past_key_values=cache, use_cache=True
+    ).last_hidden_state
     return _held(cache), states[0]
 
 
 @torch.no_grad()
 def continue_prefix(backbone: nn.Module, prefix: Prefix, ids: Tensor) -> tuple[Prefix, Tensor]:
-    """The prefix with ids (T,) behind it, and their last hidden states (T, hidden): only these are run."""
+    """The prefix with ids (T,) behind it, and their last hidden states (T, hidden): only these are
+    run."""
     cache = DynamicCache()
     for layer, (key, value) in enumerate(zip(prefix.keys, prefix.values, strict=True)):
         cache.update(key.unsqueeze(0), value.unsqueeze(0), layer)
-    states = backbone(input_ids=ids.unsqueeze(0), past_key_values=cache, use_cache=True).last_hidden_state
+    states = backbone(
+        input_ids=ids.unsqueeze(0), past_key_values=cache, use_cache=True
+    ).last_hidden_state
     return _held(cache), states[0]
 
 
@@ -84,9 +98,10 @@ def shared_prefix_attention(
 ) -> tuple[Tensor, None]:
     """Attention output (B, T, H, D) of the candidates' T tokens over prefix and own tokens, causal.
 
-    Grouped heads stay grouped: the G = H / K queries of a group are rows of one product with their shared key.
-    Raises CannotShareError where the network asks for something else (attention sinks, position biases, a window that
-    is only in its mask).
+    Grouped heads stay grouped: the G = H / K queries of a group are rows of one product with their
+        shared key.
+    Raises CannotShareError where the network asks for something else (attention sinks, position
+    biases, a window that is only in its mask).
     """
     _refuse_what_is_not_shared(module, sliding_window, others)
     prefix_key = shared_prefix.keys[module.layer_idx]  # (K, P, D)
@@ -118,11 +133,15 @@ def shared_prefix_attention(
 
 
 def _refuse_what_is_not_shared(module: nn.Module, sliding_window: int | None, others: dict) -> None:
-    unknown = [name for name, value in others.items() if value is not None and name not in _HARMLESS]
+    unknown = [
+        name for name, value in others.items() if value is not None and name not in _HARMLESS
+    ]
     if unknown:
         raise CannotShareError(f"its attention takes {', '.join(unknown)}")
     config = getattr(module, "config", None)
-    windowed = getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True)
+    windowed = getattr(config, "sliding_window", None) and getattr(
+        config, "use_sliding_window", True
+    )
     if sliding_window == _NO_WINDOW_GIVEN and windowed:
         raise CannotShareError("its attention is not given the sliding window")
 
@@ -138,7 +157,8 @@ def _scaled_product(rows: Tensor, keys: Tensor, scaling: float) -> Tensor:
 def _unseen(
     before: int, length: int, per_group: int, window: int | None, device: torch.device
 ) -> Tensor | None:
-    """bool (T·G, P + T): keys that a query does not see, later ones and those outside its sliding window."""
+    """bool (T·G, P + T): keys that a query does not see, later ones and those outside its sliding
+    window."""
     query = torch.arange(before, before + length, device=device).unsqueeze(1)
     key = torch.arange(before + length, device=device).unsqueeze(0)
     unseen = key > query

@@ -1,4 +1,5 @@
-"""Rewards of whole conversations, as a person would type them; kept on disk as soon as they are known.
+"""Rewards of whole conversations, as a person would type them; kept on disk as soon as they are
+known.
 
 Knows networks, the trust check and one file. Does not know what the texts are for.
 """
@@ -35,7 +36,8 @@ class TextScorer(Protocol):
     longest: int | None
     """Most tokens of an input that the model is made for; None where nothing says."""
     trust: Trust | None
-    """Result of the check against the model's own forward; None where there was nothing to compare."""
+    """Result of the check against the model's own forward; None where there was nothing to
+    compare."""
     noise: float
     """Bound on the numerical error of one reward, in units of reward."""
 
@@ -43,7 +45,9 @@ class TextScorer(Protocol):
     def path(self) -> str:
         """Name of the way that scores."""
 
-    def rewards(self, conversations: Sequence[Conversation], *, report: Report | None = None) -> np.ndarray:
+    def rewards(
+        self, conversations: Sequence[Conversation], *, report: Report | None = None
+    ) -> np.ndarray:
         """Rewards float64 (n,); NaN for a conversation longer than the model is made for."""
 
 
@@ -59,10 +63,19 @@ def text_scorer(
         return AskedTexts(model, sample)
     networks = functools.cache(lambda which: model.network(None, which))
     terms = [
-        (part.weight, NetworkTexts(model, part.conversations, networks(part.network), sample,
-                                   device=device, batch_size=batch_size))
+        (
+            part.weight,
+            NetworkTexts(
+                model,
+                part.conversations,
+                networks(part.network),
+                sample,
+                device=device,
+                batch_size=batch_size,
+            ),
+        )
         for part in model.parts
-    ]  # fmt: skip
+    ]
     return terms[0][1] if [weight for weight, _ in terms] == [1.0] else SummedTexts(terms)
 
 
@@ -77,13 +90,16 @@ class AskedTexts:
         again = [model.rewards(some, again=True) for _ in range(2)] if some else [np.zeros(1)] * 2
         self.noise = numerical_noise(*again)
 
-    def rewards(self, conversations: Sequence[Conversation], *, report: Report | None = None) -> np.ndarray:
+    def rewards(
+        self, conversations: Sequence[Conversation], *, report: Report | None = None
+    ) -> np.ndarray:
         """Rewards float64 (n,)."""
         return self.model.rewards(conversations, report=report)
 
 
 class SummedTexts:
-    """The weighted sum of what several networks give, block by block, so that what is known is reported early."""
+    """The weighted sum of what several networks give, block by block, so that what is known is
+    reported early."""
 
     def __init__(self, terms: Sequence[tuple[float, "NetworkTexts"]]):
         self.terms = list(terms)
@@ -97,15 +113,22 @@ class SummedTexts:
     def path(self) -> str:
         return ", ".join(dict.fromkeys(scorer.path for _, scorer in self.terms))
 
-    def rewards(self, conversations: Sequence[Conversation], *, report: Report | None = None) -> np.ndarray:
-        """Rewards float64 (n,); NaN for a conversation longer than one of the models is made for."""
+    def rewards(
+        self, conversations: Sequence[Conversation], *, report: Report | None = None
+    ) -> np.ndarray:
+        """Rewards float64 (n,); NaN for a conversation longer than one of the models is made
+        for."""
         rewards = np.empty(len(conversations))
         for start in range(0, len(conversations), _BLOCK):
             block = conversations[start : start + _BLOCK]
             found = sum(weight * scorer.rewards(block) for weight, scorer in self.terms)
             rewards[start : start + len(block)] = found
             if report:
-                known = {start + i: float(reward) for i, reward in enumerate(found) if np.isfinite(reward)}
+                known = {
+                    start + i: float(reward)
+                    for i, reward in enumerate(found)
+                    if np.isfinite(reward)
+                }
                 report(known, len(conversations))
         return rewards
 
@@ -113,8 +136,9 @@ class SummedTexts:
 class NetworkTexts:
     """Rewards of conversations by one network, in batches of equal length, without padding.
 
-    Where pessimal knows the network's head, whole forwards with that head in float32; held against the model's own forward
-    at batch 1 when it is made, which is taken where the two differ. Heads that read the prompt take the own forward.
+    Where pessimal knows the network's head, whole forwards with that head in float32; held against
+    the model's own forward at batch 1 when it is made, which is taken where the two differ. Heads
+    that read the prompt take the own forward.
     """
 
     def __init__(
@@ -130,8 +154,11 @@ class NetworkTexts:
         self.model, self.written, self.device = model, conversations, device
         self.network = network.to(device)
         self.batch_size = batch_size
-        self.longest: int | None = getattr(network.config.get_text_config(), "max_position_embeddings", None)
-        """Most tokens of an input that the model is made for; None where its configuration does not say."""
+        self.longest: int | None = getattr(
+            network.config.get_text_config(), "max_position_embeddings", None
+        )
+        """Most tokens of an input that the model is made for; None where its configuration does not
+        say."""
         nothing = torch.empty(0, dtype=torch.long, device=device)
         self.own = OwnForward(network, nothing)
         self.engines: list[Engine] = [self.own]
@@ -161,7 +188,9 @@ class NetworkTexts:
         """Whether an input is no longer than the model is made for."""
         return self.longest is None or len(row.ids) <= self.longest
 
-    def rewards(self, conversations: Sequence[Conversation], *, report: Report | None = None) -> np.ndarray:
+    def rewards(
+        self, conversations: Sequence[Conversation], *, report: Report | None = None
+    ) -> np.ndarray:
         """Rewards float64 (n,); NaN for a conversation longer than the model is made for.
 
         Raises ModelError where a reward is not a number.
@@ -171,8 +200,10 @@ class NetworkTexts:
         wrong = [i for i, row in enumerate(rows) if self.fits(row) and not np.isfinite(rewards[i])]
         if wrong:
             raise ModelError(
-                f"{self.model.name!r} gives {rewards[wrong[0]]} for {len(wrong)} of {len(rows)} conversations, the first ending "
-                f"in {conversations[wrong[0]][-1].content[:60]!r}: in this precision its numbers overflow. Type "
+                f"{self.model.name!r} gives {rewards[wrong[0]]} for {len(wrong)} of {len(rows)} "
+                f"conversations, the first ending "
+                f"in {conversations[wrong[0]][-1].content[:60]!r}: in this precision its numbers "
+                f"overflow. Type "
                 "model.dtype=float32 or model.dtype=bfloat16"
             )
         return rewards
@@ -189,17 +220,21 @@ class NetworkTexts:
         own = np.array([self._batch([row], self.own)[0] for row in sample])
         if not np.isfinite(own).all():
             raise ModelError(
-                f"{self.model.name!r} gives {own[~np.isfinite(own)][0]} for an ordinary conversation: in this precision its "
+                f"{self.model.name!r} gives {own[~np.isfinite(own)][0]} for an ordinary "
+                f"conversation: in this precision its "
                 "numbers overflow. Type model.dtype=float32 or model.dtype=bfloat16"
             )
-        # A batch of one conversation several times over is the only one of equal lengths that is sure to exist.
+        # A batch of one conversation several times over is the only one of equal lengths that is
+        # sure to exist.
         fours = np.array([self._batch([row] * 4, self.own)[0] for row in sample])
 
         def by(engine: Engine, size: int) -> np.ndarray:
             return self._score(sample, engine, size=1 if size == 1 else self.batch_size)
 
         rounding = float(np.abs(fours - own).max())
-        self.trust = first_trusted(self.engines, own, by, rounding=rounding, dtype=self.model.spec.dtype)
+        self.trust = first_trusted(
+            self.engines, own, by, rounding=rounding, dtype=self.model.spec.dtype
+        )
         self.noise = numerical_noise(self._score(sample, self.engines[0]), own)
 
     def _score(
@@ -210,7 +245,8 @@ class NetworkTexts:
         size: int | None = None,
         report: Report | None = None,
     ) -> np.ndarray:
-        """Rewards float64 (n,); the longest first, so that what does not fit into memory shows at once."""
+        """Rewards float64 (n,); the longest first, so that what does not fit into memory shows at
+        once."""
         rewards = np.full(len(rows), np.nan)
         by_length: dict[tuple[int, int], list[int]] = defaultdict(list)
         for index, row in enumerate(rows):
@@ -246,10 +282,12 @@ class NetworkTexts:
 
 
 class KeptRewards:
-    """A scorer that asks another for each conversation once, also after a kill. The file belongs to one
-    reward in one precision: its path must say which."""
+    """A scorer that asks another for each conversation once, also after a kill. The file belongs to
+    one reward in one precision: its path must say which."""
 
-    def __init__(self, scorer: TextScorer, file: Path, advance: Callable[[int], None] = lambda n: None):
+    def __init__(
+        self, scorer: TextScorer, file: Path, advance: Callable[[int], None] = lambda n: None
+    ):
         self.scorer, self.file, self.advance = scorer, file, advance
         self.n_scored = 0
         """Conversations that went through the network in this process."""
@@ -263,7 +301,9 @@ class KeptRewards:
     def rewards(self, conversations: Sequence[Conversation]) -> np.ndarray:
         """Rewards float64 (n,); NaN for what is longer than the model is made for."""
         keys = [_key(conversation) for conversation in conversations]
-        todo = {key: c for key, c in zip(keys, conversations, strict=True) if key not in self._known}
+        todo = {
+            key: c for key, c in zip(keys, conversations, strict=True) if key not in self._known
+        }
         if todo:
             names = list(todo)
             with self.file.open("a", encoding="ascii") as sink:

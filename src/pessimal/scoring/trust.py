@@ -1,4 +1,5 @@
-"""The trust check: is the engine's reward the model's own? A small version of `pessimal check`, before every scan.
+"""The trust check: is the engine's reward the model's own? A small version of `pessimal check`,
+before every scan.
 
 Pure arithmetic over rewards that others computed. Decides; the caller warns and falls back.
 """
@@ -11,22 +12,24 @@ from scipy.stats import kendalltau
 
 from pessimal.rewards.spec import Dtype
 
-# Largest difference allowed, in standard deviations of the sample's rewards. float32: thirty times what was measured on
-# a random 25M-parameter Llama (3e-5), whose rewards hardly vary.
+# Largest difference allowed, in standard deviations of the sample's rewards. float32: thirty times
+# what was measured on a random 25M-parameter Llama (3e-5), whose rewards hardly vary.
 TOLERANCE = {Dtype.float32: 1e-3, Dtype.float16: 5e-2, Dtype.bfloat16: 3e-1}
-# In low precision any two ways of batching one forward differ by the model's own rounding; where rewards hardly vary
-# that is more than the above. So this many times what full forwards differ by is allowed, but never a whole
-# standard deviation: a wrong engine differs by several.
+# In low precision any two ways of batching one forward differ by the model's own rounding; where
+# rewards hardly vary that is more than the above. So this many times what full forwards differ by
+# is allowed, but never a whole standard deviation: a wrong engine differs by several.
 NOISES, CEILING = 3.0, 1.0
-# An engine adds and multiplies in another order than full forwards do, which differ from the own one by the head alone:
-# ten times their difference (five were measured on a tiny random Llama), and at least this many standard deviations.
+# An engine adds and multiplies in another order than full forwards do, which differ from the own
+# one by the head alone: ten times their difference (five were measured on a tiny random Llama), and
+# at least this many standard deviations.
 ENGINE_NOISES, FLOOR = 10.0, {Dtype.float16: 2e-2, Dtype.bfloat16: 1e-1}
 SAMPLE = 16
 NOISE_SAMPLE = 64
 MOST_KINDS = 16
-# A row's error is only known for the sample, and batching moves others more: twice the largest seen, and never less
-# than eight float32 roundings of the largest reward. Against float64, errors of 1.1e-6 to 1.45e-6 were measured on
-# demo models with rewards of size 4, where the sample showed as little as 6e-8.
+# A row's error is only known for the sample, and batching moves others more: twice the largest
+# seen, and never less than eight float32 roundings of the largest reward. Against float64, errors
+# of 1.1e-6 to 1.45e-6 were measured on demo models with rewards of size 4, where the sample showed
+# as little as 6e-8.
 NOISE_FACTOR, ROUNDINGS = 2.0, 8
 
 
@@ -37,12 +40,13 @@ class Trust:
     n: int
     """Candidates compared."""
     largest_difference: float
-    """Largest |engine − own forward at batch 1|, the engine in a batch and at batch 1, in units of reward."""
+    """Largest |engine − own forward at batch 1|, the engine in a batch and at batch 1, in units of
+    reward."""
     batch_difference: float
     """Largest |engine in a batch − engine at batch 1|, in units of reward."""
     repeat_difference: float
-    """Largest difference between two runs of the same batch (of a language model: of the same input), in units of
-    reward."""
+    """Largest difference between two runs of the same batch (of a language model: of the same
+    input), in units of reward."""
     spread: float
     """Standard deviation of the own forward's rewards over the sample, in units of reward."""
     kendall: float
@@ -56,7 +60,8 @@ class Trust:
 
 
 def nearest(checks: Iterable[Trust | None]) -> Trust | None:
-    """Of the checks of a sum's parts, the one that is nearest to what is allowed; None where there is none."""
+    """Of the checks of a sum's parts, the one that is nearest to what is allowed; None where there
+    is none."""
     made = [trust for trust in checks if trust is not None]
     return max(made, key=lambda trust: trust.largest_difference / trust.tolerance, default=None)
 
@@ -70,9 +75,9 @@ def judge(
     rounding: float,
     dtype: Dtype,
 ) -> Trust:
-    """Compare an engine's rewards with the model's own, all (n,): `own` forward at batch 1, the engine's at batch 1
-    (`single`) and twice in batches (`batched`, `repeated`). `rounding` is by how much full forwards differ from `own`,
-    the noise that low precision brings along."""
+    """Compare an engine's rewards with the model's own, all (n,): `own` forward at batch 1, the
+    engine's at batch 1 (`single`) and twice in batches (`batched`, `repeated`). `rounding` is by
+    how much full forwards differ from `own`, the noise that low precision brings along."""
     difference = max(largest_difference(single, own), largest_difference(batched, own))
     return Trust(
         n=len(own),
@@ -92,16 +97,17 @@ def rank_agreement(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def _engine_tolerance(own: np.ndarray, *, rounding: float, dtype: Dtype) -> float:
-    """What an engine may differ by: in low precision the noise of full forwards is the measure, since a bound that
-    allows for the noisiest of models would let a wrong engine of an exact one pass."""
+    """What an engine may differ by: in low precision the noise of full forwards is the measure,
+    since a bound that allows for the noisiest of models would let a wrong engine of an exact one
+    pass."""
     if dtype is Dtype.float32:
         return allowed(own, rounding=rounding, dtype=dtype)
     return min(max(FLOOR[dtype] * _scale(own), ENGINE_NOISES * rounding), CEILING * _scale(own))
 
 
 def allowed(own: np.ndarray, *, dtype: Dtype, rounding: float = 0.0) -> float:
-    """Largest difference from the rewards `own` (n,) that is no fault, in units of reward. `rounding` is by how much
-    full forwards differ from `own`, where that is known."""
+    """Largest difference from the rewards `own` (n,) that is no fault, in units of reward.
+    `rounding` is by how much full forwards differ from `own`, where that is known."""
     scale = _scale(own)
     if dtype is Dtype.float32:
         return TOLERANCE[dtype] * scale
@@ -114,25 +120,29 @@ def _scale(own: np.ndarray) -> float:
 
 
 def sample_rows(kinds: np.ndarray, *, n: int, seed: int) -> np.ndarray:
-    """Rows (m,), at random but always the same: `n` of all, and one of every kind of input that is not among them.
+    """Rows (m,), at random but always the same: `n` of all, and one of every kind of input that is
+    not among them.
 
-    `kinds` int (rows, 2) are what decides on an input's way through an engine: how much of the prefix it shares, and
-    its own length. Rare kinds, such as the longest, are those that a random sample misses; of many, 16 are taken from
-    end to end.
+    `kinds` int (rows, 2) are what decides on an input's way through an engine: how much of the
+    prefix it shares, and its own length. Rare kinds, such as the longest, are those that a random
+    sample misses; of many, 16 are taken from end to end.
     """
     chosen = np.random.default_rng(seed).permutation(len(kinds))[:n]
     distinct, first = np.unique(kinds, axis=0, return_index=True)
     seen = {tuple(kind) for kind in kinds[chosen]}
     missed = [row for kind, row in zip(distinct, first, strict=True) if tuple(kind) not in seen]
-    ends = np.unique(np.linspace(0, len(missed) - 1, min(len(missed), MOST_KINDS)).round().astype(int))
+    ends = np.unique(
+        np.linspace(0, len(missed) - 1, min(len(missed), MOST_KINDS)).round().astype(int)
+    )
     return np.concatenate([chosen, np.array(missed, dtype=int)[ends]]) if missed else chosen
 
 
 def numerical_noise(rewards: np.ndarray, own: np.ndarray) -> float:
-    """Bound on the numerical error of float32 `rewards` (n,) as a scan's own batches gave them, in units of reward.
+    """Bound on the numerical error of float32 `rewards` (n,) as a scan's own batches gave them, in
+    units of reward.
 
-    Compares them with the model's `own` (n,) forward at batch 1 (see NOISE_FACTOR for what is added, since a sample
-    cannot show the largest error).
+    Compares them with the model's `own` (n,) forward at batch 1 (see NOISE_FACTOR for what is
+    added, since a sample cannot show the largest error).
     """
     rounding = float(np.finfo(np.float32).eps) * float(np.abs(own).max())
     return max(NOISE_FACTOR * largest_difference(rewards, own), ROUNDINGS * rounding)

@@ -1,4 +1,5 @@
-"""Score tables and what is done with their files: schema, reading and writing, joining, importing."""
+"""Score tables and what is done with their files: schema, reading and writing, joining,
+importing."""
 
 from pessimal.tables.join import reward_matrix, shared_items
 from pessimal.tables.score_table import (

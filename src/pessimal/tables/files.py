@@ -1,4 +1,5 @@
-"""Files: digests, writing so that a reader never sees half a file, and CSV whose cells stay the text that they are."""
+"""Files: digests, writing so that a reader never sees half a file, and CSV whose cells stay the
+text that they are."""
 
 import contextlib
 import fcntl
@@ -26,7 +27,8 @@ def sha256_of(path: Path) -> str:
 
 
 def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
-    """Write `data` to `path` by way of a sibling and one rename: readers see the old file or the new one.
+    """Write `data` to `path` by way of a sibling and one rename: readers see the old file or the
+    new one.
 
     `durable` also survives a loss of power, for the price of waiting for the disk.
     """
@@ -47,8 +49,8 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
 
 @contextlib.contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
-    """A temporary folder to be filled, which becomes `folder` in one rename: a process that is killed leaves no half of it. Where
-    another process was first, its folder stays."""
+    """A temporary folder to be filled, which becomes `folder` in one rename: a process that is
+    killed leaves no half of it. Where another process was first, its folder stays."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     # Beside the final one, because a rename is atomic only within a file system.
     temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
@@ -69,7 +71,8 @@ def open_to_others(path: str) -> None:
 
 
 def is_unlocked(handle: int) -> bool:
-    """Whether no process holds a lock on an open file, which is closed; False where the file system does not know."""
+    """Whether no process holds a lock on an open file, which is closed; False where the file system
+    does not know."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -81,8 +84,8 @@ def is_unlocked(handle: int) -> bool:
 
 @contextlib.contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Let an error of the operating system that names no file name `path`: a full disk shows while writing, which
-    knows of none."""
+    """Let an error of the operating system that names no file name `path`: a full disk shows while
+    writing, which knows of none."""
     try:
         yield
     except OSError as error:
@@ -94,8 +97,9 @@ def naming(path: Path) -> Iterator[None]:
 def read_csv(path: Path) -> pd.DataFrame:
     """Every cell as the text it is; pandas would take `null` and `NA` for missing values.
 
-    A line ends as the first one does. Before Python 3.13 the csv module left a lone `\\r` without quotes, and every
-    vocabulary has such a token: it is a cell's text, and no end of a line, where lines end in `\\n`.
+    A line ends as the first one does. Before Python 3.13 the csv module left a lone `\\r` without
+    quotes, and every vocabulary has such a token: it is a cell's text, and no end of a line, where
+        lines end in `\\n`.
 
     Raises:
         InputError: the file is empty, not UTF-8, or no table.
@@ -109,7 +113,8 @@ def read_csv(path: Path) -> pd.DataFrame:
 
 
 def _line_end(path: Path) -> str | None:
-    """`\\n` where the first line of a file ends so; None for any other, which pandas finds out by itself."""
+    """`\\n` where the first line of a file ends so; None for any other, which pandas finds out by
+    itself."""
     with Path(path).open("rb") as file:
         first = file.readline()
     return "\n" if first.endswith(b"\n") and b"\r" not in first else None
@@ -121,8 +126,11 @@ def require_columns(path: Path, table: pd.DataFrame, needed: Iterable[str], *, w
         raise InputError(f"{path} lacks the column {' and '.join(sorted(missing))}; {what}")
 
 
-def check_cells(where: str, cells: pd.Series, wrong: pd.Series, message: str, *, noun: str = "") -> None:
-    """Raises InputError for the first `wrong` cell of a column: "WHERE, row N: NOUN 'cell' MESSAGE"."""
+def check_cells(
+    where: str, cells: pd.Series, wrong: pd.Series, message: str, *, noun: str = ""
+) -> None:
+    """Raises InputError for the first `wrong` cell of a column: "WHERE, row N: NOUN 'cell'
+    MESSAGE"."""
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
         raise InputError(f"{where}, row {row + 1}: {noun}{cells.iloc[row]!r} {message}")

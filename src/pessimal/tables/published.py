@@ -1,7 +1,8 @@
 """Published score files as score tables, one reader a layout.
 
-Knows the layouts of the files that came with Christian et al. (2025) and its follow-up. Tokens are data: `null`,
-`nan`, `NA` and the empty string stay the tokens they are. Every reader returns one table for each (model, prompt).
+Knows the layouts of the files that came with Christian et al. (2025) and its follow-up. Tokens are
+data: `null`, `nan`, `NA` and the empty string stay the tokens they are. Every reader returns one
+table for each (model, prompt).
 """
 
 import logging
@@ -34,7 +35,8 @@ ACROSS = "_across_checkpoints_"
 REWARDS = "_rewards_"
 """Between word list and model in the name of a file of rewards under many wordings."""
 MASS = 0.01
-"""How far the probabilities of a whole vocabulary may be from adding up to 1; what 16-bit precision leaves."""
+"""How far the probabilities of a whole vocabulary may be from adding up to 1; what 16-bit precision
+leaves."""
 MANY = 100
 """Of fewer candidates it says nothing that their exponentials add up to 1."""
 _ELO_COLUMNS = ["elo_rank", "elo_score", "name", "elo_matches"]
@@ -51,7 +53,8 @@ class Known:
     models: Mapping[str, ModelDescription] = field(default_factory=dict)
     """Descriptions by repository."""
     score: str | None = None
-    """What the numbers are, `reward` or `log_probability`; None where nobody said, which is a reward."""
+    """What the numbers are, `reward` or `log_probability`; None where nobody said, which is a
+    reward."""
     tokens: frozenset[str] | None = None
     """Texts of the tokens that are kept; None for all of them."""
 
@@ -62,10 +65,11 @@ UNKNOWN = Known()
 def read_eloeverything(
     path: Path, *, prompt: str | None, known: Known = UNKNOWN, items: str | None = None
 ) -> list[ScoreTable]:
-    """Items with human Elo: elo_rank, elo_score, name, elo_matches, then one column a model (a Hub repository).
+    """Items with human Elo: elo_rank, elo_score, name, elo_matches, then one column a model (a Hub
+    repository).
 
-    `prompt` is by default the file's name, if that is a known key; `items` names the list. Raises InputError on another
-    layout, and where nothing says the prompt.
+    `prompt` is by default the file's name, if that is a known key; `items` names the list. Raises
+    InputError on another layout, and where nothing says the prompt.
     """
     table = read_csv(path)
     scored = _scored(path, table, _ELO_COLUMNS)
@@ -80,10 +84,12 @@ def read_eloeverything(
 def read_factorial54(
     path: Path, *, known: Known = UNKNOWN, model: str | None = None, items: str | None = None
 ) -> list[ScoreTable]:
-    """One model's rewards of a word list under many wordings: `response`, then one column a prompt (CSV or parquet).
+    """One model's rewards of a word list under many wordings: `response`, then one column a prompt
+    (CSV or parquet).
 
-    The model is by default the Hub repository that ends the file's name (`…_rewards_OWNER_NAME.parquet`), the word list
-    what begins it. Raises InputError on another layout, and where nothing says the model.
+    The model is by default the Hub repository that ends the file's name
+    (`…_rewards_OWNER_NAME.parquet`), the word list what begins it. Raises InputError on another
+    layout, and where nothing says the model.
     """
     table = _read(path)
     scored = _scored(path, table, ["response"])
@@ -93,47 +99,60 @@ def read_factorial54(
         rows = _items(table["response"].astype(str))
     except UnicodeError as error:  # a column of bytes
         raise InputError(f"{path}, column 'response', is not UTF-8 text: {error}") from error
-    check_cells(f"{path}, column 'response'", rows["text"], table["response"].isna(), "is a missing text")
+    check_cells(
+        f"{path}, column 'response'", rows["text"], table["response"].isna(), "is a missing text"
+    )
     columns = {prompt: (model, prompt) for prompt in scored}
     return _tables(path, rows, table, columns, known, items or words or "words")
 
 
-def read_vocabulary(path: Path, *, known: Known = UNKNOWN, model: str | None = None) -> list[ScoreTable]:
-    """One model's vocabulary: token_id, token_name, token_decoded, then one column a prompt (greatest, best, worst).
+def read_vocabulary(
+    path: Path, *, known: Known = UNKNOWN, model: str | None = None
+) -> list[ScoreTable]:
+    """One model's vocabulary: token_id, token_name, token_decoded, then one column a prompt
+    (greatest, best, worst).
 
-    `model` is by default the file's name. Raises InputError on another layout, and where nothing says the model.
+    `model` is by default the file's name. Raises InputError on another layout, and where nothing
+    says the model.
     """
     table = _read(path)
     scored = _scored(path, table, _TOKEN_COLUMNS)
     if steps := [column for column in scored if _STEP.fullmatch(column)]:
         raise InputError(
-            f"{path} has the column {steps[0]!r}: scores of a model while it was trained. Type format=checkpoints"
+            f"{path} has the column {steps[0]!r}: scores of a model while it was trained. Type "
+            f"format=checkpoints"
         )
     model = _model_of(path, model, path.stem, known)
     rows, kept = _tokens(path, table, known)
-    return _tables(path, rows, kept, {prompt: (model, prompt) for prompt in scored}, known, "vocabulary")
+    return _tables(
+        path, rows, kept, {prompt: (model, prompt) for prompt in scored}, known, "vocabulary"
+    )
 
 
 def read_checkpoints(
     path: Path, *, prompt: str | None = None, known: Known = UNKNOWN, model: str | None = None
 ) -> list[ScoreTable]:
-    """One model's vocabulary while it was trained: the token columns, then a column `step-N` for each checkpoint.
+    """One model's vocabulary while it was trained: the token columns, then a column `step-N` for
+    each checkpoint.
 
-    The checkpoint after N steps is the model `MODEL@step-N`, and its provenance says the step. A file
-    `PROMPT_across_checkpoints_MODEL` says prompt and model itself. Raises InputError on another layout, and where nothing
-    says prompt or model.
+    The checkpoint after N steps is the model `MODEL@step-N`, and its provenance says the step. A
+    file `PROMPT_across_checkpoints_MODEL` says prompt and model itself. Raises InputError on
+    another layout, and where nothing says prompt or model.
     """
     table = _read(path)
     scored = _scored(path, table, _TOKEN_COLUMNS)
     steps = {column: int(match[1]) for column in scored if (match := _STEP.fullmatch(column))}
     if not steps:
         raise InputError(
-            f"{path} has the columns {list(table.columns)[:8]} and none named step-N, the scores after N steps. For scores "
+            f"{path} has the columns {list(table.columns)[:8]} and none named step-N, the scores "
+            f"after N steps. For scores "
             "of finished models type format=vocabulary"
         )
     if others := [column for column in scored if column not in steps]:
         log.warning(
-            "%s: left out are the columns %s, which are no step-N", path.name, ", ".join(map(repr, others))
+            "%s: left out are the columns %s, which are no step-N",
+            path.name,
+            ", ".join(map(repr, others)),
         )
     named, _, name = path.stem.partition(ACROSS)
     prompt = prompt or _prompt_of(path, named, known)
@@ -145,16 +164,21 @@ def read_checkpoints(
         replace(
             table,
             provenance=replace(table.provenance, model=f"{model}@step-{step}", step=step),
-            description=replace(described, label=described.label and f"{described.label}, step {step:,}"),
+            description=replace(
+                described, label=described.label and f"{described.label}, step {step:,}"
+            ),
         )
         for table, step in zip(
-            _tables(path, rows, kept, columns, known, "vocabulary"), sorted(steps.values()), strict=True
+            _tables(path, rows, kept, columns, known, "vocabulary"),
+            sorted(steps.values()),
+            strict=True,
         )
     ]
 
 
 def model_named(name: str, models: Mapping[str, ModelDescription]) -> str | None:
-    """The repository that a file, a column or a person names: a known model by repository or label, or any OWNER--NAME.
+    """The repository that a file, a column or a person names: a known model by repository or label,
+    or any OWNER--NAME.
 
     OWNER_NAME alone does not say where the owner ends, so it is only matched with known models.
     """
@@ -181,16 +205,20 @@ def _model_of(path: Path, given: str | None, name: str, known: Known) -> str:
 
 
 def _prompt_of(path: Path, name: str, known: Known) -> str:
-    """The prompt's key, where a part of the file's name is one that is known; a score is never filed under a guess."""
+    """The prompt's key, where a part of the file's name is one that is known; a score is never
+    filed under a guess."""
     if name in known.prompts:
         return name
     keys = list(known.prompts)
     begun = [key for key in keys if name.startswith(f"{key}_")]
     guess = f" Did you mean {max(begun, key=len)!r}?" if begun else did_you_mean(name, keys)
-    shown = f"{', '.join(keys[:9])}{f' and {len(keys) - 9} more' if len(keys) > 9 else ''}" or "none"
+    shown = (
+        f"{', '.join(keys[:9])}{f' and {len(keys) - 9} more' if len(keys) > 9 else ''}" or "none"
+    )
     raise InputError(
         f"{path}: which prompt was it scored with? The file's name is no known key.{guess} Type "
-        f"prompt=KEY. Known keys: {shown}. For a key of your own, also state its wording: prompt=KEY "
+        f"prompt=KEY. Known keys: {shown}. For a key of your own, also state its wording: "
+        f"prompt=KEY "
         "+prompts.KEY='the user turn'"
     )
 
@@ -210,8 +238,13 @@ def _tokens(path: Path, table: pd.DataFrame, known: Known) -> tuple[pd.DataFrame
     if missing := int(
         table["token_decoded"].isna().sum()
     ):  # of a parquet file: pandas took `null` and `NA` for missing
-        log.warning("%s: %d tokens have no text; they take part as the empty text", path.name, missing)
-    names, texts = table["token_name"].fillna("").astype(str), table["token_decoded"].fillna("").astype(str)
+        log.warning(
+            "%s: %d tokens have no text; they take part as the empty text", path.name, missing
+        )
+    names, texts = (
+        table["token_name"].fillna("").astype(str),
+        table["token_decoded"].fillna("").astype(str),
+    )
     rows = pd.DataFrame(
         {
             "candidate_id": whole_numbers(path, table, "token_id"),
@@ -224,7 +257,9 @@ def _tokens(path: Path, table: pd.DataFrame, known: Known) -> tuple[pd.DataFrame
         return rows, table
     kept = texts.isin(known.tokens)
     if not kept.any():
-        raise InputError(f"{path}: none of its {len(texts)} tokens stands in the list that tokens= names")
+        raise InputError(
+            f"{path}: none of its {len(texts)} tokens stands in the list that tokens= names"
+        )
     return rows[kept].reset_index(drop=True), table[kept].reset_index(drop=True)
 
 
@@ -234,12 +269,15 @@ def _items(texts: pd.Series) -> pd.DataFrame:
 
 
 def _scored(path: Path, table: pd.DataFrame, columns: list[str]) -> list[str]:
-    """The columns of rewards, which are all but these; InputError where there is none, or one of these is missing."""
+    """The columns of rewards, which are all but these; InputError where there is none, or one of
+    these is missing."""
     scored = [column for column in table.columns if column not in columns]
     if len(table.columns) - len(scored) < len(columns) or not scored or table.empty:
         raise InputError(
-            f"{path} has {len(table)} rows and the columns {list(table.columns)[:8]}; expected {columns} and at least "
-            "one column of rewards. Is `format=` right? The formats are eloeverything, factorial54, vocabulary and "
+            f"{path} has {len(table)} rows and the columns {list(table.columns)[:8]}; expected "
+            f"{columns} and at least "
+            "one column of rewards. Is `format=` right? The formats are eloeverything, "
+            "factorial54, vocabulary and "
             "checkpoints."
         )
     return scored
@@ -253,11 +291,15 @@ def numbers(path: Path, table: pd.DataFrame, column: str) -> pd.Series:
 
 
 def whole_numbers(path: Path, table: pd.DataFrame, column: str) -> pd.Series:
-    """A column of text as int32; InputError naming the first row that is no whole number of that range."""
+    """A column of text as int32; InputError naming the first row that is no whole number of that
+    range."""
     values = numbers(path, table, column)
     wrong = (values != values.round()) | (values < 0) | (values > np.iinfo(np.int32).max)
     check_cells(
-        f"{path}, column {column!r}", table[column], wrong, "is not a whole number from 0 to 2^31 - 1"
+        f"{path}, column {column!r}",
+        table[column],
+        wrong,
+        "is not a whole number from 0 to 2^31 - 1",
     )
     return values.astype("int32")
 
@@ -270,11 +312,16 @@ def _tables(
     known: Known,
     candidates: str,
 ) -> list[ScoreTable]:
-    """The score tables of a file's columns; `columns` says model and prompt of each, `rows` what its rows are."""
+    """The score tables of a file's columns; `columns` says model and prompt of each, `rows` what
+    its rows are."""
     common = {
-        "candidates": candidates, "candidates_digest": items_digest(rows), "mode": "published", "source": path.name,
-        "weights_digest": sha256_of(path), "score": known.score or REWARD,
-    }  # fmt: skip
+        "candidates": candidates,
+        "candidates_digest": items_digest(rows),
+        "mode": "published",
+        "source": path.name,
+        "weights_digest": sha256_of(path),
+        "score": known.score or REWARD,
+    }
     whole = candidates == "vocabulary" and known.tokens is None
     made = []
     for column, (model, prompt) in columns.items():
@@ -289,10 +336,14 @@ def _tables(
     return made
 
 
-def _check_score(path: Path, column: str, scores: pd.Series, score: str | None, *, whole: bool) -> None:
-    """InputError where log-probabilities are none, or rewards, of which nobody said that they are, are log-probabilities.
+def _check_score(
+    path: Path, column: str, scores: pd.Series, score: str | None, *, whole: bool
+) -> None:
+    """InputError where log-probabilities are none, or rewards, of which nobody said that they are,
+    are log-probabilities.
 
-    Log-probabilities of a `whole` vocabulary whose probabilities add up to less than 1 are only warned of.
+    Log-probabilities of a `whole` vocabulary whose probabilities add up to less than 1 are only
+    warned of.
     """
     where = f"{path}, column {column!r}"
     positive = scores > 1e-6  # rounding may leave log 1 above zero
@@ -300,24 +351,31 @@ def _check_score(path: Path, column: str, scores: pd.Series, score: str | None, 
         mass = float(np.exp(scores).sum())
     if score is None and len(scores) >= MANY and not positive.any() and abs(mass - 1) < MASS:
         raise InputError(
-            f"{where}: no value is above 0, and their exponentials add up to {mass:.4f}: these look like log-probabilities "
-            "of a language model. Type score=log_probability, or score=reward if they are rewards all the same"
+            f"{where}: no value is above 0, and their exponentials add up to {mass:.4f}: these "
+            f"look like log-probabilities "
+            "of a language model. Type score=log_probability, or score=reward if they are rewards "
+            "all the same"
         )
     if score != LOG_PROBABILITY:
         return
     if positive.any():
         value = scores[positive].iloc[0]
         raise InputError(
-            f"{where}, row {int(np.argmax(positive)) + 1}: {value:g} is no log-probability, which is at most 0. Leave "
+            f"{where}, row {int(np.argmax(positive)) + 1}: {value:g} is no log-probability, which "
+            f"is at most 0. Leave "
             "score=log_probability out"
         )
     if mass > 1 + MASS:
         raise InputError(
-            f"{where}: the probabilities add up to {mass:.3f}, more than 1, so these are no log-probabilities of different "
+            f"{where}: the probabilities add up to {mass:.3f}, more than 1, so these are no "
+            f"log-probabilities of different "
             "answers. Leave score=log_probability out"
         )
     if whole and mass < 1 - MASS:
         log.warning(
-            "%s, column %r: the probabilities add up to %.3f, not to 1 as those of a whole vocabulary; tokens are missing",
-            path.name, column, mass,
-        )  # fmt: skip
+            "%s, column %r: the probabilities add up to %.3f, not to 1 as those of a whole "
+            "vocabulary; tokens are missing",
+            path.name,
+            column,
+            mass,
+        )

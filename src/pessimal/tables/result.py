@@ -1,7 +1,7 @@
 """What an analysis returns: data, one sentence, and a declaration of how to draw it.
 
-Knows no verb, no page and no ink: compare, search, explain, check and tune all return these, and one function
-publishes them (`verbs.publish`).
+Knows no verb, no page and no ink: compare, search, explain, check and tune all return these, and
+one function publishes them (`verbs.publish`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from pessimal.plots import Plot
 
 RESULTS = "results.json"
-"""The file of an artifact that says what its results are (`verbs.publish` writes it, `report.artifact` reads it)."""
+"""The file of an artifact that says what its results are (`verbs.publish` writes it,
+`report.artifact` reads it)."""
 LEVEL = 0.05
-"""Of corrected p values: up to it an effect is called significant, in headlines, figures and cards alike."""
+"""Of corrected p values: up to it an effect is called significant, in headlines, figures and cards
+alike."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +48,12 @@ class Result:
     table: pd.DataFrame
     """Tidy: keys, then estimate, low, high, n, p."""
     headline: str = ""
-    """One sentence of at most 25 words. Empty: the table belongs to another result of the same method."""
+    """One sentence of at most 25 words. Empty: the table belongs to another result of the same
+    method."""
     plot: "Plot | None" = None
     method: str = ""
-    """Which static text says what is measured and what is not: `methods/METHOD.md`. Results of one method share a
-    section of the page."""
+    """Which static text says what is measured and what is not: `methods/METHOD.md`. Results of one
+    method share a section of the page."""
     weight: float = 0.0
     """How much it deserves the top of the page; see `weight_of`."""
     estimate: Estimate | None = None
@@ -79,7 +82,9 @@ class Results(list[Result]):
         if found := next((result for result in self if result.name == which), None):
             return found
         why = f"; skipped: {self.skipped[which]}" if which in self.skipped else ""
-        raise KeyError(f"no result {which!r}{why}. There are: {', '.join(result.name for result in self)}")
+        raise KeyError(
+            f"no result {which!r}{why}. There are: {', '.join(result.name for result in self)}"
+        )
 
     def _repr_html_(self) -> str:
         from pessimal.notebook import results_html
@@ -88,10 +93,12 @@ class Results(list[Result]):
 
 
 def weight_of(size: float, p: float | None = None, *, level: float = LEVEL) -> float:
-    """How much a result deserves the top of the page: 1 where its corrected p is below `level`, plus its size.
+    """How much a result deserves the top of the page: 1 where its corrected p is below `level`,
+    plus its size.
 
     Args:
-        size: of the effect, on a scale where 1 is large (a correlation, a standardised slope); larger ones count as 1.
+        size: of the effect, on a scale where 1 is large (a correlation, a standardised slope);
+            larger ones count as 1.
         p: corrected; None where nothing was tested.
     """
     significant = p is not None and p <= level
@@ -99,7 +106,8 @@ def weight_of(size: float, p: float | None = None, *, level: float = LEVEL) -> f
 
 
 def merged(results: Iterable[Result]) -> list[Result]:
-    """One result a name: the tables under one another, headline and number of the heaviest, all notes."""
+    """One result a name: the tables under one another, headline and number of the heaviest, all
+    notes."""
     by_name: dict[str, list[Result]] = {}
     for result in results:
         by_name.setdefault(result.name, []).append(result)

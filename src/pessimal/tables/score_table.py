@@ -1,6 +1,7 @@
 """The score table: every candidate's reward for one model and one prompt, and its provenance.
 
-A language model's table is of the same form: its rewards are log-probabilities, and its provenance records this.
+A language model's table is of the same form: its rewards are log-probabilities, and its provenance
+records this.
 
 Knows the columns, the provenance and the parquet file. Does not know how a reward is computed.
 """
@@ -25,7 +26,9 @@ PLAIN_TEXT = "plain text"
 """In place of a template's digest where a language model has no template."""
 PLAIN_TEXT_ALL_THE_SAME = "plain text, though there is a chat template"
 """The same where it has one, and was asked without it."""
-_UNUSED = re.compile(r"[\[<(|]*(unused|reserved_special_token|extra_id)[_-]?\d+[\]>)|]*", re.IGNORECASE)
+_UNUSED = re.compile(
+    r"[\[<(|]*(unused|reserved_special_token|extra_id)[_-]?\d+[\]>)|]*", re.IGNORECASE
+)
 _BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
 METADATA_KEY = b"pessimal.score_table"
 FORMAT = 1
@@ -44,7 +47,8 @@ _HUMAN_COLUMNS = {"elo": pa.float64(), "elo_matches": pa.int32()}
 
 
 def token_kind(token: str, text: str, *, special: bool = False) -> str:
-    """`unused`, `special`, `byte` (no text of its own) or `normal`; `special` is the tokenizer's word for it."""
+    """`unused`, `special`, `byte` (no text of its own) or `normal`; `special` is the tokenizer's
+    word for it."""
     if _UNUSED.fullmatch(token):
         return "unused"
     if special:
@@ -55,13 +59,15 @@ def token_kind(token: str, text: str, *, special: bool = False) -> str:
 
 
 def storable(text: str) -> str:
-    """`text` as UTF-8 can hold it: a lone surrogate (half a character, decoded alone) becomes its escape."""
+    """`text` as UTF-8 can hold it: a lone surrogate (half a character, decoded alone) becomes its
+    escape."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelProvenance:
-    """The model's part of the provenance of a result; `key` covers the fields of the subclass too."""
+    """The model's part of the provenance of a result; `key` covers the fields of the subclass
+    too."""
 
     model: str
     """Short name of the model, as in `model=NAME`."""
@@ -74,9 +80,11 @@ class ModelProvenance:
     tokenizer_digest: str | None = None
     """sha256 over vocabulary and tokenizer settings."""
     template_digest: str | None = None
-    """sha256 over the chat template; PLAIN_TEXT or PLAIN_TEXT_ALL_THE_SAME where a language model was asked without."""
+    """sha256 over the chat template; PLAIN_TEXT or PLAIN_TEXT_ALL_THE_SAME where a language model
+    was asked without."""
     dtype: str | None = None
-    """Precision of the network, of the first pass where there are two: float32, bfloat16 or float16."""
+    """Precision of the network, of the first pass where there are two: float32, bfloat16 or
+    float16."""
     output: int | None = None
     """Which of the model's outputs is the reward; None where it has one."""
     software: dict[str, str] = field(default_factory=dict)
@@ -93,8 +101,8 @@ class ModelProvenance:
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreProvenance(ModelProvenance):
-    """What a score depends on: two tables with one key hold the same rewards, but for the last bits that another
-    device or batch size may change."""
+    """What a score depends on: two tables with one key hold the same rewards, but for the last bits
+    that another device or batch size may change."""
 
     prompt: str
     """Key of the prompt, as in `prompts=KEY`."""
@@ -109,16 +117,20 @@ class ScoreProvenance(ModelProvenance):
     source: str
     """`scan`, or the file name that the scores were imported from."""
     certain: int | None = None
-    """k of the tails that were scored again in float32 after a low-precision pass; None after a float32 one."""
+    """k of the tails that were scored again in float32 after a low-precision pass; None after a
+    float32 one."""
     kind: str = "head"
     """Kind of reward (`pessimal.rewards.spec.Kind`)."""
     score: str = REWARD
-    """What the rewards are: `reward`, or `log_probability`, log p(candidate | prompt) in nats, of a language model."""
+    """What the rewards are: `reward`, or `log_probability`, log p(candidate | prompt) in nats, of a
+    language model."""
     step: int | None = None
-    """Steps of training after which the model was taken, of a checkpoint; None for a finished model."""
+    """Steps of training after which the model was taken, of a checkpoint; None for a finished
+    model."""
     attention: str | None = None
-    """Path that computed them, `shared-prefix`, `full-forward` or `own-forward`. The trust check holds all to the model's own
-    forward; so it is recorded, but two tables that differ in it alone have one key."""
+    """Path that computed them, `shared-prefix`, `full-forward` or `own-forward`. The trust check
+    holds all to the model's own forward; so it is recorded, but two tables that differ in it alone
+    have one key."""
 
     def __post_init__(self):
         if self.score == LOG_PROBABILITY:  # which says the kind
@@ -126,8 +138,8 @@ class ScoreProvenance(ModelProvenance):
 
     @property
     def name(self) -> str:
-        """The artifact name: model and prompt, and kind of score, `plain` for a chat model asked without its template,
-        precision, candidate set or mode where they are not the default."""
+        """The artifact name: model and prompt, and kind of score, `plain` for a chat model asked
+        without its template, precision, candidate set or mode where they are not the default."""
         parts = [self.model, self.prompt]
         if self.score != REWARD:
             parts.append(self.score)
@@ -142,8 +154,9 @@ class ScoreProvenance(ModelProvenance):
         return "--".join(parts)
 
     def fields(self) -> dict:
-        """Every field by name; `kind`, `score` and `step` only where they are not the default, so that other tables keep the
-        keys and the bytes that they had before there were these fields."""
+        """Every field by name; `kind`, `score` and `step` only where they are not the default, so
+        that other tables keep the keys and the bytes that they had before there were these
+        fields."""
         fields = super().fields()
         if self.kind in ("head", LOG_PROBABILITY):  # the latter is said by `score`
             del fields["kind"]
@@ -162,7 +175,8 @@ class ScoreProvenance(ModelProvenance):
 
 @dataclass(frozen=True)
 class ModelDescription:
-    """What is known about a model besides its scores; the factors of a representational similarity analysis."""
+    """What is known about a model besides its scores; the factors of a representational similarity
+    analysis."""
 
     base: str | None = None
     """Pretrained model or family it was made from."""
@@ -180,11 +194,12 @@ class ModelDescription:
 class ScoreTable:
     """Rewards of every candidate for one (model, prompt, candidate set).
 
-    `rows` has, in this order: candidate_id int (token id, or row of the item list) · token str (raw vocabulary
-    entry, null for items) · text str (decoded) · kind (one of KINDS) · survives bool or null (ids → text →
-    template → ids gives the same ids; null where it was not tested) · reward float (never null) · certified bool
-    (fp32, and no other candidate within twice the numerical error, so its rank is certain) · and, for items that
-    people have rated, elo float and elo_matches int.
+    `rows` has, in this order: candidate_id int (token id, or row of the item list) · token str (raw
+        vocabulary
+    entry, null for items) · text str (decoded) · kind (one of KINDS) · survives bool or null (ids →
+    text → template → ids gives the same ids; null where it was not tested) · reward float (never
+    null) · certified bool (fp32, and no other candidate within twice the numerical error, so its
+    rank is certain) · and, for items that people have rated, elo float and elo_matches int.
     """
 
     provenance: ScoreProvenance
@@ -193,25 +208,29 @@ class ScoreTable:
     measured: dict = field(default_factory=dict)
     """What the run measured of its own accuracy (trust check, certification); no times, no host."""
     code: dict = field(default_factory=dict)
-    """Git `commit` of the code that computed the rewards, and whether it was `dirty`. No part of the provenance: the same
-    table from another commit has the same key."""
+    """Git `commit` of the code that computed the rewards, and whether it was `dirty`. No part of
+    the provenance: the same table from another commit has the same key."""
 
     def __post_init__(self):
         missing = [c for c in _COLUMNS if c not in self.rows.columns]
         if missing:
-            raise TableError(f"a score table needs the columns {list(_COLUMNS)}; missing: {missing}")
+            raise TableError(
+                f"a score table needs the columns {list(_COLUMNS)}; missing: {missing}"
+            )
         rewards = self.rows["reward"].to_numpy(dtype=np.float64)
         bad = int((~np.isfinite(rewards)).sum())
         if bad:
             example = self.rows.loc[~np.isfinite(rewards), "text"].iloc[0]
             raise TableError(
                 f"{bad} of {len(rewards)} rewards of model {self.provenance.model!r} on prompt "
-                f"{self.provenance.prompt!r} are not finite (first: {example!r}). A reward must be a number: "
+                f"{self.provenance.prompt!r} are not finite (first: {example!r}). A reward must be "
+                f"a number: "
                 "try model.dtype=float32, or look at the model's weights."
             )
         if self.rows["candidate_id"].duplicated().any():
             raise TableError(
-                f"candidate_id repeats in the table of {self.provenance.model!r}: each candidate once"
+                f"candidate_id repeats in the table of {self.provenance.model!r}: each candidate "
+                f"once"
             )
 
     @property
@@ -243,8 +262,12 @@ def write_score_table(table: ScoreTable, path: Path) -> Path:
         "measured": table.measured,
         **({"code": table.code} if table.code else {}),
     }
-    schema = pa.schema(columns.items(), metadata={METADATA_KEY: json.dumps(document, sort_keys=True)})
-    pq.write_table(pa.Table.from_pandas(rows, schema=schema, preserve_index=False), path, compression="zstd")
+    schema = pa.schema(
+        columns.items(), metadata={METADATA_KEY: json.dumps(document, sort_keys=True)}
+    )
+    pq.write_table(
+        pa.Table.from_pandas(rows, schema=schema, preserve_index=False), path, compression="zstd"
+    )
     return Path(path)
 
 
@@ -272,7 +295,8 @@ def read_score_table(path: Path) -> ScoreTable:
 
 
 def read_provenance(path: Path) -> ScoreProvenance:
-    """The provenance of a table that `write_score_table` wrote, without reading its rows; raises as `read_score_table`."""
+    """The provenance of a table that `write_score_table` wrote, without reading its rows; raises as
+    `read_score_table`."""
     file, _, document = _read(path, pq.read_schema)
     try:
         return ScoreProvenance(**document["identity"])
@@ -287,16 +311,21 @@ def items_digest(rows: pd.DataFrame) -> str:
 
 
 def _read(path: Path, reader: Callable) -> tuple[Path, pa.Table | pa.Schema, dict]:
-    """The file at a path, what `reader` reads of it, and what the file says of itself beside its rows."""
+    """The file at a path, what `reader` reads of it, and what the file says of itself beside its
+    rows."""
     path = Path(path)
     file = path / "scores.parquet" if path.is_dir() else path
     if not file.is_file():
-        raise TableError(f"no score table at {path}: give a scores.parquet file or the folder that holds one")
+        raise TableError(
+            f"no score table at {path}: give a scores.parquet file or the folder that holds one"
+        )
     try:
         content = reader(file)
         metadata = (content if isinstance(content, pa.Schema) else content.schema).metadata
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last: of column names
-        raise TableError(f"{file} cannot be read as parquet ({error}); scan or import it again") from error
+        raise TableError(
+            f"{file} cannot be read as parquet ({error}); scan or import it again"
+        ) from error
     document = (metadata or {}).get(METADATA_KEY)
     if document is None:
         raise TableError(
@@ -309,13 +338,16 @@ def _read(path: Path, reader: Callable) -> tuple[Path, pa.Table | pa.Schema, dic
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise _damaged(file, error) from error
     if version != FORMAT:
-        raise TableError(f"{file} has format {version}; this version of pessimal reads {FORMAT}: scan again")
+        raise TableError(
+            f"{file} has format {version}; this version of pessimal reads {FORMAT}: scan again"
+        )
     return file, content, document
 
 
 def _damaged(file: Path, error: Exception) -> TableError:
     return TableError(
-        f"{file} is not what a score table is ({type(error).__name__}: {error}); scan or import it again"
+        f"{file} is not what a score table is ({type(error).__name__}: {error}); scan or import it "
+        f"again"
     )
 
 
@@ -324,14 +356,15 @@ COLUMNS = ("candidate_id", "token", "text", "kind")
 
 
 class SharedColumns:
-    """Remembers the candidates of every vocabulary that it has seen, so that their tables hold one copy of its texts: 540
-    scans of a Llama-sized vocabulary fit in memory."""
+    """Remembers the candidates of every vocabulary that it has seen, so that their tables hold one
+    copy of its texts: 540 scans of a Llama-sized vocabulary fit in memory."""
 
     def __init__(self):
         self._seen: dict[tuple[str | None, ...], pd.DataFrame] = {}
 
     def of(self, table: ScoreTable) -> ScoreTable:
-        """The same table, its candidates' columns taken from the first table with exactly these candidates."""
+        """The same table, its candidates' columns taken from the first table with exactly these
+        candidates."""
         key = (table.provenance.candidates_digest, table.provenance.tokenizer_digest)
         first = self._seen.setdefault(key, table.rows[list(COLUMNS)])
         # Published scores state no tokenizer, so equal ids and texts do not prove equal raw tokens.

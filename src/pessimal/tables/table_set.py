@@ -1,4 +1,5 @@
-"""Score tables side by side: which table stands for a model, which prompts belong together, what can be compared.
+"""Score tables side by side: which table stands for a model, which prompts belong together, what
+can be compared.
 
 Knows tables and what people said about prompts (polarity, wordings). Knows no statistic.
 """
@@ -21,15 +22,24 @@ CORE = ("greatest", "best", "worst")
 OPPOSITE = (("greatest", "worst"), ("best", "worst"))
 """Pairs of opposite prompts, the first that is there."""
 MANY_PROMPTS = 6
-"""Where there are more, analyses over words average those of one polarity: 54 wordings are no 54 findings."""
+"""Where there are more, analyses over words average those of one polarity: 54 wordings are no 54
+findings."""
 WORDINGS = 4
-"""So many prompts of the factorial are one question in many wordings, and are not analysed one by one."""
+"""So many prompts of the factorial are one question in many wordings, and are not analysed one by
+one."""
 MODES = ("ids", "text", "paper", "published")
 """The first of these that a model was scanned in stands for it wherever modes are not compared."""
 SAME = (
-    "weights_digest", "config_digest", "tokenizer_digest", "template_digest", "output", "prompt_text", "candidates_digest",
-)  # fmt: skip
-"""What the scans of one model may not differ in, if it is the mode or the computing that makes their rewards differ."""
+    "weights_digest",
+    "config_digest",
+    "tokenizer_digest",
+    "template_digest",
+    "output",
+    "prompt_text",
+    "candidates_digest",
+)
+"""What the scans of one model may not differ in, if it is the mode or the computing that makes
+their rewards differ."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +51,11 @@ class Reading:
     stripped: bool = False
     """Tokens of different vocabularies are matched without outer white space."""
     polarity: Mapping[str, int] = field(default_factory=dict)
-    """1 for a prompt that good words answer, −1 for one that bad words do, by prompt key or by a level in the key."""
+    """1 for a prompt that good words answer, −1 for one that bad words do, by prompt key or by a
+    level in the key."""
     factors: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """The factorial of wordings: levels by factor, in the order in which they stand in a prompt's key."""
+    """The factorial of wordings: levels by factor, in the order in which they stand in a prompt's
+    key."""
     pairs: Sequence[tuple[str, str]] = ()
     """Prompts that are compared two by two; chosen by polarity where empty."""
 
@@ -52,12 +64,15 @@ class Reading:
         parts = prompt.split("_")
         if not self.factors or len(parts) != len(self.factors):
             return None
-        if any(part not in levels for part, levels in zip(parts, self.factors.values(), strict=True)):
+        if any(
+            part not in levels for part, levels in zip(parts, self.factors.values(), strict=True)
+        ):
             return None
         return dict(zip(self.factors, parts, strict=True))
 
     def polarity_of(self, prompt: str) -> int | None:
-        """1, −1, or None where neither the key nor a level of the factorial in it says, or two levels disagree.
+        """1, −1, or None where neither the key nor a level of the factorial in it says, or two
+        levels disagree.
 
         A key that is not of the factorial is not taken apart: `not_good` would pass for `good`.
         """
@@ -79,9 +94,11 @@ class TableSet:
     by_prompt: dict[str, list[ScoreTable]]
     """Rewards, one table a model, models in order of name; the core prompts first."""
     modes: dict[tuple[str, str], dict[str, ScoreTable]]
-    """By (prompt, model): a table for each mode that it was scanned in, the one that stands for the model first."""
+    """By (prompt, model): a table for each mode that it was scanned in, the one that stands for the
+    model first."""
     rescans: dict[tuple[str, str], dict[str, ScoreTable]]
-    """By (prompt, model): further scans in that mode, by what differs from the first: `bfloat16`, `again`."""
+    """By (prompt, model): further scans in that mode, by what differs from the first: `bfloat16`,
+    `again`."""
     no_rescans: dict[tuple[str, str], list[str]]
     """Scans that are not compared with the one that stands for the model, and why."""
     language: dict[str, list[ScoreTable]]
@@ -97,7 +114,8 @@ class TableSet:
 
     @cached_property
     def prompts(self) -> list[str]:
-        """The prompts that are looked at one by one; of the wordings only those of a pair that was chosen."""
+        """The prompts that are looked at one by one; of the wordings only those of a pair that was
+        chosen."""
         return [p for p in self.by_prompt if p not in self.wordings or p in self._chosen]
 
     @cached_property
@@ -107,14 +125,17 @@ class TableSet:
 
     @cached_property
     def wordings(self) -> list[str]:
-        """Prompts of the factorial, where they are so many that they are one question in many wordings."""
+        """Prompts of the factorial, where they are so many that they are one question in many
+        wordings."""
         factorial = [prompt for prompt in self.by_prompt if self.reading.levels_of(prompt)]
         return factorial if len(factorial) >= WORDINGS else []
 
     @cached_property
     def models(self) -> list[str]:
         """Reward models in order of name."""
-        return sorted({table.provenance.model for tables in self.by_prompt.values() for table in tables})
+        return sorted(
+            {table.provenance.model for tables in self.by_prompt.values() for table in tables}
+        )
 
     @cached_property
     def labels(self) -> dict[str, str]:
@@ -126,12 +147,21 @@ class TableSet:
         """What is known of each reward model: index = model; base, developer, parameters, rank."""
         firsts = {t.provenance.model: t for tables in self.by_prompt.values() for t in tables[::-1]}
         rows = [
-            {"model": model, **described(model, {c: getattr(firsts[model].description, c) for c in ("base", "developer", "parameters", "rank")})}
+            {
+                "model": model,
+                **described(
+                    model,
+                    {
+                        c: getattr(firsts[model].description, c)
+                        for c in ("base", "developer", "parameters", "rank")
+                    },
+                ),
+            }
             for model in self.models
-        ]  # fmt: skip
-        frame = pd.DataFrame(rows, columns=["model", "base", "developer", "parameters", "rank"]).set_index(
-            "model"
-        )
+        ]
+        frame = pd.DataFrame(
+            rows, columns=["model", "base", "developer", "parameters", "rank"]
+        ).set_index("model")
         frame[["parameters", "rank"]] = frame[["parameters", "rank"]].astype(float)
         return frame
 
@@ -141,7 +171,8 @@ class TableSet:
         return any(table.has_elo for tables in self.by_prompt.values() for table in tables)
 
     def matrix(self, prompt: str) -> pd.DataFrame:
-        """Rewards of the shared candidates: index = text, one column a model (see `tables.join.reward_matrix`)."""
+        """Rewards of the shared candidates: index = text, one column a model (see
+        `tables.join.reward_matrix`)."""
         if prompt not in self._matrices:
             self._matrices[prompt] = reward_matrix(
                 self.by_prompt[prompt], paper=self.reading.paper, stripped=self.reading.stripped
@@ -158,8 +189,8 @@ class TableSet:
         return {}
 
     def of_model(self, model: str) -> dict[str, ScoreTable]:
-        """A model's tables by prompt, all in the mode of its first prompt: beside one another, another mode would pass
-        for another prompt."""
+        """A model's tables by prompt, all in the mode of its first prompt: beside one another,
+        another mode would pass for another prompt."""
         own = {
             p: t
             for p, tables in self.by_prompt.items()
@@ -169,16 +200,20 @@ class TableSet:
         }
         first = next(iter(own.values()), None)
         return {
-            p: t for p, t in own.items()
-            if (t.provenance.mode, t.provenance.candidates_digest) == (first.provenance.mode, first.provenance.candidates_digest)
-        }  # fmt: skip
+            p: t
+            for p, t in own.items()
+            if (t.provenance.mode, t.provenance.candidates_digest)
+            == (first.provenance.mode, first.provenance.candidates_digest)
+        }
 
     @cached_property
     def columns(self) -> dict[str, list[str]]:
-        """What analyses over words look at: each prompt, or where there are many those of the chosen pairs, else the mean
-        of those of one polarity."""
+        """What analyses over words look at: each prompt, or where there are many those of the
+        chosen pairs, else the mean of those of one polarity."""
         signs = {p: s for p in self.prompts if (s := self.reading.polarity_of(p)) is not None}
-        if len(self.prompts) > MANY_PROMPTS and (chosen := [p for p in self.prompts if p in self._chosen]):
+        if len(self.prompts) > MANY_PROMPTS and (
+            chosen := [p for p in self.prompts if p in self._chosen]
+        ):
             return {prompt: [prompt] for prompt in chosen}
         if len(self.prompts) <= MANY_PROMPTS or not signs:
             return {prompt: [prompt] for prompt in self.prompts}
@@ -191,12 +226,14 @@ class TableSet:
     @cached_property
     def polarity(self) -> dict[str, int]:
         """1 or −1 by column of `columns`, where it is known."""
-        signs = {name: self.reading.polarity_of(prompts[0]) for name, prompts in self.columns.items()}
+        signs = {
+            name: self.reading.polarity_of(prompts[0]) for name, prompts in self.columns.items()
+        }
         return {name: sign for name, sign in signs.items() if sign is not None}
 
     def opposite_pairs(self) -> list[tuple[str, str]]:
-        """Pairs of columns of opposite polarity, the positive one first: the chosen ones, else at most one: that of
-        `OPPOSITE`, else of the first columns, that most models have both of."""
+        """Pairs of columns of opposite polarity, the positive one first: the chosen ones, else at
+        most one: that of `OPPOSITE`, else of the first columns, that most models have both of."""
         positive = [name for name in self.columns if self.polarity.get(name) == 1]
         negative = [name for name in self.columns if self.polarity.get(name) == -1]
         chosen = [pair if pair[0] in positive else pair[::-1] for pair in self.reading.pairs]
@@ -210,23 +247,32 @@ class TableSet:
         return [next(pair for pair in pairs if models[pair] == most)] if most else []
 
     def columns_of(self, model: str) -> dict[str, list[str]]:
-        """The columns that a model has all prompts of; an average over other wordings is another column."""
+        """The columns that a model has all prompts of; an average over other wordings is another
+        column."""
         own = self.of_model(model)
-        return {name: prompts for name, prompts in self.columns.items() if all(p in own for p in prompts)}
+        return {
+            name: prompts
+            for name, prompts in self.columns.items()
+            if all(p in own for p in prompts)
+        }
 
     def tokens(self, model: str) -> pd.DataFrame:
-        """Rewards of a model's own tokens that can be words: index = text, a column for each of `columns_of`."""
+        """Rewards of a model's own tokens that can be words: index = text, a column for each of
+        `columns_of`."""
         own = self.of_model(model)
         rows = next(iter(own.values())).rows
         of_words = rows["kind"].isin(("normal", "item")).to_numpy()
         rewards = {
-            name: np.mean([own[p].rows["reward"].to_numpy(dtype=float) for p in prompts], axis=0)[of_words]
+            name: np.mean([own[p].rows["reward"].to_numpy(dtype=float) for p in prompts], axis=0)[
+                of_words
+            ]
             for name, prompts in self.columns_of(model).items()
         }
         return pd.DataFrame(rewards, index=pd.Index(rows["text"][of_words], name="text"))
 
     def words(self, model: str) -> pd.DataFrame:
-        """Rewards of words, the spellings of a word averaged: index = word, a column for each of `columns_of`."""
+        """Rewards of words, the spellings of a word averaged: index = word, a column for each of
+        `columns_of`."""
         if model not in self._words:
             self._words[model] = by_word(self.tokens(model))
         return self._words[model]
@@ -238,15 +284,24 @@ class TableSet:
     def pairs_of(self, model: str) -> list[tuple[str, str]]:
         """The opposite pairs that this model has both of; none in `paper`, which knows none."""
         own = self.columns_of(model)
-        return [pair for pair in self.opposite_pairs() if set(pair) <= set(own) and not self.reading.paper]
+        return [
+            pair
+            for pair in self.opposite_pairs()
+            if set(pair) <= set(own) and not self.reading.paper
+        ]
 
     def without_columns(self) -> list[str]:
         """Which models lack which columns, and why; for notes."""
-        notes = [f"prompt {p}: polarity not known, and the other prompts are averaged"
-                for p in self.prompts if not any(p in prompts for prompts in self.columns.values())]  # fmt: skip
+        notes = [
+            f"prompt {p}: polarity not known, and the other prompts are averaged"
+            for p in self.prompts
+            if not any(p in prompts for prompts in self.columns.values())
+        ]
         for model in self.models:
             own, had = self.of_model(model), self.columns_of(model)
-            given = {p for p in self.prompts for t in self.by_prompt[p] if t.provenance.model == model}
+            given = {
+                p for p in self.prompts for t in self.by_prompt[p] if t.provenance.model == model
+            }
             label = self.labels[model]
             notes += [
                 f"{label} on {p}: scanned in another mode"
@@ -256,12 +311,15 @@ class TableSet:
             for name, prompts in self.columns.items():
                 missing = [p for p in prompts if p not in given]
                 if name not in had and missing:
-                    notes.append(f"{label} on {name}: {len(missing)} of {len(prompts)} prompts not scanned")
+                    notes.append(
+                        f"{label} on {name}: {len(missing)} of {len(prompts)} prompts not scanned"
+                    )
         return notes
 
 
 def run_and_step(provenance: ScoreProvenance) -> tuple[str, int] | None:
-    """The run that a checkpoint belongs to, its model's name without the step, and its step; None for any other model."""
+    """The run that a checkpoint belongs to, its model's name without the step, and its step; None
+    for any other model."""
     step = provenance.step
     return None if step is None else (provenance.model.removesuffix(f"@step-{step}"), step)
 
@@ -269,22 +327,26 @@ def run_and_step(provenance: ScoreProvenance) -> tuple[str, int] | None:
 def labels_of(tables: Sequence[ScoreTable]) -> dict[str, str]:
     """Model names as people see them: the models' own where two labels are the same."""
     labels = {t.provenance.model: t.description.label or t.provenance.model for t in tables}
-    return labels if len(set(labels.values())) == len(labels) else {model: model for model in labels}
+    return (
+        labels if len(set(labels.values())) == len(labels) else {model: model for model in labels}
+    )
 
 
 def table_sets(tables: Sequence[ScoreTable], reading: Reading | None = None) -> list[TableSet]:
     """Score tables by candidate set, the vocabulary first.
 
     Raises:
-        TableError: tables of one prompt key with different wordings, several of one model and prompt that cannot stand
-            for one another, or a chosen pair with a prompt that no table is of.
+        TableError: tables of one prompt key with different wordings, several of one model and
+            prompt that cannot stand for one another, or a chosen pair with a prompt that no table
+            is of.
     """
     reading = reading or Reading()
     rewards = [table for table in tables if table.provenance.score == REWARD]
     keys = list(dict.fromkeys(table.provenance.prompt for table in rewards))
     if missing := [key for pair in reading.pairs for key in pair if key not in keys]:
         raise TableError(
-            f"pairs names the prompt {missing[0]!r}, but no score table is of it; there are: {', '.join(keys)}."
+            f"pairs names the prompt {missing[0]!r}, but no score table is of it; there are: "
+            f"{', '.join(keys)}."
             f"{did_you_mean(missing[0], keys)}".removesuffix(".")
         )
     modes = _by_mode(rewards)
@@ -319,7 +381,10 @@ def _side_by_side(tables: Sequence[ScoreTable]) -> dict[str, list[ScoreTable]]:
             _check_comparable(table.provenance, other.provenance)
         members[table.provenance.model] = table
     order = sorted(by_prompt, key=lambda p: (CORE.index(p) if p in CORE else len(CORE), p))
-    return {prompt: [by_prompt[prompt][model] for model in sorted(by_prompt[prompt])] for prompt in order}
+    return {
+        prompt: [by_prompt[prompt][model] for model in sorted(by_prompt[prompt])]
+        for prompt in order
+    }
 
 
 def _check_comparable(a: ScoreProvenance, b: ScoreProvenance) -> None:
@@ -328,10 +393,13 @@ def _check_comparable(a: ScoreProvenance, b: ScoreProvenance) -> None:
     if a.prompt_text and b.prompt_text and a.prompt_text != b.prompt_text:
         raise TableError(f"{message}one was asked {a.prompt_text!r}, the other {b.prompt_text!r}")
     if a.candidates != "vocabulary" and a.candidates_digest != b.candidates_digest:
-        raise TableError(f"{message}their lists of items, both named {a.candidates!r}, are not the same")
+        raise TableError(
+            f"{message}their lists of items, both named {a.candidates!r}, are not the same"
+        )
     if a.mode != b.mode and "published" not in (a.mode, b.mode):
         raise TableError(
-            f"{message}one was scanned in mode {a.mode}, the other in mode {b.mode}; type mode={a.mode} or mode={b.mode}"
+            f"{message}one was scanned in mode {a.mode}, the other in mode {b.mode}; type "
+            f"mode={a.mode} or mode={b.mode}"
         )
 
 
@@ -350,7 +418,8 @@ def _by_mode(tables: Sequence[ScoreTable]) -> dict[Key, dict[str, ScoreTable]]:
         published = by_name.get("published", [])
         if published and (len(low_precision_last) > 1 or len(published) > 1):
             raise TableError(
-                f"two score tables of model {key[2]!r} on prompt {key[1]!r} (mode {' and '.join(sorted(low_precision_last))}). "
+                f"two score tables of model {key[2]!r} on prompt {key[1]!r} (mode "
+                f"{' and '.join(sorted(low_precision_last))}). "
                 "Name the files: tables=[FILE,FILE]"
             )
         first, *others = low_precision_last.values()
@@ -372,9 +441,15 @@ def _rescans(
         for other in scans[key][mode]:
             if other is first:
                 continue
-            name = other.provenance.dtype if other.provenance.dtype != first.provenance.dtype else "again"
+            name = (
+                other.provenance.dtype
+                if other.provenance.dtype != first.provenance.dtype
+                else "again"
+            )
             if differ := _differing(first.provenance, other.provenance):
-                why = f"{key[2]}, {name}: of another model under the same name ({', '.join(differ)})"
+                why = (
+                    f"{key[2]}, {name}: of another model under the same name ({', '.join(differ)})"
+                )
                 left_out.setdefault(key, []).append(f"{why}; scan it again with force=true")
             elif first.rows["reward"].equals(other.rows["reward"]):  # a copy
                 left_out.setdefault(key, []).append(f"{key[2]}, {name}: the same to the last digit")
@@ -386,16 +461,22 @@ def _rescans(
 
 
 def _one_a_model(language: Sequence[ScoreTable]) -> list[ScoreTable]:
-    """Of each language model's scans of one prompt and candidate set the one in float32, else the first given."""
+    """Of each language model's scans of one prompt and candidate set the one in float32, else the
+    first given."""
     chosen = {key: next(iter(modes.values())) for key, modes in _by_mode(language).items()}
     for provenance in (table.provenance for table in language):
         first = chosen[provenance.candidates, provenance.prompt, provenance.model].provenance
         if differ := _differing(first, provenance):
-            template = " (in which template, or after plain text)" if "template_digest" in differ else ""
+            template = (
+                " (in which template, or after plain text)" if "template_digest" in differ else ""
+            )
             raise TableError(
-                f"two scans for log-probabilities have the name of model {provenance.model!r} on prompt {provenance.prompt!r}, "
-                f"and differ in {', '.join(differ)}{template}. To take one, name its file: tables=[FILE,FILE]. To compare "
-                f"both, scan one again under another name, such as model.name={provenance.model}-2, and name the files"
+                f"two scans for log-probabilities have the name of model {provenance.model!r} on "
+                f"prompt {provenance.prompt!r}, "
+                f"and differ in {', '.join(differ)}{template}. To take one, name its file: "
+                f"tables=[FILE,FILE]. To compare "
+                f"both, scan one again under another name, such as "
+                f"model.name={provenance.model}-2, and name the files"
             )
     return list(chosen.values())
 
@@ -416,8 +497,10 @@ def _differing(a: ScoreProvenance, b: ScoreProvenance, fields: Sequence[str] = S
 def _check_same(a: ScoreProvenance, b: ScoreProvenance) -> None:
     if differ := _differing(a, b, (*SAME, "dtype")):
         raise TableError(
-            f"the scans of model {a.model!r} on prompt {a.prompt!r} (mode {' and '.join(dict.fromkeys((a.mode, b.mode)))}) "
-            f"differ in more than the mode ({', '.join(differ)}). Scan again with force=true, take one of them: "
+            f"the scans of model {a.model!r} on prompt {a.prompt!r} (mode "
+            f"{' and '.join(dict.fromkeys((a.mode, b.mode)))}) "
+            f"differ in more than the mode ({', '.join(differ)}). Scan again with force=true, take "
+            f"one of them: "
             f"mode={a.mode}, or name the files: tables=[FILE,FILE]"
         )
 

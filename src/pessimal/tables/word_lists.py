@@ -1,8 +1,8 @@
-"""What people have said about words: how good they are (lexicons), how often they are used, under which category they
-stand (dictionaries).
+"""What people have said about words: how good they are (lexicons), how often they are used, under
+which category they stand (dictionaries).
 
-Knows the layouts of files. None comes with pessimal: AFINN-111, TextBlob's lexicon and wordfreq come with their packages,
-the others are files of one's own.
+Knows the layouts of files. None comes with pessimal: AFINN-111, TextBlob's lexicon and wordfreq
+come with their packages, the others are files of one's own.
 """
 
 import importlib.util
@@ -24,14 +24,16 @@ _WORD = re.compile(r'<word form="([^"]+)"[^>]*? polarity="([^"]+)"')
 
 
 def read_lexicon(source: str) -> pd.Series:
-    """Valence by word (index `word`, each once, lower case), in the lexicon's own units; above 0 is good.
+    """Valence by word (index `word`, each once, lower case), in the lexicon's own units; above 0 is
+    good.
 
     Args:
-        source: `afinn` (AFINN-111, Nielsen 2011: −5 … 5), `textblob` (−1 … 1; a word's senses averaged), or a CSV
-            file with the columns word and valence.
+        source: `afinn` (AFINN-111, Nielsen 2011: −5 … 5), `textblob` (−1 … 1; a word's senses
+            averaged), or a CSV file with the columns word and valence.
 
     Raises:
-        InputError: the package is not installed, or the file is missing, of another layout, or names a word twice.
+        InputError: the package is not installed, or the file is missing, of another layout, or
+            names a word twice.
     """
     if source == "afinn":
         return _checked(_read_afinn(), source)
@@ -42,7 +44,9 @@ def read_lexicon(source: str) -> pd.Series:
 
 def _read_afinn() -> pd.Series:
     lines = (_package("afinn") / "data" / "AFINN-111.txt").read_text(encoding="utf-8").splitlines()
-    return pd.Series({word: float(valence) for word, valence in (line.split("\t") for line in lines if line)})
+    return pd.Series(
+        {word: float(valence) for word, valence in (line.split("\t") for line in lines if line)}
+    )
 
 
 def _read_textblob() -> pd.Series:
@@ -54,19 +58,25 @@ def _read_textblob() -> pd.Series:
 def _read_file(path: Path) -> pd.Series:
     if not path.is_file():
         raise InputError(
-            f"there is no lexicon {str(path)!r}; give {', '.join(PACKAGED)} or a CSV file with the columns word and valence"
+            f"there is no lexicon {str(path)!r}; give {', '.join(PACKAGED)} or a CSV file with the "
+            f"columns word and valence"
         )
     table = read_csv(path)
-    require_columns(path, table, ("word", "valence"), what="a lexicon has the columns word and valence")
+    require_columns(
+        path, table, ("word", "valence"), what="a lexicon has the columns word and valence"
+    )
     valence = pd.to_numeric(table["valence"], errors="coerce")
-    check_cells(str(path), table["valence"], ~np.isfinite(valence), "is not a number", noun="the valence ")
+    check_cells(
+        str(path), table["valence"], ~np.isfinite(valence), "is not a number", noun="the valence "
+    )
     return pd.Series(valence.to_numpy(), index=table["word"].str.strip().str.lower())
 
 
 def _checked(lexicon: pd.Series, source: str) -> pd.Series:
     if twice := sorted(lexicon.index[lexicon.index.duplicated()].unique()):
         raise InputError(
-            f"the lexicon {source!r} names {', '.join(map(repr, twice[:5]))} twice; keep one row a word"
+            f"the lexicon {source!r} names {', '.join(map(repr, twice[:5]))} twice; keep one row a "
+            f"word"
         )
     return lexicon.astype(float).rename_axis("word").rename("valence")
 
@@ -74,7 +84,9 @@ def _checked(lexicon: pd.Series, source: str) -> pd.Series:
 def _package(name: str) -> Path:
     spec = importlib.util.find_spec(name)
     if spec is None:
-        raise InputError(f"the lexicon of the package {name} needs it installed: pip install {name}")
+        raise InputError(
+            f"the lexicon of the package {name} needs it installed: pip install {name}"
+        )
     return Path(spec.origin).parent
 
 
@@ -88,12 +100,15 @@ class Frequencies:
     source: str
     """What to cite."""
     rows: pd.DataFrame | None = None
-    """A list's own rows, word and per_million; a word may have several (one a part of speech). None for wordfreq."""
+    """A list's own rows, word and per_million; a word may have several (one a part of speech). None
+    for wordfreq."""
     forms: pd.DataFrame | None = None
-    """Of a list by lemma, the rows of word forms, word and per_million; None where `rows` are of forms."""
+    """Of a list by lemma, the rows of word forms, word and per_million; None where `rows` are of
+    forms."""
 
     def zipf(self, words: Iterable[str]) -> pd.Series:
-        """Zipf frequency by word (index `word`, in the order given); NaN for words that are not known.
+        """Zipf frequency by word (index `word`, in the order given); NaN for words that are not
+        known.
 
         A word with several rows in a list is as frequent as these together.
         """
@@ -112,11 +127,13 @@ class Frequencies:
 
 
 def read_frequencies(source: str) -> Frequencies:
-    """`wordfreq`, a CSV file with the columns word and per_million, or the British National Corpus list as it is given out
-    (a text file, tab-separated: Word, PoS, Freq, Ra, Disp; Leech, Rayson & Wilson 2001).
+    """`wordfreq`, a CSV file with the columns word and per_million, or the British National Corpus
+    list as it is given out (a text file, tab-separated: Word, PoS, Freq, Ra, Disp; Leech, Rayson &
+    Wilson 2001).
 
-    Of the latter, `rows` are its headwords as they are spelled, a lemma with the sum of its forms, which is what the
-    published join matched; `forms` are the forms themselves in lower case, so that no use counts twice.
+    Of the latter, `rows` are its headwords as they are spelled, a lemma with the sum of its forms,
+    which is what the published join matched; `forms` are the forms themselves in lower case, so
+    that no use counts twice.
 
     Raises:
         InputError: the file is missing, of another layout, or holds what is no frequency.
@@ -126,17 +143,22 @@ def read_frequencies(source: str) -> Frequencies:
     path = Path(source).expanduser()
     if not path.is_file():
         raise InputError(
-            f"there is no frequency list {source!r}; give wordfreq or a CSV file with the columns word and per_million"
+            f"there is no frequency list {source!r}; give wordfreq or a CSV file with the columns "
+            f"word and per_million"
         )
     if _is_bnc_list(path):
         return _read_bnc_list(path)
     table = read_csv(path)
-    require_columns(path, table, ("word", "per_million"), what="a frequency list has word and per_million")
+    require_columns(
+        path, table, ("word", "per_million"), what="a frequency list has word and per_million"
+    )
     per_million = pd.to_numeric(table["per_million"], errors="coerce")
     wrong = ~((per_million >= 0) & np.isfinite(per_million))
     check_cells(str(path), table["per_million"], wrong, "is no frequency per million words")
     words = table["word"].str.strip().str.lower()
-    return Frequencies(source=path.name, rows=pd.DataFrame({"word": words, "per_million": per_million}))
+    return Frequencies(
+        source=path.name, rows=pd.DataFrame({"word": words, "per_million": per_million})
+    )
 
 
 _BNC_COLUMNS = ["Word", "PoS", "Freq", "Ra", "Disp"]
@@ -145,13 +167,17 @@ _BNC_COLUMNS = ["Word", "PoS", "Freq", "Ra", "Disp"]
 def _is_bnc_list(path: Path) -> bool:
     with path.open("rb") as file:
         heading = file.readline().decode("latin-1")
-    return "\t" in heading and [cell.strip() for cell in heading.split("\t") if cell.strip()] == _BNC_COLUMNS
+    return (
+        "\t" in heading
+        and [cell.strip() for cell in heading.split("\t") if cell.strip()] == _BNC_COLUMNS
+    )
 
 
 def _read_bnc_list(path: Path) -> Frequencies:
-    """Lines of tab-separated cells, most after a leading tab: word, part of speech, in most a form, then three numbers, of
-    which the first is per million. In the place of the form, `%` marks a lemma's sum, `:` a lemma without other forms; `@`
-    in the place of the word repeats the lemma above. Lines of another layout are counted in `source`."""
+    """Lines of tab-separated cells, most after a leading tab: word, part of speech, in most a form,
+    then three numbers, of which the first is per million. In the place of the form, `%` marks a
+    lemma's sum, `:` a lemma without other forms; `@` in the place of the word repeats the lemma
+    above. Lines of another layout are counted in `source`."""
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
@@ -197,10 +223,13 @@ def _is_number(cell: str) -> bool:
 @cache
 def _wordfreq_zipf(word: str) -> float:
     """0 for a word that is not known."""
-    # Kept for good: wordfreq keeps 100,000 words, which ten vocabularies exceed, and 57,000 words then take 1 s anew.
+    # Kept for good: wordfreq keeps 100,000 words, which ten vocabularies exceed, and 57,000 words
+    # then take 1 s anew.
     import wordfreq  # reads 4 MB of frequencies
 
-    if word.isascii() and word.isalpha():  # is one word: wordfreq's taking apart takes ten times as long
+    if (
+        word.isascii() and word.isalpha()
+    ):  # is one word: wordfreq's taking apart takes ten times as long
         frequency = wordfreq.get_frequency_dict("en", "best").get(word.lower())
         return round(math.log10(frequency) + ZIPF_OF_ONE_PER_MILLION + 6, 2) if frequency else 0.0
     return wordfreq.zipf_frequency(word, "en")
@@ -214,37 +243,41 @@ MARKED, UNMARKED = ("X", "x"), ("", "NA")
 """Cells of a wide dictionary: whether the word stands under the category."""
 TERM_COLUMNS = ("name", "token_decoded", "word")
 """Of a list of terms, the first of these that is there."""
-LIWC_LAYOUT = (
-    "a LIWC file has a line `%`, lines `number TAB category`, a line `%`, and lines `word TAB number …`"
-)
+LIWC_LAYOUT = "a LIWC file has a line `%`, lines `number TAB category`, a line `%`, and lines `word TAB number …`"
 _NUMBER = re.compile(r"\d{1,9}")  # Python refuses to read one of thousands of digits
 _NUMBERS_LAST = re.compile(r"(.*?\S)\s+(\d+(?:\s+\d+)*)")
 
 
 def read_dictionary(path: Path) -> pd.DataFrame:
-    """Columns category and word, in the order of the file; a word may stand under several categories.
+    """Columns category and word, in the order of the file; a word may stand under several
+    categories.
 
-    Reads a CSV file with the columns category and word (or token_decoded; capitals in the headings do not matter), a wide
-    one as LIWC-22 writes it (`.dicx`, or any CSV file: DicTerm, then a column a category, its cells X, or empty or NA),
-    or, by its ending, an older LIWC file (`.dic`), as the Moral Foundations Dictionaries are given out. In all of them a
-    word may end in `*` and a phrase is one word. A category under which no word stands is none.
+    Reads a CSV file with the columns category and word (or token_decoded; capitals in the headings
+    do not matter), a wide one as LIWC-22 writes it (`.dicx`, or any CSV file: DicTerm, then a
+    column a category, its cells X, or empty or NA), or, by its ending, an older LIWC file (`.dic`),
+    as the Moral Foundations Dictionaries are given out. In all of them a word may end in `*` and a
+    phrase is one word. A category under which no word stands is none.
 
     Raises:
-        InputError: the file is missing or of another layout, has fewer than two categories, or an asterisk that is not
-            the end of a word.
+        InputError: the file is missing or of another layout, has fewer than two categories, or an
+            asterisk that is not the end of a word.
     """
     if not path.is_file():
         raise InputError(
-            f"there is no dictionary {str(path)!r}; give a CSV file with the columns category and word, or a LIWC file "
+            f"there is no dictionary {str(path)!r}; give a CSV file with the columns category and "
+            f"word, or a LIWC file "
             "(.dic, .dicx)"
         )
     words = _read_liwc(path) if path.suffix.lower() == ".dic" else _read_table(path)
     words = words[words["word"] != ""].drop_duplicates(ignore_index=True)
     if words["category"].nunique() < 2:
-        raise InputError(f"{path} has {words['category'].nunique()} category; at least two are compared")
+        raise InputError(
+            f"{path} has {words['category'].nunique()} category; at least two are compared"
+        )
     if len(wrong := words[words["word"].str.contains(r"^\*|\*.", regex=True)]):
         raise InputError(
-            f"{path}: {wrong['word'].iloc[0]!r} has an asterisk that is not the end of a word; write safe* for every word "
+            f"{path}: {wrong['word'].iloc[0]!r} has an asterisk that is not the end of a word; "
+            f"write safe* for every word "
             "that begins with safe"
         )
     return words
@@ -258,28 +291,40 @@ def _read_table(path: Path) -> pd.DataFrame:
     column = next((name for name in WORD_COLUMNS if name in table), None)
     if column is None or "category" not in table:
         raise InputError(
-            f"{path} has the columns {', '.join(table.columns)}; a dictionary has category and word (or token_decoded), or "
+            f"{path} has the columns {', '.join(table.columns)}; a dictionary has category and "
+            f"word (or token_decoded), or "
             "DicTerm and a column a category"
         )
-    return pd.DataFrame({"category": table["category"].str.strip(), "word": table[column].str.strip()})
+    return pd.DataFrame(
+        {"category": table["category"].str.strip(), "word": table[column].str.strip()}
+    )
 
 
 def _read_wide(path: Path, table: pd.DataFrame) -> pd.DataFrame:
     """The words of a table with a column a category, in the order of its rows."""
-    words, names = table.iloc[:, 0].str.strip(), [str(column).strip() for column in table.columns[1:]]
+    words, names = (
+        table.iloc[:, 0].str.strip(),
+        [str(column).strip() for column in table.columns[1:]],
+    )
     cells = table.iloc[:, 1:].apply(lambda column: column.str.strip())
     for column in cells:
         wrong = ~cells[column].isin(MARKED + UNMARKED)
-        check_cells(f"{path}, column {column!r}", cells[column], wrong, "is neither X nor empty nor NA")
+        check_cells(
+            f"{path}, column {column!r}", cells[column], wrong, "is neither X nor empty nor NA"
+        )
     row, column = np.nonzero(cells.isin(MARKED).to_numpy())
     return pd.DataFrame(
-        {"category": np.array(names, dtype=object)[column], "word": words.to_numpy(dtype=object)[row]}
+        {
+            "category": np.array(names, dtype=object)[column],
+            "word": words.to_numpy(dtype=object)[row],
+        }
     )
 
 
 def read_terms(path: Path) -> pd.Series:
-    """The texts of a list as they stand, white space included: a CSV file with the column name, token_decoded or word,
-    whatever stands beside it (the published token intersection has row numbers under no name).
+    """The texts of a list as they stand, white space included: a CSV file with the column name,
+    token_decoded or word, whatever stands beside it (the published token intersection has row
+    numbers under no name).
 
     Raises:
         InputError: the file cannot be read, has no such column, or no row.
@@ -288,7 +333,8 @@ def read_terms(path: Path) -> pd.Series:
     column = next((name for name in TERM_COLUMNS if name in table), None)
     if column is None or table.empty:
         raise InputError(
-            f"{path} has {len(table)} rows and the columns {list(table.columns)}; a list of terms needs one named "
+            f"{path} has {len(table)} rows and the columns {list(table.columns)}; a list of terms "
+            f"needs one named "
             f"{', '.join(TERM_COLUMNS[:-1])} or {TERM_COLUMNS[-1]}"
         )
     return table[column].rename("term")
@@ -310,11 +356,14 @@ def _read_liwc(path: Path) -> pd.DataFrame:
             continue
         word, numbers = _word_and_numbers(line)
         if not numbers:
-            raise InputError(f"{path}, line {at}: {line.strip()!r} has no category number; {LIWC_LAYOUT}")
+            raise InputError(
+                f"{path}, line {at}: {line.strip()!r} has no category number; {LIWC_LAYOUT}"
+            )
         for number in numbers:
             if not _NUMBER.fullmatch(number) or int(number) not in names:
                 raise InputError(
-                    f"{path}, line {at}: {number!r} of {word!r} is no category number of the header, which has "
+                    f"{path}, line {at}: {number!r} of {word!r} is no category number of the "
+                    f"header, which has "
                     f"{', '.join(map(str, names))}"
                 )
             rows.append((names[int(number)], word))
@@ -332,7 +381,9 @@ def _liwc_header(path: Path, lines: list[str], *, begin: int) -> dict[int, str]:
             number, _, name = line.strip().partition(" ")
         number, name = number.strip(), name.strip()
         if not _NUMBER.fullmatch(number) or not name:
-            raise InputError(f"{path}, line {at}: {line.strip()!r} is no number and category; {LIWC_LAYOUT}")
+            raise InputError(
+                f"{path}, line {at}: {line.strip()!r} is no number and category; {LIWC_LAYOUT}"
+            )
         if int(number) in names or name in names.values():
             raise InputError(f"{path}, line {at}: the header names {number} or {name!r} twice")
         names[int(number)] = name
@@ -340,7 +391,8 @@ def _liwc_header(path: Path, lines: list[str], *, begin: int) -> dict[int, str]:
 
 
 def _word_and_numbers(line: str) -> tuple[str, list[str]]:
-    """A word and its category numbers: what stands before the first TAB, or without one, before the last numbers."""
+    """A word and its category numbers: what stands before the first TAB, or without one, before the
+    last numbers."""
     word, tab, numbers = line.strip().partition("\t")
     if tab:
         return word.strip(), numbers.split()

@@ -1,7 +1,7 @@
 """From tokens to words: which word a token spells, one reward a word, which words share a stem.
 
-A vocabulary holds a word several times (' love', 'love', 'Love', ' LOVE'); in a statistic over words these are not
-independent, so they are averaged first. Knows no lexicon.
+A vocabulary holds a word several times (' love', 'love', 'Love', ' LOVE'); in a statistic over
+words these are not independent, so they are averaged first. Knows no lexicon.
 """
 
 from collections.abc import Sequence
@@ -13,14 +13,14 @@ import pandas as pd
 from pessimal.errors import TableError
 
 LEAST_SPACED = 0.1
-"""Of the texts that spell words, the share that must begin with a space for the space to be what starts a word. In
-byte-level vocabularies it is about a half; in one of pieces marked otherwise (##ing) it is 0, but for a few tokens that
-somebody added."""
+"""Of the texts that spell words, the share that must begin with a space for the space to be what
+starts a word. In byte-level vocabularies it is about a half; in one of pieces marked otherwise
+(##ing) it is 0, but for a few tokens that somebody added."""
 
 
 def spelled(texts: pd.Index) -> pd.Series:
-    """The word that each text spells, by position: without outer white space, in lower case; None where it is not all
-    letters."""
+    """The word that each text spells, by position: without outer white space, in lower case; None
+    where it is not all letters."""
     # Not `Series.str`: plain Python is three times as fast, and a vocabulary has 128,000 texts.
     bare = [text.strip().lower() for text in texts.tolist()]
     return pd.Series([word if word.isalpha() else None for word in bare], dtype=object)
@@ -38,7 +38,8 @@ def by_word(rewards: pd.DataFrame) -> pd.DataFrame:
 
 
 def as_published(rewards: pd.DataFrame) -> pd.DataFrame:
-    """One row a token, under its text in lower case as it stands: what the published joins match with.
+    """One row a token, under its text in lower case as it stands: what the published joins match
+    with.
 
     ' love' matches no lexicon; 'love', 'Love' and 'LOVE' are three rows of one name.
 
@@ -50,14 +51,18 @@ def as_published(rewards: pd.DataFrame) -> pd.DataFrame:
 
 
 def word_starts(texts: pd.Index) -> pd.Index:
-    """Of the words that texts spell, those that some text spells as the start of a word: each once, in order.
+    """Of the words that texts spell, those that some text spells as the start of a word: each once,
+    in order.
 
-    In a vocabulary that writes the space before a word into the token, 'ing' without one is a piece of longer words.
-    A vocabulary is taken for such a one where at least `LEAST_SPACED` of the texts that spell words begin with a space;
-    in any other (WordPiece marks pieces otherwise) all words are starts.
+    In a vocabulary that writes the space before a word into the token, 'ing' without one is a piece
+    of longer words. A vocabulary is taken for such a one where at least `LEAST_SPACED` of the texts
+    that spell words begin with a space; in any other (WordPiece marks pieces otherwise) all words
+    are starts.
     """
     given, words = texts.tolist(), spelled(texts).tolist()
-    spaced = [word for text, word in zip(given, words, strict=True) if word and text.startswith(" ")]
+    spaced = [
+        word for text, word in zip(given, words, strict=True) if word and text.startswith(" ")
+    ]
     if len(spaced) < LEAST_SPACED * sum(word is not None for word in words):
         spaced = [word for word in words if word]
     return pd.Index(list(dict.fromkeys(spaced)), dtype=object, name="word")
@@ -76,18 +81,22 @@ def stem_groups(words: pd.Index) -> np.ndarray:
     return pd.factorize(stems(words))[0]
 
 
-def with_half_sums(words: pd.DataFrame, pairs: Sequence[tuple[str, str]]) -> tuple[pd.DataFrame, pd.Series]:
-    """The prompts' rewards with the half-sum of each pair as one more column, `a × b`; and the scale of each column.
+def with_half_sums(
+    words: pd.DataFrame, pairs: Sequence[tuple[str, str]]
+) -> tuple[pd.DataFrame, pd.Series]:
+    """The prompts' rewards with the half-sum of each pair as one more column, `a × b`; and the
+    scale of each column.
 
-    The scale is the standard deviation over all words; that of a half-sum is the mean of its prompts', so that an
-    effect on it is measured against the rewards of one prompt.
+    The scale is the standard deviation over all words; that of a half-sum is the mean of its
+    prompts', so that an effect on it is measured against the rewards of one prompt.
 
     Raises:
         TableError: a pair names a prompt that is not there.
     """
     if lacking := sorted({prompt for pair in pairs for prompt in pair} - set(words)):
         raise TableError(
-            f"There are no rewards for the prompts {', '.join(lacking)}; given are {', '.join(map(str, words))}."
+            f"There are no rewards for the prompts {', '.join(lacking)}; given are "
+            f"{', '.join(map(str, words))}."
         )
     scales = words.std(ddof=0)
     halves = {half_sum(*pair): (words[pair[0]] + words[pair[1]]) / 2 for pair in pairs}
@@ -107,27 +116,35 @@ def check_words(words: pd.DataFrame, *, repeated: bool = False) -> None:
         words: of `by_word`, or of `as_published` (`repeated`).
 
     Raises:
-        TableError: no word at all, a word twice, a reward that is missing or infinite, or a prompt under which all are equal.
+        TableError: no word at all, a word twice, a reward that is missing or infinite, or a prompt
+            under which all are equal.
     """
     if not len(words):
         raise TableError(
-            "None of these texts spells a word, which is letters only. Scan a vocabulary or items that hold words."
+            "None of these texts spells a word, which is letters only. Scan a vocabulary or items "
+            "that hold words."
         )
     if not repeated and words.index.has_duplicates:
         word = words.index[words.index.duplicated()][0]
-        raise TableError(f"The word {word!r} has several rows; average them first: `by_word(rewards)`.")
+        raise TableError(
+            f"The word {word!r} has several rows; average them first: `by_word(rewards)`."
+        )
     rewards = words.to_numpy(dtype=float)
     finite = np.isfinite(rewards)
     if not finite.all():
         raise TableError(
-            f"{(~finite).sum()} rewards of {len(words)} words are missing or infinite. Keep the words that were scored "
+            f"{(~finite).sum()} rewards of {len(words)} words are missing or infinite. Keep the "
+            f"words that were scored "
             "under every prompt: `words.dropna()`."
         )
     if flat := [
-        str(prompt) for prompt, spread in zip(words, np.ptp(rewards, axis=0), strict=True) if spread == 0
+        str(prompt)
+        for prompt, spread in zip(words, np.ptp(rewards, axis=0), strict=True)
+        if spread == 0
     ]:
         raise TableError(
-            f"The same reward for every word under: {', '.join(flat)}. No slope is defined; leave these prompts out, or "
+            f"The same reward for every word under: {', '.join(flat)}. No slope is defined; leave "
+            f"these prompts out, or "
             "look at the scan with `pessimal check`."
         )
 

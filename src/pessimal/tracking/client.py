@@ -1,4 +1,5 @@
-"""The W&B client, tamed: where it writes, what may be sent, how long it may take, and what a registry's artifact is there.
+"""The W&B client, tamed: where it writes, what may be sent, how long it may take, and what a
+registry's artifact is there.
 
 Knows wandb's environment and its ways of failing. Does not know runs.
 """
@@ -29,8 +30,8 @@ PATIENCE = 12.0
 _PROBE = b'{"query":"query Viewer { viewer { id entity } }"}'
 _PROBE_SECONDS = 5.0
 _COMPANIONS = ("report", "conformance")
-"""Types whose artifacts are named after something of another type: a page after its comparison, a check after its model.
-In W&B one name has one type, so these carry theirs."""
+"""Types whose artifacts are named after something of another type: a page after its comparison, a
+check after its model. In W&B one name has one type, so these carry theirs."""
 _LONGEST = 128
 """Characters of a name in W&B."""
 _NOTE = "pessimal.json"
@@ -52,15 +53,20 @@ class Target:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """The variables that keep everything wandb writes under `folder`, but for those that the user has set: by default
-    staged bytes go into the user's data folder, and where that is gone `wandb sync` says "Finished" having uploaded
+    """The variables that keep everything wandb writes under `folder`, but for those that the user
+    has set: by default staged bytes go into the user's data folder, and where that is gone `wandb
+        sync` says "Finished" having uploaded
     nothing."""
     chosen = {
         "WANDB_DATA_DIR": str(folder / "data"),
         "WANDB_CACHE_DIR": str(folder / "cache"),
         "WANDB_SILENT": "true",
     }
-    return {name: value for name, value in chosen.items() if os.environ.get(name) in (None, _own.get(name))}
+    return {
+        name: value
+        for name, value in chosen.items()
+        if os.environ.get(name) in (None, _own.get(name))
+    }
 
 
 def settle(folder: Path) -> None:
@@ -71,10 +77,11 @@ def settle(folder: Path) -> None:
 
 
 def within(seconds: float, call: Callable[[], T], *, what: str) -> T:
-    """What `call` returns or raises; TimeoutError naming `what` where that takes longer than `seconds`.
+    """What `call` returns or raises; TimeoutError naming `what` where that takes longer than
+    `seconds`.
 
-    The client has calls without any limit of time, and others whose limit is minutes. What does not come back in time
-    goes on in a thread that dies with this process.
+    The client has calls without any limit of time, and others whose limit is minutes. What does not
+    come back in time goes on in a thread that dies with this process.
     """
     results: list[T] = []
     errors: list[BaseException] = []
@@ -96,8 +103,9 @@ def within(seconds: float, call: Callable[[], T], *, what: str) -> T:
 
 
 def clean(value: Any) -> Any:
-    """`value` as JSON that the client and a server take: half surrogates written out as \\ud800 (the client refuses an
-    artifact whose metadata has one), numbers that are none as null, unknown objects as text."""
+    """`value` as JSON that the client and a server take: half surrogates written out as \\ud800
+    (the client refuses an artifact whose metadata has one), numbers that are none as null, unknown
+    objects as text."""
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, Mapping):
@@ -119,18 +127,23 @@ def base_url() -> str:
 
 
 def check_server() -> None:
-    """Raise WorkError, within about ten seconds, where the server cannot be reached, is at fault, or knows no such key."""
+    """Raise WorkError, within about ten seconds, where the server cannot be reached, is at fault,
+    or knows no such key."""
     from wandb.sdk.lib import wbauth
 
     url = base_url()
-    session = wbauth.authenticate_session(host=url, source="pessimal", prompt=False, update_session=False)
+    session = wbauth.authenticate_session(
+        host=url, source="pessimal", prompt=False, update_session=False
+    )
     if session is None:
         raise WorkError(
             f"there is no API key for the W&B server {url}; type: wandb login, or set WANDB_API_KEY"
         )
     request = urllib.request.Request(f"{url}/graphql", _PROBE, {"Content-Type": "application/json"})
     if key := getattr(session, "api_key", None):
-        request.add_header("Authorization", "Basic " + base64.b64encode(f"api:{key}".encode()).decode())
+        request.add_header(
+            "Authorization", "Basic " + base64.b64encode(f"api:{key}".encode()).decode()
+        )
     viewer = None
     try:
         with urllib.request.urlopen(request, timeout=_PROBE_SECONDS) as answer:
@@ -138,29 +151,37 @@ def check_server() -> None:
     except (OSError, ValueError) as error:
         if getattr(error, "code", None) not in (401, 403):
             raise WorkError(
-                f"the W&B server {url} cannot be reached or is at fault ({error}). Try again later; look at the network, and "
+                f"the W&B server {url} cannot be reached or is at fault ({error}). Try again "
+                f"later; look at the network, and "
                 "at WANDB_BASE_URL where the server is your own"
             ) from error
     if not viewer:
         raise WorkError(
-            f"the W&B server {url} does not know this API key; type: wandb login --relogin, or set WANDB_API_KEY"
+            f"the W&B server {url} does not know this API key; type: wandb login --relogin, or set "
+            f"WANDB_API_KEY"
         )
 
 
 def connect():
-    """A `wandb.Api` for a server that is there and takes the key; WorkError within 15 seconds where it is not."""
+    """A `wandb.Api` for a server that is there and takes the key; WorkError within 15 seconds where
+    it is not."""
     import wandb
 
     check_server()
     try:
-        return within(PATIENCE - _PROBE_SECONDS, lambda: wandb.Api(timeout=10), what="asking the W&B server")
+        return within(
+            PATIENCE - _PROBE_SECONDS, lambda: wandb.Api(timeout=10), what="asking the W&B server"
+        )
     except Exception as error:
-        raise WorkError(f"the W&B server {base_url()} did not let the client in: {error}") from error
+        raise WorkError(
+            f"the W&B server {base_url()} did not let the client in: {error}"
+        ) from error
 
 
 @contextlib.contextmanager
 def client_faults() -> Iterator[None]:
-    """Let the client's own errors, which are many and written for its developers, be a WorkError that says what to do."""
+    """Let the client's own errors, which are many and written for its developers, be a WorkError
+    that says what to do."""
     try:
         yield
     except (WorkError, InputError):
@@ -173,8 +194,8 @@ def client_faults() -> Iterator[None]:
 def offline_run(target: Target, id: str, **about: Any):
     """An offline run, recorded below the target's folder with a note of where it is meant to go.
 
-    Git, system metrics and console are recorded unless W&B's own variables turn them off (WANDB_DISABLE_GIT,
-    WANDB_X_DISABLE_STATS, WANDB_CONSOLE).
+    Git, system metrics and console are recorded unless W&B's own variables turn them off
+    (WANDB_DISABLE_GIT, WANDB_X_DISABLE_STATS, WANDB_CONSOLE).
     """
     import wandb
 
@@ -211,10 +232,12 @@ def recorded_runs(target: Target, id: str) -> list[Path]:
     return [run for run in runs if note(run) == wanted]
 
 
-def sync_process(*run_folders: Path | str, said, folder: Path, live: bool = False) -> subprocess.Popen:
-    """`wandb sync` of runs, which writes its output into the file `said`; `live` while a run is being written. To
-    another project than the run's own it would not go whole: `wandb sync --project` leaves the artifacts where they were
-    recorded for."""
+def sync_process(
+    *run_folders: Path | str, said, folder: Path, live: bool = False
+) -> subprocess.Popen:
+    """`wandb sync` of runs, which writes its output into the file `said`; `live` while a run is
+    being written. To another project than the run's own it would not go whole: `wandb sync
+    --project` leaves the artifacts where they were recorded for."""
     verb = ["beta", "sync", "--live"] if live else ["sync", "--include-synced"]
     variables = {**os.environ, **environment(folder), "WANDB_DIR": str(folder)}
     variables.pop("WANDB_MODE", None)  # of runs that are made, not of those that are sent
@@ -236,8 +259,8 @@ def check_sync(process: subprocess.Popen, said) -> None:
 
 
 def mirrored_name(type: str, name: str) -> str:
-    """The name in W&B: the registry's, for a report or conformance `NAME.TYPE`; one that is too long is cut and kept apart
-    by a digest."""
+    """The name in W&B: the registry's, for a report or conformance `NAME.TYPE`; one that is too
+    long is cut and kept apart by a digest."""
     full = f"{name}.{type}" if type in _COMPANIONS else name
     if len(full) <= _LONGEST:
         return full
@@ -257,8 +280,8 @@ def alias_of(manifest: Manifest) -> str:
 
 
 def as_artifact(folder: Path, manifest: Manifest, about: Mapping[str, Any] | None = None):
-    """The `wandb.Artifact` of a published folder: every file of it and the manifest; the figures of its metadata are a
-    level below, as W&B takes a hundred keys."""
+    """The `wandb.Artifact` of a published folder: every file of it and the manifest; the figures of
+    its metadata are a level below, as W&B takes a hundred keys."""
     import wandb
 
     copied = ("reference", "key", "config_hash", "run_id", "created", "inputs", "commit", "dirty")
@@ -278,7 +301,8 @@ def as_artifact(folder: Path, manifest: Manifest, about: Mapping[str, Any] | Non
 
 
 def find_artifact(api, name: str):
-    """The artifact `ENTITY/PROJECT/NAME:ALIAS`, or None where the server says that there is none."""
+    """The artifact `ENTITY/PROJECT/NAME:ALIAS`, or None where the server says that there is
+    none."""
     from wandb.errors import CommError
 
     try:
@@ -290,10 +314,13 @@ def find_artifact(api, name: str):
 
 
 def link_inputs(api, run, *, path: str, inputs: Sequence[str], known: dict[str, Any]) -> list[str]:
-    """Record at W&B what a run was made from (references of the registry), which wandb refuses to record in an offline
-    run; returns those that W&B does not have. `known` keeps what was looked up, for other runs."""
+    """Record at W&B what a run was made from (references of the registry), which wandb refuses to
+    record in an offline run; returns those that W&B does not have. `known` keeps what was looked
+    up, for other runs."""
     names = {reference: mirrored_reference(reference) for reference in dict.fromkeys(inputs)}
-    linked = {f"{a.name.partition(':')[0]}:{alias}" for a in run.used_artifacts() for alias in a.aliases}
+    linked = {
+        f"{a.name.partition(':')[0]}:{alias}" for a in run.used_artifacts() for alias in a.aliases
+    }
     unlinked = {reference: name for reference, name in names.items() if name not in linked}
     for name in unlinked.values():
         if name not in known:

@@ -1,6 +1,8 @@
-"""How two artifacts differ, as one frame: options, provenance, inputs, figures, files, and tables row by row.
+"""How two artifacts differ, as one frame: options, provenance, inputs, figures, files, and tables
+row by row.
 
-Numbers are B − A throughout. Rows of tables are matched by what they are of, never by their position.
+Numbers are B − A throughout. Rows of tables are matched by what they are of, never by their
+position.
 """
 
 import json
@@ -24,12 +26,15 @@ CANDIDATE = ["candidate_id", "token", "text"]
 """What a row of a score table is of: the id alone is another token in another vocabulary."""
 
 
-def difference(registry: Registry, a: tuple[Path, Manifest], b: tuple[Path, Manifest]) -> pd.DataFrame:
+def difference(
+    registry: Registry, a: tuple[Path, Manifest], b: tuple[Path, Manifest]
+) -> pd.DataFrame:
     """What differs, a row each; both artifacts are first held to their digests.
 
-    Columns: part (options, provenance, inputs, figures, files, or a parquet file) · name · a, b (the values) · difference
-    (b − a, of numbers). Of a column of a table: rows (how many differ) · at (which row differs most, a and b being its
-    values; of texts the first that differs).
+    Columns: part (options, provenance, inputs, figures, files, or a parquet file) · name · a, b
+        (the values) · difference
+    (b − a, of numbers). Of a column of a table: rows (how many differ) · at (which row differs
+    most, a and b being its values; of texts the first that differs).
 
     Raises:
         InputError: a file of one is missing or damaged.
@@ -41,7 +46,9 @@ def difference(registry: Registry, a: tuple[Path, Manifest], b: tuple[Path, Mani
     rows += _values("provenance", _provenance(*a), _provenance(*b))
     rows += _values("inputs", dict.fromkeys(one.inputs, THERE), dict.fromkeys(other.inputs, THERE))
     rows += _values("figures", one.summary, other.summary)
-    rows += _values("files", *({name: digest[:12] for name, digest in m.files.items()} for m in (one, other)))
+    rows += _values(
+        "files", *({name: digest[:12] for name, digest in m.files.items()} for m in (one, other))
+    )
     for file in sorted(one.files.keys() & other.files.keys()):
         if file.endswith(".parquet") and one.files[file] != other.files[file]:
             table = compare_tables(*(_read(folder / file) for folder, _ in (a, b)))
@@ -59,9 +66,17 @@ def _values(part: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> list[dict]
         x, y = left.get(name, ABSENT), right.get(name, ABSENT)
         numbers = is_number(x) and is_number(y)
         same = x == y and isinstance(x, bool) == isinstance(y, bool)
-        if not same and not (numbers and x != x and y != y):  # neither being a number, they do not differ
+        if not same and not (
+            numbers and x != x and y != y
+        ):  # neither being a number, they do not differ
             rows.append(
-                {"part": part, "name": name, "a": x, "b": y, "difference": y - x if numbers else None}
+                {
+                    "part": part,
+                    "name": name,
+                    "a": x,
+                    "b": y,
+                    "difference": y - x if numbers else None,
+                }
             )
     return rows
 
@@ -74,7 +89,11 @@ def _options(folder: Path, manifest: Manifest) -> dict[str, Any]:
 
 
 def _provenance(folder: Path, manifest: Manifest) -> dict[str, Any]:
-    fields = read_provenance(folder).fields() if manifest.type == "score-table" else {"key": manifest.key}
+    fields = (
+        read_provenance(folder).fields()
+        if manifest.type == "score-table"
+        else {"key": manifest.key}
+    )
     return fields | {"commit": manifest.commit, "dirty": manifest.dirty}
 
 
@@ -86,8 +105,9 @@ def _read(file: Path) -> pd.DataFrame:
 
 
 def compare_tables(a: pd.DataFrame, b: pd.DataFrame) -> list[dict]:
-    """Rows as `difference` has them. Rows of the tables are matched by the fewest leading text columns, then integer ones,
-    whose values repeat in neither; `rows in both` says by which, and how many."""
+    """Rows as `difference` has them. Rows of the tables are matched by the fewest leading text
+    columns, then integer ones, whose values repeat in neither; `rows in both` says by which, and
+    how many."""
     shared = [column for column in a.columns if column in b.columns]
     found = [{"name": "rows", "a": len(a), "b": len(b), "difference": len(b) - len(a)}]
     found += [{"name": c, "a": THERE, "b": ABSENT} for c in a.columns if c not in b.columns]
@@ -103,7 +123,9 @@ def compare_tables(a: pd.DataFrame, b: pd.DataFrame) -> list[dict]:
     found.append({"name": "rows in both", "a": len(both), "b": len(both), "at": keys})
     for column in shared:
         if column not in keys:
-            row = _column(a[column].take(both["\0row a"]), b[column].take(both["\0row b"]), both[keys])
+            row = _column(
+                a[column].take(both["\0row a"]), b[column].take(both["\0row b"]), both[keys]
+            )
             found += [{"name": column} | row] if row else []
     return found
 
@@ -113,8 +135,12 @@ def _keys(a: pd.DataFrame, b: pd.DataFrame, shared: list[str]) -> list[str] | No
         candidates = [[c for c in CANDIDATE if c in shared]]
     else:
         texts = [c for c in shared if _is_text(a[c]) and _is_text(b[c])]
-        ordered = [c for c in shared if c in texts or (is_integer_dtype(a[c]) and is_integer_dtype(b[c]))]
-        candidates = [columns[:k] for columns in (texts, ordered) for k in range(1, len(columns) + 1)]
+        ordered = [
+            c for c in shared if c in texts or (is_integer_dtype(a[c]) and is_integer_dtype(b[c]))
+        ]
+        candidates = [
+            columns[:k] for columns in (texts, ordered) for k in range(1, len(columns) + 1)
+        ]
     for columns in candidates:
         if not any(_plain(frame, columns).duplicated().any() for frame in (a, b)):
             return columns
@@ -135,8 +161,8 @@ def _plain(frame: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
 
 
 def _column(a: pd.Series, b: pd.Series, keys: pd.DataFrame) -> dict | None:
-    """What differs in one column, from its values in matched rows (n,); None where nothing does. A number that only one
-    of the two has differs; two infinities that are one do not."""
+    """What differs in one column, from its values in matched rows (n,); None where nothing does. A
+    number that only one of the two has differs; two infinities that are one do not."""
     known = np.zeros(len(a), dtype=bool)
     difference = np.zeros(len(a))
     if all(is_numeric_dtype(c) and not is_bool_dtype(c) for c in (a, b)):
@@ -161,7 +187,8 @@ def _column(a: pd.Series, b: pd.Series, keys: pd.DataFrame) -> dict | None:
 
 
 def _comparable(value: Any) -> Any:
-    """A value as JSON knows it; lists compare as their elements do, and what is missing as one thing."""
+    """A value as JSON knows it; lists compare as their elements do, and what is missing as one
+    thing."""
     if isinstance(value, np.ndarray | list | tuple):
         return [*map(_comparable, value)]
     if isinstance(value, np.generic):

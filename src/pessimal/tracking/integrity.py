@@ -1,4 +1,5 @@
-"""Is everything in the registry what was published? Every file by its sha256, every manifest by its own. Changes nothing."""
+"""Is everything in the registry what was published? Every file by its sha256, every manifest by its
+own. Changes nothing."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -26,9 +27,13 @@ class Damage:
 
 
 def damages(
-    registry: Registry, *, only: Iterable[Path] | None = None, checked: Callable[[int], None] = lambda _: None
+    registry: Registry,
+    *,
+    only: Iterable[Path] | None = None,
+    checked: Callable[[int], None] = lambda _: None,
 ) -> Iterator[Damage]:
-    """Everything that is wrong with the registry, or with the artifacts in the folders `only`; reads every byte.
+    """Everything that is wrong with the registry, or with the artifacts in the folders `only`;
+    reads every byte.
 
     `checked` is called with the number of files of each artifact that was looked at.
     """
@@ -42,7 +47,9 @@ def damages(
         except InputError as error:
             there = (folder / MANIFEST).exists()
             yield Damage(
-                f"{where}/{MANIFEST}", str(error.__cause__ or error) if there else "is missing", AGAIN
+                f"{where}/{MANIFEST}",
+                str(error.__cause__ or error) if there else "is missing",
+                AGAIN,
             )
             continue  # nothing says which files there were
         yield from _of_files(where, folder, files)
@@ -58,15 +65,20 @@ def _of_files(where: str, folder: Path, files: dict[str, str]) -> Iterator[Damag
             elif sha256_of(file) != digest:
                 yield Damage(f"{where}/{name}", "differs from what was published", AGAIN)
         except OSError as error:
-            yield Damage(f"{where}/{name}", f"cannot be read: {error.strerror}", "read as a user who may")
+            yield Damage(
+                f"{where}/{name}", f"cannot be read: {error.strerror}", "read as a user who may"
+            )
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
         if name not in files and name != MANIFEST and (not path.is_dir() or path.is_symlink()):
-            yield Damage(f"{where}/{name}", "was not published with the artifact", "move the file elsewhere")
+            yield Damage(
+                f"{where}/{name}", "was not published with the artifact", "move the file elsewhere"
+            )
 
 
 def _strays(root: Path) -> Iterator[Damage]:
-    """What lies between artifacts; what a process is filling, or a killed one left, is none of these."""
+    """What lies between artifacts; what a process is filling, or a killed one left, is none of
+    these."""
     for path in sorted({*root.glob("*/*/*"), *root.glob("*/*"), *root.glob("*")}):
         where = path.relative_to(root)
         depth = len(where.parts)

@@ -1,4 +1,5 @@
-"""The registry's artifacts as one pandas frame: a row an artifact, a column a figure; what is listed of it, and in which order.
+"""The registry's artifacts as one pandas frame: a row an artifact, a column a figure; what is
+listed of it, and in which order.
 
 Knows manifests; neither files nor how a list looks.
 """
@@ -15,7 +16,18 @@ from pessimal.errors import ConfigError, InputError, did_you_mean
 from pessimal.tables.score_table import storable
 from pessimal.tracking.registry import Manifest
 
-FIELDS = ("type", "name", "version", "created", "run_id", "key", "config_hash", "commit", "dirty", "inputs")
+FIELDS = (
+    "type",
+    "name",
+    "version",
+    "created",
+    "run_id",
+    "key",
+    "config_hash",
+    "commit",
+    "dirty",
+    "inputs",
+)
 FIGURE = "summary."
 """Columns of figures begin so; those of an inner dictionary are `summary.outer.inner`."""
 KEY_FIGURES = {
@@ -40,7 +52,9 @@ def figures(summary: Mapping[str, Any]) -> dict[str, Any]:
     flat = {}
     for name, value in summary.items():
         inner = figures(value) if isinstance(value, Mapping) else None
-        flat |= {name: value} if inner is None else {f"{name}.{key}": one for key, one in inner.items()}
+        flat |= (
+            {name: value} if inner is None else {f"{name}.{key}": one for key, one in inner.items()}
+        )
     return flat
 
 
@@ -52,8 +66,8 @@ def key_figures(manifest: Manifest) -> dict[str, Any]:
 
 
 def frame(manifests: Iterable[Manifest]) -> pd.DataFrame:
-    """A row an artifact, by its reference: FIELDS, the models and prompts it is of (lists), and a column a figure; all as
-    objects, so that whole numbers stay whole."""
+    """A row an artifact, by its reference: FIELDS, the models and prompts it is of (lists), and a
+    column a figure; all as objects, so that whole numbers stay whole."""
     rows = {}
     for m in manifests:
         about = {
@@ -63,7 +77,9 @@ def frame(manifests: Iterable[Manifest]) -> pd.DataFrame:
         shown = {f"{FIGURE}{name}": value for name, value in figures(m.summary).items()}
         rows[m.reference] = {name: getattr(m, name) for name in FIELDS} | about | shown
     names = list(
-        dict.fromkeys([*FIELDS, "models", "prompts", *(name for row in rows.values() for name in row)])
+        dict.fromkeys(
+            [*FIELDS, "models", "prompts", *(name for row in rows.values() for name in row)]
+        )
     )
     values = [[_stored(row.get(name)) for name in names] for row in rows.values()]
     return pd.DataFrame(
@@ -107,7 +123,9 @@ def select(
     chosen = artifacts
     if not all:
         versions = chosen["version"].astype(int)
-        chosen = chosen[versions == versions.groupby([chosen["type"], chosen["name"]]).transform("max")]
+        chosen = chosen[
+            versions == versions.groupby([chosen["type"], chosen["name"]]).transform("max")
+        ]
     for option, pattern in {"type": type, "models": model, "prompts": prompt, "name": name}.items():
         if pattern is not None:
             matches = artifacts[option].map(
@@ -127,23 +145,28 @@ def _texts(value: Any) -> list[str]:
 
 
 def in_order(artifacts: pd.DataFrame, by: str, *, descending: bool = False) -> pd.DataFrame:
-    """Sorted `by` name (type, name, version), created, or a figure: numbers before texts, those without it last."""
+    """Sorted `by` name (type, name, version), created, or a figure: numbers before texts, those
+    without it last."""
     up, names = not descending, ["type", "name", "version"]
     if by in ("name", "created"):
         return artifacts.sort_values([by, *names] if by == "created" else names, ascending=up)
     column = _column(by, artifacts, artifacts, option="sort")
     texts = column.map(lambda value: value if isinstance(value, str) else None)
     ranked = artifacts.assign(_number=_numbers(column), _text=texts)
-    by_value = ranked.sort_values(["_number", "_text", *names], ascending=up)  # what is missing comes last
+    by_value = ranked.sort_values(
+        ["_number", "_text", *names], ascending=up
+    )  # what is missing comes last
     return by_value.drop(columns=["_number", "_text"])
 
 
 def _holds(condition: str, chosen: pd.DataFrame, everything: pd.DataFrame) -> pd.Series:
-    """For which rows it holds. `n=null` is for those without the figure; no other condition holds without it."""
+    """For which rows it holds. `n=null` is for those without the figure; no other condition holds
+    without it."""
     form = _CONDITION.fullmatch(condition)
     if form is None:
         raise ConfigError(
-            f"where={condition!r} is no condition; type a figure, one of = != < <= > >=, and a value: where='n>1000'"
+            f"where={condition!r} is no condition; type a figure, one of = != < <= > >=, and a "
+            f"value: where='n>1000'"
         )
     sign, value = form["sign"].replace("==", "="), form["value"]
     if sign in _ORDERS and (_number(value) is None or _number(value) != _number(value)):
@@ -153,19 +176,25 @@ def _holds(condition: str, chosen: pd.DataFrame, everything: pd.DataFrame) -> pd
         return column.isna() if sign == "=" else column.notna()
     if sign in _ORDERS:
         return _ORDERS[sign](_numbers(column), float(value))
-    same = column.map(lambda one: any(_is(part, value) for part in (one if isinstance(one, list) else [one])))
+    same = column.map(
+        lambda one: any(_is(part, value) for part in (one if isinstance(one, list) else [one]))
+    )
     return column.notna() & (same == (sign == "="))
 
 
-def _column(figure: str, chosen: pd.DataFrame, everything: pd.DataFrame, *, option: str) -> pd.Series:
-    """A figure's values; InputError where no artifact has it: what is mistyped must not pass for what is not there."""
+def _column(
+    figure: str, chosen: pd.DataFrame, everything: pd.DataFrame, *, option: str
+) -> pd.Series:
+    """A figure's values; InputError where no artifact has it: what is mistyped must not pass for
+    what is not there."""
     name = f"{FIGURE}{figure}"
     if name in everything or not len(chosen):
         return chosen[name] if name in chosen else pd.Series(None, index=chosen.index, dtype=object)
     there = chosen.dropna(axis=1, how="all").columns
     known = sorted(one.removeprefix(FIGURE) for one in there if one.startswith(FIGURE))
     raise InputError(
-        f"{option}: no artifact has a figure {figure!r}.{did_you_mean(figure, known)} Figures here: {', '.join(known[:40])}"
+        f"{option}: no artifact has a figure {figure!r}.{did_you_mean(figure, known)} Figures "
+        f"here: {', '.join(known[:40])}"
     )
 
 
@@ -196,14 +225,16 @@ def _number(text: str) -> float | None:
 def _nothing_of(option: str, pattern: str, known: list[str]) -> str:
     there = ", ".join(known[:12]) + (f" and {len(known) - 12} more" if len(known) > 12 else "")
     return (
-        f"{option}={pattern!r}: no artifact in the registry is of this {option}.{did_you_mean(pattern, known)} "
+        f"{option}={pattern!r}: no artifact in the registry is of this "
+        f"{option}.{did_you_mean(pattern, known)} "
         f"There are: {there or f'none with a {option}'}"
     )
 
 
 def find_artifact(given: str, manifests: Sequence[Manifest]) -> Manifest:
-    """The artifact that `given` names; a name is `type/name:vN`, as a folder `type/name/vN`, `type/name`, `name:vN` or
-    `name` (without a version the newest), or the id of the W&B run that published it.
+    """The artifact that `given` names; a name is `type/name:vN`, as a folder `type/name/vN`,
+    `type/name`, `name:vN` or `name` (without a version the newest), or the id of the W&B run that
+    published it.
 
     Raises:
         InputError: there is none such, or there are several.
@@ -215,7 +246,9 @@ def find_artifact(given: str, manifests: Sequence[Manifest]) -> Manifest:
     matching = [m for m in of_name if not colon or version == f"v{m.version}"]
     if len({m.type for m in matching}) > 1:
         several = ", ".join(sorted({f"{m.type}/{m.name}" for m in matching}))
-        raise InputError(f"{given!r} is the name of several artifacts: {several}. Type one of these")
+        raise InputError(
+            f"{given!r} is the name of several artifacts: {several}. Type one of these"
+        )
     if matching:
         return max(matching, key=lambda m: m.version)
     of_run = [m for m in manifests if m.run_id == given]
@@ -232,10 +265,14 @@ def find_artifact(given: str, manifests: Sequence[Manifest]) -> Manifest:
     )
 
 
-def lineage(reference: str, manifests: Iterable[Manifest], *, upwards: bool) -> list[dict[str, Any]]:
-    """What an artifact was made from (`upwards`) or what was made from it, and so on, each below what it belongs to.
+def lineage(
+    reference: str, manifests: Iterable[Manifest], *, upwards: bool
+) -> list[dict[str, Any]]:
+    """What an artifact was made from (`upwards`) or what was made from it, and so on, each below
+    what it belongs to.
 
-    Columns: depth (1 for its own inputs) · reference · known (in the registry still) · repeated (what is below it stands
+    Columns: depth (1 for its own inputs) · reference · known (in the registry still) · repeated
+        (what is below it stands
     further up).
     """
     below: dict[str, list[str]] = {}
@@ -250,7 +287,12 @@ def lineage(reference: str, manifests: Iterable[Manifest], *, upwards: bool) -> 
         for reference in below.get(one, []):
             repeated = reference in seen and reference in below
             seen.add(reference)
-            yield {"depth": depth, "reference": reference, "known": reference in known, "repeated": repeated}
+            yield {
+                "depth": depth,
+                "reference": reference,
+                "known": reference in known,
+                "repeated": repeated,
+            }
             if not repeated:
                 yield from under(reference, depth + 1)
 

@@ -1,8 +1,10 @@
-"""The mirror: one W&B run per task, open while it works; a copy of results that are already in the registry.
+"""The mirror: one W&B run per task, open while it works; a copy of results that are already in the
+registry.
 
-A run is always recorded on this disk first; `online` sends it on from there while it grows (`upload`), so that a task does
-the same work online and offline and never waits for a network. Whatever fails here (no network, no key, a full disk) costs
-the mirror, never a result: one warning with the command that repairs it, and the task goes on.
+A run is always recorded on this disk first; `online` sends it on from there while it grows
+(`upload`), so that a task does the same work online and offline and never waits for a network.
+Whatever fails here (no network, no key, a full disk) costs the mirror, never a result: one warning
+with the command that repairs it, and the task goes on.
 """
 
 import contextlib
@@ -36,7 +38,8 @@ from pessimal.tracking.registry import MANIFEST, Manifest
 
 log = logging.getLogger(__name__)
 
-# wandb.Table cuts off at 200,000 rows with only a log line, and is slow long before: full tables travel as parquet.
+# wandb.Table cuts off at 200,000 rows with only a log line, and is slow long before: full tables
+# travel as parquet.
 MAX_TABLE_ROWS = 5_000
 STEPS = {
     "train/*": "train/step",
@@ -51,7 +54,8 @@ _FULL = 1 << 20
 
 
 class Mirror:
-    """What a task may send to its W&B run, which is recorded on this disk; without a run (`tracking=off`) nothing.
+    """What a task may send to its W&B run, which is recorded on this disk; without a run
+    (`tracking=off`) nothing.
 
     All the client's faults together may take `patience` seconds.
     """
@@ -78,7 +82,8 @@ class Mirror:
         except Exception as error:
             if not self._failed:
                 log.warning(
-                    "Weights & Biases did not take a part of this run (%s: %s). Nothing is lost: every result is in "
+                    "Weights & Biases did not take a part of this run (%s: %s). Nothing is lost: "
+                    "every result is in "
                     "the registry. To send results from there: pessimal push",
                     type(error).__name__,
                     error,
@@ -92,13 +97,16 @@ class Mirror:
         self.send(lambda: self._run.summary.update(clean(values)))
 
     def metrics(self, values: Mapping[str, float]) -> None:
-        """One point of a time series, with what it is drawn against (see STEPS): `{"train/step": 10, "train/loss": 0.5}`."""
+        """One point of a time series, with what it is drawn against (see STEPS): `{"train/step":
+        10, "train/loss": 0.5}`."""
         self.send(lambda: self._run.log(clean(values)))
 
     def table(self, name: str, frame: pd.DataFrame) -> None:
         """A small table (top and bottom tokens, a matrix)."""
         if len(frame) > MAX_TABLE_ROWS:
-            raise ValueError(f"table {name!r} has {len(frame)} rows; log it as a parquet file in an artifact")
+            raise ValueError(
+                f"table {name!r} has {len(frame)} rows; log it as a parquet file in an artifact"
+            )
 
         def call():
             import wandb
@@ -106,7 +114,9 @@ class Mirror:
             # Half surrogates cannot be written as UTF-8.
             plain = frame.astype(object).where(frame.notna(), None)
             plain = plain.map(lambda value: clean(value) if isinstance(value, str) else value)
-            self._run.log({name: wandb.Table(dataframe=plain, allow_mixed_types=True)}, commit=False)
+            self._run.log(
+                {name: wandb.Table(dataframe=plain, allow_mixed_types=True)}, commit=False
+            )
 
         self.send(call)
 
@@ -144,10 +154,12 @@ def open_mirror(
     inputs: Sequence[str] = (),
     patience: float = PATIENCE,
 ) -> Iterator[Mirror]:
-    """A W&B run for the length of one task (`mode` online or offline), or a mirror that sends nothing (off).
+    """A W&B run for the length of one task (`mode` online or offline), or a mirror that sends
+    nothing (off).
 
-    Faults of the client and, online, waiting for the upload at the end take at most `patience` seconds together; what has
-    not arrived by then stays in the offline copy, and a message gives the command that sends it.
+    Faults of the client and, online, waiting for the upload at the end take at most `patience`
+    seconds together; what has not arrived by then stays in the offline copy, and a message gives
+    the command that sends it.
     """
     run = None if mode == "off" else _begin(target, job_type=job_type, name=name, config=config)
     if run is None:
@@ -163,32 +175,45 @@ def open_mirror(
         begin = time.monotonic()
         with contextlib.suppress(Exception):
             within(
-                max(mirror.patience, 1.0), lambda: run.finish(exit_code=exit_code), what="finishing the run"
+                max(mirror.patience, 1.0),
+                lambda: run.finish(exit_code=exit_code),
+                what="finishing the run",
             )
         _look_at_disk(target.folder)
         if upload is not None:
             written = {
-                "entity": target.entity, "project": target.project, "run_id": run.id, "artifacts": mirror.artifacts,
+                "entity": target.entity,
+                "project": target.project,
+                "run_id": run.id,
+                "artifacts": mirror.artifacts,
                 "inputs": [*inputs, *mirror.inputs],
-            }  # fmt: skip
+            }
             left = max(mirror.patience - (time.monotonic() - begin), 0.0)
             _report(_conclude_upload(upload, written, seconds=left), run_folder)
 
 
 def _begin(target: Target, *, job_type: str, name: str, config: Mapping[str, Any]) -> Any | None:
     """An offline run; None, and a warning, where the client cannot begin one."""
-    # W&B's own variables hold, but for the run's id: one a task, also where WANDB_RUN_ID is set in the environment.
-    job_type, name = os.environ.get("WANDB_JOB_TYPE") or job_type, os.environ.get("WANDB_NAME") or name[:128]
+    # W&B's own variables hold, but for the run's id: one a task, also where WANDB_RUN_ID is set in
+    # the environment.
+    job_type, name = (
+        os.environ.get("WANDB_JOB_TYPE") or job_type,
+        os.environ.get("WANDB_NAME") or name[:128],
+    )
     try:
-        run = offline_run(target, secrets.token_hex(4), job_type=job_type, name=name, config=clean(config))
+        run = offline_run(
+            target, secrets.token_hex(4), job_type=job_type, name=name, config=clean(config)
+        )
         for series, step in STEPS.items():
             run.define_metric(step, hidden=True)
             run.define_metric(series, step_metric=step)
         return run
     except Exception as error:
         log.warning(
-            "Weights & Biases could not begin a run (%s: %s); going on without it. Results are in the registry, and "
-            "pessimal push sends them from there. tracking=offline asks no server; tracking=off keeps this quiet.",
+            "Weights & Biases could not begin a run (%s: %s); going on without it. Results are in "
+            "the registry, and "
+            "pessimal push sends them from there. tracking=offline asks no server; tracking=off "
+            "keeps this quiet.",
             type(error).__name__,
             error,
         )
@@ -196,11 +221,13 @@ def _begin(target: Target, *, job_type: str, name: str, config: Mapping[str, Any
 
 
 def _look_at_disk(folder: Path) -> None:
-    """Warn where the disk is full: the client's service drops what it cannot write without a word."""
+    """Warn where the disk is full: the client's service drops what it cannot write without a
+    word."""
     with contextlib.suppress(OSError):
         if shutil.disk_usage(folder).free < _FULL:
             log.warning(
-                "the disk of paths.wandb is full (%s), so that Weights & Biases may miss a part of this run. Nothing is lost "
+                "the disk of paths.wandb is full (%s), so that Weights & Biases may miss a part of "
+                "this run. Nothing is lost "
                 "from the registry; with space there, type: pessimal push",
                 folder,
             )
@@ -217,9 +244,11 @@ def _start_upload(run_folder: Path, folder: Path) -> subprocess.Popen:
     )
 
 
-def _conclude_upload(process: subprocess.Popen, written: Mapping[str, Any], *, seconds: float) -> dict:
-    """Say that the run is written, and what must be at the server; how it went, at most so many seconds from now. Then the
-    child and what it started are ended: the offline copy stays."""
+def _conclude_upload(
+    process: subprocess.Popen, written: Mapping[str, Any], *, seconds: float
+) -> dict:
+    """Say that the run is written, and what must be at the server; how it went, at most so many
+    seconds from now. Then the child and what it started are ended: the offline copy stays."""
     try:
         said, _ = process.communicate(json.dumps(written) + "\n", timeout=seconds)
         return json.loads(said or '{"message": "the upload ended without a word"}')
@@ -235,7 +264,8 @@ def _conclude_upload(process: subprocess.Popen, written: Mapping[str, Any], *, s
 def _report(result: Mapping[str, Any], run_folder: Path) -> None:
     if "message" in result:
         log.warning(
-            "Weights & Biases did not get this run: %s. Nothing is lost: every result is in the registry, and the run "
+            "Weights & Biases did not get this run: %s. Nothing is lost: every result is in the "
+            "registry, and the run "
             "is recorded here. When the server can be reached, type: wandb sync %s",
             result["message"],
             run_folder,
@@ -244,6 +274,7 @@ def _report(result: Mapping[str, Any], run_folder: Path) -> None:
     log.info("Weights & Biases: %s", result["url"])
     if unknown := result["unknown_inputs"]:
         log.warning(
-            "Weights & Biases does not have what this run was made from: %s. To send it: pessimal push",
+            "Weights & Biases does not have what this run was made from: %s. To send it: pessimal "
+            "push",
             ", ".join(unknown[:8]),
         )

@@ -27,16 +27,19 @@ _NO_TERMINAL = 1_000_000
 
 
 def visible(text: str) -> str:
-    """`text` on one line: control characters, marks of direction and half characters become their escapes."""
+    """`text` on one line: control characters, marks of direction and half characters become their
+    escapes."""
     return "".join(
-        char.encode("unicode_escape").decode() if unicodedata.category(char)[0] == "C" or char in "\u2028\u2029" else char
+        char.encode("unicode_escape").decode()
+        if unicodedata.category(char)[0] == "C" or char in "\u2028\u2029"
+        else char
         for char in text
-    )  # fmt: skip
+    )
 
 
 def shown(value: Any) -> str:
-    """A value for a person: six figures of a number, nothing for None, texts without control characters, in quotes where
-    they are empty or white space at their ends would go unseen."""
+    """A value for a person: six figures of a number, nothing for None, texts without control
+    characters, in quotes where they are empty or white space at their ends would go unseen."""
     if value is None:
         return ""
     if isinstance(value, float):
@@ -48,17 +51,26 @@ def shown(value: Any) -> str:
 
 
 def table_text(
-    header: Sequence[str], rows: Sequence[Sequence[Any]], *, width: int | None, keep: int = 0, indent: int = 0
+    header: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    *,
+    width: int | None,
+    keep: int = 0,
+    indent: int = 0,
 ) -> str:
-    """Rows below their header (none where it is empty), numbers to the right. Where `width` is given, columns after the
-    first `keep` are cut to fit it."""
+    """Rows below their header (none where it is empty), numbers to the right. Where `width` is
+    given, columns after the first `keep` are cut to fit it."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=any(header))
     columns = list(zip(*rows, strict=True)) or [()] * len(header)
     for i, (name, values) in enumerate(zip(header, columns, strict=True)):
-        numbers = [isinstance(v, int | float) and not isinstance(v, bool) for v in values if v is not None]
+        numbers = [
+            isinstance(v, int | float) and not isinstance(v, bool) for v in values if v is not None
+        ]
         right = bool(numbers) and all(numbers)
         whole = (
-            max(Text(text).cell_len for text in (visible(name), *map(shown, values))) if i < keep else None
+            max(Text(text).cell_len for text in (visible(name), *map(shown, values)))
+            if i < keep
+            else None
         )
         table.add_column(
             visible(name), justify="right" if right else "left", min_width=whole, no_wrap=i < keep
@@ -68,11 +80,14 @@ def table_text(
     file = io.StringIO()
     space = _NO_TERMINAL if width is None else max(width - indent, 1)
     Console(file=file, width=space, color_system=None, markup=False, emoji=False).print(table)
-    return "\n".join(" " * indent + line.rstrip() for line in file.getvalue().rstrip("\n").split("\n"))
+    return "\n".join(
+        " " * indent + line.rstrip() for line in file.getvalue().rstrip("\n").split("\n")
+    )
 
 
 def cell(value: Any) -> Any:
-    """A value for a spreadsheet: a number stays one; a text that could be taken for a formula gets a ' before it."""
+    """A value for a spreadsheet: a number stays one; a text that could be taken for a formula gets
+    a ' before it."""
     if isinstance(value, bool):
         return str(value).lower()
     if value is None or value is pd.NA or isinstance(value, int | float):
@@ -88,12 +103,14 @@ def as_csv(frame: pd.DataFrame) -> str:
     plain = pd.DataFrame(
         cells, columns=list(map(cell, frame)), dtype=object
     )  # so that whole numbers stay whole
-    # Lines that end in a line feed alone would leave a carriage return in a cell unquoted: the row would be torn in two.
+    # Lines that end in a line feed alone would leave a carriage return in a cell unquoted: the row
+    # would be torn in two.
     return plain.to_csv(index=False, lineterminator="\r\n").rstrip("\r\n")
 
 
 def as_json(value: Any) -> str:
-    """JSON in ASCII; a number that JSON cannot have becomes the text "NaN", "Infinity" or "-Infinity"."""
+    """JSON in ASCII; a number that JSON cannot have becomes the text "NaN", "Infinity" or
+    "-Infinity"."""
     return json.dumps(_finite(value), indent=2)
 
 

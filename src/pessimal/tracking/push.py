@@ -1,7 +1,9 @@
-"""The push: everything in the registry that W&B does not have yet, sent, and asked back of the server.
+"""The push: everything in the registry that W&B does not have yet, sent, and asked back of the
+server.
 
-A run that a task recorded and never sent is sent as it is, with its configuration, curves and figures; what no such run has
-goes in runs made again from the manifests, one for each command that published, so that W&B's table of runs compares them.
+A run that a task recorded and never sent is sent as it is, with its configuration, curves and
+figures; what no such run has goes in runs made again from the manifests, one for each command that
+published, so that W&B's table of runs compares them.
 """
 
 import base64
@@ -86,8 +88,8 @@ class Pushed:
 
 
 def choose(registry: Registry, *, types: Sequence[str], names: Sequence[str]) -> list[Published]:
-    """The artifacts of these types and names (all where empty), their files checked; InputError where there are none
-    or where a file is not what was published."""
+    """The artifacts of these types and names (all where empty), their files checked; InputError
+    where there are none or where a file is not what was published."""
     everything = registry.manifests()
     chosen = [
         (folder, m)
@@ -97,7 +99,8 @@ def choose(registry: Registry, *, types: Sequence[str], names: Sequence[str]) ->
     if not chosen:
         known = sorted({f"{m.type}/{m.name}" for _, m in everything})
         raise InputError(
-            f"type={list(types)} name={list(names)}: there is no such artifact in {registry.root}. There are: "
+            f"type={list(types)} name={list(names)}: there is no such artifact in {registry.root}. "
+            f"There are: "
             f"{', '.join(known[:8]) or 'none yet; type: pessimal scan'}{' …' if len(known) > 8 else ''}"
         )
     for folder, _ in chosen:
@@ -109,7 +112,8 @@ def push(published: Sequence[Published], target: Target) -> Pushed:
     """Send what is missing, record the lineage, and verify everything.
 
     Raises:
-        WorkError: there is no server, no such key, or the server stopped answering; within 15 seconds of that.
+        WorkError: there is no server, no such key, or the server stopped answering; within 15
+            seconds of that.
     """
     settle(target.folder)
     api = connect()
@@ -127,10 +131,11 @@ def push(published: Sequence[Published], target: Target) -> Pushed:
 
 
 def verdict(api, folder: Path, manifest: Manifest, *, path: str) -> Verdict:
-    """Compare W&B's version with the files on this disk: state, type, manifest, file count and md5 of every file.
+    """Compare W&B's version with the files on this disk: state, type, manifest, file count and md5
+    of every file.
 
-    Raises whatever the client raises where the server does not answer: that an artifact is missing is only said by one
-    that does.
+    Raises whatever the client raises where the server does not answer: that an artifact is missing
+    is only said by one that does.
     """
     name, reference = f"{path}/{mirrored_reference(manifest.reference)}", manifest.reference
     remote = find_artifact(api, name)
@@ -141,26 +146,38 @@ def verdict(api, folder: Path, manifest: Manifest, *, path: str) -> Verdict:
         return Verdict(
             reference,
             "mismatch",
-            f"{name} is there, but was made from another registry {made}; nothing is overwritten: choose another "
+            f"{name} is there, but was made from another registry {made}; nothing is overwritten: "
+            f"choose another "
             "tracking.project, or delete it at W&B",
         )
     if wrong := _differences(remote, folder, manifest):
         what = "; ".join(wrong[:4])
-        return Verdict(reference, "mismatch", f"{name}: {what}. Delete this version at W&B and push again")
+        return Verdict(
+            reference, "mismatch", f"{name}: {what}. Delete this version at W&B and push again"
+        )
     return Verdict(reference, "ok")
 
 
 def _differences(remote, folder: Path, manifest: Manifest) -> list[str]:
     expected, files = [*manifest.files, MANIFEST], remote.manifest.entries
-    pairs = {"state": (remote.state, "COMMITTED"), "type": (remote.type, manifest.type),
-             "number of files": (remote.file_count, len(expected))}  # fmt: skip
-    wrong = [f"its {what} is {is_}, not {should}" for what, (is_, should) in pairs.items() if is_ != should]
+    pairs = {
+        "state": (remote.state, "COMMITTED"),
+        "type": (remote.type, manifest.type),
+        "number of files": (remote.file_count, len(expected)),
+    }
+    wrong = [
+        f"its {what} is {is_}, not {should}"
+        for what, (is_, should) in pairs.items()
+        if is_ != should
+    ]
     if missing := sorted(set(expected) - set(files)):
         wrong.append(f"without {', '.join(missing[:3])}")
     if foreign := sorted(set(files) - set(expected)):
         wrong.append(f"with {', '.join(foreign[:3])} besides")
     known = [name for name in expected if name in files]
-    return wrong + [f"{name} differs" for name in known if files[name].digest != _md5_of(folder / name)]
+    return wrong + [
+        f"{name} differs" for name in known if files[name].digest != _md5_of(folder / name)
+    ]
 
 
 def _md5_of(path: Path) -> str:
@@ -171,22 +188,32 @@ def _md5_of(path: Path) -> str:
 
 
 def _send(api, published: Sequence[Published], target: Target, *, path: str) -> None:
-    """Send the runs that tasks recorded, then what those lack by runs made again: one `wandb sync` each, as starting it
-    takes longer than a run."""
+    """Send the runs that tasks recorded, then what those lack by runs made again: one `wandb sync`
+    each, as starting it takes longer than a run."""
     runs: dict[str, list[Published]] = {}
     for pair in sorted(published, key=lambda pair: pair[1].created):
-        # What was published without tracking gets a run each, under an id that is the same whenever it is pushed.
+        # What was published without tracking gets a run each, under an id that is the same whenever
+        # it is pushed.
         runs.setdefault(pair[1].run_id or _made_up(pair[1].reference), []).append(pair)
     recorded = [
-        folder for id in runs if not _run_exists(api, f"{path}/{id}") for folder in recorded_runs(target, id)
+        folder
+        for id in runs
+        if not _run_exists(api, f"{path}/{id}")
+        for folder in recorded_runs(target, id)
     ]
     _sync(recorded, target)
     with tempfile.TemporaryDirectory(prefix="push-", dir=target.folder) as place:
         made = []
         for id, run in runs.items():
-            left = [pair for pair in run if not recorded or verdict(api, *pair, path=path).state == "missing"]
+            left = [
+                pair
+                for pair in run
+                if not recorded or verdict(api, *pair, path=path).state == "missing"
+            ]
             if left:
-                if _run_exists(api, f"{path}/{id}"):  # writing into it would replace its configuration
+                if _run_exists(
+                    api, f"{path}/{id}"
+                ):  # writing into it would replace its configuration
                     id = _made_up(id, *(manifest.reference for _, manifest in left))
                 made.append(_write_run(id, left, replace(target, folder=Path(place))))
         settle(target.folder)
@@ -198,11 +225,14 @@ def _made_up(*parts: str) -> str:
 
 
 def _write_run(id: str, published: Sequence[Published], target: Target) -> Path:
-    """Record an offline run with these artifacts, as the verb would have called it; returns its folder."""
+    """Record an offline run with these artifacts, as the verb would have called it; returns its
+    folder."""
     manifests = [manifest for _, manifest in published]
     first = manifests[0]
     job = JOBS.get(first.type, first.type)
-    models = list(dict.fromkeys(str(m.summary["model"]) for m in manifests if m.summary.get("model")))
+    models = list(
+        dict.fromkeys(str(m.summary["model"]) for m in manifests if m.summary.get("model"))
+    )
     config = {
         "task": job,
         "config_hash": first.config_hash,
@@ -218,10 +248,14 @@ def _write_run(id: str, published: Sequence[Published], target: Target) -> Path:
     # What is on this screen, in this checkout and on this machine now is not of the run.
     quiet = {"console": "off", "disable_git": True, "x_disable_stats": True}
     target = replace(target, tags=[*target.tags, "pushed"])
-    run = offline_run(target, id, job_type=job, name=name[:128], config=clean(config), settings=quiet)
+    run = offline_run(
+        target, id, job_type=job, name=name[:128], config=clean(config), settings=quiet
+    )
     run_folder = Path(run.dir).parent
     for folder, m in published:
-        prefix = f"{m.summary['prompt']}/" if m.type == "score-table" and m.summary.get("prompt") else ""
+        prefix = (
+            f"{m.summary['prompt']}/" if m.type == "score-table" and m.summary.get("prompt") else ""
+        )
         run.summary.update(clean({f"{prefix}{key}": value for key, value in m.summary.items()}))
         run.log_artifact(as_artifact(folder, m), aliases=[alias_of(m)])
     run.finish()
@@ -251,8 +285,9 @@ def _sync(run_folders: Sequence[Path], target: Target) -> None:
 
 
 def _link(api, published: Sequence[Published], *, path: str) -> list[str]:
-    """Record at W&B what every run was made from, and let `latest` stand at the registry's newest version: the client moves
-    it to whatever it sends last. Returns references of inputs that W&B does not have."""
+    """Record at W&B what every run was made from, and let `latest` stand at the registry's newest
+    version: the client moves it to whatever it sends last. Returns references of inputs that W&B
+        does not have."""
     unknown: list[str] = []
     known: dict[str, Any] = {}
     for folder, manifest in published:

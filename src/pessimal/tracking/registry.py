@@ -1,7 +1,8 @@
 """The registry: every result as an artifact on disk, published by one rename and never edited.
 
-`registry/<type>/<name>/v<N>/` holds the files and a `manifest.json`, which has the sha256 of every file and, in its last
-line, of itself: so a byte that changes later is seen, wherever it is. Knows files and manifests, not what is in them, nor W&B.
+`registry/<type>/<name>/v<N>/` holds the files and a `manifest.json`, which has the sha256 of every
+file and, in its last line, of itself: so a byte that changes later is seen, wherever it is. Knows
+files and manifests, not what is in them, nor W&B.
 """
 
 import contextlib
@@ -45,7 +46,8 @@ class Manifest:
     files: dict[str, str]
     """sha256 of each file, by its path inside the artifact."""
     key: str | None = None
-    """Hash of what the content depends on; the same key means the same content, so it is not made again."""
+    """Hash of what the content depends on; the same key means the same content, so it is not made
+    again."""
     inputs: list[str] = field(default_factory=list)
     """References (`type/name:vN`) of the artifacts it was made from."""
     config_hash: str | None = None
@@ -57,7 +59,8 @@ class Manifest:
     summary: dict = field(default_factory=dict)
     """The few figures a list of artifacts should show."""
     commit: str | None = None
-    """Git commit of the checkout that pessimal ran from; None where it was installed from a wheel."""
+    """Git commit of the checkout that pessimal ran from; None where it was installed from a
+    wheel."""
     dirty: bool | None = None
     """Whether its code differed from that commit."""
 
@@ -66,8 +69,11 @@ class Manifest:
         return f"{self.type}/{self.name}:v{self.version}"
 
     def text(self) -> str:
-        """What `manifest.json` holds: without the commit where there is none; a checksum of all that in the last line."""
-        fields = {k: v for k, v in asdict(self).items() if v is not None or k not in Checkout._fields}
+        """What `manifest.json` holds: without the commit where there is none; a checksum of all
+        that in the last line."""
+        fields = {
+            k: v for k, v in asdict(self).items() if v is not None or k not in Checkout._fields
+        }
         body = json.dumps(fields, indent=2, sort_keys=True).removesuffix("\n}")
         return f'{body}{_CHECKSUM}{_sha256(body)}"\n}}'
 
@@ -76,7 +82,8 @@ def parse_manifest(text: str) -> Manifest:
     """The manifest that a file holds; those of earlier versions have no checksum.
 
     Raises:
-        ValueError, TypeError, RecursionError: it is not what was published, or was never a manifest.
+        ValueError, TypeError, RecursionError: it is not what was published, or was never a
+            manifest.
     """
     body, marker, checksum = text.rpartition(_CHECKSUM)
     if marker and checksum != _sha256(body) + '"\n}':
@@ -89,9 +96,11 @@ def _sha256(text: str) -> str:
 
 
 def safe_name(name: str) -> str:
-    """`name` with everything but letters, digits, '.', '_' and '-' replaced by '_': the charset W&B allows.
+    """`name` with everything but letters, digits, '.', '_' and '-' replaced by '_': the charset W&B
+    allows.
 
-    Where more than slashes and spaces were replaced, six digits of a digest keep different names apart.
+    Where more than slashes and spaces were replaced, six digits of a digest keep different names
+    apart.
     """
     safe = _UNSAFE.sub("_", name).strip("._") or "unnamed"
     plain = safe == name.replace("/", "_").replace(" ", "_")
@@ -102,7 +111,8 @@ class Registry:
     """A folder of artifacts. Any number of processes may read and publish at once."""
 
     def __init__(self, root: Path, *, config: dict | None = None):
-        """`config` is the configuration of the run that publishes: it goes with whatever is published from here."""
+        """`config` is the configuration of the run that publishes: it goes with whatever is
+        published from here."""
         self.root = Path(root)
         self.config = config
         self._warned: set[str] = set()
@@ -121,11 +131,13 @@ class Registry:
         summary: dict | None = None,
         config: dict | None = None,
     ) -> tuple[Path, Manifest]:
-        """Let `fill(folder)` write the files into a hidden folder, then publish it as the next version.
+        """Let `fill(folder)` write the files into a hidden folder, then publish it as the next
+        version.
 
-        Until the rename nobody sees anything; if `fill` raises, nothing stays; what a killed process was filling is
-        removed by the next that publishes anything. `config`, or the registry's own, is kept beside the files as
-        `run_config.json`. Returns the published folder and its manifest.
+        Until the rename nobody sees anything; if `fill` raises, nothing stays; what a killed
+        process was filling is removed by the next that publishes anything. `config`, or the
+        registry's own, is kept beside the files as `run_config.json`. Returns the published folder
+        and its manifest.
 
         Raises:
             ValueError: `fill` wrote a file of a name that is the registry's own.
@@ -142,7 +154,9 @@ class Registry:
             if config is not None:
                 (staging / CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
             files = {
-                str(p.relative_to(staging)): sha256_of(p) for p in sorted(staging.rglob("*")) if p.is_file()
+                str(p.relative_to(staging)): sha256_of(p)
+                for p in sorted(staging.rglob("*"))
+                if p.is_file()
             }
             with self._lock():
                 version = 1 + max(
@@ -158,7 +172,9 @@ class Registry:
                     config_hash=config_hash,
                     run_id=run_id,
                     created=datetime.now(UTC).isoformat(timespec="microseconds"),
-                    summary=json.loads(json.dumps(summary or {})),  # as it is read back: texts as keys, lists
+                    summary=json.loads(
+                        json.dumps(summary or {})
+                    ),  # as it is read back: texts as keys, lists
                     **code._asdict(),
                 )
                 (staging / MANIFEST).write_text(manifest.text())
@@ -168,17 +184,21 @@ class Registry:
         return folder, manifest
 
     def manifests(self, type: str | None = None) -> list[tuple[Path, Manifest]]:
-        """Every artifact (of one type), ordered by type, name and version. One whose manifest cannot be read is left out
-        with a warning: it does not hide the others."""
+        """Every artifact (of one type), ordered by type, name and version. One whose manifest
+        cannot be read is left out with a warning: it does not hide the others."""
         found = []
         for file in self.root.glob(f"{type or '*'}/*/v[0-9]*/{MANIFEST}"):
             try:
                 stamp = file.stat().st_mtime_ns, file.stat().st_size
-                if self._read.get(file, (None,))[0] != stamp:  # a scan of many prompts looks again and again
+                if (
+                    self._read.get(file, (None,))[0] != stamp
+                ):  # a scan of many prompts looks again and again
                     self._read[file] = stamp, read_manifest(file.parent)
                 found.append((file.parent, self._read[file][1]))
             except (InputError, FileNotFoundError) as error:
-                if file.exists() and str(error) not in self._warned:  # else it was removed meanwhile
+                if (
+                    file.exists() and str(error) not in self._warned
+                ):  # else it was removed meanwhile
                     self._warned.add(str(error))
                     log.warning("left out: %s", error)
         return sorted(found, key=lambda pair: (pair[1].type, pair[1].name, pair[1].version))
@@ -194,20 +214,24 @@ class Registry:
         return list(newest.values())
 
     def verify(self, folder: Path) -> None:
-        """Raise InputError naming the file if a published file is missing or its bytes have changed."""
+        """Raise InputError naming the file if a published file is missing or its bytes have
+        changed."""
         manifest = read_manifest(folder)
         for name, digest in manifest.files.items():
             file = folder / name
             if not file.is_file() or sha256_of(file) != digest:
                 raise InputError(
-                    f"{file} is missing or differs from what was published as {manifest.reference}. "
-                    "Artifacts are never edited: remove the folder and run the task again with force=true."
+                    f"{file} is missing or differs from what was published as "
+                    f"{manifest.reference}. "
+                    "Artifacts are never edited: remove the folder and run the task again with "
+                    "force=true."
                 )
 
     @contextlib.contextmanager
     def _staging(self, home: Path) -> Iterator[Path]:
-        """A hidden folder in `home`, to be filled and renamed; removed where that fails. It is locked for as long as
-        this process lives, so that others can distinguish it from one whose process was killed."""
+        """A hidden folder in `home`, to be filled and renamed; removed where that fails. It is
+        locked for as long as this process lives, so that others can distinguish it from one whose
+        process was killed."""
         with self._lock():
             for other in self.root.glob("*/*"):
                 for folder in other.glob(f"{STAGING}*"):
@@ -218,7 +242,9 @@ class Registry:
             home.mkdir(parents=True, exist_ok=True)
             staging = Path(tempfile.mkdtemp(prefix=STAGING, dir=home))
             handle = os.open(staging, os.O_RDONLY)
-            with contextlib.suppress(OSError):  # where no folder can be locked, none is thought abandoned
+            with contextlib.suppress(
+                OSError
+            ):  # where no folder can be locked, none is thought abandoned
                 fcntl.flock(handle, fcntl.LOCK_EX)
         try:
             yield staging
@@ -230,7 +256,8 @@ class Registry:
 
     @contextlib.contextmanager
     def _lock(self) -> Iterator[None]:
-        # Two processes must neither take one version, nor take what the other is filling for abandoned.
+        # Two processes must neither take one version, nor take what the other is filling for
+        # abandoned.
         with (self.root / ".lock").open("w") as handle:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield
@@ -247,15 +274,19 @@ def read_manifest(folder: Path) -> Manifest:
         home = (manifest.type, manifest.name, f"v{manifest.version}")
     except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(
-            f"{folder / MANIFEST} cannot be read as a manifest ({error}); type: pessimal runs verify"
+            f"{folder / MANIFEST} cannot be read as a manifest ({error}); type: pessimal runs "
+            f"verify"
         ) from error
     if home != tuple(folder.absolute().parts[-3:]):
-        raise InputError(f"{folder} holds the manifest of {manifest.reference}; type: pessimal runs verify")
+        raise InputError(
+            f"{folder} holds the manifest of {manifest.reference}; type: pessimal runs verify"
+        )
     return manifest
 
 
 def _is_abandoned(staging: Path) -> bool:
-    """Whether the process that filled this folder is dead; False where the file system has no locks."""
+    """Whether the process that filled this folder is dead; False where the file system has no
+    locks."""
     try:
         handle = os.open(staging, os.O_RDONLY)
     except OSError:

@@ -1,6 +1,8 @@
-"""From W&B into a registry-like folder: score tables that others pushed, each file checked against its manifest.
+"""From W&B into a registry-like folder: score tables that others pushed, each file checked against
+its manifest.
 
-Knows the client's read side and the registry's layout. What comes from a server is hostile until it is checked.
+Knows the client's read side and the registry's layout. What comes from a server is hostile until it
+is checked.
 """
 
 import os
@@ -22,24 +24,30 @@ _SLOWEST = 100_000
 def fetch_score_tables(
     project: str, entity: str | None, models: Sequence[str], prompts: Sequence[str], into: Registry
 ) -> list[tuple[Path, Manifest, bool]]:
-    """Bring the newest score tables of these models and prompts (all where empty) from a W&B project into `into`, a registry
-    of their own: folder, manifest, and whether it was downloaded now; `entity` null is the key's own.
+    """Bring the newest score tables of these models and prompts (all where empty) from a W&B
+    project into `into`, a registry of their own: folder, manifest, and whether it was downloaded
+        now; `entity` null is the key's own.
 
     Raises:
-        InputError: nothing there was asked for; or an artifact is not what its manifest says, or differs from
-            what `into` has under its reference.
+        InputError: nothing there was asked for; or an artifact is not what its manifest says, or
+            differs from what `into` has under its reference.
         WorkError: the server cannot be reached, knows no such key, or stopped answering.
     """
     settle(into.root.parent / "wandb")
     api = connect()
     path = f"{entity or api.default_entity}/{project}"
     with client_faults():
-        about = [(a, a.metadata.get("model"), a.metadata.get("prompt")) for a in _tables_at(api, path)]
-        wanted = [a for a, m, p in about if (not models or m in models) and (not prompts or p in prompts)]
+        about = [
+            (a, a.metadata.get("model"), a.metadata.get("prompt")) for a in _tables_at(api, path)
+        ]
+        wanted = [
+            a for a, m, p in about if (not models or m in models) and (not prompts or p in prompts)
+        ]
         if not wanted:
             there = sorted({f"{model} on {prompt}" for _, model, prompt in about})
             raise InputError(
-                f"{path} at W&B has no {TYPE} of models={list(models)} prompts={list(prompts)}. There are: "
+                f"{path} at W&B has no {TYPE} of models={list(models)} prompts={list(prompts)}. "
+                f"There are: "
                 f"{'; '.join(there[:8]) or 'none; to send some: pessimal push'}"
             )
         return [_bring(artifact, into) for artifact in wanted]
@@ -52,7 +60,9 @@ def _tables_at(api, path: str) -> list:
     newest = []
     for collection in api.artifact_type(TYPE, path).collections():
         versions = [
-            a for a in api.artifacts(TYPE, f"{path}/{collection.name}") if "manifest_sha256" in a.metadata
+            a
+            for a in api.artifacts(TYPE, f"{path}/{collection.name}")
+            if "manifest_sha256" in a.metadata
         ]
         versions.sort(key=lambda a: str(a.metadata.get("created")))
         newest += versions[-1:]
@@ -78,7 +88,8 @@ def _bring(artifact, into: Registry) -> tuple[Path, Manifest, bool]:
         if folder.exists():
             if sha256_of(folder / MANIFEST) != sha256_of(staging / MANIFEST):
                 raise InputError(
-                    f"{folder} differs from what {artifact.name} at W&B is: two registries count versions on their own. "
+                    f"{folder} differs from what {artifact.name} at W&B is: two registries count "
+                    f"versions on their own. "
                     "Give each project a folder of its own"
                 )
             into.verify(folder)
@@ -100,7 +111,9 @@ def _checked(staging: Path, artifact) -> Manifest:
         own = artifact.name.partition(":")[0]
         sound = (manifest.type, manifest.name, own, manifest.version >= 0) == expected
     except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise InputError(f"{wrong}: {MANIFEST} cannot be read ({type(error).__name__}: {error})") from error
+        raise InputError(
+            f"{wrong}: {MANIFEST} cannot be read ({type(error).__name__}: {error})"
+        ) from error
     if not sound:
         raise InputError(f"{wrong}: {MANIFEST} is that of {manifest.reference}")
     for name, digest in manifest.files.items():

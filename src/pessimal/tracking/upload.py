@@ -1,8 +1,10 @@
-"""The child process that takes an offline run to a W&B server while it is being written, and looks whether it arrived.
+"""The child process that takes an offline run to a W&B server while it is being written, and looks
+whether it arrived.
 
-`python -m pessimal.tracking.upload RUN_FOLDER WANDB_FOLDER`; gets one line of JSON on stdin when the run is written (a
-closed stdin means that the task died, and ends it); gives one line of JSON on stdout, how it went. A process of its own:
-whatever a network does, the task only ever writes to its own disk.
+`python -m pessimal.tracking.upload RUN_FOLDER WANDB_FOLDER`; gets one line of JSON on stdin when
+the run is written (a closed stdin means that the task died, and ends it); gives one line of JSON on
+stdout, how it went. A process of its own: whatever a network does, the task only ever writes to its
+own disk.
 """
 
 import json
@@ -11,7 +13,14 @@ import tempfile
 from pathlib import Path
 
 from pessimal.errors import WorkError
-from pessimal.tracking.client import check_server, check_sync, connect, link_inputs, settle, sync_process
+from pessimal.tracking.client import (
+    check_server,
+    check_sync,
+    connect,
+    link_inputs,
+    settle,
+    sync_process,
+)
 
 
 def main() -> None:
@@ -34,7 +43,8 @@ def main() -> None:
 
 
 def look(written: dict) -> dict:
-    """Whether a run's artifacts are there, `wandb sync` being content with having sent none; and link its inputs."""
+    """Whether a run's artifacts are there, `wandb sync` being content with having sent none; and
+    link its inputs."""
     api = connect()
     path = f"{written['entity'] or api.default_entity}/{written['project']}"
     run = api.run(f"{path}/{written['run_id']}")

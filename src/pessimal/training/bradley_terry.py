@@ -1,4 +1,5 @@
-"""The loss that reward models are trained with, and the schedule of its learning rate. Knows tensors only."""
+"""The loss that reward models are trained with, and the schedule of its learning rate. Knows
+tensors only."""
 
 import math
 
@@ -11,17 +12,21 @@ WARM_UP = 0.1
 
 
 def soft_bradley_terry(rewards: Tensor, utility: Tensor, precision: Tensor | None = None) -> Tensor:
-    """Mean cross-entropy, in nats, between given and modelled preference over all pairs of each group.
+    """Mean cross-entropy, in nats, between given and modelled preference over all pairs of each
+    group.
 
-    The given probability that answer i is preferred to j is sigmoid(u_i - u_j), the modelled one sigmoid(r_i - r_j)
-    (Bradley & Terry 1952); adding a constant to a group's rewards changes nothing.
+    The given probability that answer i is preferred to j is sigmoid(u_i - u_j), the modelled one
+    sigmoid(r_i - r_j) (Bradley & Terry 1952); adding a constant to a group's rewards changes
+    nothing.
 
     Args:
         rewards, utility: (groups, K).
-        precision: (groups, K), one over the variance of each utility: pairs are weighted by one over that of their
-            difference; None weighs all alike.
+        precision: (groups, K), one over the variance of each utility: pairs are weighted by one
+            over that of their difference; None weighs all alike.
     """
-    first, second = torch.triu_indices(rewards.shape[1], rewards.shape[1], offset=1)  # (2, K (K - 1) / 2)
+    first, second = torch.triu_indices(
+        rewards.shape[1], rewards.shape[1], offset=1
+    )  # (2, K (K - 1) / 2)
     margin = rewards[:, first] - rewards[:, second]
     preferred = torch.sigmoid(utility[:, first] - utility[:, second])
     weight = None
@@ -33,7 +38,8 @@ def soft_bradley_terry(rewards: Tensor, utility: Tensor, precision: Tensor | Non
 
 
 def warm_up_and_cosine(optimizer: torch.optim.Optimizer, steps: int) -> dict:
-    """A linear warm-up and a cosine to zero over `steps`, stepped once a step, as Lightning takes it."""
+    """A linear warm-up and a cosine to zero over `steps`, stepped once a step, as Lightning takes
+    it."""
     rise = max(1, round(WARM_UP * steps))
 
     def rate(step: int) -> float:

@@ -1,6 +1,8 @@
-"""Watches what a reward model comes to want while it is trained: `PessimalCallback`, for Lightning and transformers (TRL).
+"""Watches what a reward model comes to want while it is trained: `PessimalCallback`, for Lightning
+and transformers (TRL).
 
-Knows networks, tokenizers, time and the hooks of both trainers. Does not know what is trained, or how.
+Knows networks, tokenizers, time and the hooks of both trainers. Does not know what is trained, or
+how.
 """
 
 import contextlib
@@ -34,11 +36,13 @@ LEAST, MOST = 32, 2048
 LEAST_RATED = 10
 """Rated words that a correlation with valence is given for."""
 MARGIN = 0.8
-"""Of the time there is between two turns, the share that the sample is sized for: what is over is for turns that take longer."""
+"""Of the time there is between two turns, the share that the sample is sized for: what is over is
+for turns that take longer."""
 ROWS = 64
 """Answers that go through the network at once."""
 NEAR = 0.05
-"""Between two ways to one reward r, in units of 1 + |r|: rounding in bfloat16, and far below an error."""
+"""Between two ways to one reward r, in units of 1 + |r|: rounding in bfloat16, and far below an
+error."""
 COLUMNS = ["step", "prompt", "end", "rank", "token", "text", "reward"]
 
 Ids = tuple[int, ...]
@@ -46,14 +50,21 @@ Ids = tuple[int, ...]
 
 
 class Watcher:
-    """What is scored at a turn, when there is time for one, and what has come of it. Knows no trainer.
+    """What is scored at a turn, when there is time for one, and what has come of it. Knows no
+    trainer.
 
-    A turn scores, under each prompt: the sample, which is the same at every turn; as many tokens more, others at each turn; the
+    A turn scores, under each prompt: the sample, which is the same at every turn; as many tokens
+        more, others at each turn; the
     words of `watch`; and the `tails` best and worst answers of all earlier turns.
     """
 
     def __init__(self, prompts, *, every, watch, tails, share, seed, clock):
-        self.prompts, self.every, self.watch, self.tails = named_prompts(prompts), every, tuple(watch), tails
+        self.prompts, self.every, self.watch, self.tails = (
+            named_prompts(prompts),
+            every,
+            tuple(watch),
+            tails,
+        )
         self.share, self.seed, self.clock = share, seed, clock
         self.started = self.rate = self.network = None
         self.spent = 0.0
@@ -69,27 +80,35 @@ class Watcher:
 
         Raises:
             ConfigError: there is no tokenizer.
-            ModelError: the network is no decoder that ends in a head of one number, or a question that is run once and shared
-                gives another reward than its own forward of the whole input.
+            ModelError: the network is no decoder that ends in a head of one number, or a question
+                that is run once and shared gives another reward than its own forward of the whole
+                input.
             FrameError: its chat template writes no fixed text around a response.
         """
         self.started, self.spent, self.rate, self.first = self.clock(), 0.0, None, step
         if tokenizer is None:
             raise ConfigError(
-                "PessimalCallback needs the network's tokenizer: PessimalCallback(prompts, tokenizer) with Lightning, "
+                "PessimalCallback needs the network's tokenizer: PessimalCallback(prompts, "
+                "tokenizer) with Lightning, "
                 "processing_class=tokenizer in the trainer with transformers"
             )
         self.network = watchable(module)
         self.pad = self.network.config.get_text_config().pad_token_id
         rows = vocabulary(tokenizer, size=self.network.get_input_embeddings().weight.shape[0]).rows
         normal = rows[(rows["kind"] == "normal") & (rows["candidate_id"] != self.pad)]
-        self.texts = {(int(i),): t for i, t in zip(normal["candidate_id"], normal["text"], strict=True)}
+        self.texts = {
+            (int(i),): t for i, t in zip(normal["candidate_id"], normal["text"], strict=True)
+        }
         order = np.random.default_rng(self.seed).permutation(len(normal))
         self.order = [(int(i),) for i in normal["candidate_id"].to_numpy()[order]]
         self.most = min(MOST, len(self.order))
         conversations = Templated(tokenizer)
-        self.frames: dict[str, Frame] = {key: conversations.frame(text) for key, text in self.prompts.items()}
-        self.watched = {key: self._answer_ids(conversations, frame) for key, frame in self.frames.items()}
+        self.frames: dict[str, Frame] = {
+            key: conversations.frame(text) for key, text in self.prompts.items()
+        }
+        self.watched = {
+            key: self._answer_ids(conversations, frame) for key, frame in self.frames.items()
+        }
         self.lexicon = read_lexicon("afinn")
         with _as_it_is(self.network):
             for key, frame in self.frames.items():
@@ -99,7 +118,8 @@ class Watcher:
                 own = self.network(input_ids=whole, use_cache=False).logits[0, 0].item()
                 if not abs(shared - own) <= NEAR * (1 + abs(own)):
                     raise ModelError(
-                        f"{type(self.network).__name__} gives {own:.4g} for a whole input and {shared:.4g} where the question is "
+                        f"{type(self.network).__name__} gives {own:.4g} for a whole input and "
+                        f"{shared:.4g} where the question is "
                         "run once and shared; PessimalCallback cannot watch it"
                     )
         self.spent = self.clock() - self.started
@@ -111,13 +131,16 @@ class Watcher:
                 conversations.encode((Turn("user", frame.prompt), Turn("assistant", word))).ids
             )
             if not ids:
-                raise FrameError(f"the chat template does not write {word!r} between the ids of its frame")
+                raise FrameError(
+                    f"the chat template does not write {word!r} between the ids of its frame"
+                )
             found.append(tuple(ids))
             self.texts.setdefault(found[-1], word)
         return found
 
     def turn(self, step: int) -> dict[str, float]:
-        """The figures after a step of the optimiser; none where there was no time for a turn, or the turn was a trial."""
+        """The figures after a step of the optimiser; none where there was no time for a turn, or
+        the turn was a trial."""
         began = self.clock()
         available = self.share * (began - self.started) - self.spent
         with _as_it_is(self.network):
@@ -142,7 +165,11 @@ class Watcher:
             for key, own in answers.items():
                 rewards = self._look(key, own)
                 named = self._kept(key, rewards, step) | self._figures(key, rewards)
-                found |= {f"pessimal/{key}/{name}": float(v) for name, v in named.items() if np.isfinite(v)}
+                found |= {
+                    f"pessimal/{key}/{name}": float(v)
+                    for name, v in named.items()
+                    if np.isfinite(v)
+                }
             self.turns += 1
             return self._timed(began, cost, found)
 
@@ -153,9 +180,12 @@ class Watcher:
 
     def _skipped(self, step: int) -> dict:
         log.info(
-            "step %d: no look at the best and worst tokens; %.1f s of the training's %.1f are spent on them already",
-            step, self.spent, self.clock() - self.started,
-        )  # fmt: skip
+            "step %d: no look at the best and worst tokens; %.1f s of the training's %.1f are "
+            "spent on them already",
+            step,
+            self.spent,
+            self.clock() - self.started,
+        )
         return {}
 
     def _cost(self, key: str, answers: int) -> int:
@@ -185,7 +215,8 @@ class Watcher:
         return dict(zip(answers, found.double().tolist(), strict=True))
 
     def _read(self, ids: list[int]) -> list[int]:
-        """Up to where the network reads: transformers takes whatever is the padding's at the end for padding."""
+        """Up to where the network reads: transformers takes whatever is the padding's at the end
+        for padding."""
         while ids[-1] == self.pad:
             ids = ids[:-1]
         return ids
@@ -195,7 +226,9 @@ class Watcher:
         found = {"mean": np.mean(sampled), "sd": np.std(sampled)}
         fixed = dict.fromkeys([*self.order[: self.size], *self.watched[key]])
         words = by_word(
-            pd.DataFrame({"reward": [rewards[i] for i in fixed]}, index=[self.texts[i] for i in fixed])
+            pd.DataFrame(
+                {"reward": [rewards[i] for i in fixed]}, index=[self.texts[i] for i in fixed]
+            )
         )
         rated = words.join(self.lexicon, how="inner")
         if len(rated) >= LEAST_RATED:
@@ -213,36 +246,46 @@ class Watcher:
         for end, answers in (("best", best), ("worst", worst), ("watch", self.watched[key])):
             self.rows += [
                 {
-                    "step": step, "prompt": key, "end": end, "rank": rank, "token": ids[0] if len(ids) == 1 else None,
-                    "text": self.texts[ids], "reward": rewards[ids],
+                    "step": step,
+                    "prompt": key,
+                    "end": end,
+                    "rank": rank,
+                    "token": ids[0] if len(ids) == 1 else None,
+                    "text": self.texts[ids],
+                    "reward": rewards[ids],
                 }
                 for rank, ids in enumerate(answers, 1)
-            ]  # fmt: skip
+            ]
         seen = min(self.size * (self.turns + 1), len(self.order))
         return {"best_reward": rewards[best[0]], "worst_reward": rewards[worst[0]], "seen": seen}
 
 
 class PessimalCallback(pl.Callback, TrainerCallback):
-    """The best and worst answers of a reward model while it is trained, in the trainer's own run: for a Lightning Trainer, a
-    transformers Trainer and TRL's RewardTrainer.
+    """The best and worst answers of a reward model while it is trained, in the trainer's own run:
+    for a Lightning Trainer, a transformers Trainer and TRL's RewardTrainer.
 
-    Every `every` steps of the optimiser it scores some of the vocabulary's tokens as the answer to each prompt, with the
-    network as it is then, in evaluation mode, its head in float32: a sample that is the same at every turn, so that curves
-    compare; as many others, new ones at each turn; `watch`; and the best and worst of all earlier turns once more. The prompt is
-    run once and shared. Every reward is the network's own, but the best and worst are those **of what was looked at** (`seen`
-    tokens so far) and not certified over the vocabulary: for that, `pessimal scan` the checkpoint.
+    Every `every` steps of the optimiser it scores some of the vocabulary's tokens as the answer to
+    each prompt, with the network as it is then, in evaluation mode, its head in float32: a sample
+    that is the same at every turn, so that curves compare; as many others, new ones at each turn;
+    `watch`; and the best and worst of all earlier turns once more. The prompt is run once and
+    shared. Every reward is the network's own, but the best and worst are those **of what was looked
+    at** (`seen` tokens so far) and not certified over the vocabulary: for that, `pessimal scan` the
+    checkpoint.
 
-    It keeps to `share` of the time since training began. The first two turns measure what a turn costs, and set the sample's
-    size; a turn for which there is no time is left out, and logged. Training goes on as it would without it.
+    It keeps to `share` of the time since training began. The first two turns measure what a turn
+    costs, and set the sample's size; a turn for which there is no time is left out, and logged.
+    Training goes on as it would without it.
 
-    Figures, as `pessimal/PROMPT/NAME`: `best_reward`, `worst_reward`; `mean`, `sd` of the sample; `valence_rho` (Spearman with
-    AFINN over `valence_n` words of the sample and `watch`); `settling` (Kendall's τ of the sample with the turn before); `seen`.
-    They go to the loggers of Lightning's trainer (whose checkpoints keep the history); with transformers to W&B, if a run is
-    live, and into `trainer.state.log_history`.
+    Figures, as `pessimal/PROMPT/NAME`: `best_reward`, `worst_reward`; `mean`, `sd` of the sample;
+    `valence_rho` (Spearman with AFINN over `valence_n` words of the sample and `watch`); `settling`
+    (Kendall's τ of the sample with the turn before); `seen`. They go to the loggers of Lightning's
+    trainer (whose checkpoints keep the history); with transformers to W&B, if a run is live, and
+    into `trainer.state.log_history`.
 
     Args:
         prompts: a user turn, or a key such as "greatest"; several of them, or key → user turn.
-        tokenizer: the network's, with its chat template; not needed where the trainer has a processing_class.
+        tokenizer: the network's, with its chat template; not needed where the trainer has a
+            processing_class.
         every: steps of the optimiser between two turns.
         watch: further answers, words or longer, that are followed by name.
         tails: best answers, and as many worst ones, that are followed.
@@ -251,7 +294,8 @@ class PessimalCallback(pl.Callback, TrainerCallback):
         report: told the figures of each turn, with `train/step`.
         clock: seconds.
 
-    With several processes the first one watches; weights that are sharded over them (FSDP, DeepSpeed ZeRO-3) cannot be watched.
+    With several processes the first one watches; weights that are sharded over them (FSDP,
+    DeepSpeed ZeRO-3) cannot be watched.
 
     Raises:
         ConfigError, InputError: an option makes no sense.
@@ -272,7 +316,8 @@ class PessimalCallback(pl.Callback, TrainerCallback):
     ):
         if every < 1 or tails < 1 or not 0 < share <= 1 or isinstance(watch, str):
             raise ConfigError(
-                f"every={every}, tails={tails}, share={share}, watch={watch!r}: give 1 or more, 1 or more, above 0 up to 1, a list"
+                f"every={every}, tails={tails}, share={share}, watch={watch!r}: give 1 or more, 1 "
+                f"or more, above 0 up to 1, a list"
             )
         self.watcher = Watcher(
             prompts, every=every, watch=watch, tails=tails, share=share, seed=seed, clock=clock
@@ -281,15 +326,19 @@ class PessimalCallback(pl.Callback, TrainerCallback):
 
     @property
     def history(self) -> pd.DataFrame:
-        """Best, worst and watched answers of each turn: step, prompt, end (best, worst, watch), rank (1 is the most extreme),
-        token (id; none for answers of several), text, reward."""
+        """Best, worst and watched answers of each turn: step, prompt, end (best, worst, watch),
+        rank (1 is the most extreme), token (id; none for answers of several), text, reward."""
         return pd.DataFrame(self.watcher.rows, columns=COLUMNS).astype({"token": "Int64"})
 
     @property
     def share_taken(self) -> float:
         """What it took of the time since training began."""
         started = self.watcher.started
-        return 0.0 if started is None else self.watcher.spent / max(self.watcher.clock() - started, 1e-9)
+        return (
+            0.0
+            if started is None
+            else self.watcher.spent / max(self.watcher.clock() - started, 1e-9)
+        )
 
     def _after(self, step: int) -> dict[str, float]:
         """The figures of a step that is due; once, however many batches the step took."""
@@ -318,7 +367,9 @@ class PessimalCallback(pl.Callback, TrainerCallback):
         vars(self.watcher).update(state_dict)
 
     # transformers, TRL
-    def on_train_begin(self, args, state, control, model=None, processing_class=None, **kwargs) -> None:
+    def on_train_begin(
+        self, args, state, control, model=None, processing_class=None, **kwargs
+    ) -> None:
         if state.is_world_process_zero:
             self.watcher.begin(model, self.tokenizer or processing_class, step=state.global_step)
 
@@ -334,21 +385,25 @@ class PessimalCallback(pl.Callback, TrainerCallback):
 
 
 def watchable(module: nn.Module) -> nn.Module:
-    """The network in what is trained, without what stands around it. ModelError where it cannot be watched."""
+    """The network in what is trained, without what stands around it. ModelError where it cannot be
+    watched."""
     found = next((m for m in module.modules() if isinstance(m, PeftModel | PreTrainedModel)), None)
     bare = found.get_base_model() if isinstance(found, PeftModel) else found
     if isinstance(found, PeftModel) and found.active_peft_config.is_prompt_learning:
         raise ModelError(
-            "PessimalCallback watches adapters within layers, such as LoRA; this one adds to the prompt"
+            "PessimalCallback watches adapters within layers, such as LoRA; this one adds to the "
+            "prompt"
         )
     if not hasattr(bare, "score") or bare.config.num_labels != 1:
         raise ModelError(
-            f"PessimalCallback watches decoders with a head `score` of one number, such as LlamaForSequenceClassification with "
+            f"PessimalCallback watches decoders with a head `score` of one number, such as "
+            f"LlamaForSequenceClassification with "
             f"num_labels=1; what is trained is {type(module if bare is None else bare).__name__}"
         )
     if bare.config.get_text_config().pad_token_id is None:
         raise ModelError(
-            "the network has no pad_token_id, and reads no batch without one: network.config.pad_token_id = tokenizer.pad_token_id"
+            "the network has no pad_token_id, and reads no batch without one: "
+            "network.config.pad_token_id = tokenizer.pad_token_id"
         )
     return bare
 
@@ -358,7 +413,9 @@ def _as_it_is(network: nn.Module):
     """Evaluation mode without gradients, the head in float32; all as it was afterwards."""
     training = [module for module in network.modules() if module.training]
     head = copy.deepcopy(network.score).float()
-    in_float32 = network.score.register_forward_hook(lambda module, given, found: head(given[0].float()))
+    in_float32 = network.score.register_forward_hook(
+        lambda module, given, found: head(given[0].float())
+    )
     network.eval()
     head.eval()
     device = next(network.parameters()).device.type

@@ -1,7 +1,9 @@
-"""Trains a reward model on people's preferences: LoRA on the upper layers of a causal language model, and a new head.
+"""Trains a reward model on people's preferences: LoRA on the upper layers of a causal language
+model, and a new head.
 
-Each step takes some items, scores all of them as the answer to one question, and compares every two of them. The question
-is run once a step and shared, as it stands ahead of every item. Knows networks and Lightning's trainer; not where results go.
+Each step takes some items, scores all of them as the answer to one question, and compares every two
+of them. The question is run once a step and shared, as it stands ahead of every item. Knows
+networks and Lightning's trainer; not where results go.
 """
 
 import re
@@ -42,7 +44,8 @@ def new_network(folder: Path, recipe: PreferenceRecipe, *, seed: int, pad: int) 
     layers = network.config.get_text_config().num_hidden_layers
     if recipe.layers > layers:
         raise ModelError(
-            f"recipe.layers={recipe.layers}, and the base has {layers} layers: give {layers} or less"
+            f"recipe.layers={recipe.layers}, and the base has {layers} layers: give {layers} or "
+            f"less"
         )
     nn.init.normal_(network.score.weight, std=network.config.get_text_config().hidden_size ** -0.5)
     lora = LoraConfig(
@@ -68,7 +71,13 @@ class PreferenceModule(pl.LightningModule):
     strict_loading = False  # a checkpoint holds what is trained
 
     def __init__(
-        self, network: PeftModel, recipe: PreferenceRecipe, answers: Answers, items: Items, *, seed: int
+        self,
+        network: PeftModel,
+        recipe: PreferenceRecipe,
+        answers: Answers,
+        items: Items,
+        *,
+        seed: int,
     ):
         super().__init__()
         self.network, self.recipe, self.answers, self.seed = network, recipe, answers, seed
@@ -77,10 +86,13 @@ class PreferenceModule(pl.LightningModule):
         self.losses: list[float] = []
 
     def rows(self, step: int) -> np.ndarray:
-        """The items of a step: each pass through them is in a new order, whatever was interrupted before."""
+        """The items of a step: each pass through them is in a new order, whatever was interrupted
+        before."""
         n, k = len(self.answers.own), self.recipe.items
         places = np.arange(step * k, (step + 1) * k)
-        orders = {p: np.random.default_rng((self.seed, p)).permutation(n) for p in np.unique(places // n)}
+        orders = {
+            p: np.random.default_rng((self.seed, p)).permutation(n) for p in np.unique(places // n)
+        }
         return np.array([orders[place // n][place % n] for place in places])
 
     def training_step(self, batch, index: int) -> Tensor:
@@ -104,7 +116,9 @@ class PreferenceModule(pl.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict) -> None:
         trained = {name for name, weight in self.named_parameters() if weight.requires_grad}
-        checkpoint["state_dict"] = {k: v for k, v in checkpoint["state_dict"].items() if k in trained}
+        checkpoint["state_dict"] = {
+            k: v for k, v in checkpoint["state_dict"].items() if k in trained
+        }
         checkpoint["losses"] = self.losses
 
     def on_load_checkpoint(self, checkpoint: dict) -> None:
@@ -114,7 +128,9 @@ class PreferenceModule(pl.LightningModule):
 class Steps(pl.Callback):
     """Keeps the adapters of some steps, and takes the held-out accuracy as training goes on."""
 
-    def __init__(self, folder: Path, *, every: int, held: Callable[[], dict], report: Callable[[dict], None]):
+    def __init__(
+        self, folder: Path, *, every: int, held: Callable[[], dict], report: Callable[[dict], None]
+    ):
         self.folder, self.every, self.held, self.report = folder, every, held, report
         self.last: dict | None = None
 
@@ -149,7 +165,8 @@ def fit(
     report: Callable[[dict], None] = lambda point: None,
     callbacks: Sequence[pl.Callback] = (),
 ) -> dict:
-    """Train `network` in place for `recipe.steps` steps, going on where an earlier call with this `folder` was cut off.
+    """Train `network` in place for `recipe.steps` steps, going on where an earlier call with this
+    `folder` was cut off.
 
     Args:
         items, held_out: what is trained on, and what is not.
@@ -157,7 +174,8 @@ def fit(
         report: told the loss of every step, and now and then the held-out figures.
 
     Returns:
-        `losses` of every step in nats; `held_out` and, of as many items that it was trained on, `trained`: see `agreement`.
+        `losses` of every step in nats; `held_out` and, of as many items that it was trained on,
+        `trained`: see `agreement`.
     """
     answers = Answers.of(tokenizer, recipe.question, items.names)
     module = PreferenceModule(network, recipe, answers, items, seed=seed)
@@ -172,7 +190,10 @@ def fit(
 
     last = folder / LAST
     keep = pl.callbacks.ModelCheckpoint(
-        dirpath=folder, filename="last", every_n_train_steps=recipe.every, enable_version_counter=False
+        dirpath=folder,
+        filename="last",
+        every_n_train_steps=recipe.every,
+        enable_version_counter=False,
     )
     steps = Steps(folder, every=recipe.every, held=lambda: agreed(held_out), report=report)
     trainer = pl.Trainer(

@@ -1,4 +1,5 @@
-"""People's preferences between named items, as EloEverything gives them: a rating each, and how many matches it rests on.
+"""People's preferences between named items, as EloEverything gives them: a rating each, and how
+many matches it rests on.
 
 Knows the file and how items are split; nothing of models.
 """
@@ -26,17 +27,21 @@ class Items:
 
     names: tuple[str, ...]
     utility: np.ndarray
-    """float64 (n,): Elo in nats; the probability that people prefer i to j is sigmoid(u_i - u_j)."""
+    """float64 (n,): Elo in nats; the probability that people prefer i to j is sigmoid(u_i -
+    u_j)."""
     precision: np.ndarray
     """float64 (n,): matches that each rating rests on."""
 
     def take(self, rows: np.ndarray) -> "Items":
         """The items of some rows."""
-        return Items(tuple(self.names[row] for row in rows), self.utility[rows], self.precision[rows])
+        return Items(
+            tuple(self.names[row] for row in rows), self.utility[rows], self.precision[rows]
+        )
 
 
 def read_preferences(path: Path, *, without: frozenset[str] = frozenset()) -> Items:
-    """Items of a file in the layout of EloEverything's: columns name, elo_score, elo_matches; others are not read.
+    """Items of a file in the layout of EloEverything's: columns name, elo_score, elo_matches;
+    others are not read.
 
     Args:
         path: a CSV file.
@@ -49,15 +54,22 @@ def read_preferences(path: Path, *, without: frozenset[str] = frozenset()) -> It
     wanted = ("name", "elo_score", "elo_matches")
     if missing := [column for column in wanted if column not in table]:
         raise InputError(
-            f"{path} lacks the column {missing[0]!r}; preferences are a table of {', '.join(wanted)}, such as "
+            f"{path} lacks the column {missing[0]!r}; preferences are a table of "
+            f"{', '.join(wanted)}, such as "
             "EloEverything's"
         )
     if (again := table["name"].duplicated()).any():
-        raise InputError(f"{path} has the item {table['name'][again].iloc[0]!r} twice; give each once")
+        raise InputError(
+            f"{path} has the item {table['name'][again].iloc[0]!r} twice; give each once"
+        )
     elo, matches = numbers(path, table, "elo_score"), whole_numbers(path, table, "elo_matches")
-    kept = ~table["name"].str.strip().str.lower().isin(without).to_numpy() & (np.asarray(matches) > 0)
+    kept = ~table["name"].str.strip().str.lower().isin(without).to_numpy() & (
+        np.asarray(matches) > 0
+    )
     if kept.sum() < 2 * LEAST:
-        raise InputError(f"{path} has {kept.sum()} items with matches; at least {2 * LEAST} are needed")
+        raise InputError(
+            f"{path} has {kept.sum()} items with matches; at least {2 * LEAST} are needed"
+        )
     return Items(
         names=tuple(table["name"][kept]),
         utility=np.asarray(elo, dtype=float)[kept] * NATS,
@@ -66,12 +78,14 @@ def read_preferences(path: Path, *, without: frozenset[str] = frozenset()) -> It
 
 
 def split(items: Items, *, held_out: float, seed: int) -> tuple[Items, Items]:
-    """Items to train on and items that are held out, at random; InputError where one of the two has fewer than LEAST."""
+    """Items to train on and items that are held out, at random; InputError where one of the two has
+    fewer than LEAST."""
     order = np.random.default_rng(seed).permutation(len(items.names))
     cut = round(held_out * len(order))
     if min(cut, len(order) - cut) < LEAST:
         raise InputError(
-            f"recipe.held_out={held_out} of {len(order)} items leaves {len(order) - cut} to train on and {cut} held out; at "
+            f"recipe.held_out={held_out} of {len(order)} items leaves {len(order) - cut} to train "
+            f"on and {cut} held out; at "
             f"least {LEAST} each are needed"
         )
     return items.take(np.sort(order[cut:])), items.take(np.sort(order[:cut]))
@@ -80,9 +94,9 @@ def split(items: Items, *, held_out: float, seed: int) -> tuple[Items, Items]:
 def agreement(rewards: np.ndarray, items: Items, *, confidence: float = 0.95) -> dict[str, float]:
     """How many pairs of items a reward puts into people's order.
 
-    Of all pairs with different ratings, the share whose rewards differ the same way (ties count a half): `accuracy`; with the
-    interval `low`, `high` of a U-statistic (Hájek's projection; items are the independent draws), `n` items, `pairs`. And
-    `spearman` of reward and rating.
+    Of all pairs with different ratings, the share whose rewards differ the same way (ties count a
+    half): `accuracy`; with the interval `low`, `high` of a U-statistic (Hájek's projection; items
+    are the independent draws), `n` items, `pairs`. And `spearman` of reward and rating.
     """
     from scipy import stats
 
@@ -107,5 +121,7 @@ def digest_of(items: Items) -> str:
     """sha256 of the items, as the table says them."""
     import hashlib
 
-    table = pd.DataFrame({"name": items.names, "utility": items.utility, "precision": items.precision})
+    table = pd.DataFrame(
+        {"name": items.names, "utility": items.utility, "precision": items.precision}
+    )
     return hashlib.sha256(table.to_csv(index=False).encode()).hexdigest()

@@ -1,4 +1,5 @@
-"""What a study concludes: the tuned options, how they do on held-out prompts, and every trial, as Results.
+"""What a study concludes: the tuned options, how they do on held-out prompts, and every trial, as
+Results.
 
 Knows a study and a trial context. Does not know files or models.
 """
@@ -41,28 +42,41 @@ def key_of(config: SearchConfig, study: optuna.Study) -> str:
         "study": study.study_name,
         "attributes": [study.user_attrs[STUDY_SPEC], study.user_attrs.get(PROVENANCE)],
         "trials": [
-            [t.number, t.state.name, t.values, options_tried(t), [s[:3] for s in t.user_attrs.get(SEARCHES, [])]]
+            [
+                t.number,
+                t.state.name,
+                t.values,
+                options_tried(t),
+                [s[:3] for s in t.user_attrs.get(SEARCHES, [])],
+            ]
             for t in study.get_trials(deepcopy=False, states=FINISHED)
         ],
-        "held_out": [{key: config.prompts[key] for key in config.tuning.held_out}, config.tuning.held_out_seeds],
+        "held_out": [
+            {key: config.prompts[key] for key in config.tuning.held_out},
+            config.tuning.held_out_seeds,
+        ],
         "seed": config.seed,
         "version": __version__,
-    }  # fmt: skip
+    }
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def conclude(config: SearchConfig, study: optuna.Study, prepare: Prepare) -> list[Result]:
-    """Compare the best options with the defaults on held-out prompts, and report all trials. Raises WorkError where no trial
-    of the study is complete."""
+    """Compare the best options with the defaults on held-out prompts, and report all trials. Raises
+    WorkError where no trial of the study is complete."""
     if (best := best_of(study)) is None:
         raise WorkError(
             f"no trial of the study {study.study_name!r} in {config.tuning.storage} is complete yet"
         )
     results = []
     if config.tuning.held_out:
-        log.info("trial %d is the best; comparing it with the defaults on held-out prompts", best.number)
+        log.info(
+            "trial %d is the best; comparing it with the defaults on held-out prompts", best.number
+        )
         compared = held_out.compare(
-            config, options_tried(best), lambda options, prompts: same_model(study, prepare(options, prompts))
+            config,
+            options_tried(best),
+            lambda options, prompts: same_model(study, prepare(options, prompts)),
         )
         results = [held_out_result(held_out.differences(compared)), _result("held_out", compared)]
     ranked = importances(study, seed=config.seed)
@@ -90,38 +104,45 @@ def held_out_result(table: pd.DataFrame) -> Result:
         headline=f"On {prompts} held-out prompts the tuned options find {verb} than the defaults: "
         f"{difference:+.3f} SD.".replace("-0.", "−0."),
         plot=Forest(
-            row="prompt", estimate="difference", tabs=(),
+            row="prompt",
+            estimate="difference",
+            tabs=(),
             xlabel="best reward, tuned − defaults (SD of single tokens' rewards)",
         ),
         weight=weight_of(difference, known.get("p")),
-        estimate=Estimate("tuned − defaults, SD", difference, n, "prompts" if prompts > 1 else "starts", **known),
+        estimate=Estimate(
+            "tuned − defaults, SD", difference, n, "prompts" if prompts > 1 else "starts", **known
+        ),
         notes=() if prompts > 1 and n > 1 else (alone,),
         summary={"held_out_prompts": prompts, "held_out_difference": difference}
         | {f"held_out_{name}": value for name, value in known.items()},
-    )  # fmt: skip
+    )
 
 
 def options_result(table: pd.DataFrame, trials: pd.DataFrame, *, flattered: bool) -> Result:
-    """The best trial against the defaults' own; its value flatters it where nothing was held out."""
+    """The best trial against the defaults' own; its value flatters it where nothing was held
+    out."""
     complete = trials[trials["state"] == "complete"]
     best = complete[complete["best"]].iloc[0]
     defaults = complete.loc[complete["defaults"], "value"].head(1).tolist()
     who = "the defaults themselves" if best["defaults"] else f"trial {best['trial']}"
     own = f"{defaults[0]:.3f}" if defaults else "not known"
-    note = (
-        "No prompts were held out, and values of trials flatter the best: tuning.held_out=[KEY,…] compares."
-    )
+    note = "No prompts were held out, and values of trials flatter the best: tuning.held_out=[KEY,…] compares."
     return _result(
         "options",
         table,
-        headline=f"Of {len(complete)} complete trials {who} did best: {best['value']:.3f} SD; defaults: {own}.",
+        headline=f"Of {len(complete)} complete trials {who} did best: {best['value']:.3f} SD; "
+        f"defaults: {own}.",
         weight=weight_of(0.2),
         estimate=Estimate("best trial, SD", float(best["value"]), len(complete), "trials"),
         notes=(note,) if flattered else (),
-        summary={"trials": int(trials["state"].isin(["complete", "pruned"]).sum()), "best_value": float(best["value"])}
+        summary={
+            "trials": int(trials["state"].isin(["complete", "pruned"]).sum()),
+            "best_value": float(best["value"]),
+        }
         | ({"defaults_value": defaults[0]} if defaults else {})
         | {f"tuned/{row.option}": row.tuned for row in table.itertuples()},
-    )  # fmt: skip
+    )
 
 
 def trials_result(study: optuna.Study, *, ranked: bool) -> Result:
@@ -138,12 +159,21 @@ def trials_result(study: optuna.Study, *, ranked: bool) -> Result:
         table,
         headline=f"{len(table)} trials: {counts}.",
         plot=Scatter(
-            data=drawn, x="place", y="value", group="state", panel="option",
-            xlabel="rank among the values tried (share)", ylabel="value (SD)",
-        ) if len(valued) else None,
+            data=drawn,
+            x="place",
+            y="value",
+            group="state",
+            panel="option",
+            xlabel="rank among the values tried (share)",
+            ylabel="value (SD)",
+        )
+        if len(valued)
+        else None,
         weight=weight_of(0.1),
-        notes=() if ranked else ("How much each option matters is not given: too few trials, or all values alike.",),
-    )  # fmt: skip
+        notes=()
+        if ranked
+        else ("How much each option matters is not given: too few trials, or all values alike.",),
+    )
 
 
 def importances_result(table: pd.DataFrame) -> Result:
@@ -155,25 +185,30 @@ def importances_result(table: pd.DataFrame) -> Result:
     return _result(
         "importances",
         table,
-        headline=f"{top['option']} matters most: it explains {share:.0%} of the variance of trials' values.",
+        headline=f"{top['option']} matters most: it explains {share:.0%} of the variance of "
+        f"trials' values.",
         plot=Forest(
-            data=drawn, row="option", estimate="importance", tabs=(),
+            data=drawn,
+            row="option",
+            estimate="importance",
+            tabs=(),
             xlabel="share of variance explained (fANOVA; ± one standard error)",
         ),
         weight=weight_of(0.2),
         estimate=Estimate("share of variance", share, int(top["n"]), "trials", low, high),
-    )  # fmt: skip
+    )
 
 
 def best_of(study: optuna.Study) -> FrozenTrial | None:
-    """The complete trial of the highest value; of equal ones the defaults, then the first. None where none is complete."""
+    """The complete trial of the highest value; of equal ones the defaults, then the first. None
+    where none is complete."""
     complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     return max(complete, key=lambda t: (t.value, DEFAULTS in t.user_attrs, -t.number), default=None)
 
 
 def trials_table(study: optuna.Study) -> pd.DataFrame:
-    """A row a trial: trial, state, defaults, value, searches, low and high (the quartiles of its searches), an option a
-    column, seconds, started (UTC), retry_of, error.
+    """A row a trial: trial, state, defaults, value, searches, low and high (the quartiles of its
+    searches), an option a column, seconds, started (UTC), retry_of, error.
 
     A pruned trial's value is the median over the searches it made, of a failed one there is none.
     """
@@ -216,28 +251,38 @@ def options_table(study: optuna.Study, config: SearchConfig) -> pd.DataFrame:
     """A row an option: option, tuned, defaults, tried (its values in the space)."""
     texts = study.user_attrs[STUDY_SPEC]["params"]
     tuned, defaults = options_tried(best_of(study)), options_of(config, list(texts))
-    rows = [(short(name), tuned[name], defaults[name], _in_words(text)) for name, text in texts.items()]
+    rows = [
+        (short(name), tuned[name], defaults[name], _in_words(text)) for name, text in texts.items()
+    ]
     return pd.DataFrame(rows, columns=["option", "tuned", "defaults", "tried"], dtype=object)
 
 
 def importances(study: optuna.Study, *, seed: int) -> pd.DataFrame | None:
-    """Share of the values' variance that each option's main effect explains, by fANOVA: option, importance,
-    standard_error (over bootstrap draws of the trials), n; None where there are too few trials or all are alike.
+    """Share of the values' variance that each option's main effect explains, by fANOVA: option,
+    importance, standard_error (over bootstrap draws of the trials), n; None where there are too few
+    trials or all are alike.
 
-    Pruned trials take part with the value they had: without them only good options would be looked at. Importances are about
-    the region that the study sampled, which is denser where values are high. Source: Hutter, Hoos, Leyton-Brown 2014.
+    Pruned trials take part with the value they had: without them only good options would be looked
+        at. Importances are about
+    the region that the study sampled, which is denser where values are high. Source: Hutter, Hoos,
+    Leyton-Brown 2014.
     """
     texts = study.user_attrs[STUDY_SPEC]["params"]
     space = {name: json_to_distribution(text) for name, text in texts.items()}
     trials = [
-        create_trial(value=trial.value, params={k: trial.params[k] for k in space}, distributions=space)
+        create_trial(
+            value=trial.value, params={k: trial.params[k] for k in space}, distributions=space
+        )
         for trial in study.get_trials(deepcopy=False, states=FINISHED)
         if set(space) <= set(trial.params)  # defaults outside of the space are left out
     ]
     if len(trials) < LEAST_TRIALS or len({trial.value for trial in trials}) == 1:
         return None
     random, n = np.random.default_rng(seed), len(trials)
-    draws = [_fanova([trials[i] for i in random.integers(n, size=n)], space, seed=seed) for _ in range(DRAWS)]
+    draws = [
+        _fanova([trials[i] for i in random.integers(n, size=n)], space, seed=seed)
+        for _ in range(DRAWS)
+    ]
     own = {"option": map(short, space), "importance": _fanova(trials, space, seed=seed)}
     table = pd.DataFrame({**own, "standard_error": np.nanstd(draws, axis=0, ddof=1), "n": n})
     return table.sort_values("importance", ascending=False, ignore_index=True)
@@ -250,7 +295,9 @@ def _fanova(trials: Sequence[FrozenTrial], space: Collection[str], *, seed: int)
     study = optuna.create_study(direction="maximize")
     study.add_trials(trials)
     evaluator = FanovaImportanceEvaluator(n_trees=TREES, seed=seed)
-    importance = get_param_importances(study, evaluator=evaluator, params=list(space), normalize=False)
+    importance = get_param_importances(
+        study, evaluator=evaluator, params=list(space), normalize=False
+    )
     return np.array([importance[name] for name in space])
 
 

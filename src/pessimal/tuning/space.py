@@ -16,13 +16,18 @@ from hydra.core.override_parser.types import (
     QuotedString,
     RangeSweep,
 )
-from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
 
 from pessimal.config.schema import SearchConfig, SearchSpec
 from pessimal.errors import ConfigError, did_you_mean
 
-# How greedy coordinate gradient searches. What is searched for, and the budget, are not among them: values of trials that
-# differ in these cannot be compared.
+# How greedy coordinate gradient searches. What is searched for, and the budget, are not among them:
+# values of trials that differ in these cannot be compared.
 TUNABLE = ("search_width", "top_k", "step_size", "step_size_until", "momentum", "buffer_size")
 
 Options = dict[str, Any]
@@ -38,12 +43,13 @@ class Space:
 
 
 def parse_space(overrides: Sequence[Override]) -> Space:
-    """The space that overrides write down: those that sweep are its dimensions, the others hold for every trial. Of two
-    for the same option the later one counts.
+    """The space that overrides write down: those that sweep are its dimensions, the others hold for
+    every trial. Of two for the same option the later one counts.
 
-    range(a,b[,step]) is Python's, without b; choice(x,y) and x,y are unordered; interval(a,b) is everything from a to b,
-    whole numbers for an option that takes these; tag(log,interval(a,b)) is that by its logarithm. Raises ConfigError for an
-    option that cannot be tuned, values of a wrong type, or nothing to tune.
+    range(a,b[,step]) is Python's, without b; choice(x,y) and x,y are unordered; interval(a,b) is
+    everything from a to b, whole numbers for an option that takes these; tag(log,interval(a,b)) is
+    that by its logarithm. Raises ConfigError for an option that cannot be tuned, values of a wrong
+    type, or nothing to tune.
     """
     by_name: dict[str, BaseDistribution | str] = {}
     for override in overrides:
@@ -54,7 +60,8 @@ def parse_space(overrides: Sequence[Override]) -> Space:
     distributions = {name: value for name, value in by_name.items() if not isinstance(value, str)}
     if not distributions:
         raise ConfigError(
-            "there is nothing to tune: every option has one value. Type for example 'search.top_k=choice(64,256)', or take "
+            "there is nothing to tune: every option has one value. Type for example "
+            "'search.top_k=choice(64,256)', or take "
             "the preset: hparams_search=gcg"
         )
     return Space(distributions, fixed)
@@ -63,14 +70,20 @@ def parse_space(overrides: Sequence[Override]) -> Space:
 def check_space(space: Space, config: SearchConfig) -> None:
     """ConfigError where an option would refuse one of its extreme values, and what it would say."""
     for name, values in space.distributions.items():
-        ends = values.choices if isinstance(values, CategoricalDistribution) else (values.low, values.high)
+        ends = (
+            values.choices
+            if isinstance(values, CategoricalDistribution)
+            else (values.low, values.high)
+        )
         for end in ends:
             with_options(config, {name: end})
 
 
 def with_options(config: SearchConfig, options: Mapping[str, Any]) -> SearchConfig:
     """The configuration with other options of the search, checked as if they had been typed."""
-    return replace(config, search=replace(config.search, **{short(k): v for k, v in options.items()}))
+    return replace(
+        config, search=replace(config.search, **{short(k): v for k, v in options.items()})
+    )
 
 
 def options_of(config: SearchConfig, names: Sequence[str]) -> Options:
@@ -105,15 +118,21 @@ def _distribution(override: Override) -> BaseDistribution:
     numeric = IntDistribution if kind is int else FloatDistribution
     try:
         if isinstance(sweep, ChoiceSweep):
-            choices = [choice.text if isinstance(choice, QuotedString) else choice for choice in sweep.list]
+            choices = [
+                choice.text if isinstance(choice, QuotedString) else choice for choice in sweep.list
+            ]
             return CategoricalDistribution(_typed(kind, choices))
         if isinstance(sweep, RangeSweep):
             start, stop, step = _typed(kind, [sweep.start, sweep.stop, sweep.step])
-            # Counted here: Hydra's own float range, summed up in binary fractions, may reach its end.
+            # Counted here: Hydra's own float range, summed up in binary fractions, may reach its
+            # end.
             members = math.ceil((stop - start) / step - 1e-9)
             return numeric(start, kind(round(start + (members - 1) * step, 12)), step=step)
         if isinstance(sweep, IntervalSweep):
-            ends = [int(end) if kind is int and end == int(end) else end for end in (sweep.start, sweep.end)]
+            ends = [
+                int(end) if kind is int and end == int(end) else end
+                for end in (sweep.start, sweep.end)
+            ]
             return numeric(*_typed(kind, ends), log="log" in sweep.tags)
         why = "give range(a,b), choice(x,y), interval(a,b) or tag(log,interval(a,b))"
     except (ValueError, ZeroDivisionError) as error:
@@ -125,7 +144,8 @@ def _type_of(name: str) -> type:
     known = [f"search.{option}" for option in TUNABLE]
     if name not in known:
         raise ConfigError(
-            f"{name} cannot be tuned.{did_you_mean(name, known)} What can be tuned: {', '.join(known)}. One study tunes for one model, goal, "
+            f"{name} cannot be tuned.{did_you_mean(name, known)} What can be tuned: "
+            f"{', '.join(known)}. One study tunes for one model, goal, "
             "length and budget"
         )
     return get_type_hints(SearchSpec)[short(name)]
@@ -133,6 +153,10 @@ def _type_of(name: str) -> type:
 
 def _typed(kind: type, values: Sequence[Any]) -> list[Any]:
     fitting = (int,) if kind is int else (int, float)
-    if wrong := [value for value in values if isinstance(value, bool) or not isinstance(value, fitting)]:
-        raise ValueError(f"this option takes {'whole ' if kind is int else ''}numbers, not {wrong[0]!r}")
+    if wrong := [
+        value for value in values if isinstance(value, bool) or not isinstance(value, fitting)
+    ]:
+        raise ValueError(
+            f"this option takes {'whole ' if kind is int else ''}numbers, not {wrong[0]!r}"
+        )
     return [kind(value) for value in values]

@@ -21,15 +21,17 @@ PATIENCE = 3
 WAIT = 1.0
 
 Launch = Callable[[Sequence[Trial]], Sequence[Exception | None]]
-"""Runs a batch of trials, which report their values to the study themselves; gives each one's error, or None. Raises where the
-batch as a whole was lost."""
+"""Runs a batch of trials, which report their values to the study themselves; gives each one's
+error, or None. Raises where the batch as a whole was lost."""
 
 
 def work(trials: Trials, launch: Launch, *, total: int, at_once: int) -> None:
-    """Run trials, `at_once` in a batch, until the study has `total` finished ones, whoever runs them.
+    """Run trials, `at_once` in a batch, until the study has `total` finished ones, whoever runs
+    them.
 
-    A trial that fails counts for nothing; its options are not tried again. One whose worker dies is noticed and tried again,
-    here if need be: a worker that finds nothing to take waits for the others. Raises UserError where a trial does (no other
+    A trial that fails counts for nothing; its options are not tried again. One whose worker dies is
+    noticed and tried again, here if need be: a worker that finds nothing to take waits for the
+        others. Raises UserError where a trial does (no other
     one would fare better), and WorkError where several in a row failed.
     """
     failures: list[str] = []
@@ -40,7 +42,8 @@ def work(trials: Trials, launch: Launch, *, total: int, at_once: int) -> None:
                 failures = _run(trials, batch, launch, failures)
         if len(failures) >= PATIENCE:
             raise WorkError(
-                f"{len(failures)} trials in a row failed, the last with: {failures[-1]}. What was finished is kept in "
+                f"{len(failures)} trials in a row failed, the last with: {failures[-1]}. What was "
+                f"finished is kept in "
                 f"{trials.storage}, and the same command goes on from there"
             )
         for trial in batch:
@@ -48,7 +51,8 @@ def work(trials: Trials, launch: Launch, *, total: int, at_once: int) -> None:
         if not batch:
             if not waited:
                 log.info(
-                    "waiting for other workers' trials (where one died, its trial is tried again after %d s)",
+                    "waiting for other workers' trials (where one died, its trial is tried again "
+                    "after %d s)",
                     GRACE,
                 )
             time.sleep(WAIT)
@@ -62,7 +66,9 @@ def _run(trials: Trials, batch: list[Trial], launch: Launch, failures: list[str]
     except UserError:
         raise
     except Exception as error:  # say a killed process of a pool
-        log.warning("the trials %s were lost: %s", [trial.number for trial in batch], one_line(error))
+        log.warning(
+            "the trials %s were lost: %s", [trial.number for trial in batch], one_line(error)
+        )
         return [*failures, one_line(error)]
     for trial, error in zip(batch, errors, strict=True):
         if error is None and trials.all()[trial.number].state is TrialState.RUNNING:
@@ -82,9 +88,19 @@ def _run(trials: Trials, batch: list[Trial], launch: Launch, failures: list[str]
 def _report(trials: Trials, trial: FrozenTrial, *, total: int) -> None:
     """A line on a trial: where it stands among the others."""
     if trial.state in FINISHED:
-        tried = " ".join(f"{short(name)}={value:.4g}" for name, value in options_tried(trial).items())
-        best = max((t.value for t in trials.all() if t.state is TrialState.COMPLETE), default=trial.value)
+        tried = " ".join(
+            f"{short(name)}={value:.4g}" for name, value in options_tried(trial).items()
+        )
+        best = max(
+            (t.value for t in trials.all() if t.state is TrialState.COMPLETE), default=trial.value
+        )
         log.info(
             "%d of %d: trial %d %s at %.4f with %s; best %.4f",
-            trials.finished(), total, trial.number, trial.state.name.lower(), trial.value, tried, best,
-        )  # fmt: skip
+            trials.finished(),
+            total,
+            trial.number,
+            trial.state.name.lower(),
+            trial.value,
+            tried,
+            best,
+        )

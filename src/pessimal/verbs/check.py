@@ -1,4 +1,5 @@
-"""`pessimal check`: one model through the conformance suite; a table that says what holds, what does not, and by how much."""
+"""`pessimal check`: one model through the conformance suite; a table that says what holds, what
+does not, and by how much."""
 
 import logging
 from dataclasses import replace
@@ -10,11 +11,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from pessimal.checking import Check, Conformance, Plan, as_table, conformance
 from pessimal.config.schema import CheckConfig
 from pessimal.errors import WorkError
 from pessimal.rewards.base import NetworkReward
 from pessimal.rewards.load import open_model
-from pessimal.scoring.conformance import Check, Conformance, Plan, as_table, conformance
 from pessimal.tables.result import Estimate, Result, weight_of
 from pessimal.verbs.check_served import run as check_served
 from pessimal.verbs.common import fetch, quiet_libraries, registry_of, tracked
@@ -32,17 +33,22 @@ FILE_WIDTH = 100
 def run(config: CheckConfig) -> None:
     """Ask everything, publish a `conformance` artifact, print the table.
 
-    Raises WorkError where a check fails and `strict` is on; the artifact is published all the same. With `url` it is a
-    server that is checked (`check_served`).
+    Raises WorkError where a check fails and `strict` is on; the artifact is published all the same.
+    With `url` it is a server that is checked (`check_served`).
     """
     if config.url is not None:
         return check_served(config)
     quiet_libraries()
     begin_process(config.trainer)
-    model = open_model(config.model, fetch(config.model, cache=config.paths.cache, progress=config.progress))
+    model = open_model(
+        config.model, fetch(config.model, cache=config.paths.cache, progress=config.progress)
+    )
     prompt, text = next(iter(config.prompts.items()))
     if len(config.prompts) > 1:
-        log.info("a check looks at one prompt: %s. For others: pessimal check -m prompts=best,worst", prompt)
+        log.info(
+            "a check looks at one prompt: %s. For others: pessimal check -m prompts=best,worst",
+            prompt,
+        )
     plan = Plan(
         sample=config.sample,
         batch_size=config.batch_size,
@@ -56,9 +62,7 @@ def run(config: CheckConfig) -> None:
         results = conformance_results(found, model.name)
         what = {"model": model.name, "prompt": prompt, "weights_digest": model.weights_digest}
         artifact = Artifact(
-            "conformance",
-            model.name,
-            summary=what | found.details | _counts(found),
+            "conformance", model.name, summary=what | found.details | _counts(found)
         )
         folder, _ = publish(config, registry_of(config), mirror, artifact, results)
     if not in_sweep():
@@ -67,12 +71,15 @@ def run(config: CheckConfig) -> None:
     if found.failed and config.strict:
         names = ", ".join(check.check for check in found.failed)
         raise WorkError(
-            f"{len(found.failed)} of the checks of {model.name} failed: {names}. The table above says what that means "
+            f"{len(found.failed)} of the checks of {model.name} failed: {names}. The table above "
+            f"says what that means "
             f"(kept in {folder}); without strict=true the exit code is 0"
         )
 
 
-def check_parts(model: NetworkReward, text: str, plan: Plan, *, device, progress: bool) -> Conformance:
+def check_parts(
+    model: NetworkReward, text: str, plan: Plan, *, device, progress: bool
+) -> Conformance:
     """The suite on each part of a reward: mostly one; the checks of others are numbered."""
     found = []
     for number, part in enumerate(model.parts):
@@ -81,7 +88,11 @@ def check_parts(model: NetworkReward, text: str, plan: Plan, *, device, progress
         with steps(label, plan.steps, bar=progress) as step:
             found.append(conformance(model, part, frame, plan, device=device, step=step))
     first, *others = found
-    more = [replace(check, part=number) for number, one in enumerate(others, start=2) for check in one.checks]
+    more = [
+        replace(check, part=number)
+        for number, one in enumerate(others, start=2)
+        for check in one.checks
+    ]
     return replace(first, checks=[*first.checks, *more])
 
 
@@ -90,7 +101,9 @@ def conformance_results(found: Conformance, name: str) -> list[Result]:
     counts = _counts(found)
     asked = counts["passed"] + counts["failed"]
     missed = f"; not: {', '.join(counts['failed_checks'][:4])}" if found.failed else ""
-    differences = {f"measured/{c.check}": c.measured for c in found.checks if c.measured is not None}
+    differences = {
+        f"measured/{c.check}": c.measured for c in found.checks if c.measured is not None
+    }
     checks = Result(
         "conformance",
         as_table(found.checks),
@@ -123,7 +136,8 @@ def show(found: Conformance, *, title: str) -> None:
     spread = details["spread"]
     console.print(Text(f"\n{title}", style="bold"))
     console.print(
-        f"{details['dtype']} on {details['device']}, path of scans: {details['attention']}; {details['n']} random responses"
+        f"{details['dtype']} on {details['device']}, path of scans: {details['attention']}; "
+        f"{details['n']} random responses"
         + ("" if spread is None else f", whose rewards have a standard deviation of {spread:.3g}")
         + ". Differences are the largest, in units of reward where no unit is given."
     )
@@ -134,20 +148,28 @@ def show(found: Conformance, *, title: str) -> None:
         )
     table.add_column("what", ratio=1)
     for check in found.checks:
-        note = {"n/a": f" Does not apply: {check.note}.", "info": f" {check.note}"}.get(check.result, "")
+        note = {"n/a": f" Does not apply: {check.note}.", "info": f" {check.note}"}.get(
+            check.result, ""
+        )
         style = STYLES[check.result]
         amounts = [_amount(value, check) for value in (check.measured, check.allowed)]
         name = check.check + (f" ({check.part})" if check.part > 1 else "")
-        table.add_row(Text(check.result, style), name, *amounts, str(check.n or ""), check.what + note)
+        table.add_row(
+            Text(check.result, style), name, *amounts, str(check.n or ""), check.what + note
+        )
     console.print(table)
     if found.precision is not None:
         console.print(Text("Precisions, against the model's own forward in float32", style="bold"))
         console.print(_precision(found.precision))
     for check in found.failed:
         console.print(
-            Text(f"FAIL  {check.check}", style=STYLES["FAIL"]), Padding(check.note, (0, 0, 1, 6)), sep="\n"
+            Text(f"FAIL  {check.check}", style=STYLES["FAIL"]),
+            Padding(check.note, (0, 0, 1, 6)),
+            sep="\n",
         )
-    passed, failed, reported, idle = (sum(c.result == result for c in found.checks) for result in STYLES)
+    passed, failed, reported, idle = (
+        sum(c.result == result for c in found.checks) for result in STYLES
+    )
     verdict = f"{passed} passed, {failed} failed, {reported} only reported, {idle} do not apply"
     console.print(Text(verdict, style=STYLES["FAIL" if failed else "pass"]))
 

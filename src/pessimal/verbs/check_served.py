@@ -1,4 +1,5 @@
-"""`pessimal check url=…`: is a model served right? Names the fault, prints the numbers behind it, publishes them."""
+"""`pessimal check url=…`: is a model served right? Names the fault, prints the numbers behind it,
+publishes them."""
 
 from dataclasses import replace
 
@@ -6,6 +7,10 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
+from pessimal.checking import as_table
+from pessimal.checking.served import Diagnosis, diagnose
+from pessimal.checking.served_checks import checks_of
+from pessimal.checking.served_faults import FAULTS
 from pessimal.config.schema import CheckConfig
 from pessimal.errors import WorkError
 from pessimal.rewards.base import NetworkReward
@@ -13,10 +18,6 @@ from pessimal.rewards.frame import messages_of
 from pessimal.rewards.load import open_model
 from pessimal.rewards.spec import ModelSpec
 from pessimal.rewards.wires import RAW, Wire
-from pessimal.scoring.conformance import as_table
-from pessimal.scoring.conformance.served import Diagnosis, diagnose
-from pessimal.scoring.conformance.served_checks import checks_of
-from pessimal.scoring.conformance.served_faults import FAULTS
 from pessimal.tables.result import Estimate, Result, weight_of
 from pessimal.verbs.common import fetch, quiet_libraries, registry_of, tracked
 from pessimal.verbs.progress import Counter, counted, in_sweep
@@ -30,7 +31,8 @@ STYLES = {"pass": "green", "FAIL": "bold red", "info": "cyan", "n/a": "dim"}
 def run(config: CheckConfig) -> None:
     """Ask the server, publish a `conformance` artifact, print the diagnosis.
 
-    Raises WorkError where the model is not served right and `strict` is on; the artifact is published all the same.
+    Raises WorkError where the model is not served right and `strict` is on; the artifact is
+    published all the same.
     """
     quiet_libraries()
     begin_process(config.trainer)
@@ -44,12 +46,25 @@ def run(config: CheckConfig) -> None:
             f"asking {config.url}", unit="inputs", total=config.requests, bar=config.progress
         ) as counter:
             found = diagnose(
-                _scores(wire, counter), model, base=base, prompt=prompt, forms=config.sent(), device=device, seed=config.seed,
+                _scores(wire, counter),
+                model,
+                base=base,
+                prompt=prompt,
+                forms=config.sent(),
+                device=device,
+                seed=config.seed,
                 budget=config.requests,
-            )  # fmt: skip
+            )
         result = served_result(found, model.name)
-        what = {"model": model.name, "prompt": key, "weights_digest": model.weights_digest, "url": config.url}
-        artifact = Artifact("conformance", f"{model.name}--served", summary=what | dict(result.summary))
+        what = {
+            "model": model.name,
+            "prompt": key,
+            "weights_digest": model.weights_digest,
+            "url": config.url,
+        }
+        artifact = Artifact(
+            "conformance", f"{model.name}--served", summary=what | dict(result.summary)
+        )
         folder, _ = publish(config, registry_of(config), mirror, artifact, [result])
     if not in_sweep():
         show(found, title=f"At {wire.address} {result.headline}")
@@ -57,7 +72,8 @@ def run(config: CheckConfig) -> None:
     if config.strict and not found.harmless:
         names = ", ".join(part.fault for part in found.faults)
         raise WorkError(
-            f"{model.name} is not served right: {names} (kept in {folder}); without strict=true the exit code is 0"
+            f"{model.name} is not served right: {names} (kept in {folder}); without strict=true "
+            f"the exit code is 0"
         )
 
 
@@ -88,7 +104,9 @@ def served_result(found: Diagnosis, name: str) -> Result:
     checks = checks_of(found)
     failed = [check.check for check in checks if check.passed is False]
     faults = " and ".join(_name(part) for part in found.faults)
-    headline = "served right." if found.right else f"{faults}{' (harmless)' if found.harmless else ''}."
+    headline = (
+        "served right." if found.right else f"{faults}{' (harmless)' if found.harmless else ''}."
+    )
     either = f" Or {' or '.join(found.remaining).replace('_', ' ')}." if found.remaining else ""
     return Result(
         "conformance",
@@ -96,13 +114,23 @@ def served_result(found: Diagnosis, name: str) -> Result:
         headline=f"{name}: {headline}{either}",
         method="served",
         weight=weight_of(0.0 if found.right else 0.2 if found.harmless else 1.0),
-        estimate=Estimate("largest difference (SD)", found.own_difference / found.spread, len(found.served), "inputs"),
+        estimate=Estimate(
+            "largest difference (SD)",
+            found.own_difference / found.spread,
+            len(found.served),
+            "inputs",
+        ),
         summary={
-            "right": found.right, "harmless": found.harmless, "faults": [part.fault for part in found.faults],
-            "remaining": list(found.remaining), "failed_checks": failed, "requests": len(found.served),
-            "kendall": found.kendall, "largest_difference": found.own_difference,
+            "right": found.right,
+            "harmless": found.harmless,
+            "faults": [part.fault for part in found.faults],
+            "remaining": list(found.remaining),
+            "failed_checks": failed,
+            "requests": len(found.served),
+            "kendall": found.kendall,
+            "largest_difference": found.own_difference,
         },
-    )  # fmt: skip
+    )
 
 
 def _name(part) -> str:
@@ -117,11 +145,16 @@ def show(found: Diagnosis, *, title: str) -> None:
         what, mend = FAULTS[part.fault]
         console.print(f"{what} {mend}.")
     if found.remaining:
-        console.print(f"As likely: {' or '.join(found.remaining).replace('_', ' ')}. To tell: {found.apart}.")
+        console.print(
+            f"As likely: {' or '.join(found.remaining).replace('_', ' ')}. To tell: {found.apart}."
+        )
     own, gives = found.own_difference, found.fault_difference
-    explained = "" if found.harmless or gives is None else f", and from what this fault gives {gives:.2g}"
+    explained = (
+        "" if found.harmless or gives is None else f", and from what this fault gives {gives:.2g}"
+    )
     console.print(
-        f"Largest difference from the model's own rewards {own:.2g}{explained}; their standard deviation is "
+        f"Largest difference from the model's own rewards {own:.2g}{explained}; their standard "
+        f"deviation is "
         f"{found.spread:.2g}. {len(found.served)} inputs sent."
     )
     for check in checks_of(found):

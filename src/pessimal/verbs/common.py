@@ -1,4 +1,5 @@
-"""What every task does around its work: fetch a model's files, open the W&B run, describe a configuration."""
+"""What every task does around its work: fetch a model's files, open the W&B run, describe a
+configuration."""
 
 import contextlib
 import hashlib
@@ -36,8 +37,8 @@ _NOT_ASKED = ("task", "tracking", "paths", "progress", "force", "hydra", "tuning
 
 
 def fetch(spec: ModelSpec, *, cache: str, progress: bool) -> Path:
-    """The folder with a model's files: a local one, a Hub snapshot, a packaged model's, converted if it is not cached,
-    or a demo sibling's, trained if it is not."""
+    """The folder with a model's files: a local one, a Hub snapshot, a packaged model's, converted
+    if it is not cached, or a demo sibling's, trained if it is not."""
     if spec.recipe is not None:
         return obtain_demo(spec, cache=cache, progress=progress)
     if spec.package is not None:
@@ -46,15 +47,22 @@ def fetch(spec: ModelSpec, *, cache: str, progress: bool) -> Path:
 
 
 def obtain_demo(
-    spec: ModelSpec, *, cache: str, progress: bool, again: bool = False, mirror: Mirror | None = None
+    spec: ModelSpec,
+    *,
+    cache: str,
+    progress: bool,
+    again: bool = False,
+    mirror: Mirror | None = None,
 ) -> Path:
-    """The checkpoint of a demo sibling; trains it where it is not cached (or `again`), saying how far it is, also to the
-    `mirror`."""
+    """The checkpoint of a demo sibling; trains it where it is not cached (or `again`), saying how
+    far it is, also to the `mirror`."""
     from pessimal.demo.family import checkpoint_folder, is_cached, obtain
 
     recipe, models = demo_recipe(spec), Path(cache) / "models"
     if again:  # trained in a place of its own first: a kill leaves the old checkpoint where it is
-        fresh = obtain_demo(spec, cache=str(Path(cache) / "again"), progress=progress, mirror=mirror)
+        fresh = obtain_demo(
+            spec, cache=str(Path(cache) / "again"), progress=progress, mirror=mirror
+        )
         folder = checkpoint_folder(recipe, cache=models, name=spec.name)
         shutil.rmtree(folder, ignore_errors=True)
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -66,14 +74,16 @@ def obtain_demo(
 
         log.info("training %s on the CPU, under two minutes on a free core", spec.name)
         callbacks = [
-            TrainingProgress(recipe, name=spec.name, models=models, lines=not bar, mirror=mirror or Mirror())
+            TrainingProgress(
+                recipe, name=spec.name, models=models, lines=not bar, mirror=mirror or Mirror()
+            )
         ]
     return obtain(recipe, cache=models, name=spec.name, progress=bar, callbacks=callbacks)
 
 
 def quiet_libraries(*, lightning: bool = True) -> None:
-    """Send what libraries say about hardware, tips and their own deprecations to the run's log file; `lightning` False
-    for verbs that do not use it, as its import takes seconds."""
+    """Send what libraries say about hardware, tips and their own deprecations to the run's log
+    file; `lightning` False for verbs that do not use it, as its import takes seconds."""
     import transformers
 
     if lightning:
@@ -89,7 +99,11 @@ def quiet_libraries(*, lightning: bool = True) -> None:
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.disable_default_handler()
     transformers.utils.logging.enable_propagation()
-    for message in ("Couldn't infer the batch indices", ".*does not have many workers", ".*LeafSpec.*"):
+    for message in (
+        "Couldn't infer the batch indices",
+        ".*does not have many workers",
+        ".*LeafSpec.*",
+    ):
         warnings.filterwarnings("ignore", message=message)
 
 
@@ -97,14 +111,19 @@ def plain(config: TaskConfig) -> dict:
     """The configuration as JSON would have it: choices as their values."""
     return json.loads(
         json.dumps(
-            asdict(config), default=lambda choice: choice.value if isinstance(choice, Enum) else str(choice)
+            asdict(config),
+            default=lambda choice: choice.value if isinstance(choice, Enum) else str(choice),
         )
     )
 
 
 def asked(config: TaskConfig) -> dict:
     """What a configuration asks for; folders, tracking and bars are not part of that."""
-    return {k: v for k, v in plain(config).items() if k not in ("paths", "tracking", "progress", "force")}
+    return {
+        k: v
+        for k, v in plain(config).items()
+        if k not in ("paths", "tracking", "progress", "force")
+    }
 
 
 def config_hash(config: TaskConfig) -> str:
@@ -116,8 +135,8 @@ def config_hash(config: TaskConfig) -> str:
 def tracked(
     config: TaskConfig, *, name: str, inputs: Sequence[str] = (), first: bool = True
 ) -> Iterator[Mirror]:
-    """The W&B run of one task; of several processes only the `first` has one. Jobs of a sweep share a group, and are
-    called after their overrides."""
+    """The W&B run of one task; of several processes only the `first` has one. Jobs of a sweep share
+    a group, and are called after their overrides."""
     tracking, (_, overrides) = config.tracking, _sweep(config)
     code = checkout()._asdict()
     with open_mirror(
@@ -125,7 +144,8 @@ def tracked(
         mode=tracking.mode.value if first else TrackingMode.off.value,
         job_type=config.task,
         name=" ".join([name, *overrides]),
-        config=plain(config) | {"config_hash": config_hash(config), "inputs": list(inputs), "code": code},
+        config=plain(config)
+        | {"config_hash": config_hash(config), "inputs": list(inputs), "code": code},
         inputs=inputs,
         patience=tracking.patience,
     ) as mirror:
@@ -145,7 +165,8 @@ def target_of(config: TaskConfig) -> Target:
 
 
 def _sweep(config: TaskConfig) -> tuple[str | None, list[str]]:
-    """Of a job of `-m`: what the sweep is called, the same in all its jobs, and the job's overrides that matter."""
+    """Of a job of `-m`: what the sweep is called, the same in all its jobs, and the job's overrides
+    that matter."""
     if not in_sweep():
         return None, []
     if isinstance(config, SearchConfig) and config.tuning.study:  # its jobs have names of their own
@@ -156,25 +177,34 @@ def _sweep(config: TaskConfig) -> tuple[str | None, list[str]]:
 
 
 def model_inputs(registry: Registry, model: "Reward") -> tuple[list[str], dict[str, str]]:
-    """What an artifact that was made with a model says of it: its reference where it is one of the registry's, as inputs;
-    and for the summary, `reward_model`: that reference, or where the model comes from: `hf:ORG/NAME@COMMIT`,
-    `folder:NAME@sha256:DIGEST` (of its weights), `package:REQUIREMENT@sha256:DIGEST` (of its file), or `demo:NAME@DIGEST` (of its
+    """What an artifact that was made with a model says of it: its reference where it is one of the
+    registry's, as inputs; and for the summary, `reward_model`: that reference, or where the model
+    comes from: `hf:ORG/NAME@COMMIT`, `folder:NAME@sha256:DIGEST` (of its weights),
+        `package:REQUIREMENT@sha256:DIGEST` (of its file), or `demo:NAME@DIGEST` (of its
     recipe)."""
     spec = model.spec
     if spec.kind is Kind.callable:
         return [], {"reward_model": f"function:{spec.name}@sha256:{model.weights_digest[:16]}"}
     if spec.kind is Kind.endpoint:
-        return [], {"reward_model": f"server:{spec.endpoint.served or spec.name}@{spec.endpoint.url}"}
+        return [], {
+            "reward_model": f"server:{spec.endpoint.served or spec.name}@{spec.endpoint.url}"
+        }
     recipe = demo_recipe(spec).digest() if spec.recipe is not None else None
     for folder, manifest in reversed(registry.manifests("reward-model")):
-        if (recipe is not None and manifest.key == recipe) or folder.resolve() == model.folder.resolve():
+        if (
+            recipe is not None and manifest.key == recipe
+        ) or folder.resolve() == model.folder.resolve():
             return [manifest.reference], {"reward_model": manifest.reference}
     if recipe is not None:
         return [], {"reward_model": f"demo:{spec.name}@{recipe[:16]}"}
     if spec.package is not None:
-        return [], {"reward_model": f"package:{spec.package.requirement}@sha256:{spec.package.sha256[:16]}"}
+        return [], {
+            "reward_model": f"package:{spec.package.requirement}@sha256:{spec.package.sha256[:16]}"
+        }
     if spec.local:
-        return [], {"reward_model": f"folder:{model.folder.name}@sha256:{model.weights_digest[:16]}"}
+        return [], {
+            "reward_model": f"folder:{model.folder.name}@sha256:{model.weights_digest[:16]}"
+        }
     return [], {"reward_model": f"hf:{spec.path}@{model.revision}"}
 
 
@@ -187,8 +217,8 @@ def publish_table(
     inputs: Sequence[str] = (),
     summary: dict | None = None,
 ) -> tuple[Path, Manifest]:
-    """Publish a score table under its provenance's name and key, with the code that made it; the summary always says what
-    it is a table of."""
+    """Publish a score table under its provenance's name and key, with the code that made it; the
+    summary always says what it is a table of."""
     provenance = table.provenance
     table = replace(table, code=checkout()._asdict())
     what = {
@@ -210,5 +240,6 @@ def publish_table(
 
 
 def registry_of(config: TaskConfig) -> Registry:
-    """The registry that a configuration names; what is published there keeps what the configuration asks for."""
+    """The registry that a configuration names; what is published there keeps what the configuration
+    asks for."""
     return Registry(Path(config.paths.registry), config=asked(config))

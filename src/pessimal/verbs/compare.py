@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 
-from pessimal.compare import ANALYSES, Options, compare
+from pessimal.analyses import ANALYSES, Options, compare
 from pessimal.config.schema import CompareConfig, Join
 from pessimal.errors import TableError
 from pessimal.rewards.spec import answering, names_of
@@ -24,17 +24,25 @@ log = logging.getLogger(__name__)
 
 
 def run(config: CompareConfig) -> None:
-    """Compare the tables, or the explanations, that the configuration names; publish a `comparison` artifact."""
+    """Compare the tables, or the explanations, that the configuration names; publish a `comparison`
+    artifact."""
     registry = registry_of(config)
     if config.explanations:
         chosen = chosen_explanations(config, registry)
         results, labels, files = compare_explanations(chosen, config)
-        inputs, skipped, counts = [m.reference for _, m in chosen], {}, {"explanations": len(chosen)}
+        inputs, skipped, counts = (
+            [m.reference for _, m in chosen],
+            {},
+            {"explanations": len(chosen)},
+        )
     else:
         options = read_options(config)  # a wrong path is reported before any table is opened
         source = fetched(config) if config.source == "wandb" else registry
         found = named(config) if config.tables else registered(config, source)
-        tables, inputs = [table for table, _ in found], [reference for _, reference in found if reference]
+        tables, inputs = (
+            [table for table, _ in found],
+            [reference for _, reference in found if reference],
+        )
         sets = table_sets(tables, reading_of(config))
         labels = {model: label for one in sets for model, label in one.labels.items()}
         labels |= {m: label for m, label in labels_of(tables).items() if m not in labels}
@@ -55,7 +63,9 @@ def run(config: CompareConfig) -> None:
             skipped=skipped,
         )
         folder, _ = publish(config, registry, mirror, artifact, results)
-    print_headlines(results, title=f"{config.name}: {', '.join(f'{n} {what}' for what, n in counts.items())}")
+    print_headlines(
+        results, title=f"{config.name}: {', '.join(f'{n} {what}' for what, n in counts.items())}"
+    )
     print_path(folder)
 
 
@@ -71,7 +81,8 @@ def reading_of(config: CompareConfig) -> Reading:
 
 
 def read_options(config: CompareConfig) -> Options:
-    """The options of the analyses: the configuration's numbers, and what people say about words, read from files."""
+    """The options of the analyses: the configuration's numbers, and what people say about words,
+    read from files."""
     same = {f.name: getattr(config, f.name) for f in fields(Options) if f.name in vars(config)}
     return Options(
         **same
@@ -117,35 +128,46 @@ def registered(config: CompareConfig, registry: Registry) -> list[tuple[ScoreTab
     there = _current(registry)
     summaries = [manifest.summary for _, manifest in there]  # spares opening what is not asked for
     config.models = answering(config.models, [summary["model"] for summary in summaries])
-    wanted = [pair for pair, summary in zip(there, summaries, strict=True) if _asked_for(config, summary)]
+    wanted = [
+        pair for pair, summary in zip(there, summaries, strict=True) if _asked_for(config, summary)
+    ]
     _check_known(config, summaries, where=str(registry.root))
     for folder, _ in wanted:
         registry.verify(folder)
     shared = SharedColumns()
-    found = [(shared.of(read_score_table(folder)), manifest.reference) for folder, manifest in wanted]
+    found = [
+        (shared.of(read_score_table(folder)), manifest.reference) for folder, manifest in wanted
+    ]
     if there and not found:
-        near = {f"{s['model']} on {s['prompt']}" for s in summaries if _asked_for(config, s, every=False)}
+        near = {
+            f"{s['model']} on {s['prompt']}"
+            for s in summaries
+            if _asked_for(config, s, every=False)
+        }
         raise TableError(
-            f"no score table in {registry.root} has all of it ({_choices_text(config)}). There are: {'; '.join(sorted(near)[:8])}"
+            f"no score table in {registry.root} has all of it ({_choices_text(config)}). There "
+            f"are: {'; '.join(sorted(near)[:8])}"
         )
     return _chosen(config, found, str(registry.root))
 
 
 def _current(registry: Registry) -> list[tuple[Path, Manifest]]:
-    """The newest version of every score table, then older ones of the same key: what another batch or machine made of
-    it, for the noise floor."""
+    """The newest version of every score table, then older ones of the same key: what another batch
+    or machine made of it, for the noise floor."""
     latest = registry.latest("score-table")
     newest = {manifest.name: manifest for _, manifest in latest}
     older = [
         (folder, manifest)
         for folder, manifest in registry.manifests("score-table")
-        if manifest.key == newest[manifest.name].key and manifest.version < newest[manifest.name].version
+        if manifest.key == newest[manifest.name].key
+        and manifest.version < newest[manifest.name].version
     ]
     return latest + older
 
 
 def _choices(config: CompareConfig) -> list[tuple[str, list[str], str]]:
-    """What may be chosen: its field in a provenance or summary, the choice, and the option that makes one more."""
+    """What may be chosen: its field in a provenance or summary, the choice, and the option that
+    makes one more."""
     items = "candidates=items mode=text candidates.path=FILE candidates.name="
     return [
         ("model", config.models, "model="),
@@ -155,20 +177,24 @@ def _choices(config: CompareConfig) -> list[tuple[str, list[str], str]]:
 
 
 def _asked_for(config: CompareConfig, what: Mapping, *, every: bool = True) -> bool:
-    """Whether a table is of the model, prompt and candidate set chosen; or, unless `every`, of one of them."""
+    """Whether a table is of the model, prompt and candidate set chosen; or, unless `every`, of one
+    of them."""
     if every:
         return all(not chosen or what[field] in chosen for field, chosen, _ in _choices(config))
     return any(what[field] in chosen for field, chosen, _ in _choices(config))
 
 
 def _check_known(config: CompareConfig, there: Sequence[Mapping], *, where: str) -> None:
-    """TableError where something was asked for that no table has: half a comparison is not what was meant."""
+    """TableError where something was asked for that no table has: half a comparison is not what was
+    meant."""
     for field, chosen, option in _choices(config):
         known = sorted({what[field] for what in there})
         if missing := [name for name in chosen if name not in known]:
             raise TableError(
-                f"no score table of {field} {', '.join(map(repr, missing))} in {where}. There are tables of: "
-                f"{', '.join(known) or f'no {field} yet'}. To make one: pessimal scan {option}{missing[0]}"
+                f"no score table of {field} {', '.join(map(repr, missing))} in {where}. There are "
+                f"tables of: "
+                f"{', '.join(known) or f'no {field} yet'}. To make one: pessimal scan "
+                f"{option}{missing[0]}"
             )
 
 
@@ -182,24 +208,30 @@ def _chosen(
     ]
     if not chosen:
         there = sorted(
-            {f"{t.provenance.model} on {t.provenance.prompt} ({t.provenance.mode})" for t, _ in found}
+            {
+                f"{t.provenance.model} on {t.provenance.prompt} ({t.provenance.mode})"
+                for t, _ in found
+            }
         )
         raise TableError(
-            f"nothing to compare in {where}: {'; '.join(there[:8]) or 'no score tables'}. Scan or import first, for "
+            f"nothing to compare in {where}: {'; '.join(there[:8]) or 'no score tables'}. Scan or "
+            f"import first, for "
             "example: pessimal scan model=plain-wordpiece-0"
         )
     for field, names, _ in _choices(config):
         left = {getattr(table.provenance, field) for table, _ in chosen}
         if lost := [name for name in names if name not in left]:
             raise TableError(
-                f"{field} {', '.join(map(repr, lost))} has score tables in {where}, but none that all choices leave "
+                f"{field} {', '.join(map(repr, lost))} has score tables in {where}, but none that "
+                f"all choices leave "
                 f"({_choices_text(config)}). Leave one of them out, or scan what is missing"
             )
     return chosen
 
 
 def _in_mode(config: CompareConfig, table: ScoreTable) -> bool:
-    """Whether a table is of the mode asked for; published scores and log-probabilities have no choice of one."""
+    """Whether a table is of the mode asked for; published scores and log-probabilities have no
+    choice of one."""
     provenance = table.provenance
     free = provenance.mode == "published" or provenance.score != REWARD
     return free or config.mode is None or provenance.mode == config.mode.value

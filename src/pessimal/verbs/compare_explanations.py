@@ -7,10 +7,10 @@ import pandas as pd
 
 from pessimal.config.schema import CompareConfig
 from pessimal.errors import InputError, TableError
-from pessimal.explain.compare import compared_results, shown_contested
-from pessimal.explain.comparison import Comparison, read_jsonl
-from pessimal.explain.outcomes import KEY
-from pessimal.explain.results import Options
+from pessimal.explaining.compare import compared_results, shown_contested
+from pessimal.explaining.comparison import Comparison, read_jsonl
+from pessimal.explaining.outcomes import KEY
+from pessimal.explaining.results import Options
 from pessimal.report.edits import to_json, views
 from pessimal.rewards.spec import answering
 from pessimal.tables.result import Result
@@ -26,13 +26,15 @@ COMPARISONS = "comparisons.jsonl"
 def compare_explanations(
     chosen: list[tuple[Path, Manifest]], config: CompareConfig
 ) -> tuple[list[Result], dict[str, str], dict[str, str]]:
-    """The Results of a comparison of explanations; names of models for people; and the artifact's other files: the most
-    contested comparisons, to be read word by word."""
+    """The Results of a comparison of explanations; names of models for people; and the artifact's
+    other files: the most contested comparisons, to be read word by word."""
     tables = [pd.read_parquet(folder / OUTCOMES) for folder, _ in chosen]
     outcomes = _without_repeats(pd.concat(tables, ignore_index=True))
     comparisons: dict[str, Comparison] = {}
     for folder, _ in chosen:
-        comparisons |= {comparison.key: comparison for comparison in read_jsonl(folder / COMPARISONS)}
+        comparisons |= {
+            comparison.key: comparison for comparison in read_jsonl(folder / COMPARISONS)
+        }
     pieces = [pd.read_parquet(folder / "tables" / "provenance.parquet") for folder, _ in chosen]
     provenance = pd.concat(pieces).reset_index(drop=True)
     labels = {row.model: row.label or row.model for row in provenance.itertuples()}
@@ -41,7 +43,9 @@ def compare_explanations(
     options = Options(config.replicates, config.permutations, config.confidence, config.seed)
     results = compared_results(outcomes, provenance, options, labels=labels)
     files = {
-        f"views/{result.name}.json": to_json(views(shown_contested(outcomes, result.table), comparisons))
+        f"views/{result.name}.json": to_json(
+            views(shown_contested(outcomes, result.table), comparisons)
+        )
         for result in results
         if result.name == "contested"
     }
@@ -57,7 +61,8 @@ def _without_repeats(outcomes: pd.DataFrame) -> pd.DataFrame:
     if len(twice := once[once.duplicated(KEY)]):
         row = twice.iloc[0]
         raise TableError(
-            f"two explanations of {row['model']!r} have different texts for the same {row['attribute']} edit of {row['comparison']!r}: they "
+            f"two explanations of {row['model']!r} have different texts for the same "
+            f"{row['attribute']} edit of {row['comparison']!r}: they "
             "were made by different versions. Explain it again: force=true"
         )
     return once
@@ -71,23 +76,29 @@ def chosen_explanations(config: CompareConfig, registry: Registry) -> list[tuple
     there = registry.manifests("explanation")
     if not any(manifest.summary["n"] > 1 for _, manifest in there):  # one pair is no sample
         raise InputError(
-            f"there is no explanation of a set of comparisons in {registry.root} yet; type: pessimal explain model=wordy-bpe-0"
+            f"there is no explanation of a set of comparisons in {registry.root} yet; type: "
+            f"pessimal explain model=wordy-bpe-0"
         )
     newest = {manifest.name: (folder, manifest) for folder, manifest in there}
-    named = {manifest.reference.split("/", 1)[1]: (folder, manifest) for folder, manifest in there} | newest
+    named = {
+        manifest.reference.split("/", 1)[1]: (folder, manifest) for folder, manifest in there
+    } | newest
     found = {}
     sets = [name for name, (_, manifest) in newest.items() if manifest.summary["n"] > 1]
     for asked in sets if config.explanations == [EVERY] else config.explanations:
         asked = asked.removeprefix("explanation/")
         if asked not in named:
             known = ", ".join(manifest.reference.split("/", 1)[1] for _, manifest in there)
-            raise InputError(f"explanations: there is no {asked!r} in {registry.root}; there are: {known}")
+            raise InputError(
+                f"explanations: there is no {asked!r} in {registry.root}; there are: {known}"
+            )
         found[named[asked][1].reference] = named[asked]
     models = {manifest.summary["model"] for _, manifest in found.values()}
     config.models = answering(config.models, models)
     if missing := sorted(set(config.models) - models):
         raise InputError(
-            f"models: {', '.join(missing)} is not explained in what is compared; explained are: {', '.join(sorted(models))}"
+            f"models: {', '.join(missing)} is not explained in what is compared; explained are: "
+            f"{', '.join(sorted(models))}"
         )
     chosen = [
         (folder, manifest)
@@ -102,25 +113,31 @@ def chosen_explanations(config: CompareConfig, registry: Registry) -> list[tuple
 
 
 def _check_alike(chosen: list[tuple[Path, Manifest]]) -> None:
-    """TableError where the explanations are of different comparisons: a model's flip rates depend on these."""
+    """TableError where the explanations are of different comparisons: a model's flip rates depend
+    on these."""
     sets = {manifest.summary["comparisons_digest"]: manifest for _, manifest in chosen}
     if len(sets) > 1:
         a, b, *_ = sets.values()
         raise TableError(
-            f"{a.reference} and {b.reference} explain different comparisons ({a.summary['comparisons']}, {a.summary['n']}; "
-            f"{b.summary['comparisons']}, {b.summary['n']}), on which flip rates depend. Name those of one set: "
+            f"{a.reference} and {b.reference} explain different comparisons "
+            f"({a.summary['comparisons']}, {a.summary['n']}; "
+            f"{b.summary['comparisons']}, {b.summary['n']}), on which flip rates depend. Name "
+            f"those of one set: "
             f"explanations=[{a.name},…]"
         )
     named = [(manifest.summary["model"], manifest.summary["perturber"]) for _, manifest in chosen]
     if twice := [pair for pair in named if named.count(pair) > 1]:
         raise TableError(
-            f"two of the explanations are of {twice[0][0]!r} by {twice[0][1]!r}. Name one of them: explanations=[NAME,…]"
+            f"two of the explanations are of {twice[0][0]!r} by {twice[0][1]!r}. Name one of them: "
+            f"explanations=[NAME,…]"
         )
     made: dict[str, Manifest] = {}
     for _, manifest in chosen:
         other = made.setdefault(manifest.summary["perturber"], manifest)
         if other.summary["made_by"] != manifest.summary["made_by"]:
             raise TableError(
-                f"{other.reference} and {manifest.reference} are by {manifest.summary['perturber']!r}, but of different attributes, options, "
-                "judges, seeds or placebos: their numbers are not to be set beside one another. Explain both models with the same options"
+                f"{other.reference} and {manifest.reference} are by "
+                f"{manifest.summary['perturber']!r}, but of different attributes, options, "
+                "judges, seeds or placebos: their numbers are not to be set beside one another. "
+                "Explain both models with the same options"
             )

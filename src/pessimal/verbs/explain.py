@@ -1,4 +1,5 @@
-"""`pessimal explain`: which changes of a response flip a model's preference, and along which attributes."""
+"""`pessimal explain`: which changes of a response flip a model's preference, and along which
+attributes."""
 
 import hashlib
 import json
@@ -12,20 +13,26 @@ import pandas as pd
 import torch
 from rich.text import Text
 
-from pessimal import explain as explain_package
+from pessimal import explaining as explain_package
 from pessimal.config.models import is_named, spec_of
 from pessimal.config.schema import ExplainConfig, JudgeKind
 from pessimal.errors import ConfigError, InputError
-from pessimal.explain.agreement import examples
-from pessimal.explain.attribute import ANY_WAY, PLACEBO, Attribute
-from pessimal.explain.comparison import Comparison, choose, digest, load
-from pessimal.explain.explain import CONTROLS, NEUTRAL, Explained, explain, explain_pair, pair
-from pessimal.explain.fluency import perplexities
-from pessimal.explain.judge import LikelihoodJudge, RuleJudge, make_judge
-from pessimal.explain.outcomes import as_lines, preference_pairs, requests_for
-from pessimal.explain.perturbation import Perturber
-from pessimal.explain.perturbers import make_perturber
-from pessimal.explain.results import Options, explained_results, overview, pair_results, smallest_edits
+from pessimal.explaining.agreement import examples
+from pessimal.explaining.attribute import ANY_WAY, PLACEBO, Attribute
+from pessimal.explaining.comparison import Comparison, choose, digest, load
+from pessimal.explaining.explain import CONTROLS, NEUTRAL, Explained, explain, explain_pair, pair
+from pessimal.explaining.fluency import perplexities
+from pessimal.explaining.judge import LikelihoodJudge, RuleJudge, make_judge
+from pessimal.explaining.outcomes import as_lines, preference_pairs, requests_for
+from pessimal.explaining.perturbation import Perturber
+from pessimal.explaining.perturbers import make_perturber
+from pessimal.explaining.results import (
+    Options,
+    explained_results,
+    overview,
+    pair_results,
+    smallest_edits,
+)
 from pessimal.report.differences import GONE, LEFT_OUT, NEW, condensed, diff
 from pessimal.report.edits import to_json, views
 from pessimal.rewards.base import Reward
@@ -48,9 +55,15 @@ PREFERENCES, COMPARISONS, PAIR = "preferences.jsonl", "comparisons.jsonl", "pair
 SHOWN = 9
 """Attributes printed at the end."""
 COLUMNS = {
-    "attribute": "attribute", "slope": "slope (SD/SD)", "slope_low": "low", "slope_high": "high", "slope_q": "p",
-    "more": "flip rate if it likes more", "less": "if less", "n": "edits",
-}  # fmt: skip
+    "attribute": "attribute",
+    "slope": "slope (SD/SD)",
+    "slope_low": "low",
+    "slope_high": "high",
+    "slope_q": "p",
+    "more": "flip rate if it likes more",
+    "less": "if less",
+    "n": "edits",
+}
 """Of the table that is printed, with their headings."""
 OPTIONS = ("both_ways", "seeds", "placebos", "overall", "tie", "shrink", "exact_hunks")
 OPTIONS += ("replicates", "permutations", "confidence", "examples")
@@ -59,8 +72,8 @@ OPTIONS += ("replicates", "permutations", "confidence", "examples")
 
 @dataclass(frozen=True, kw_only=True)
 class ExplanationProvenance(ModelProvenance):
-    """Two results with one key are the same explanation, but for the last bits that another device or batch size may
-    change, and for what an endpoint answers today that it did not yesterday."""
+    """Two results with one key are the same explanation, but for the last bits that another device
+    or batch size may change, and for what an endpoint answers today that it did not yesterday."""
 
     comparisons: str
     comparisons_digest: str
@@ -75,21 +88,31 @@ class ExplanationProvenance(ModelProvenance):
     seed: int = 0
 
     def edits_digest(self) -> str:
-        """sha256 over what decides the edits and how they are judged, whatever the model: explanations of several models
-        can be compared where it is the same."""
-        options = {name: self.options[name] for name in ("both_ways", "seeds", "placebos", "overall")}
-        made = [self.attributes, self.perturber_identity, self.placebo_identity, self.judge_identity, options]
+        """sha256 over what decides the edits and how they are judged, whatever the model:
+        explanations of several models can be compared where it is the same."""
+        options = {
+            name: self.options[name] for name in ("both_ways", "seeds", "placebos", "overall")
+        }
+        made = [
+            self.attributes,
+            self.perturber_identity,
+            self.placebo_identity,
+            self.judge_identity,
+            options,
+        ]
         return hashlib.sha256(json.dumps(made, sort_keys=True).encode()).hexdigest()
 
     @property
     def name(self) -> str:
-        """Name of the artifact: what distinguishes explanations in a list; the key covers everything."""
+        """Name of the artifact: what distinguishes explanations in a list; the key covers
+        everything."""
         parts = [self.model, self.comparisons, self.perturber]
         return "--".join([*parts, *([self.dtype] if self.dtype not in (None, "float32") else [])])
 
 
 def run(config: ExplainConfig) -> None:
-    """Explain, publish an `explanation` artifact and print its folder; one that is finished already is named."""
+    """Explain, publish an `explanation` artifact and print its folder; one that is finished already
+    is named."""
     quiet_libraries(lightning=config.trainer.accelerator != "cpu")
     comparisons, left_out = _comparisons(config)
     attributes = attributes_of(config)
@@ -113,18 +136,29 @@ def run(config: ExplainConfig) -> None:
     inputs, made_with = model_inputs(registry, model)
     with tracked(config, name=f"explain {provenance.name}", inputs=inputs) as mirror:
         with counted(provenance.name, unit="responses", bar=config.progress) as counter:
-            found = _explain(config, model, language, comparisons, attributes, perturber, judge, counter)
+            found = _explain(
+                config, model, language, comparisons, attributes, perturber, judge, counter
+            )
             found = replace(found, left_out=left_out)
             counter.begin("intervals and tests")
-            options = Options(config.replicates, config.permutations, config.confidence, config.seed)
+            options = Options(
+                config.replicates, config.permutations, config.confidence, config.seed
+            )
             results = pair_results(found) if config.pair else explained_results(found, options)
         names = ("model", "comparisons", "comparisons_digest", "n", "perturber", "weights_digest")
-        what = {name: getattr(provenance, name) for name in names} | {"made_by": provenance.edits_digest()}
+        what = {name: getattr(provenance, name) for name in names} | {
+            "made_by": provenance.edits_digest()
+        }
         summary = {name: value for result in results for name, value in result.summary.items()}
         artifact = Artifact(
-            "explanation", provenance.name, key=provenance.key(), inputs=inputs, summary=what | made_with | summary,
-            labels={model.name: model.description.label or model.name}, files=_files(config, found, results),
-        )  # fmt: skip
+            "explanation",
+            provenance.name,
+            key=provenance.key(),
+            inputs=inputs,
+            summary=what | made_with | summary,
+            labels={model.name: model.description.label or model.name},
+            files=_files(config, found, results),
+        )
         folder, _ = publish(config, registry, mirror, artifact, results)
     for who in (perturber, judge):  # what a language model was asked, for those that ask one
         if chat := getattr(who, "chat", None):
@@ -148,19 +182,24 @@ def _found(config: ExplainConfig, name: str) -> Path | None:
 def _judge(config: ExplainConfig, cache: Path):
     """Who says whether an edit did what was asked."""
     if config.judge is JudgeKind.llm:
-        return make_judge(config.judge_model, config.perturber, cache=cache, base_url=config.judge_base_url)
+        return make_judge(
+            config.judge_model, config.perturber, cache=cache, base_url=config.judge_base_url
+        )
     if config.judge is JudgeKind.local:
         return LikelihoodJudge(_opened(config, config.language_model("judge_model")))
     return RuleJudge()
 
 
 def _comparisons(config: ExplainConfig) -> tuple[list[Comparison], dict[str, int]]:
-    """The comparisons asked for, and how many were left out, by why. InputError where none is left."""
+    """The comparisons asked for, and how many were left out, by why. InputError where none is
+    left."""
     if config.pair:
         return [pair(*config.pair)], {}
     spec = config.comparisons
     path = Path(spec.path).expanduser() if spec.path else None
-    found = load(spec.source.value, path=path, revision=spec.revision, split=spec.split, subset=spec.subset)
+    found = load(
+        spec.source.value, path=path, revision=spec.revision, split=spec.split, subset=spec.subset
+    )
     if found.left_out:
         log.warning("left out: %s", ", ".join(f"{n} {what}" for what, n in found.left_out.items()))
     one_turn = [c for c in found.comparisons if [turn.role for turn in c.turns] == ["user"]]
@@ -173,7 +212,8 @@ def _comparisons(config: ExplainConfig) -> tuple[list[Comparison], dict[str, int
 
 
 def attributes_of(config: ExplainConfig) -> list[Attribute]:
-    """The attributes asked for. ConfigError, which names it, for one whose rules or detector cannot be read."""
+    """The attributes asked for. ConfigError, which names it, for one whose rules or detector cannot
+    be read."""
     found = []
     for name, options in plain(config)["contrast"].items():
         try:
@@ -193,7 +233,9 @@ def _provenance(
     comparisons: Sequence[Comparison],
 ) -> ExplanationProvenance:
     """What the result will depend on."""
-    judged_by = {"judge": judge.provenance(), "detectors": RuleJudge().provenance()} if judge else {}
+    judged_by = (
+        {"judge": judge.provenance(), "detectors": RuleJudge().provenance()} if judge else {}
+    )
     if language is not None:
         judged_by["fluency"] = of_model(language)
     options = plain(config)
@@ -226,10 +268,13 @@ def _explain(
     judge,
     counter: Counter,
 ) -> Explained:
-    """What changes of the responses do to this model's preferences; rewards are kept on disk as they come."""
+    """What changes of the responses do to this model's preferences; rewards are kept on disk as
+    they come."""
     sample = [c.conversation(text) for c in comparisons[:16] for text in c.responses]
     texts, scorer = _scorer(config, model, sample, counter)
-    tie = 2 * texts.noise if config.tie is None else config.tie  # a margin is a difference of two rewards
+    tie = (
+        2 * texts.noise if config.tie is None else config.tie
+    )  # a margin is a difference of two rewards
     asked = {"model": model.name, "tie": tie, "seeds": config.seeds}
 
     def begin(part: str, total: int | None) -> None:
@@ -239,7 +284,10 @@ def _explain(
     if config.pair:
         found = explain_pair(scorer, *config.pair, attributes, perturber, **asked)
     else:
-        asked |= {name: getattr(config, name) for name in ("both_ways", "placebos", "overall", "exact_hunks")}
+        asked |= {
+            name: getattr(config, name)
+            for name in ("both_ways", "placebos", "overall", "exact_hunks")
+        }
         if language is not None:
             _, asked_language = _scorer(config, language, sample[:4], counter)
             asked["perplexities"] = partial(
@@ -266,8 +314,11 @@ def _explain(
     return replace(found, provenance=row)
 
 
-def _scorer(config: ExplainConfig, model: Reward, sample, counter: Counter) -> tuple[TextScorer, KeptRewards]:
-    """What scores a model's texts, checked on `sample`; and the same with what it gives kept on disk."""
+def _scorer(
+    config: ExplainConfig, model: Reward, sample, counter: Counter
+) -> tuple[TextScorer, KeptRewards]:
+    """What scores a model's texts, checked on `sample`; and the same with what it gives kept on
+    disk."""
     texts = text_scorer(model, sample, device=_device(config), batch_size=config.batch_size)
     scored_by = [of_model(model), texts.path, texts.device.type]
     name = hashlib.sha256(json.dumps(scored_by, sort_keys=True).encode()).hexdigest()[:24]
@@ -287,14 +338,21 @@ def _device(config: ExplainConfig) -> torch.device:
 
 
 def _files(config: ExplainConfig, found: Explained, results: Sequence[Result]) -> dict[str, str]:
-    """What others read on: the comparisons, preference pairs that go against the reward, and examples word by word."""
+    """What others read on: the comparisons, preference pairs that go against the reward, and
+    examples word by word."""
     table = found.table if "complied" in found.table else found.table.assign(complied=None)
     files = {
-        COMPARISONS: "".join(comparison.as_line() + "\n" for comparison in found.comparisons.values()),
-        PREFERENCES: as_lines(preference_pairs(table[table["attribute"] != CONTROLS[1]], found.comparisons)),
+        COMPARISONS: "".join(
+            comparison.as_line() + "\n" for comparison in found.comparisons.values()
+        ),
+        PREFERENCES: as_lines(
+            preference_pairs(table[table["attribute"] != CONTROLS[1]], found.comparisons)
+        ),
     }
     if config.pair:
-        return files | {f"views/{PAIR}.json": to_json(views(smallest_edits(found), found.comparisons))}
+        return files | {
+            f"views/{PAIR}.json": to_json(views(smallest_edits(found), found.comparisons))
+        }
     ranking = next(result.table for result in results if result.name == "representatives")
     shown = examples(found.table, ranking, perturber=found.perturber, n=config.examples)
     if len(shown):
@@ -303,19 +361,23 @@ def _files(config: ExplainConfig, found: Explained, results: Sequence[Result]) -
 
 
 def _print_cost(config: ExplainConfig, perturber: Perturber, attributes, comparisons) -> None:
-    """Print what the endpoint would be asked. Which response is preferred is not known yet; either way there are as many
-    calls."""
+    """Print what the endpoint would be asked. Which response is preferred is not known yet; either
+    way there are as many calls."""
     rewards, options = {one.key: (1.0, 0.0) for one in comparisons}, {"both_ways": config.both_ways}
     wanted = requests_for(comparisons, rewards, attributes, range(config.seeds), 0.0, **options)
     controls = [] if config.pair else [(ANY_WAY, config.overall), (NEUTRAL, config.placebos)]
     arms = [requests_for(comparisons, rewards, [arm], range(n), 0.0) for arm, n in controls]
     print(perturber.dry_run(wanted + [request for arm in arms for request in arm]).text())
     if config.judge is not JudgeKind.rules and not config.pair:
-        print(f"\nThe judge is asked once an edit: up to {len(wanted):,} calls more, which are not in this.")
+        print(
+            f"\nThe judge is asked once an edit: up to {len(wanted):,} calls more, which are not "
+            f"in this."
+        )
 
 
 def _print(results: Sequence[Result], found: Explained) -> None:
-    """Which attributes move the reward, the strongest slope first, and how often edits along them flip the preference."""
+    """Which attributes move the reward, the strongest slope first, and how often edits along them
+    flip the preference."""
     by_name = {result.name: result for result in results}
     rows = overview({name: by_name[name].table for name in ("slopes", "sensitivity")})
     placebo = rows["attribute"] == PLACEBO
@@ -333,7 +395,8 @@ def _print(results: Sequence[Result], found: Explained) -> None:
 
 
 def _print_pair(results: Sequence[Result], found: Explained) -> None:
-    """Why this response, in this model: rewards, one sentence, what counts, and the smallest edits that flip it."""
+    """Why this response, in this model: rewards, one sentence, what counts, and the smallest edits
+    that flip it."""
     by_name = {result.name: result for result in results}
     for line in (by_name[PAIR].headline, *by_name[PAIR].notes):
         show(Text(line))
@@ -341,7 +404,9 @@ def _print_pair(results: Sequence[Result], found: Explained) -> None:
     flips = "smallest_flips" in by_name
     show("smallest edits that flip it:" if flips else "edits that come nearest to a flip:")
     for row in smallest_edits(found).itertuples():
-        text = Text(f"  {('chosen', 'rejected')[row.response]}, margin {significant(row.new_margin)}: ")
+        text = Text(
+            f"  {('chosen', 'rejected')[row.response]}, margin {significant(row.new_margin)}: "
+        )
         for piece in condensed(diff(row.original, row.edited), context=40):
             before, behind, style = MARKS.get(piece.kind, ("", "", ""))
             text.append(f"{before}{piece.text}{behind}", style=style)
@@ -350,4 +415,6 @@ def _print_pair(results: Sequence[Result], found: Explained) -> None:
 
 def _table(rows: pd.DataFrame) -> Text:
     rows = rows.round(3).astype(object)
-    return Text(table_text(list(rows), rows.where(rows.notna(), None).to_numpy().tolist(), width=None))
+    return Text(
+        table_text(list(rows), rows.where(rows.notna(), None).to_numpy().tolist(), width=None)
+    )

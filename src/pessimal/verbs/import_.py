@@ -1,4 +1,5 @@
-"""`pessimal import`: published score files into score tables, so that real models can be compared without a GPU."""
+"""`pessimal import`: published score files into score tables, so that real models can be compared
+without a GPU."""
 
 import logging
 from collections.abc import Sequence
@@ -31,11 +32,13 @@ PATTERNS = {
     ImportFormat.vocabulary: ("*.csv",),
     ImportFormat.checkpoints: (f"*{ACROSS}*.parquet", f"*{ACROSS}*.csv"),
 }
-"""Which files of a folder are of a format. Of two that differ in the ending alone, the first is read."""
+"""Which files of a folder are of a format. Of two that differ in the ending alone, the first is
+read."""
 
 
 def run(config: ImportConfig) -> None:
-    """Read the files that `path` names; publish one score table for each (model, prompt) that is not there yet."""
+    """Read the files that `path` names; publish one score table for each (model, prompt) that is
+    not there yet."""
     files, known, tables = _files(config), _known(config), []
     with steps(f"reading {len(files)} files", len(files)) as step:
         for file in files:
@@ -44,7 +47,11 @@ def run(config: ImportConfig) -> None:
     _check_one_set(config, tables)
     tables = _each_once(tables)
     registry = registry_of(config)
-    old = set() if config.force else {manifest.key for _, manifest in registry.manifests("score-table")}
+    old = (
+        set()
+        if config.force
+        else {manifest.key for _, manifest in registry.manifests("score-table")}
+    )
     new = [table for table in tables if table.provenance.key() not in old]
     if len(new) < len(tables):
         log.info(
@@ -70,7 +77,9 @@ def run(config: ImportConfig) -> None:
         for table in new:
             step(f"{table.provenance.model} on {table.provenance.prompt}")
             folder, manifest = publish_table(config, registry, table, run_id=mirror.run_id)
-            mirror.artifact(folder, manifest, manifest.summary | {"source": table.provenance.source})
+            mirror.artifact(
+                folder, manifest, manifest.summary | {"source": table.provenance.source}
+            )
         mirror.summary({"tables": len(new), "rows": sum(len(t.rows) for t in new)})
     show(f"{len(new)} score tables of {len({t.provenance.model for t in new})} models")
     print_path(registry.root / "score-table")
@@ -83,20 +92,30 @@ def _files(config: ImportConfig) -> list[Path]:
         found = [path]
         if path.is_dir():
             by_stem: dict[str, Path] = {}
-            for file in (file for pattern in PATTERNS[config.format] for file in sorted(path.glob(pattern))):
+            for file in (
+                file for pattern in PATTERNS[config.format] for file in sorted(path.glob(pattern))
+            ):
                 if by_stem.setdefault(file.stem, file) != file:
-                    log.info("%s is left out: %s stands beside it", file.name, by_stem[file.stem].name)
+                    log.info(
+                        "%s is left out: %s stands beside it", file.name, by_stem[file.stem].name
+                    )
             found = sorted(by_stem.values())
         if not found:
             raise InputError(
-                f"path={str(path)!r} holds no files {' or '.join(PATTERNS[config.format])}, as format={config.format.value} "
+                f"path={str(path)!r} holds no files {' or '.join(PATTERNS[config.format])}, as "
+                f"format={config.format.value} "
                 "needs"
             )
         files |= dict.fromkeys(found)
     for option, value in (("model", config.model_name), ("prompt", config.prompt)):
-        if value is not None and len(files) > 1 and not (option == "prompt" and _has_models(config)):
+        if (
+            value is not None
+            and len(files) > 1
+            and not (option == "prompt" and _has_models(config))
+        ):
             raise ConfigError(
-                f"{option}={value} is said of one file, and path names {len(files)}: {', '.join(f.name for f in files)[:200]}. "
+                f"{option}={value} is said of one file, and path names {len(files)}: "
+                f"{', '.join(f.name for f in files)[:200]}. "
                 "Import them one by one"
             )
     return list(files)
@@ -118,7 +137,9 @@ def _known(config: ImportConfig) -> Known:
         )
         for spec in config.published.values()
     }
-    tokens = None if config.tokens is None else frozenset(read_terms(Path(config.tokens).expanduser()))
+    tokens = (
+        None if config.tokens is None else frozenset(read_terms(Path(config.tokens).expanduser()))
+    )
     return Known(config.prompts, models, config.score and config.score.value, tokens)
 
 
@@ -133,8 +154,8 @@ def _read(config: ImportConfig, file: Path, known: Known) -> list[ScoreTable]:
 
 
 def _check_one_set(config: ImportConfig, tables: Sequence[ScoreTable]) -> None:
-    """InputError where files that hold the same items would become lists of different names: `compare` would not put them
-    side by side."""
+    """InputError where files that hold the same items would become lists of different names:
+    `compare` would not put them side by side."""
     names: dict[str, dict[str, str]] = {}
     for provenance in (table.provenance for table in tables):
         names.setdefault(provenance.candidates_digest, {}).setdefault(
@@ -144,27 +165,30 @@ def _check_one_set(config: ImportConfig, tables: Sequence[ScoreTable]) -> None:
         if len(by_name) > 1:
             which = " and ".join(f"{name!r} ({file})" for name, file in by_name.items())
             raise InputError(
-                f"files with the same items would become {len(by_name)} lists, {which}, and not be compared with one another. "
+                f"files with the same items would become {len(by_name)} lists, {which}, and not be "
+                f"compared with one another. "
                 "Name the list: set=NAME"
             )
 
 
 def _each_once(tables: Sequence[ScoreTable]) -> list[ScoreTable]:
-    """The tables without those that are the same; InputError where two different ones have one name."""
+    """The tables without those that are the same; InputError where two different ones have one
+    name."""
     by_name: dict[str, ScoreTable] = {}
     for table in tables:
         first = by_name.setdefault(table.name, table)
         if first.provenance.key() != table.provenance.key():
             raise InputError(
-                f"{first.provenance.source} and {table.provenance.source} both hold {table.name}. Leave one of them out, or "
+                f"{first.provenance.source} and {table.provenance.source} both hold {table.name}. "
+                f"Leave one of them out, or "
                 "import them one by one, each with its set=NAME or model=NAME"
             )
     return list(by_name.values())
 
 
 def _check_supersedes(config: ImportConfig, registry: Registry, new: Sequence[ScoreTable]) -> None:
-    """InputError where a table would take the place of one of other candidates in the registry; of the same candidates,
-    only a warning. `force=true` is leave to do either."""
+    """InputError where a table would take the place of one of other candidates in the registry; of
+    the same candidates, only a warning. `force=true` is leave to do either."""
     latest = {manifest.name: folder for folder, manifest in registry.latest("score-table")}
     changed = []
     for table in new:
@@ -175,11 +199,15 @@ def _check_supersedes(config: ImportConfig, registry: Registry, new: Sequence[Sc
         if before.candidates_digest != table.provenance.candidates_digest:
             another = "model=NAME" if before.candidates == "vocabulary" else "set=NAME"
             raise InputError(
-                f"{table.provenance.source} would take the place of {folder}, which has the same name and other candidates "
-                f"(from {before.source}). Type {another} to give it another name, or force=true to supersede it"
+                f"{table.provenance.source} would take the place of {folder}, which has the same "
+                f"name and other candidates "
+                f"(from {before.source}). Type {another} to give it another name, or force=true to "
+                f"supersede it"
             )
         changed.append(table.name)
     if changed:
         log.warning(
-            "%d tables take the place of others of the same candidates, such as %s", len(changed), changed[0]
+            "%d tables take the place of others of the same candidates, such as %s",
+            len(changed),
+            changed[0],
         )

@@ -1,4 +1,5 @@
-"""How far a verb is (`pessimal.progress`); the jobs of a sweep draw nothing, since they work side by side."""
+"""How far a verb is (`pessimal.progress`); the jobs of a sweep draw nothing, since they work side
+by side."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -20,10 +21,13 @@ def in_sweep() -> bool:
 def counted(
     label: str, *, unit: str, total: int | None = None, bar: bool = True
 ) -> AbstractContextManager[Counter]:
-    """A bar with rate and time left over work that is counted in units; `total` where it is known."""
+    """A bar with rate and time left over work that is counted in units; `total` where it is
+    known."""
     return progress.counted(label, unit=unit, total=total, bar=bar and not in_sweep())
 
 
-def steps(label: str, total: int, *, bar: bool = True) -> AbstractContextManager[Callable[[str], None]]:
+def steps(
+    label: str, total: int, *, bar: bool = True
+) -> AbstractContextManager[Callable[[str], None]]:
     """A bar over named steps, with the time that is left."""
     return progress.steps(label, total, bar=bar and not in_sweep())

@@ -1,4 +1,5 @@
-"""One way from Results to what people see: parquet tables, figures, `results.json`, W&B, the console, the path.
+"""One way from Results to what people see: parquet tables, figures, `results.json`, W&B, the
+console, the path.
 
 Every verb that finds something ends here.
 """
@@ -47,16 +48,23 @@ class Artifact:
 
 
 def publish(
-    config: TaskConfig, registry: Registry, mirror: Mirror, artifact: Artifact, results: Sequence[Result]
+    config: TaskConfig,
+    registry: Registry,
+    mirror: Mirror,
+    artifact: Artifact,
+    results: Sequence[Result],
 ) -> tuple[Path, Manifest]:
     """Write, register and mirror the results; returns the artifact's folder and manifest.
 
-    The folder holds `tables/NAME.parquet`, `figures/NAME[--TAB].svg` (the first as `.png` too), `results.json`, the
-    artifact's own files, and `shown/NAME.parquet` of tokens that the page shows and the table has otherwise.
+    The folder holds `tables/NAME.parquet`, `figures/NAME[--TAB].svg` (the first as `.png` too),
+    `results.json`, the artifact's own files, and `shown/NAME.parquet` of tokens that the page shows
+    and the table has otherwise.
     """
 
     def fill(folder: Path) -> None:
-        write_results(results, folder, labels=artifact.labels, skipped=artifact.skipped, files=artifact.files)
+        write_results(
+            results, folder, labels=artifact.labels, skipped=artifact.skipped, files=artifact.files
+        )
 
     folder, manifest = registry.publish(
         artifact.type,
@@ -89,7 +97,8 @@ def write_results(
     skipped: Mapping[str, str] | None = None,
     files: Mapping[str, str] | None = None,
 ) -> None:
-    """Write what an artifact consists of into a folder that is there and empty (see `Artifact` and `publish`)."""
+    """Write what an artifact consists of into a folder that is there and empty (see `Artifact` and
+    `publish`)."""
     write_tables(results, folder)
     figures = save_figures(
         results, folder / "figures", labels, lambda many: steps(f"drawing {many} figures", many)
@@ -103,11 +112,14 @@ def write_results(
         "skipped": dict(skipped or {}),
         "results": [as_json(result, figures.get(result.name, {})) for result in results],
     }
-    (folder / RESULTS).write_text(json.dumps(document, indent=2, ensure_ascii=False), encoding="utf-8")
+    (folder / RESULTS).write_text(
+        json.dumps(document, indent=2, ensure_ascii=False), encoding="utf-8"
+    )
 
 
 def write_tables(results: Sequence[Result], folder: Path) -> None:
-    """Write `tables/NAME.parquet`, and `shown/NAME.parquet` of tokens that are drawn from another table."""
+    """Write `tables/NAME.parquet`, and `shown/NAME.parquet` of tokens that are drawn from another
+    table."""
     (folder / "tables").mkdir(parents=True)
     for result in results:
         result.table.to_parquet(folder / "tables" / f"{result.name}.parquet", index=False)
@@ -121,7 +133,9 @@ def as_json(result: Result, figures: Mapping[str, str]) -> dict:
     plot = None
     if result.plot is not None:
         columns = {
-            k: v for k, v in vars(result.plot).items() if isinstance(v, str | int | float | bool | tuple)
+            k: v
+            for k, v in vars(result.plot).items()
+            if isinstance(v, str | int | float | bool | tuple)
         }
         plot = {"kind": type(result.plot).__name__, **columns, "where": dict(result.plot.where)}
     return {
@@ -129,17 +143,23 @@ def as_json(result: Result, figures: Mapping[str, str]) -> dict:
         "headline": result.headline,
         "weight": finite_or_none(result.weight) or 0.0,
         "method": result.method,
-        "estimate": {k: finite_or_none(v) for k, v in asdict(result.estimate).items()} if result.estimate else None,
+        "estimate": {k: finite_or_none(v) for k, v in asdict(result.estimate).items()}
+        if result.estimate
+        else None,
         "plot": plot,
         "figures": dict(figures),
         "notes": list(result.notes),
-    }  # fmt: skip
+    }
 
 
 def print_headlines(results: Sequence[Result], *, title: str) -> None:
     """The heaviest headlines with their numbers, on stderr: at most `HEADLINES` lines."""
-    headed = sorted((r for r in results if r.headline), key=lambda r: -(finite_or_none(r.weight) or 0.0))
-    table = Table(title=Text(title), title_justify="left", box=None, pad_edge=False, show_header=False)
+    headed = sorted(
+        (r for r in results if r.headline), key=lambda r: -(finite_or_none(r.weight) or 0.0)
+    )
+    table = Table(
+        title=Text(title), title_justify="left", box=None, pad_edge=False, show_header=False
+    )
     for result in headed[:HEADLINES]:
         table.add_row(Text(result.headline), number(result))  # no markup: tokens stand in headlines
     show(table)
@@ -148,11 +168,14 @@ def print_headlines(results: Sequence[Result], *, title: str) -> None:
 
 
 def number(result: Result) -> str:
-    """A result's estimate in a few characters: `0.79 [0.79, 0.80], n 6,963`; the headline says of what."""
+    """A result's estimate in a few characters: `0.79 [0.79, 0.80], n 6,963`; the headline says of
+    what."""
     e = result.estimate
     if e is None:
         return ""
-    interval = "" if e.low is None or e.high is None or e.low != e.low else f" [{e.low:.2f}, {e.high:.2f}]"
+    interval = (
+        "" if e.low is None or e.high is None or e.low != e.low else f" [{e.low:.2f}, {e.high:.2f}]"
+    )
     p = "" if e.p is None or e.p != e.p else f", p {e.p:.3f}" if e.p >= 0.001 else ", p <.001"
     return f"{e.value:.2f}{interval}{p}, n {e.n:,}".replace("-", "−")
 

@@ -1,4 +1,5 @@
-"""`pessimal push`: the registry to W&B, every artifact asked back and compared with its manifest."""
+"""`pessimal push`: the registry to W&B, every artifact asked back and compared with its
+manifest."""
 
 import logging
 
@@ -11,7 +12,8 @@ log = logging.getLogger(__name__)
 
 
 def run(config: PushConfig) -> None:
-    """Send what W&B does not have, print a line an artifact, and fail where one is not there whole."""
+    """Send what W&B does not have, print a line an artifact, and fail where one is not there
+    whole."""
     registry = registry_of(config)
     published = choose(registry, types=config.type, names=config.name)
     pushed = push(published, target_of(config))
@@ -20,13 +22,15 @@ def run(config: PushConfig) -> None:
         print(f"{verdict.state:<9}{verdict.reference}  {verdict.message or how}")
     if pushed.unknown_inputs:
         log.warning(
-            "W&B does not have these inputs, so that what was made from them does not say so: %s. To send all there is: "
+            "W&B does not have these inputs, so that what was made from them does not say so: %s. "
+            "To send all there is: "
             "pessimal push",
             ", ".join(pushed.unknown_inputs[:8]),
         )
     if pushed.wrong:
         raise WorkError(
-            f"{len(pushed.wrong)} of {len(published)} artifacts are not at {pushed.path} as they are in {registry.root}: "
+            f"{len(pushed.wrong)} of {len(published)} artifacts are not at {pushed.path} as they "
+            f"are in {registry.root}: "
             f"{', '.join(pushed.wrong[:8])}. What was missing may be sent by the same command"
         )
     log.info("%s: %d artifacts, all there and the same", pushed.path, len(published))

@@ -1,5 +1,5 @@
-"""`pessimal report`: one self-contained HTML page over comparisons, searches, studies and explanations in the registry,
-with every token's rewards where score tables are behind them."""
+"""`pessimal report`: one self-contained HTML page over comparisons, searches, studies and
+explanations in the registry, with every token's rewards where score tables are behind them."""
 
 import logging
 from pathlib import Path
@@ -36,7 +36,8 @@ def run(config: ReportConfig) -> None:
     )
     if len(html) > LARGE:
         log.warning(
-            "the page has %d MB; fewer prompts make it smaller: explorer_prompts=[KEY], or none: explorer=false",
+            "the page has %d MB; fewer prompts make it smaller: explorer_prompts=[KEY], or none: "
+            "explorer=false",
             len(html) // 1_000_000,
         )
     inputs = [manifest.reference for _, manifest in chosen]
@@ -58,16 +59,21 @@ def _chosen(config: ReportConfig, registry: Registry) -> list[tuple[Path, Manife
     published = [pair for type in SHOWN for pair in registry.manifests(type)]
     if not published:
         raise InputError(
-            f"there is nothing to show in {registry.root} yet; type: pessimal compare, pessimal search or pessimal explain"
+            f"there is nothing to show in {registry.root} yet; type: pessimal compare, pessimal "
+            f"search or pessimal explain"
         )
     # The newest comparison; where there is none, the newest of all.
     newest = [pair for pair in published if pair[1].type == "comparison"] or published
     chosen = [] if config.artifacts else [max(newest, key=lambda pair: pair[1].created)]
     for wanted in config.artifacts:
-        matches = [p for p in published if wanted in (p[1].reference, p[1].reference.rpartition(":")[0])]
+        matches = [
+            p for p in published if wanted in (p[1].reference, p[1].reference.rpartition(":")[0])
+        ]
         if not matches:
             known = ", ".join(manifest.reference for _, manifest in published)
-            raise InputError(f"artifacts: there is no {wanted!r} in {registry.root}; there are: {known}")
+            raise InputError(
+                f"artifacts: there is no {wanted!r} in {registry.root}; there are: {known}"
+            )
         chosen.append(matches[-1])
     for folder, _ in chosen:
         registry.verify(folder)
@@ -75,7 +81,8 @@ def _chosen(config: ReportConfig, registry: Registry) -> list[tuple[Path, Manife
 
 
 def _explorer(config: ReportConfig, registry: Registry, shown: list[Manifest]) -> Explorer | None:
-    """The tokens of the score tables behind what is shown, and what was left out; None where there are none."""
+    """The tokens of the score tables behind what is shown, and what was left out; None where there
+    are none."""
     behind = dict.fromkeys(
         name for manifest in shown for name in manifest.inputs if name.startswith("score-table/")
     )
@@ -83,19 +90,23 @@ def _explorer(config: ReportConfig, registry: Registry, shown: list[Manifest]) -
     notes = []
     if missing := [reference for reference in behind if reference not in there]:
         notes.append(
-            f"Not here: {len(missing)} of the {len(behind)} score tables that were compared are no longer in the "
+            f"Not here: {len(missing)} of the {len(behind)} score tables that were compared are no "
+            f"longer in the "
             f"registry ({missing[0]}{' …' if len(missing) > 1 else ''})."
         )
         log.warning("%s", notes[-1])
     found = [there[reference] for reference in behind if reference in there]
     newest = {m.name: folder for folder, m in sorted(found, key=lambda pair: pair[1].version)}
     # An older version of a table is a rescan, for the noise floor only.
-    provenances = {folder: read_provenance(folder) for folder, m in found if newest[m.name] == folder}
+    provenances = {
+        folder: read_provenance(folder) for folder, m in found if newest[m.name] == folder
+    }
     prompts = chosen_prompts(list(provenances.values()), wanted=config.explorer_prompts)
     asked = list(dict.fromkeys(provenance.prompt for provenance in provenances.values()))
     if left_out := [prompt for prompt in asked if prompt not in prompts]:
         notes.append(
-            f"In the explorer: {', '.join(prompts)}. Prompts not in it ({len(left_out)}): {', '.join(left_out[:5])}"
+            f"In the explorer: {', '.join(prompts)}. Prompts not in it ({len(left_out)}): "
+            f"{', '.join(left_out[:5])}"
             f"{' …' if len(left_out) > 5 else ''}. To choose: explorer_prompts=[KEY,KEY]"
         )
     shared, tables = SharedColumns(), []

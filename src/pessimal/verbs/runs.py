@@ -1,4 +1,5 @@
-"""`pessimal runs`: what is in the registry, where it came from, how two results differ, and whether all of it is sound."""
+"""`pessimal runs`: what is in the registry, where it came from, how two results differ, and whether
+all of it is sound."""
 
 import logging
 from collections.abc import Sequence
@@ -24,7 +25,15 @@ from pessimal.tracking.listing import (
     lineage,
     select,
 )
-from pessimal.tracking.printing import as_csv, as_json, shown, table_text, terminal_width, visible, write_out
+from pessimal.tracking.printing import (
+    as_csv,
+    as_json,
+    shown,
+    table_text,
+    terminal_width,
+    visible,
+    write_out,
+)
 from pessimal.tracking.registry import Manifest, Registry
 
 log = logging.getLogger(__name__)
@@ -37,19 +46,24 @@ def run(config: RunsConfig) -> None:
     """Print what is asked for; nothing is written.
 
     Raises:
-        InputError: there is no registry, or nothing of a name, type, model, prompt, figure or table that is asked for.
+        InputError: there is no registry, or nothing of a name, type, model, prompt, figure or table
+            that is asked for.
         WorkError: `verify` found damage.
     """
     registry = Registry(Path(config.paths.registry))
     if not registry.root.is_dir():
         raise InputError(
-            f"there is no registry in {registry.root} yet. Another one: paths.registry=FOLDER; to begin one: "
+            f"there is no registry in {registry.root} yet. Another one: paths.registry=FOLDER; to "
+            f"begin one: "
             "pessimal scan model=plain-wordpiece-0"
         )
-    whole = config.action is RunsAction.verify and not config.names  # it says itself what cannot be read
+    whole = (
+        config.action is RunsAction.verify and not config.names
+    )  # it says itself what cannot be read
     published = {m.reference: (folder, m) for folder, m in ([] if whole else registry.manifests())}
     named = [
-        published[find_artifact(name, [m for _, m in published.values()]).reference] for name in config.names
+        published[find_artifact(name, [m for _, m in published.values()]).reference]
+        for name in config.names
     ]
     match config.action:
         case RunsAction.list:
@@ -89,21 +103,31 @@ def _list(config: RunsConfig, registry: Registry, published: Published) -> None:
     else:
         write_out(list_text(found, width=terminal_width()))
         older = len(published) - len({(m.type, m.name) for _, m in published.values()})
-        hidden = "; older versions are left out (all=true lists them)" if older and not config.all else ""
+        hidden = (
+            "; older versions are left out (all=true lists them)"
+            if older and not config.all
+            else ""
+        )
         log.info("%d of %d artifacts%s", len(found), len(published), hidden)
 
 
 def list_text(found: Sequence[Manifest], *, width: int | None) -> str:
-    """One line an artifact; where all are of one type, its key figures have columns of their own. What an artifact is
-    called is never cut: it is what one types next."""
+    """One line an artifact; where all are of one type, its key figures have columns of their own.
+    What an artifact is called is never cut: it is what one types next."""
     chosen = [key_figures(m) for m in found]
     names = list(dict.fromkeys(name for one in chosen for name in one))
     begin = [[f"{m.name}:v{m.version}", m.created[:16].replace("T", " "), m.run_id] for m in found]
     header = ["artifact", "created (UTC)", "run"]
     if len({m.type for m in found}) == 1:
-        rows = [[*row, *(one.get(name) for name in names)] for row, one in zip(begin, chosen, strict=True)]
+        rows = [
+            [*row, *(one.get(name) for name in names)]
+            for row, one in zip(begin, chosen, strict=True)
+        ]
         return table_text([*header, *names], rows, width=width, keep=3)
-    values = ["  ".join(f"{visible(name)}={shown(value)}" for name, value in one.items()) for one in chosen]
+    values = [
+        "  ".join(f"{visible(name)}={shown(value)}" for name, value in one.items())
+        for one in chosen
+    ]
     rows = [[m.type, *row, value] for m, row, value in zip(found, begin, values, strict=True)]
     return table_text(["type", *header, "figures"], rows, width=width, keep=4)
 
@@ -146,19 +170,30 @@ def chosen_table(folder: Path, manifest: Manifest, *, wanted: str | None) -> Pat
         else f"has no table {wanted!r}.{did_you_mean(wanted, list(files))} Its tables"
     )
     raise InputError(
-        f"{manifest.reference} {asked}: {', '.join(sorted(files))}. Type for example: pessimal runs show "
+        f"{manifest.reference} {asked}: {', '.join(sorted(files))}. Type for example: pessimal "
+        f"runs show "
         f"{manifest.reference} format=csv table={min(files)}"
     )
 
 
-def _show(config: RunsConfig, folder: Path, manifest: Manifest, manifests: Sequence[Manifest]) -> None:
+def _show(
+    config: RunsConfig, folder: Path, manifest: Manifest, manifests: Sequence[Manifest]
+) -> None:
     up, down = (lineage(manifest.reference, manifests, upwards=way) for way in (True, False))
     if config.format is RunsFormat.json:
         write_out(as_json(record(manifest) | {"made_from": up, "made_into": down}))
         return
-    fields = [[name, getattr(manifest, name)] for name in FIELDS[3:-1] if getattr(manifest, name) is not None]
+    fields = [
+        [name, getattr(manifest, name)]
+        for name in FIELDS[3:-1]
+        if getattr(manifest, name) is not None
+    ]
     files = [
-        [name, (folder / name).stat().st_size if (folder / name).is_file() else "missing", digest[:12]]
+        [
+            name,
+            (folder / name).stat().st_size if (folder / name).is_file() else "missing",
+            digest[:12],
+        ]
         for name, digest in manifest.files.items()
     ]
     sections = {
@@ -172,7 +207,9 @@ def _show(config: RunsConfig, folder: Path, manifest: Manifest, manifests: Seque
     for title, rows in sections.items():
         parts += [f"\n{title}"] if title else []
         header = [""] * len(rows[0]) if rows else []
-        parts.append(table_text(header, rows, width=terminal_width(), keep=1, indent=2) if rows else "  none")
+        parts.append(
+            table_text(header, rows, width=terminal_width(), keep=1, indent=2) if rows else "  none"
+        )
     write_out("\n".join(parts))
     log.info("%s", folder)
 
@@ -183,7 +220,9 @@ def lineage_line(node: dict[str, Any]) -> str:
     return "· " * (node["depth"] - 1) + node["reference"] + notes
 
 
-def _diff(config: RunsConfig, registry: Registry, a: tuple[Path, Manifest], b: tuple[Path, Manifest]) -> None:
+def _diff(
+    config: RunsConfig, registry: Registry, a: tuple[Path, Manifest], b: tuple[Path, Manifest]
+) -> None:
     found = difference(registry, a, b)
     if config.format is RunsFormat.json:
         rows = found.to_dict("records")
@@ -196,13 +235,21 @@ def _diff(config: RunsConfig, registry: Registry, a: tuple[Path, Manifest], b: t
 
 
 def difference_text(found: pd.DataFrame, *, width: int | None) -> str:
-    """A line a difference; `null` where a value is none, so that it can be told from what is not there."""
+    """A line a difference; `null` where a value is none, so that it can be told from what is not
+    there."""
     if found.empty:
         return "no difference"
     rows = [
-        [visible(row.part), visible(row.name), *("null" if v is None else v for v in (row.a, row.b)), row.difference, row.rows, row.at]
+        [
+            visible(row.part),
+            visible(row.name),
+            *("null" if v is None else v for v in (row.a, row.b)),
+            row.difference,
+            row.rows,
+            row.at,
+        ]
         for row in (SimpleNamespace(**one) for one in found.to_dict("records"))
-    ]  # fmt: skip
+    ]
     header = ["", "", "A", "B", "B − A", "rows that differ", "largest at"]
     return table_text(header, rows, width=width, keep=2)
 
@@ -215,9 +262,14 @@ def _verify(config: RunsConfig, registry: Registry, only: Sequence[Path] | None)
         listed = [asdict(damage) for damage in found]
         write_out(as_json({"files": sum(files), "artifacts": len(files), "damages": listed}))
     elif found:
-        write_out("\n".join(f"{visible(d.where)}: {visible(d.what)}\n    {visible(d.mend)}" for d in found))
+        write_out(
+            "\n".join(
+                f"{visible(d.where)}: {visible(d.what)}\n    {visible(d.mend)}" for d in found
+            )
+        )
     if found:
         raise WorkError(
-            f"{checked} were checked: {len(found)} things are not as they were published (listed above)"
+            f"{checked} were checked: {len(found)} things are not as they were published (listed "
+            f"above)"
         )
     log.info("%s are as they were published", checked)

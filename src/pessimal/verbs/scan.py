@@ -1,4 +1,5 @@
-"""`pessimal scan`: one model, every candidate, every prompt; a score table each, published as soon as it is whole."""
+"""`pessimal scan`: one model, every candidate, every prompt; a score table each, published as soon
+as it is whole."""
 
 import contextlib
 import functools
@@ -12,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from pessimal.compare.extremes import extremes
 from pessimal.config.schema import ScanConfig
 from pessimal.errors import ConfigError
 from pessimal.rewards.base import Reward, TextReward
@@ -22,6 +22,7 @@ from pessimal.scoring.candidates import Candidates, items, listed, rows_of, voca
 from pessimal.scoring.loop import Loop, wait_for_all
 from pessimal.scoring.scan import forget_work, identify, locked, scan, scan_texts
 from pessimal.tables import ScoreProvenance, ScoreTable, read_score_table
+from pessimal.tables.extremes import extremes
 from pessimal.tables.score_table import LOG_PROBABILITY, read_provenance
 from pessimal.tracking.mirror import Mirror
 from pessimal.tracking.registry import Manifest, Registry, safe_name
@@ -40,7 +41,8 @@ log = logging.getLogger(__name__)
 
 
 def run(config: ScanConfig) -> None:
-    """Scan `config.model` on every prompt; tables that are finished already are named, not made again.
+    """Scan `config.model` on every prompt; tables that are finished already are named, not made
+    again.
 
     Where there are several processes, each runs this: all score, the first publishes.
     """
@@ -48,7 +50,9 @@ def run(config: ScanConfig) -> None:
     first = begin_process(config.trainer)
     registry = registry_of(config)
     given = _listed(config)
-    model = open_model(config.model, fetch(config.model, cache=config.paths.cache, progress=config.progress))
+    model = open_model(
+        config.model, fetch(config.model, cache=config.paths.cache, progress=config.progress)
+    )
     candidates = given or vocabulary(model.tokenizer, size=rows_of(model))
     if first and not given:
         _report_rows_without_token(model)
@@ -61,7 +65,9 @@ def run(config: ScanConfig) -> None:
             # What another command has published since is not scanned again.
             todo = [i for i in todo if config.force or not registry.find("score-table", i.key())]
         if todo:
-            _scan_all(config, registry, model, candidates, todo, before=before, work=work, first=first)
+            _scan_all(
+                config, registry, model, candidates, todo, before=before, work=work, first=first
+            )
     if first:
         folders = [found[0] for key in keys if (found := registry.find("score-table", key))]
         print_extremes(model.name, folders)
@@ -79,8 +85,8 @@ def _scan_all(
     work: Path,
     first: bool,
 ) -> None:
-    """Scan what is to be done, one prompt after the other; the `first` process publishes. `before` is the last table
-    that was finished already."""
+    """Scan what is to be done, one prompt after the other; the `first` process publishes. `before`
+    is the last table that was finished already."""
     live = LiveScan()
     ask = _ask(config, model, candidates, todo, work=work, live=live)
     inputs, source = model_inputs(registry, model)
@@ -95,7 +101,12 @@ def _scan_all(
                 live.finish(len(table.rows), time.monotonic() - begun)
                 figures = _figures(table)
                 folder, manifest = publish_table(
-                    config, registry, table, run_id=mirror.run_id, inputs=inputs, summary=figures | source
+                    config,
+                    registry,
+                    table,
+                    run_id=mirror.run_id,
+                    inputs=inputs,
+                    summary=figures | source,
                 )
                 _report(mirror, table, figures, folder, manifest)
                 log.debug("%s", folder / "scores.parquet")
@@ -105,7 +116,8 @@ def _scan_all(
 
 
 class LiveScan:
-    """Sends to W&B how fast a scan is, while it lasts: `scan/*` against the candidates scored so far, of all prompts."""
+    """Sends to W&B how fast a scan is, while it lasts: `scan/*` against the candidates scored so
+    far, of all prompts."""
 
     def __init__(self):
         self.mirror = Mirror()
@@ -131,7 +143,8 @@ class LiveScan:
 
 
 def _memory_gb() -> float:
-    """The most memory that this process has had: on its card where it has one, else on the machine."""
+    """The most memory that this process has had: on its card where it has one, else on the
+    machine."""
     if torch.cuda.is_available():
         return torch.cuda.max_memory_allocated() / 1e9
     unit = 1 if sys.platform == "darwin" else 1024
@@ -139,7 +152,8 @@ def _memory_gb() -> float:
 
 
 Ask = Callable[[ScoreProvenance, np.ndarray | None], ScoreTable]
-"""Scores what a provenance says, given which tokens make the round trip in another prompt's frame (or None)."""
+"""Scores what a provenance says, given which tokens make the round trip in another prompt's frame
+(or None)."""
 
 
 def _ask(
@@ -151,18 +165,28 @@ def _ask(
     work: Path,
     live: LiveScan,
 ) -> Ask:
-    """Find what stands around the answers to every prompt, then load the network: what cannot be asked or loaded fails
-    before a run is opened."""
+    """Find what stands around the answers to every prompt, then load the network: what cannot be
+    asked or loaded fails before a run is opened."""
     if isinstance(model, TextReward):
         return lambda i, _known: scan_texts(
-            model, i, candidates, work=work, progress=config.progress, report=live.report, again=config.force
+            model,
+            i,
+            candidates,
+            work=work,
+            progress=config.progress,
+            report=live.report,
+            again=config.force,
         )
     double = config.mode is Mode.paper
     frames = {
-        i.prompt: [part.conversations.frame(i.prompt_text, double_bos=double) for part in model.parts]
+        i.prompt: [
+            part.conversations.frame(i.prompt_text, double_bos=double) for part in model.parts
+        ]
         for i in todo
     }
-    if not candidates.is_vocabulary:  # an item that cannot be asked is named now: a list is read in no time
+    if (
+        not candidates.is_vocabulary
+    ):  # an item that cannot be asked is named now: a list is read in no time
         for i in todo:
             model.parts[0].conversations.ids(
                 i.prompt_text, candidates.rows["text"].tolist(), double_bos=double
@@ -180,12 +204,20 @@ def _ask(
     for which in sorted({part.network for part in model.parts}):
         networks(model.spec.dtype, which)
     return lambda i, known: scan(
-        model, networks, i, candidates, frames[i.prompt], work=work, loop=loop, known_round_trips=known
+        model,
+        networks,
+        i,
+        candidates,
+        frames[i.prompt],
+        work=work,
+        loop=loop,
+        known_round_trips=known,
     )
 
 
 def _listed(config: ScanConfig) -> Candidates | None:
-    """The list of items, read before any model is fetched; None for the vocabulary, which the model brings."""
+    """The list of items, read before any model is fetched; None for the vocabulary, which the model
+    brings."""
     if config.candidates.name == "vocabulary":
         return None
     spec = config.candidates
@@ -199,7 +231,8 @@ def _report_rows_without_token(model: Reward) -> None:
     beyond = {i: token for token, i in model.tokenizer.get_vocab().items() if i >= rows}
     if beyond:
         log.warning(
-            "%d tokens of the tokenizer of %s have no row in its embedding of %d, and no score: they are left out (such as %r)",
+            "%d tokens of the tokenizer of %s have no row in its embedding of %d, and no score: "
+            "they are left out (such as %r)",
             len(beyond),
             model.name,
             rows,
@@ -210,9 +243,12 @@ def _report_rows_without_token(model: Reward) -> None:
 def _unfinished(
     config: ScanConfig, registry: Registry, model: Reward, candidates: Candidates, work: Path
 ) -> tuple[list[str], list[ScoreProvenance], Path | None]:
-    """The keys of all tables that are asked for; what is still to be scanned, and the last finished table before all that.
-    Says what is finished, and refuses a name that stands for another model."""
-    newest = {manifest.name: (folder, manifest) for folder, manifest in registry.latest("score-table")}
+    """The keys of all tables that are asked for; what is still to be scanned, and the last finished
+    table before all that. Says what is finished, and refuses a name that stands for another
+    model."""
+    newest = {
+        manifest.name: (folder, manifest) for folder, manifest in registry.latest("score-table")
+    }
     keys, todo, finished, before = [], [], [], None
     for key, text in config.prompts.items():
         provenance = identify(
@@ -230,7 +266,8 @@ def _unfinished(
             finished.append(key)
             if newest[name][1].version != found[1].version:
                 log.warning(
-                    "%s is newer and of other content: `compare` takes that one. Name this one to compare it: tables=%s",
+                    "%s is newer and of other content: `compare` takes that one. Name this one to "
+                    "compare it: tables=%s",
                     newest[name][0],
                     found[0],
                 )
@@ -240,7 +277,9 @@ def _unfinished(
             continue
         todo.append(provenance)
     if finished and is_first_process():
-        log.info("%s is scanned already on %s (force=true scans again)", model.name, ", ".join(finished))
+        log.info(
+            "%s is scanned already on %s (force=true scans again)", model.name, ", ".join(finished)
+        )
     if todo and not config.force:
         _check_name(model, todo, newest.values())
     return keys, todo, before
@@ -249,8 +288,9 @@ def _unfinished(
 def _check_name(
     model: Reward, todo: Sequence[ScoreProvenance], newest: Iterable[tuple[Path, Manifest]]
 ) -> None:
-    """ConfigError where the newest scan of another prompt, precision, mode or candidate set under the model's name, or
-    whatever is published under a name that is to be given, is of another model: a comparison would mix the two."""
+    """ConfigError where the newest scan of another prompt, precision, mode or candidate set under
+    the model's name, or whatever is published under a name that is to be given, is of another
+    model: a comparison would mix the two."""
     names = {safe_name(provenance.name) for provenance in todo}
     mine = todo[0]
     for folder, manifest in newest:
@@ -258,12 +298,16 @@ def _check_name(
             continue
         other = read_provenance(folder)
         # Imported scores carry the digest of their file in place of the weights'.
-        comparable = manifest.name in names or (other.source == "scan" and other.score == mine.score)
+        comparable = manifest.name in names or (
+            other.source == "scan" and other.score == mine.score
+        )
         same = _what_scored(other) == _what_scored(mine)
         if comparable and not same:
             raise ConfigError(
-                f"{model.name!r} stands for other weights, or another configuration, in this registry ({folder}). Name this "
-                f"model: model.name={run_of(model.name)}-2; or, if it is the same one trained on, make a new version: force=true"
+                f"{model.name!r} stands for other weights, or another configuration, in this "
+                f"registry ({folder}). Name this "
+                f"model: model.name={run_of(model.name)}-2; or, if it is the same one trained on, "
+                f"make a new version: force=true"
             )
 
 
@@ -273,8 +317,8 @@ def _what_scored(provenance: ScoreProvenance) -> tuple:
 
 
 def _round_trips(table: ScoreTable) -> np.ndarray | None:
-    """Which tokens make the round trip (n,), for the next prompt; a scan that was killed goes on with the last finished table's,
-    as if it had not been killed. None for items."""
+    """Which tokens make the round trip (n,), for the next prompt; a scan that was killed goes on
+    with the last finished table's, as if it had not been killed. None for items."""
     survives = table.rows["survives"]
     return None if survives.isna().any() else survives.to_numpy(dtype=bool)
 
@@ -297,7 +341,9 @@ def _figures(table: ScoreTable) -> dict:
     }
 
 
-def _report(mirror: Mirror, table: ScoreTable, figures: dict, folder: Path, manifest: Manifest) -> None:
+def _report(
+    mirror: Mirror, table: ScoreTable, figures: dict, folder: Path, manifest: Manifest
+) -> None:
     prompt = table.provenance.prompt
     mirror.summary({f"{prompt}/{name}": value for name, value in figures.items()})
     mirror.table(f"{prompt}/extremes", extremes(table.rows, k=20))

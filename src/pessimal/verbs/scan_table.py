@@ -1,4 +1,5 @@
-"""What a scan ends with: the best and the worst candidates of each prompt side by side, certified or not; the paths.
+"""What a scan ends with: the best and the worst candidates of each prompt side by side, certified
+or not; the paths.
 
 Knows score tables and rich.
 """
@@ -9,8 +10,8 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
-from pessimal.compare.extremes import extremes
 from pessimal.tables import ScoreTable, read_score_table
+from pessimal.tables.extremes import extremes
 from pessimal.texts import literal, significant
 from pessimal.tracking.registry import Registry
 from pessimal.verbs.progress import console, in_sweep
@@ -26,7 +27,8 @@ LONGEST = 24
 
 
 def print_extremes(model: str, folders: Sequence[Path]) -> None:
-    """The best and worst of each table: a line a rank; of more than three prompts, a line a prompt."""
+    """The best and worst of each table: a line a rank; of more than three prompts, a line a
+    prompt."""
     if not folders or in_sweep():
         return
     tables = [read_score_table(folder) for folder in folders[:LINES]]
@@ -54,11 +56,15 @@ def _by_rank(model: str, tables: Sequence[ScoreTable]) -> Table:
     for table in tables:
         ends = extremes(table.rows, k=RANKS)
         for end, word in (("top", "best"), ("bottom", "worst")):
-            shown.add_column(Text(f"{table.provenance.prompt}: {word}"), no_wrap=True, overflow="ellipsis")
+            shown.add_column(
+                Text(f"{table.provenance.prompt}: {word}"), no_wrap=True, overflow="ellipsis"
+            )
             cells = ends[ends["end"] == end].itertuples()
             columns.append([_cell(row, limit=min(room, LONGEST), reward=rewards) for row in cells])
     for rank in range(max(map(len, columns))):
-        shown.add_row(str(rank + 1), *(column[rank] if rank < len(column) else "" for column in columns))
+        shown.add_row(
+            str(rank + 1), *(column[rank] if rank < len(column) else "" for column in columns)
+        )
     return shown
 
 
@@ -71,7 +77,10 @@ def _by_prompt(model: str, tables: Sequence[ScoreTable]) -> Table:
         ends = extremes(table.rows, k=3)
         cells = [
             Text("  ").join(
-                [_cell(row, limit=12, reward=False) for row in ends[ends["end"] == end].itertuples()]
+                [
+                    _cell(row, limit=12, reward=False)
+                    for row in ends[ends["end"] == end].itertuples()
+                ]
             )
             for end in ("top", "bottom")
         ]

@@ -1,4 +1,5 @@
-"""`pessimal search`: the best or the worst response of a given length, what is certain of it, and what it cost."""
+"""`pessimal search`: the best or the worst response of a given length, what is certain of it, and
+what it cost."""
 
 import json
 import logging
@@ -19,14 +20,14 @@ from pessimal.errors import ConfigError, WorkError
 from pessimal.rewards.load import open_model
 from pessimal.rewards.spec import Mode
 from pessimal.scoring import scan
-from pessimal.search.allowed import digest
-from pessimal.search.checks import FAILS, HOLDS, NOT_TRIED, TIE
-from pessimal.search.context import SearchContext, TrialContext
-from pessimal.search.exhaustive import ExhaustivePairs, exhaustive_pairs
-from pessimal.search.objective import Point
-from pessimal.search.procedure import Final, Stage
-from pessimal.search.results import Found, pair_tables, responses_of
-from pessimal.search.run import run as search
+from pessimal.searching.allowed import digest
+from pessimal.searching.checks import FAILS, HOLDS, NOT_TRIED, TIE
+from pessimal.searching.context import SearchContext, TrialContext
+from pessimal.searching.exhaustive import ExhaustivePairs, exhaustive_pairs
+from pessimal.searching.objective import Point
+from pessimal.searching.procedure import Final, Stage
+from pessimal.searching.results import Found, pair_tables, responses_of
+from pessimal.searching.run import run as search
 from pessimal.tables import read_score_table
 from pessimal.tables.result import Result
 from pessimal.tables.score_table import ModelProvenance
@@ -43,16 +44,18 @@ log = logging.getLogger(__name__)
 SEARCH_RESULT = "search-result"
 _SAME = ("model", "goal", "mode", "weights_digest", "allowed_digest")
 """What two searches must share, besides prompts, to be compared."""
-# So many of the best pairs are scored again by the model's own forward, one by one; the best of them is the result.
+# So many of the best pairs are scored again by the model's own forward, one by one; the best of
+# them is the result.
 _RESCORED = 16
 MARKS = {HOLDS: "[green]✓[/]", TIE: "[yellow]≈[/]", FAILS: "[red]✗[/]", NOT_TRIED: "[dim]–[/]"}
 
 
 def run(config: SearchConfig) -> float | None:
-    """Search, publish a `search-result` artifact and print its folder; a result that is finished already is named.
+    """Search, publish a `search-result` artifact and print its folder; a result that is finished
+    already is named.
 
-    Returns the best reward with the goal's sign, more is better, for whoever sweeps the options. A job of a study
-    (`-m hparams_search=gcg`) does what the sweeper asks of it instead.
+    Returns the best reward with the goal's sign, more is better, for whoever sweeps the options. A
+    job of a study (`-m hparams_search=gcg`) does what the sweeper asks of it instead.
     """
     # 1. The model and what is asked of it.
     quiet_libraries()
@@ -76,7 +79,9 @@ def run(config: SearchConfig) -> float | None:
         with counted(provenance.name, unit="evaluations", total=total, bar=bar) as counter:
             live = _Live(counter, mirror, sign=config.search.goal.sign)
             context.advance = counter.advance
-            pairs = every_pair(config, context) if config.search.method is Method.exhaustive else None
+            pairs = (
+                every_pair(config, context) if config.search.method is Method.exhaustive else None
+            )
             if not is_first_process():
                 return None
             known = best_known(registry, provenance) if config.search.from_registry else {}
@@ -88,7 +93,9 @@ def run(config: SearchConfig) -> float | None:
             found.tables.update(pair_tables(found, pairs))
         found.tables["growth"] = growth(registry, provenance, found)
         # Commands that share an exhaustive search end together; the first to be here publishes.
-        finished = _finished(config, registry, provenance, "another command has published this search")
+        finished = _finished(
+            config, registry, provenance, "another command has published this search"
+        )
         if finished is not None:
             return finished
         # 4. Published, and said.
@@ -96,10 +103,16 @@ def run(config: SearchConfig) -> float | None:
         what = {name: getattr(provenance, name) for name in (*_SAME, "length")}
         what |= {"prompts": list(provenance.prompts), "best_value": best, **made_with}
         results = found.results
-        summary = {name: value for result in results for name, value in result.summary.items()} | what
+        summary = {
+            name: value for result in results for name, value in result.summary.items()
+        } | what
         artifact = Artifact(
-            SEARCH_RESULT, provenance.name, key=provenance.key(), inputs=[*inputs, *found.inputs], summary=summary
-        )  # fmt: skip
+            SEARCH_RESULT,
+            provenance.name,
+            key=provenance.key(),
+            inputs=[*inputs, *found.inputs],
+            summary=summary,
+        )
         folder, _ = publish(config, registry, mirror, artifact, results)
         mirror.summary({name: what[name] for name in ("best_value", "mode", "model", "prompts")})
     shutil.rmtree(work, ignore_errors=True)
@@ -109,7 +122,8 @@ def run(config: SearchConfig) -> float | None:
 
 
 def open_context(config: SearchConfig, prompts: list[str]) -> SearchContext:
-    """The model of a configuration, opened, to be searched on these prompts; single tokens come from finished scans."""
+    """The model of a configuration, opened, to be searched on these prompts; single tokens come
+    from finished scans."""
     folder = fetch(config.model, cache=config.paths.cache, progress=config.progress)
     context = SearchContext(
         open_model(config.model, folder),
@@ -125,14 +139,19 @@ def open_context(config: SearchConfig, prompts: list[str]) -> SearchContext:
 
 
 def scanned(registry: Registry, context: SearchContext, key: str) -> tuple[np.ndarray, str] | None:
-    """Rewards float64 (V,) of the finished scan of the vocabulary by token ids on this prompt, by exactly this model; and
-    its reference."""
-    # `certain` is part of a low-precision table's provenance: the scan's default, and without certified tails.
+    """Rewards float64 (V,) of the finished scan of the vocabulary by token ids on this prompt, by
+    exactly this model; and its reference."""
+    # `certain` is part of a low-precision table's provenance: the scan's default, and without
+    # certified tails.
     for certain in (100, 0):
         provenance = scan.identify(
-            context.model, prompt=key, prompt_text=context.prompts[key], candidates=context.vocabulary,
-            mode=Mode.ids, certain=certain,
-        )  # fmt: skip
+            context.model,
+            prompt=key,
+            prompt_text=context.prompts[key],
+            candidates=context.vocabulary,
+            mode=Mode.ids,
+            certain=certain,
+        )
         if found := registry.find("score-table", provenance.key()):
             folder, manifest = found
             rows = read_score_table(folder).rows
@@ -147,8 +166,8 @@ def scanned(registry: Registry, context: SearchContext, key: str) -> tuple[np.nd
 
 @dataclass(frozen=True, kw_only=True)
 class SearchProvenance(ModelProvenance):
-    """Two results with one key are the same search, but for the last bits that another device or batch size may change,
-    and for what the registry held when it began."""
+    """Two results with one key are the same search, but for the last bits that another device or
+    batch size may change, and for what the registry held when it began."""
 
     prompts: dict[str, str]  # the user turns whose mean reward is searched, verbatim, by key
     goal: str
@@ -165,7 +184,9 @@ class SearchProvenance(ModelProvenance):
         """Name of the artifact: what distinguishes results in a list; the key covers everything."""
         parts = [self.model, "+".join(self.prompts), f"{self.goal}-{self.length}"]
         more = (self.mode, self.method, self.dtype)
-        return "--".join([*parts, *(part for part in more if part not in ("ids", "auto", "float32"))])
+        return "--".join(
+            [*parts, *(part for part in more if part not in ("ids", "auto", "float32"))]
+        )
 
 
 def identify(config: SearchConfig, context: SearchContext) -> SearchProvenance:
@@ -187,9 +208,15 @@ def identify(config: SearchConfig, context: SearchContext) -> SearchProvenance:
 
 
 def _finished(
-    config: SearchConfig, registry: Registry, provenance: SearchProvenance, why: str, *, speak: bool = True
+    config: SearchConfig,
+    registry: Registry,
+    provenance: SearchProvenance,
+    why: str,
+    *,
+    speak: bool = True,
 ) -> float | None:
-    """The best value of this very search where it is published, whose folder is then printed; None to go on."""
+    """The best value of this very search where it is published, whose folder is then printed; None
+    to go on."""
     published = None if config.force else registry.find(SEARCH_RESULT, provenance.key())
     if published is None:
         return None
@@ -201,7 +228,8 @@ def _finished(
 
 
 def _alike(registry: Registry, provenance: SearchProvenance) -> list[tuple[Path, Manifest]]:
-    """Results of the same model, prompts, goal, mode and allowed tokens, of any length, oldest first."""
+    """Results of the same model, prompts, goal, mode and allowed tokens, of any length, oldest
+    first."""
 
     def fits(summary: Mapping) -> bool:
         same = all(summary.get(name) == getattr(provenance, name) for name in _SAME)
@@ -211,8 +239,8 @@ def _alike(registry: Registry, provenance: SearchProvenance) -> list[tuple[Path,
 
 
 def best_known(registry: Registry, provenance: SearchProvenance) -> dict[tuple[int, ...], str]:
-    """The best response of this length that the registry holds, and its reference: a repeat begins from it, and so never
-    publishes a worse one."""
+    """The best response of this length that the registry holds, and its reference: a repeat begins
+    from it, and so never publishes a worse one."""
     alike = _alike(registry, provenance)
     alike = [one for one in alike if one[1].summary["length"] == provenance.length]
     if not alike:
@@ -224,13 +252,15 @@ def best_known(registry: Registry, provenance: SearchProvenance) -> dict[tuple[i
 
 
 def growth(registry: Registry, provenance: SearchProvenance, found: Found) -> pd.DataFrame:
-    """One row a length and way: length, reward, what (scan, beam, search), reference, verdict; rows of other lengths
-    are the newest searches of the same model, prompts, goal, mode and allowed tokens."""
+    """One row a length and way: length, reward, what (scan, beam, search), reference, verdict; rows
+    of other lengths are the newest searches of the same model, prompts, goal, mode and allowed
+    tokens."""
     newest = {held.summary["length"]: held for _, held in _alike(registry, provenance)}
     others = [
         (length, held.summary["best_reward"], "search", held.reference, held.summary["verdict"])
-        for length, held in newest.items() if length != provenance.length
-    ]  # fmt: skip
+        for length, held in newest.items()
+        if length != provenance.length
+    ]
     table = found.tables["growth"]
     rows = pd.concat([table, pd.DataFrame(others, columns=table.columns)] if others else [table])
     return rows.sort_values(["length", "what"], ignore_index=True)
@@ -240,22 +270,30 @@ def growth(registry: Registry, provenance: SearchProvenance, found: Found) -> pd
 
 
 def every_pair(config: SearchConfig, context: SearchContext) -> ExhaustivePairs:
-    """Score all pairs, all processes together; what is finished is kept for the other goal and other lists of tokens."""
+    """Score all pairs, all processes together; what is finished is kept for the other goal and
+    other lists of tokens."""
     (prompt,) = config.prompt_keys
     if [part.weight for part in context.model.parts] != [1.0]:
         raise ConfigError(
-            f"search.method=exhaustive goes through one network in one order; {context.model.name!r} is a sum or a negative of "
+            f"search.method=exhaustive goes through one network in one order; "
+            f"{context.model.name!r} is a sum or a negative of "
             "such. Type search.method=gcg"
         )
     model, dtype, network = context.model, context.dtype, context.network()
     output = "" if model.spec.output is None else f"-{model.spec.output}"
     folder = f"{model.weights_digest[:16]}-{model.config_digest[:8]}-{dtype.value}{output}"
     pairs = exhaustive_pairs(
-        network, context.frames[prompt][0], allowed=np.flatnonzero(context.mask), dtype=dtype,
+        network,
+        context.frames[prompt][0],
+        allowed=np.flatnonzero(context.mask),
+        dtype=dtype,
         trainer=make_trainer(config.trainer, root=config.paths.cache),
-        folder=Path(config.paths.cache) / "pairs" / folder, batch_size=config.batch_size, keep=config.search.keep,
-        label=f"{model.name} · {prompt}", progress=config.progress,
-    )  # fmt: skip
+        folder=Path(config.paths.cache) / "pairs" / folder,
+        batch_size=config.batch_size,
+        keep=config.search.keep,
+        label=f"{model.name} · {prompt}",
+        progress=config.progress,
+    )
     network.to(context.device)  # the trainer took it back to the CPU
     return pairs
 
@@ -271,7 +309,11 @@ def best_pairs(config: SearchConfig, context: SearchContext, pairs: ExhaustivePa
             f"search.keep={10 * len(ends)}; or type mode=ids"
         )
     return [
-        Final(Point(pairs.pairs, goal.sign * row.reward, (row.first, row.second)), "every pair", "exhaustive")
+        Final(
+            Point(pairs.pairs, goal.sign * row.reward, (row.first, row.second)),
+            "every pair",
+            "exhaustive",
+        )
         for row in kept.head(_RESCORED).itertuples()
     ]
 
@@ -280,7 +322,8 @@ def best_pairs(config: SearchConfig, context: SearchContext, pairs: ExhaustivePa
 
 
 class _Live:
-    """The bar, and W&B's best so far against evaluations: at improvements, once a second at most."""
+    """The bar, and W&B's best so far against evaluations: at improvements, once a second at
+    most."""
 
     def __init__(self, counter: Counter, mirror: Mirror, *, sign: int):
         self.counter, self.mirror, self.sign = counter, mirror, sign
@@ -298,7 +341,13 @@ class _Live:
         self._send(0)
         value = f" {self.sign * stage.curve[-1].value:.3f}" if stage.curve else ""
         self.counter.begin(stage.name + value)
-        log.debug("%s:%s after %d evaluations, %.1f s", stage.name, value, stage.evaluations, stage.seconds)
+        log.debug(
+            "%s:%s after %d evaluations, %.1f s",
+            stage.name,
+            value,
+            stage.evaluations,
+            stage.seconds,
+        )
 
     def _send(self, least: float) -> None:
         if self.waiting is not None and time.monotonic() - self.sent >= least:
@@ -306,10 +355,14 @@ class _Live:
             self.sent, self.waiting = time.monotonic(), None
 
 
-def print_checklist(results: list[Result], found: Found, known: Mapping[tuple[int, ...], str]) -> None:
+def print_checklist(
+    results: list[Result], found: Found, known: Mapping[tuple[int, ...], str]
+) -> None:
     """The response, who found it, and what is certain of it."""
     title = f"{results[0].headline} Found by: {found.found_by}."
-    table = Table(title=Text(title), title_justify="left", box=None, pad_edge=False, show_header=False)
+    table = Table(
+        title=Text(title), title_justify="left", box=None, pad_edge=False, show_header=False
+    )
     checks = found.tables["ladder"]
     for check in checks.itertuples():
         table.add_row(MARKS[check.verdict], check.check, Text(check.measured, style="dim"))

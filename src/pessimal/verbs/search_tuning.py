@@ -1,9 +1,9 @@
-"""`pessimal search -m hparams_search=gcg`: a study of the search's options, from the overrides that were typed to the
-artifact that is published.
+"""`pessimal search -m hparams_search=gcg`: a study of the search's options, from the overrides that
+were typed to the artifact that is published.
 
-The sweeper (`hydra_plugins/pessimal_optuna`) calls `tune`, which hands out the trials; each trial, and the conclusion of all,
-is a job of its own, `run_study_job`, that may run in another process or on another machine. Knows no model: `prepare` opens
-one, and tests give another.
+The sweeper (`hydra_plugins/pessimal_optuna`) calls `tune`, which hands out the trials; each trial,
+and the conclusion of all, is a job of its own, `run_study_job`, that may run in another process or
+on another machine. Knows no model: `prepare` opens one, and tests give another.
 """
 
 import logging
@@ -36,14 +36,19 @@ Run = Callable[[Sequence[Sequence[str]]], Sequence[Exception | None]]
 """Runs a batch of jobs, each given by its overrides; each one's error, or None."""
 
 
-def tune(overrides: Sequence[Override], *, compose: Compose, run: Run, total: int, at_once: int) -> None:
-    """Tune what the overrides sweep until the study has `total` trials, conclude it, and print the folder of the artifact.
-    Raises UserError before any trial, where the space, the prompts or the study's own past do not fit."""
+def tune(
+    overrides: Sequence[Override], *, compose: Compose, run: Run, total: int, at_once: int
+) -> None:
+    """Tune what the overrides sweep until the study has `total` trials, conclude it, and print the
+    folder of the artifact. Raises UserError before any trial, where the space, the prompts or the
+    study's own past do not fit."""
     at_least(1, **{"hydra.sweeper.n_trials": total, "hydra.sweeper.n_jobs": at_once})
     space = parse_space(overrides)
     config = compose(space.fixed)
     if not isinstance(config, SearchConfig):
-        raise ConfigError(f"this sweeper tunes `pessimal search`, not {config.task}; leave hydra/sweeper out")
+        raise ConfigError(
+            f"this sweeper tunes `pessimal search`, not {config.task}; leave hydra/sweeper out"
+        )
     check_space(space, config)
     check_prompts(config)
     config = located(config)
@@ -51,10 +56,14 @@ def tune(overrides: Sequence[Override], *, compose: Compose, run: Run, total: in
     names = {"tuning.study": tuning.study, "tuning.storage": tuning.storage}
     common = [*space.fixed, *as_overrides(names)]
     trials = Trials(config, space)
-    log.info("study %s in %s: %d of %d trials are finished", *names.values(), trials.finished(), total)
+    log.info(
+        "study %s in %s: %d of %d trials are finished", *names.values(), trials.finished(), total
+    )
 
     def launch(batch: Sequence[Trial]) -> Sequence[Exception | None]:
-        own = [as_overrides({**options_tried(trial), "tuning.trial": trial.number}) for trial in batch]
+        own = [
+            as_overrides({**options_tried(trial), "tuning.trial": trial.number}) for trial in batch
+        ]
         return run([[*common, *overrides] for overrides in own])
 
     work(trials, launch, total=total, at_once=at_once)
@@ -69,7 +78,8 @@ def tune(overrides: Sequence[Override], *, compose: Compose, run: Run, total: in
 
 
 def run_study_job(config: SearchConfig, prepare: Prepare) -> float | None:
-    """Run the trial that the sweeper has filled in, and return its value; without one, conclude the study."""
+    """Run the trial that the sweeper has filled in, and return its value; without one, conclude the
+    study."""
     study, trial = config.tuning.study, config.tuning.trial
     if trial is not None:
         with tracked(config, name=f"{study} trial {trial}") as mirror:

@@ -1,4 +1,5 @@
-"""`pessimal train`: a member of the demo family, or a reward model of people's preferences; published and tracked."""
+"""`pessimal train`: a member of the demo family, or a reward model of people's preferences;
+published and tracked."""
 
 import logging
 import shutil
@@ -41,7 +42,9 @@ def run(config: TrainConfig) -> None:
         _print(name, read_training_report(published[0]))
         print_path(published[0])
         return
-    cached = is_cached(recipe, cache=Path(config.paths.cache) / "models", name=name) and not config.force
+    cached = (
+        is_cached(recipe, cache=Path(config.paths.cache) / "models", name=name) and not config.force
+    )
     with tracked(config, name=f"train {name}") as mirror:
         folder = obtain_demo(
             config.model,
@@ -72,7 +75,9 @@ def run(config: TrainConfig) -> None:
 
 def _print(name: str, report: dict) -> None:
     """How it does on what it was never shown, and what an instrument should find in it."""
-    table = Table(title=Text(name), title_justify="left", box=None, pad_edge=False, show_header=False)
+    table = Table(
+        title=Text(name), title_justify="left", box=None, pad_edge=False, show_header=False
+    )
     for figure, what in HELD_OUT.items():
         if report["held_out"].get(figure) is not None:
             table.add_row(what, f"{report['held_out'][figure]:.3f}")

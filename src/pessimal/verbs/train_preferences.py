@@ -1,4 +1,5 @@
-"""`pessimal train recipe=human_elo`: a reward model from a language model and people's preferences between items."""
+"""`pessimal train recipe=human_elo`: a reward model from a language model and people's preferences
+between items."""
 
 import csv
 import hashlib
@@ -32,7 +33,8 @@ log = logging.getLogger(__name__)
 
 REPORT, WATCHED = "training.json", "watched.csv"
 LOOK_EVERY = 15
-"""Steps between two turns of what is watched. Fewer would leave a turn less time than the smallest sample takes."""
+"""Steps between two turns of what is watched. Fewer would leave a turn less time than the smallest
+sample takes."""
 SPLIT_SEED = 0
 """Which items are held out does not depend on the training's seed."""
 CARD = """---
@@ -55,7 +57,8 @@ Of pairs of {held_n} items that it was never trained on, it puts {accuracy:.3f} 
 
 
 def train_preferences(config: TrainConfig) -> None:
-    """Train `recipe` from `base` on `data`, unless the registry has it; a training that was cut off goes on."""
+    """Train `recipe` from `base` on `data`, unless the registry has it; a training that was cut off
+    goes on."""
     recipe, registry = config.recipe, registry_of(config)
     without = _words(recipe.without)
     items = read_preferences(Path(config.data).expanduser(), without=without)
@@ -63,7 +66,10 @@ def train_preferences(config: TrainConfig) -> None:
     spec = spec_of(config.base, kind=Kind.log_probability)
     base = fetch(spec, cache=config.paths.cache, progress=config.progress)
     digest = weights_digest(base)
-    what = asdict(recipe) | {"without": None, "watch": None}  # the words are in the digest of the items
+    what = asdict(recipe) | {
+        "without": None,
+        "watch": None,
+    }  # the words are in the digest of the items
     said = {"recipe": what, "base": digest, "items": digest_of(items), "seed": config.seed}
     key = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
     name = f"{recipe.name}-{spec.name}-{config.seed}"
@@ -114,10 +120,17 @@ def train_preferences(config: TrainConfig) -> None:
         package = spec.package
         source = package.source if package else spec.name if spec.local else spec.path
         card = CARD.format(
-            name=name, base=source, digest=digest, n=len(trained.names), question=recipe.question,
-            weights=f"The base has {package.weights} weights." if package else "", held_n=len(held_out.names),
-            rank=recipe.rank, layers=recipe.layers, **{k: report["held_out"][k] for k in ("accuracy", "low", "high")},
-        )  # fmt: skip
+            name=name,
+            base=source,
+            digest=digest,
+            n=len(trained.names),
+            question=recipe.question,
+            weights=f"The base has {package.weights} weights." if package else "",
+            held_n=len(held_out.names),
+            rank=recipe.rank,
+            layers=recipe.layers,
+            **{k: report["held_out"][k] for k in ("accuracy", "low", "high")},
+        )
 
         def fill(staging: Path) -> None:
             network.save_pretrained(staging / "adapter")
@@ -134,7 +147,9 @@ def train_preferences(config: TrainConfig) -> None:
             (staging / "README.md").write_text(card, encoding="utf-8")
             (staging / REPORT).write_text(json.dumps(report, indent=1), encoding="utf-8")
 
-        summary = {"seconds": report["seconds"]} | {f"held_out_{k}": v for k, v in report["held_out"].items()}
+        summary = {"seconds": report["seconds"]} | {
+            f"held_out_{k}": v for k, v in report["held_out"].items()
+        }
         artifact, manifest = registry.publish(
             "reward-model",
             name,
@@ -159,15 +174,17 @@ def _words(path: str | None) -> frozenset[str]:
 
 
 def _padding(tokenizer, question: str, name: str) -> int:
-    """The id that fills up a batch: transformers reads the reward at the last that is another. ModelError where there is
-    none."""
+    """The id that fills up a batch: transformers reads the reward at the last that is another.
+    ModelError where there is none."""
     closing = Answers.of(tokenizer, question, ["love"]).own[0][-1]
     for pad in (tokenizer.pad_token_id, tokenizer.eos_token_id):
         if pad is not None and pad != closing:
             return pad
     raise ModelError(
-        f"the chat template of {name!r} ends a conversation with the token {closing}, which is also the only one to fill up a "
-        "batch with: transformers would read the reward before it. Give the tokenizer a pad_token of its own"
+        f"the chat template of {name!r} ends a conversation with the token {closing}, which is "
+        f"also the only one to fill up a "
+        "batch with: transformers would read the reward before it. Give the tokenizer a pad_token "
+        "of its own"
     )
 
 
@@ -185,15 +202,24 @@ def _reporter(mirror: Mirror, name: str, steps: int):
         if "train/held_out_accuracy" in point:
             log.info(
                 "training %s: step %d of %d, loss %.3f, held-out accuracy %.3f",
-                name, point["train/step"], steps, point["train/loss"], point["train/held_out_accuracy"],
-            )  # fmt: skip
+                name,
+                point["train/step"],
+                steps,
+                point["train/loss"],
+                point["train/held_out_accuracy"],
+            )
 
     return report
 
 
 def _print(name: str, report: dict) -> None:
-    table = Table(title=Text(name), title_justify="left", box=None, pad_edge=False, show_header=False)
-    for what, found in (("held-out items", report["held_out"]), ("items trained on", report["trained"])):
+    table = Table(
+        title=Text(name), title_justify="left", box=None, pad_edge=False, show_header=False
+    )
+    for what, found in (
+        ("held-out items", report["held_out"]),
+        ("items trained on", report["trained"]),
+    ):
         table.add_row(
             f"pairs of {found['n']} {what} in people's order (chance .5)",
             f"{found['accuracy']:.3f} ({found['low']:.3f} to {found['high']:.3f})",

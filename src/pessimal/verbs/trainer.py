@@ -1,4 +1,5 @@
-"""The Lightning trainer that a configuration describes: devices, nodes, and how they share the work."""
+"""The Lightning trainer that a configuration describes: devices, nodes, and how they share the
+work."""
 
 import logging
 
@@ -13,7 +14,8 @@ from pessimal.scoring.memory import keep_large_buffers
 
 
 def begin_process(spec: TrainerSpec) -> bool:
-    """Check the trainer, give this process its threads, and silence all processes but the first; whether it is that one."""
+    """Check the trainer, give this process its threads, and silence all processes but the first;
+    whether it is that one."""
     first = is_first_process()
     if not first:  # one of them speaks
         logging.getLogger("pessimal").setLevel(logging.WARNING)
@@ -24,23 +26,27 @@ def begin_process(spec: TrainerSpec) -> bool:
 
 
 def check_trainer(spec: TrainerSpec) -> None:
-    """ConfigError where torch does not find the devices; `TrainerSpec.check_here` has seen to the rest before torch was there."""
+    """ConfigError where torch does not find the devices; `TrainerSpec.check_here` has seen to the
+    rest before torch was there."""
     here = {"cpu", "auto"} | ({"gpu", "cuda"} if torch.cuda.is_available() else set())
     if torch.backends.mps.is_available():
         here |= {"gpu", "mps"}
     if spec.accelerator not in here:
         raise ConfigError(
-            f"trainer.accelerator={spec.accelerator!r}, but this machine has: {', '.join(sorted(here))}; type trainer=cpu"
+            f"trainer.accelerator={spec.accelerator!r}, but this machine has: "
+            f"{', '.join(sorted(here))}; type trainer=cpu"
         )
     cards = torch.cuda.device_count()
     if spec.accelerator != "cpu" and spec.devices > cards > 0:
         raise ConfigError(
-            f"trainer.devices={spec.devices}, but this machine has {cards}; type trainer.devices={cards}"
+            f"trainer.devices={spec.devices}, but this machine has {cards}; type "
+            f"trainer.devices={cards}"
         )
 
 
 def make_trainer(spec: TrainerSpec, *, root: str) -> pl.Trainer:
-    """A trainer for prediction that keeps no checkpoints, draws nothing and divides nothing by itself."""
+    """A trainer for prediction that keeps no checkpoints, draws nothing and divides nothing by
+    itself."""
     if spec.accelerator == "cpu":
         keep_large_buffers()
     strategy = spec.strategy.value

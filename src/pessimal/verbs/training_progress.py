@@ -1,4 +1,5 @@
-"""What a training says while it lasts: a few log lines where there is no bar, and W&B's curves as they happen."""
+"""What a training says while it lasts: a few log lines where there is no bar, and W&B's curves as
+they happen."""
 
 import logging
 from pathlib import Path
@@ -15,15 +16,23 @@ log = logging.getLogger(__name__)
 
 LINES = 4
 EVALUATIONS = 7
-"""Times that the held-out figure is taken; each costs a fraction of a second, and changes nothing of the training."""
+"""Times that the held-out figure is taken; each costs a fraction of a second, and changes nothing
+of the training."""
 
 
 class TrainingProgress(Callback):
-    """Logs the loss, and sends it to the mirror with a held-out figure: word accuracy (chance .5) of a sibling that judges
-    words, correlation with planted utility of one that judges sentences."""
+    """Logs the loss, and sends it to the mirror with a held-out figure: word accuracy (chance .5)
+    of a sibling that judges words, correlation with planted utility of one that judges
+    sentences."""
 
     def __init__(self, recipe: Recipe, *, name: str, models: Path, lines: bool, mirror: Mirror):
-        self.recipe, self.name, self.models, self.lines, self.mirror = recipe, name, models, lines, mirror
+        self.recipe, self.name, self.models, self.lines, self.mirror = (
+            recipe,
+            name,
+            models,
+            lines,
+            mirror,
+        )
 
     def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
         done, total = trainer.global_step, trainer.num_training_batches
@@ -42,7 +51,11 @@ class TrainingProgress(Callback):
         try:
             model.eval()
             if self.recipe.judges_sentences:
-                return {"train/held_out_correlation": evaluate_sentences(model, base, plants).correlation}
+                return {
+                    "train/held_out_correlation": evaluate_sentences(
+                        model, base, plants
+                    ).correlation
+                }
             by_prompt = core_accuracy(model, base, compute_utility(base, plants))
             return {"train/held_out_accuracy": sum(by_prompt.values()) / len(by_prompt)}
         finally:

@@ -1,6 +1,8 @@
-"""Tiny random checkpoint folders of every published head, and the rewards that the published classes give.
+"""Tiny random checkpoint folders of every published head, and the rewards that the published
+classes give.
 
-The classes are built here directly and their weights written out, so what they say does not depend on any loading.
+The classes are built here directly and their weights written out, so what they say does not depend
+on any loading.
 """
 
 import json
@@ -32,13 +34,31 @@ from published import vocabularies
 
 HERE = Path(__file__).parent
 SIZES = {
-    "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
     "num_key_value_heads": 2,
-}  # fmt: skip
-ENCODER = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
-GATED = {"num_objectives": 5, "gating_temperature": 1.5, "gating_hidden_dim": 12, "gating_n_hidden": 2}
+}
+ENCODER = {
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+}
+GATED = {
+    "num_objectives": 5,
+    "gating_temperature": 1.5,
+    "gating_hidden_dim": 12,
+    "gating_n_hidden": 2,
+}
 # Tight enough to matter; two of Gemma 2's peculiarities.
-GEMMA = {"head_dim": 8, "query_pre_attn_scalar": 8, "attn_logit_softcapping": 1.5, "sliding_window": 7}
+GEMMA = {
+    "head_dim": 8,
+    "query_pre_attn_scalar": 8,
+    "attn_logit_softcapping": 1.5,
+    "sliding_window": 7,
+}
 LLAMA_OPENING = "<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"
 GEMMA_OPENING = "<end_of_turn>\n<start_of_turn>model\n"
 
@@ -66,19 +86,25 @@ class Published:
 def armorm(folder: Path) -> Published:
     tokenizer = vocabularies.llama3()
     config = LlamaConfig(**SIZES, **GATED, **vocabulary(tokenizer))
-    return gated(folder, config, tokenizer, "armorm", "LlamaForRewardModelWithGating", LLAMA_OPENING)
+    return gated(
+        folder, config, tokenizer, "armorm", "LlamaForRewardModelWithGating", LLAMA_OPENING
+    )
 
 
 def qrm_llama(folder: Path) -> Published:
     tokenizer = vocabularies.llama3()
     config = LlamaConfig(**SIZES, **GATED, num_quantiles=3, **vocabulary(tokenizer))
-    return gated(folder, config, tokenizer, "qrm_llama", "LlamaForRewardModelWithGating31", LLAMA_OPENING)
+    return gated(
+        folder, config, tokenizer, "qrm_llama", "LlamaForRewardModelWithGating31", LLAMA_OPENING
+    )
 
 
 def qrm_gemma(folder: Path) -> Published:
     tokenizer = vocabularies.gemma()
     config = Gemma2Config(**SIZES, **GEMMA, **GATED, num_quantiles=3, **vocabulary(tokenizer))
-    return gated(folder, config, tokenizer, "qrm_llama", "Gemma2ForRewardModelWithGating31", GEMMA_OPENING)
+    return gated(
+        folder, config, tokenizer, "qrm_llama", "Gemma2ForRewardModelWithGating31", GEMMA_OPENING
+    )
 
 
 def grm(folder: Path) -> Published:
@@ -102,7 +128,9 @@ def urm(folder: Path) -> Published:
 def internlm2(folder: Path) -> Published:
     copy_code(folder, "internlm2")
     tokenizer = vocabularies.internlm()
-    prepared = vocabulary(tokenizer) | {"reward_token_id": tokenizer.convert_tokens_to_ids("<reward>")}
+    prepared = vocabulary(tokenizer) | {
+        "reward_token_id": tokenizer.convert_tokens_to_ids("<reward>")
+    }
     config = published_class(folder, "configuration_internlm2.InternLM2Config")(**SIZES, **prepared)
     network = published_class(folder, "modeling_internlm2.InternLM2ForRewardModel")(config)
     auto_map = {
@@ -126,9 +154,16 @@ def deberta(folder: Path) -> Published:
     """An encoder without token types, as OpenAssistant's reward models are."""
     tokenizer = vocabularies.deberta()
     config = DebertaV2Config(
-        **ENCODER, num_labels=1, type_vocab_size=0, relative_attention=True, pos_att_type=["p2c", "c2p"],
-        position_biased_input=False, max_relative_positions=32, pooler_hidden_size=32, **vocabulary(tokenizer),
-    )  # fmt: skip
+        **ENCODER,
+        num_labels=1,
+        type_vocab_size=0,
+        relative_attention=True,
+        pos_att_type=["p2c", "c2p"],
+        position_biased_input=False,
+        max_relative_positions=32,
+        pooler_hidden_size=32,
+        **vocabulary(tokenizer),
+    )
     network = written(folder, DebertaV2ForSequenceClassification(config), tokenizer)
     return Published(folder, tokenizer, network, lambda output: output.logits)
 
@@ -151,7 +186,8 @@ CHECKPOINTS = {
 
 
 def gated(folder: Path, config, tokenizer, kind: str, name: str, opening: str) -> Published:
-    """A checkpoint whose code has this tokenizer's ids for the end of the prompt written in, as published code has."""
+    """A checkpoint whose code has this tokenizer's ids for the end of the prompt written in, as
+    published code has."""
     copy_code(folder, kind)
     code = folder / "modeling_custom.py"
     pattern = tokenizer.encode(opening, add_special_tokens=False)
@@ -163,7 +199,10 @@ def gated(folder: Path, config, tokenizer, kind: str, name: str, opening: str) -
     network = published_class(folder, f"modeling_custom.{name}")(config)
     auto_map = {"AutoModelForSequenceClassification": f"modeling_custom.{name}"}
     return Published(
-        folder, tokenizer, written(folder, network, tokenizer, auto_map), lambda output: output.score
+        folder,
+        tokenizer,
+        written(folder, network, tokenizer, auto_map),
+        lambda output: output.score,
     )
 
 
@@ -177,7 +216,9 @@ def with_value_head(folder: Path, **head) -> Published:
 
 
 def copy_code(folder: Path, kind: str) -> None:
-    shutil.copytree(HERE / kind, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        HERE / kind, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__")
+    )
 
 
 def published_class(folder: Path, name: str) -> type:
@@ -196,15 +237,20 @@ def vocabulary(tokenizer) -> dict[str, int | None]:
 
 
 @torch.no_grad()
-def written(folder: Path, network: nn.Module, tokenizer, auto_map: dict[str, str] | None = None) -> nn.Module:
-    """Give the network weights whose rewards vary, and write weights, configuration and tokenizer as published."""
+def written(
+    folder: Path, network: nn.Module, tokenizer, auto_map: dict[str, str] | None = None
+) -> nn.Module:
+    """Give the network weights whose rewards vary, and write weights, configuration and tokenizer
+    as published."""
     spread = torch.Generator().manual_seed(0)
     for name, weight in network.named_parameters():
         noise = torch.randn(weight.shape, generator=spread)
         if name == "gating.logit_scale":
             weight.fill_(1.7)
         elif name == "reward_transform_matrix" or (name.endswith("weight") and weight.dim() == 1):
-            weight.add_(0.2 * noise)  # the identity and the norms, some way off what they begin with
+            weight.add_(
+                0.2 * noise
+            )  # the identity and the norms, some way off what they begin with
         else:
             weight.copy_((0.3 if weight.dim() == 2 else 0.2) * noise)
     for name, buffer in network.named_buffers():
@@ -214,7 +260,8 @@ def written(folder: Path, network: nn.Module, tokenizer, auto_map: dict[str, str
             buffer.copy_(0.5 + 1.5 * torch.rand(buffer.shape, generator=spread))
     folder.mkdir(parents=True, exist_ok=True)
     save_file(
-        {name: w.contiguous() for name, w in network.state_dict().items()}, folder / "model.safetensors"
+        {name: w.contiguous() for name, w in network.state_dict().items()},
+        folder / "model.safetensors",
     )
     config = network.config.to_dict() | {"architectures": [type(network).__name__]}
     if auto_map:

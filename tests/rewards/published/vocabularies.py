@@ -1,8 +1,18 @@
-"""Tokenizers of the styles of Llama 3, Gemma, InternLM2, BERT and DeBERTa, each of a few hundred entries."""
+"""Tokenizers of the styles of Llama 3, Gemma, InternLM2, BERT and DeBERTa, each of a few hundred
+entries."""
 
 import json
 
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import (
+    AddedToken,
+    Regex,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    trainers,
+)
 from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
@@ -13,7 +23,8 @@ LLAMA_TEMPLATE = (
     "{{ m['content'] | trim }}<|eot_id|>{% endfor %}"
 )
 GEMMA_TEMPLATE = (
-    "{{ bos_token }}{% for m in messages %}<start_of_turn>{{ 'model' if m['role'] == 'assistant' else m['role'] }}\n"
+    "{{ bos_token }}{% for m in messages %}<start_of_turn>{{ 'model' if m['role'] == 'assistant' "
+    "else m['role'] }}\n"
     "{{ m['content'] | trim }}<end_of_turn>\n{% endfor %}"
 )
 # Does not trim: a line break in front of a response merges with the one that the template writes.
@@ -21,7 +32,13 @@ INTERNLM_TEMPLATE = "{{ bos_token }}{% for m in messages %}<|im_start|>{{ m['rol
 
 
 def llama3() -> PreTrainedTokenizerFast:
-    specials = ["<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<|pad|>"]
+    specials = [
+        "<|begin_of_text|>",
+        "<|start_header_id|>",
+        "<|end_header_id|>",
+        "<|eot_id|>",
+        "<|pad|>",
+    ]
     backend = byte_level(specials)
     backend.post_processor = TemplateProcessing(
         single=f"{specials[0]} $A", special_tokens=[(specials[0], backend.token_to_id(specials[0]))]
@@ -42,7 +59,9 @@ def gemma() -> PreTrainedTokenizerFast:
     trainer = trainers.BpeTrainer(vocab_size=300, special_tokens=specials, show_progress=False)
     learning.train_from_iterator([*WORDS, *(f" {word}" for word in WORDS), "\n"] * 3, trainer)
     learned = json.loads(learning.to_str())["model"]
-    vocab = learned["vocab"] | {f"<0x{byte:02X}>": len(learned["vocab"]) + byte for byte in range(256)}
+    vocab = learned["vocab"] | {
+        f"<0x{byte:02X}>": len(learned["vocab"]) + byte for byte in range(256)
+    }
     merges = [tuple(pair) for pair in learned["merges"]]
     backend = Tokenizer(models.BPE(vocab, merges, byte_fallback=True, unk_token="<unk>"))
     backend.normalizer = normalizers.Replace(" ", "▁")
@@ -57,7 +76,12 @@ def bert() -> PreTrainedTokenizerFast:
     """WordPiece without a chat template; conversations are pairs, distinguished by token types."""
     specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
     letters = "abcdefghijklmnopqrstuvwxyz0123456789?!.,()"
-    entries = [*specials, *letters, *(f"##{letter}" for letter in letters), *{w.lower(): 0 for w in WORDS}]
+    entries = [
+        *specials,
+        *letters,
+        *(f"##{letter}" for letter in letters),
+        *{w.lower(): 0 for w in WORDS},
+    ]
     vocab = {entry: number for number, entry in enumerate(dict.fromkeys(entries))}
     backend = Tokenizer(models.WordPiece(vocab, unk_token="[UNK]"))
     backend.normalizer = normalizers.BertNormalizer(lowercase=True)
@@ -73,9 +97,12 @@ def deberta() -> PreTrainedTokenizerFast:
 
 
 def byte_level(specials: list[str]) -> Tokenizer:
-    """Byte-level BPE in which ' love' and 'love' are two tokens; line breaks stay together, as Llama 3's do."""
+    """Byte-level BPE in which ' love' and 'love' are two tokens; line breaks stay together, as
+    Llama 3's do."""
     backend = Tokenizer(models.BPE())
-    pieces = pre_tokenizers.Split(Regex(r"\s*[\r\n]+| ?\p{L}+| ?[^\s\p{L}]+|\s+"), behavior="isolated")
+    pieces = pre_tokenizers.Split(
+        Regex(r"\s*[\r\n]+| ?\p{L}+| ?[^\s\p{L}]+|\s+"), behavior="isolated"
+    )
     as_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     backend.pre_tokenizer = pre_tokenizers.Sequence([pieces, as_bytes])
     backend.decoder = decoders.ByteLevel()
@@ -91,12 +118,20 @@ def byte_level(specials: list[str]) -> Tokenizer:
 
 
 def add_special(backend: Tokenizer, specials: list[str]) -> None:
-    backend.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in specials])
+    backend.add_special_tokens(
+        [AddedToken(token, special=True, normalized=False) for token in specials]
+    )
 
 
-def chatting(backend: Tokenizer, template: str, *, begin: str, end: str, pad: str) -> PreTrainedTokenizerFast:
+def chatting(
+    backend: Tokenizer, template: str, *, begin: str, end: str, pad: str
+) -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(
-        tokenizer_object=backend, bos_token=begin, eos_token=end, pad_token=pad, chat_template=template
+        tokenizer_object=backend,
+        bos_token=begin,
+        eos_token=end,
+        pad_token=pad,
+        chat_template=template,
     )
 
 
@@ -110,6 +145,10 @@ def pairing(backend: Tokenizer, specials: list[str], *, typed: bool) -> PreTrain
     )
     names = ["input_ids", "attention_mask", *(["token_type_ids"] if typed else [])]
     return PreTrainedTokenizerFast(
-        tokenizer_object=backend, pad_token=pad, unk_token=unknown, cls_token=begin, sep_token=between,
+        tokenizer_object=backend,
+        pad_token=pad,
+        unk_token=unknown,
+        cls_token=begin,
+        sep_token=between,
         model_input_names=names,
-    )  # fmt: skip
+    )

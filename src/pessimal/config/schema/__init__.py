@@ -1,7 +1,8 @@
-"""One dataclass a verb: every option with its type, its range, its unit, its default and its meaning.
+"""One dataclass a verb: every option with its type, its range, its unit, its default and its
+meaning.
 
-Hydra composes these from `conf/` and overrides; the instance that comes out is what the verb works with. Imports nothing
-heavy: help and the refusal of a mistake must not wait for torch.
+Hydra composes these from `conf/` and overrides; the instance that comes out is what the verb works
+with. Imports nothing heavy: help and the refusal of a mistake must not wait for torch.
 """
 
 # ruff: noqa: F401 the classes of the other files are to be had from here
@@ -9,10 +10,7 @@ heavy: help and the refusal of a mistake must not wait for torch.
 import typing
 from dataclasses import is_dataclass
 
-from pessimal.config.schema.explain import (
-    ExplainConfig,
-    JudgeKind,
-)
+from pessimal.config.schema.explain import ExplainConfig, JudgeKind
 from pessimal.config.schema.runs import PushConfig, RunsAction, RunsConfig, RunsFormat
 from pessimal.config.schema.scan import CheckConfig, PreferenceRecipe, ScanConfig, TrainConfig
 from pessimal.config.schema.search import Goal, Method, SearchConfig, SearchSpec, TuningSpec
@@ -53,5 +51,7 @@ def _within(hint: object) -> set[type]:
     return set().union(*map(_within, typing.get_args(hint)))
 
 
-SCHEMAS: dict[str, type] = {schema.__name__: schema for task in TASKS.values() for schema in _within(task)}
+SCHEMAS: dict[str, type] = {
+    schema.__name__: schema for task in TASKS.values() for schema in _within(task)
+}
 """Every class of options by name, for messages about unknown options."""

@@ -12,7 +12,7 @@ from omegaconf import MISSING
 from pessimal.config.schema.shared import TaskConfig, TrainerSpec
 from pessimal.config.schema.values import Count, Level, NotBlank, OneOf, Options
 from pessimal.errors import ConfigError, ModelError
-from pessimal.explain.attribute import OVERALL, PLACEBO, Edit
+from pessimal.explaining.attribute import OVERALL, PLACEBO, Edit
 from pessimal.rewards.spec import Kind, ModelSpec
 
 PAIR = ("prompt", "chosen", "rejected")
@@ -60,7 +60,8 @@ class ComparisonsSpec(Options):
             raise ConfigError("comparisons=jsonl needs a file: type comparisons.path=FILE")
         if self.source is Source.embedded and self.path:
             raise ConfigError(
-                "comparisons.path was given for the embedded comparisons, which need none. For a file type: "
+                "comparisons.path was given for the embedded comparisons, which need none. For a "
+                "file type: "
                 "comparisons=jsonl comparisons.path=FILE"
             )
 
@@ -69,7 +70,9 @@ class ComparisonsSpec(Options):
 class AttributeSpec(Options):
     """An attribute along which responses are changed."""
 
-    description: Annotated[str, NotBlank("a sentence: what a response has that has more of it")] = MISSING
+    description: Annotated[str, NotBlank("a sentence: what a response has that has more of it")] = (
+        MISSING
+    )
     """What a response has that has more of it: one sentence."""
     polarity: Annotated[int, OneOf((1, -1))] = 1
     """1 where more of it makes a response better, -1 where more makes it worse."""
@@ -110,31 +113,40 @@ class ExplainConfig(TaskConfig):
     contrast: dict[str, AttributeSpec] = field(default_factory=dict)
     """Attributes by name."""
     perturber: dict[str, Any] = field(default_factory=dict)
-    """Who changes the responses: `_target_`, the path of a class, and its options, from conf/perturber."""
+    """Who changes the responses: `_target_`, the path of a class, and its options, from
+    conf/perturber."""
     judge: JudgeKind = JudgeKind.rules
     """Who says whether an edit did what was asked."""
     judge_model: str | None = None
-    """llm: the judge's name at its endpoint. local: a name of conf/model such as smollm2, a folder or a Hub repository."""
+    """llm: the judge's name at its endpoint. local: a name of conf/model such as smollm2, a folder
+    or a Hub repository."""
     judge_base_url: str | None = None
     """Address of the judge's endpoint; null is the perturber's, or OpenAI's."""
     fluency: str | None = None
-    """Causal language model under which edits are to be fluent: a name of conf/model such as smollm2, a folder or a Hub
-    repository. Its perplexity of each edit over that of the response is measured; null does not."""
+    """Causal language model under which edits are to be fluent: a name of conf/model such as
+    smollm2, a folder or a Hub repository. Its perplexity of each edit over that of the response is
+    measured; null does not."""
     both_ways: bool = True
-    """Change responses to the better and to the worse on both sides. A model that likes what polarity calls worse only
-    flips in the second half; without it there are half as many edits, those of the published method."""
+    """Change responses to the better and to the worse on both sides. A model that likes what
+    polarity calls worse only flips in the second half; without it there are half as many edits,
+    those of the published method."""
     seeds: Count = 1
     """Perturbations of each kind."""
     placebos: Annotated[int, Ge(0)] = 4
-    """Edits that keep the meaning, for each response, beside the attributes: the null that flips are held against."""
+    """Edits that keep the meaning, for each response, beside the attributes: the null that flips
+    are held against."""
     overall: Annotated[int, Ge(0)] = 0
-    """llm, local: edits that make a response better or worse in whatever way, for each response, beside the attributes."""
+    """llm, local: edits that make a response better or worse in whatever way, for each response,
+    beside the attributes."""
     tie: Annotated[float, Ge(0)] | None = None
-    """Margins no larger than this are ties, in units of reward; null takes what the rewards' numerical error allows."""
+    """Margins no larger than this are ties, in units of reward; null takes what the rewards'
+    numerical error allows."""
     shrink: bool = True
-    """Look for the smallest part of each counterfactual that still flips, and the largest change that does not."""
+    """Look for the smallest part of each counterfactual that still flips, and the largest change
+    that does not."""
     exact_hunks: Annotated[int, Interval(ge=0, le=12)] = 8
-    """Up to so many separate changes every subset is tried (2 to that power); beyond, the largest are reverted first."""
+    """Up to so many separate changes every subset is tried (2 to that power); beyond, the largest
+    are reverted first."""
     batch_size: Count | None = None
     """Conversations per batch; null finds it from the memory there is."""
     replicates: Annotated[int, Ge(100)] = 2000
@@ -146,11 +158,12 @@ class ExplainConfig(TaskConfig):
     examples: Count = 6
     """Comparisons shown in full."""
     dry_run: bool = False
-    """llm, local: say how many calls it would take and what they would cost, show examples, and stop."""
+    """llm, local: say how many calls it would take and what they would cost, show examples, and
+    stop."""
 
     def language_model(self, option: str) -> ModelSpec:
-        """The model of `fluency` or `judge_model`, asked for log-probabilities. ConfigError, ModelError where there is none of
-        that name."""
+        """The model of `fluency` or `judge_model`, asked for log-probabilities. ConfigError,
+        ModelError where there is none of that name."""
         from pessimal.config.models import spec_of  # Hydra comes with it
 
         try:
@@ -164,11 +177,13 @@ class ExplainConfig(TaskConfig):
         return None if self.prompt is None else (self.prompt, self.chosen, self.rejected)
 
     def check(self) -> None:
-        from pessimal.explain.perturbers import check_options  # pandas comes with it
+        from pessimal.explaining.perturbers import check_options  # pandas comes with it
 
         self.model.require("explain", "text")
         spec = self.comparisons
-        if spec.name is None:  # not in its own check: that of the defaults would name files after them
+        if (
+            spec.name is None
+        ):  # not in its own check: that of the defaults would name files after them
             spec.name = Path(spec.path).name.split(".")[0] if spec.path else spec.source.value
         given = [name for name in PAIR if getattr(self, name) is not None]
         if given and len(given) < len(PAIR):
@@ -181,23 +196,27 @@ class ExplainConfig(TaskConfig):
         for name in (PLACEBO, OVERALL):
             if name in self.contrast:
                 raise ConfigError(
-                    f"contrast.{name}: that name stands for edits along no attribute; choose another"
+                    f"contrast.{name}: that name stands for edits along no attribute; choose "
+                    f"another"
                 )
         perturber = check_options(self.perturber)
         if self.seeds > 1 and self.perturber.get("temperature") == 0:
             raise ConfigError(
-                f"seeds={self.seeds} with perturber.temperature=0: every seed would give the same text, and standard errors "
+                f"seeds={self.seeds} with perturber.temperature=0: every seed would give the same "
+                f"text, and standard errors "
                 "over seeds a false 0. Type seeds=1, or a temperature above 0"
             )
         asks = hasattr(perturber, "dry_run")
         if self.overall and not asks:
             raise ConfigError(
-                f"overall={self.overall}: only a language model can make a response better in whatever way; type "
+                f"overall={self.overall}: only a language model can make a response better in "
+                f"whatever way; type "
                 "perturber=llm or perturber=local, or overall=0"
             )
         if self.dry_run and not asks:
             raise ConfigError(
-                "dry_run=true says what a language model would be asked, and this perturber asks none: it is free"
+                "dry_run=true says what a language model would be asked, and this perturber asks "
+                "none: it is free"
             )
         if self.judge is not JudgeKind.rules and not self.judge_model:
             model = "NAME_AT_THE_ENDPOINT" if self.judge is JudgeKind.llm else "DIR_OR_ID"
@@ -205,16 +224,20 @@ class ExplainConfig(TaskConfig):
         if self.fluency is not None:
             if given:
                 raise ConfigError(
-                    f"fluency={self.fluency}: it is measured over a set of comparisons, not of one pair. Leave it out"
+                    f"fluency={self.fluency}: it is measured over a set of comparisons, not of one "
+                    f"pair. Leave it out"
                 )
             self.language_model("fluency")
         if self.judge is JudgeKind.local:
             self.language_model("judge_model")
-        self.trainer.check_alone("explaining asks for a few thousand rewards, on one device of one machine")
+        self.trainer.check_alone(
+            "explaining asks for a few thousand rewards, on one device of one machine"
+        )
 
 
 def as_typed(override: str) -> str:
-    """A text of a pair as Hydra reads it back, whatever it holds: quotes, commas, `${`. One in quotes stays as it is."""
+    """A text of a pair as Hydra reads it back, whatever it holds: quotes, commas, `${`. One in
+    quotes stays as it is."""
     key, _, text = override.partition("=")
     quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "'\""
     if key not in PAIR or quoted or text == "null":

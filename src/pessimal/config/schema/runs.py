@@ -38,7 +38,11 @@ NAMES = {
     RunsAction.list: (0, 0, "pessimal runs name='plain-*'"),
     RunsAction.show: (1, 1, "pessimal runs show score-table/plain-bpe-0--greatest"),
     RunsAction.diff: (2, 2, "pessimal runs diff plain-bpe-0--greatest plain-bpe-0--worst"),
-    RunsAction.verify: (0, 1, "pessimal runs verify, or pessimal runs verify plain-bpe-0--greatest"),
+    RunsAction.verify: (
+        0,
+        1,
+        "pessimal runs verify, or pessimal runs verify plain-bpe-0--greatest",
+    ),
 }
 """How many names each takes, and an example."""
 FILTERS = ("type", "of_model", "prompt", "name")
@@ -51,11 +55,14 @@ class RunsConfig(TaskConfig):
     action: RunsAction = RunsAction.list
     """list, show, diff or verify."""
     names: list[str] = field(default_factory=list)
-    """Artifacts that are shown, compared or verified: name, name:v0, type/name, type/name:v0, or a W&B run's id."""
+    """Artifacts that are shown, compared or verified: name, name:v0, type/name, type/name:v0, or a
+    W&B run's id."""
     type: str | None = None
-    """Only artifacts of this type, such as score-table. Here and below * and ? stand for anything."""
+    """Only artifacts of this type, such as score-table. Here and below * and ? stand for
+    anything."""
     of_model: str | None = None
-    """Only those of this model; typed as model=NAME, which Hydra alone would take for its group of that name."""
+    """Only those of this model; typed as model=NAME, which Hydra alone would take for its group of
+    that name."""
     prompt: str | None = None
     """Only those of this prompt."""
     name: str | None = None
@@ -71,14 +78,16 @@ class RunsConfig(TaskConfig):
     format: RunsFormat = RunsFormat.table
     """table, json or csv."""
     table: str | None = None
-    """Of show with format=csv: which table of the artifact, such as agreement; null where it has only one."""
+    """Of show with format=csv: which table of the artifact, such as agreement; null where it has
+    only one."""
 
     def check(self) -> None:
         least, most, example = NAMES[self.action]
         if not least <= len(self.names) <= most:
             wanted = str(least) if least == most else f"up to {most}"
             raise ConfigError(
-                f"runs {self.action.value} takes {wanted} name{'s' * (wanted != '1')}, and {len(self.names)} "
+                f"runs {self.action.value} takes {wanted} name{'s' * (wanted != '1')}, and "
+                f"{len(self.names)} "
                 f"were given ({', '.join(self.names) or 'none'}). Type: {example}"
             )
         if self.action is not RunsAction.list:
@@ -86,16 +95,22 @@ class RunsConfig(TaskConfig):
             if given:
                 typed = given[0].removeprefix("of_")
                 raise ConfigError(
-                    f"{typed}= chooses what is listed; runs {self.action.value} takes names: {example}"
+                    f"{typed}= chooses what is listed; runs {self.action.value} takes names: "
+                    f"{example}"
                 )
         if self.action is RunsAction.verify and self.format is RunsFormat.csv:
             raise ConfigError("runs verify has format=table or format=json; leave out format=csv")
         if self.table and (self.action is not RunsAction.show or self.format is not RunsFormat.csv):
             raise ConfigError(
-                "table= chooses what runs show prints as CSV. Type: pessimal runs show NAME format=csv table=TABLE"
+                "table= chooses what runs show prints as CSV. Type: pessimal runs show NAME "
+                "format=csv table=TABLE"
             )
         self.where = (
-            [] if self.where is None else self.where if isinstance(self.where, list) else [self.where]
+            []
+            if self.where is None
+            else self.where
+            if isinstance(self.where, list)
+            else [self.where]
         )
         if not all(isinstance(condition, str) for condition in self.where):
             raise ConfigError(
@@ -105,7 +120,8 @@ class RunsConfig(TaskConfig):
 
 @dataclass
 class PushConfig(TaskConfig):
-    """`pessimal push`: the registry to W&B, asked back; where to is `tracking.project` and `tracking.entity`."""
+    """`pessimal push`: the registry to W&B, asked back; where to is `tracking.project` and
+    `tracking.entity`."""
 
     type: Any = None
     """Only artifacts of this type, or of a list of types; all where null."""
@@ -116,7 +132,9 @@ class PushConfig(TaskConfig):
         for option in ("type", "name"):
             given = getattr(self, option)
             example = f"a text or a list of texts, such as {option}=[a,b]"
-            setattr(self, option, [] if given in (None, []) else listed(option, given, example=example))
+            setattr(
+                self, option, [] if given in (None, []) else listed(option, given, example=example)
+            )
 
 
 QUIET = (
@@ -125,12 +143,15 @@ QUIET = (
     "hydra.job_logging.root.handlers=[console]",
     "~hydra.job_logging.handlers.file",
 )
-"""Hydra keeps a folder of every run; looking at a registry leaves none, also where nothing can be written."""
+"""Hydra keeps a folder of every run; looking at a registry leaves none, also where nothing can be
+written."""
 _NAME = re.compile(r"[A-Za-z0-9._:/-]+")
 _FREE = {*FILTERS, "where", "sort", "table"}
 
 
-def runs_overrides(words: Sequence[str], overrides: Sequence[str], options: Sequence[str]) -> list[str]:
+def runs_overrides(
+    words: Sequence[str], overrides: Sequence[str], options: Sequence[str]
+) -> list[str]:
     """What Hydra is to read for `runs` and the bare words after it: an action, then names.
 
     Values that Hydra would stumble over (n>1000) are put into the quotes that it wants.
@@ -147,13 +168,18 @@ def runs_overrides(words: Sequence[str], overrides: Sequence[str], options: Sequ
     action, *names = words
     if action not in actions:
         named = (
-            f" To list what is named so: pessimal runs 'name={action}*'" if _NAME.fullmatch(action) else ""
+            f" To list what is named so: pessimal runs 'name={action}*'"
+            if _NAME.fullmatch(action)
+            else ""
         )
         guess = did_you_mean(action, actions) or named
-        raise ConfigError(f"after runs comes show NAME, diff A B or verify [NAME], not {action!r}.{guess}")
+        raise ConfigError(
+            f"after runs comes show NAME, diff A B or verify [NAME], not {action!r}.{guess}"
+        )
     if wrong := [name for name in names if not _NAME.fullmatch(name)]:
         raise ConfigError(
-            f"runs {action}: {wrong[0]!r} is no artifact's name; names are of letters, digits and . _ - such as "
+            f"runs {action}: {wrong[0]!r} is no artifact's name; names are of letters, digits and "
+            f". _ - such as "
             "score-table/plain-bpe-0--greatest:v0"
         )
     listed = ",".join(f'"{name}"' for name in names)
@@ -168,4 +194,8 @@ def _quoted(override: str) -> str:
     if key not in _FREE or value == "null" or value[:1] in ("[", '"', "'"):
         return override
     # As Hydra reads it: backslashes count only before a quote, and the end is before one.
-    return f'{key}="' + re.sub(r'(\\*)("|$)', lambda m: m[1] * 2 + ('\\"' if m[2] else ""), value) + '"'
+    return (
+        f'{key}="'
+        + re.sub(r'(\\*)("|$)', lambda m: m[1] * 2 + ('\\"' if m[2] else ""), value)
+        + '"'
+    )

@@ -55,7 +55,8 @@ class TrainerSpec(Options):
     strategy: Strategy = Strategy.auto
     """How the processes share the work."""
     threads: Count | None = None
-    """OpenMP threads of a process; null lets a scan take one or all, whichever is faster here, and elsewhere leaves torch's choice."""
+    """OpenMP threads of a process; null lets a scan take one or all, whichever is faster here, and
+    elsewhere leaves torch's choice."""
 
     @property
     def alone(self) -> bool:
@@ -66,31 +67,36 @@ class TrainerSpec(Options):
         """ConfigError, saying `why`, where more than one device is asked for."""
         if not self.alone:
             raise ConfigError(
-                f"trainer.devices={self.devices} trainer.num_nodes={self.num_nodes} trainer.strategy={self.strategy.value}: "
+                f"trainer.devices={self.devices} trainer.num_nodes={self.num_nodes} "
+                f"trainer.strategy={self.strategy.value}: "
                 f"{why}. Leave them out"
             )
 
     def check_here(self, *, sweep: bool) -> None:
-        """ConfigError where this machine, or how the command was started, cannot be what is asked for; without torch, which
-        alone knows the rest (`verbs.trainer`)."""
+        """ConfigError where this machine, or how the command was started, cannot be what is asked
+        for; without torch, which alone knows the rest (`verbs.trainer`)."""
         linux_card = any(map(os.path.exists, ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")))
         if sys.platform == "linux" and self.accelerator in ("gpu", "cuda") and not linux_card:
             raise ConfigError(
-                f"trainer.accelerator={self.accelerator!r}, but this machine has no GPU that its system knows of; type trainer=cpu"
+                f"trainer.accelerator={self.accelerator!r}, but this machine has no GPU that its "
+                f"system knows of; type trainer=cpu"
             )
         started, slurm = os.environ.get("LOCAL_WORLD_SIZE"), "SLURM_JOB_ID" in os.environ
         if started is not None and int(started) != self.devices:
             raise ConfigError(
-                f"torchrun started {started} processes on this node and trainer.devices={self.devices}; give both the same"
+                f"torchrun started {started} processes on this node and "
+                f"trainer.devices={self.devices}; give both the same"
             )
         if sweep and started is None and not slurm and self.devices > 1:
             raise ConfigError(
-                f"trainer.devices={self.devices} in a sweep needs a launcher that starts each job's processes: hydra/launcher="
+                f"trainer.devices={self.devices} in a sweep needs a launcher that starts each "
+                f"job's processes: hydra/launcher="
                 "submitit_slurm; or give one command a job, without -m"
             )
         if self.num_nodes > 1 and "MASTER_ADDR" not in os.environ and not slurm:
             raise ConfigError(
-                f"trainer.num_nodes={self.num_nodes} needs a launcher on each node. Type there: torchrun "
+                f"trainer.num_nodes={self.num_nodes} needs a launcher on each node. Type there: "
+                f"torchrun "
                 f"--nnodes={self.num_nodes} --nproc-per-node={self.devices} --rdzv-backend=c10d "
                 f"--rdzv-endpoint=HOST:29500 -m pessimal {' '.join(sys.argv[1:])}"
             )
@@ -98,7 +104,8 @@ class TrainerSpec(Options):
 
 @dataclass
 class TrackingSpec(Options):
-    """The W&B run that mirrors a task. What is not given follows W&B's own variables (conf/tracking/default.yaml)."""
+    """The W&B run that mirrors a task. What is not given follows W&B's own variables
+    (conf/tracking/default.yaml)."""
 
     _prefix: ClassVar[str] = "tracking"
 
@@ -113,7 +120,8 @@ class TrackingSpec(Options):
     tags: list[str] = field(default_factory=list)
     """What runs are found by; WANDB_TAGS where empty."""
     patience: Annotated[float, Ge(0)] = 12.0
-    """Seconds that W&B's faults, and waiting at the end for what is online to arrive, may hold up a task."""
+    """Seconds that W&B's faults, and waiting at the end for what is online to arrive, may hold up a
+    task."""
 
 
 @dataclass
@@ -141,7 +149,8 @@ class PathsSpec(Options):
 
 
 def check_writable(name: str, folder: str) -> None:
-    """Make the folder; ConfigError where that cannot be, or nothing can be written there. A full disk stays an OSError."""
+    """Make the folder; ConfigError where that cannot be, or nothing can be written there. A full
+    disk stays an OSError."""
     try:
         path = Path(folder).expanduser()
         path.mkdir(parents=True, exist_ok=True)
@@ -151,7 +160,10 @@ def check_writable(name: str, folder: str) -> None:
         raise ConfigError(
             f"{name}={folder!r} cannot be written to: {error.strerror}; give another folder"
         ) from error
-    except (RuntimeError, ValueError) as error:  # ~ of a user there is not; what no name of a folder can hold
+    except (
+        RuntimeError,
+        ValueError,
+    ) as error:  # ~ of a user there is not; what no name of a folder can hold
         raise ConfigError(f"{name}={folder!r} is no folder: {error}; give another") from error
     if not os.access(path, os.W_OK):
         raise ConfigError(f"{name}={folder!r} is not writable; give another folder")

@@ -24,7 +24,8 @@ class ImportFormat(Enum):
     vocabulary = "vocabulary"
     """token_id, token_name, token_decoded, then one column a prompt; one file a model."""
     checkpoints = "checkpoints"
-    """token_id, token_name, token_decoded, then one column step-N for each checkpoint of a model; one prompt."""
+    """token_id, token_name, token_decoded, then one column step-N for each checkpoint of a model;
+    one prompt."""
 
 
 class Score(Enum):
@@ -43,21 +44,22 @@ class ImportConfig(TaskConfig):
     path: Any = None
     """The file; for formats with one file a model also a folder, a pattern or a list."""
     prompt: str | None = None
-    """Key of the prompt that an EloEverything file or a file of checkpoints was scored with; taken from the file's name
-    where that is a known key."""
+    """Key of the prompt that an EloEverything file or a file of checkpoints was scored with; taken
+    from the file's name where that is a known key."""
     prompts: dict[str, str] = field(default_factory=dict)
     """Wordings by key, where they are known."""
     model_name: str | None = None
-    """The model that a file is of, also typed model=NAME: OWNER/NAME, or the label of a known one; by default taken from the
-    file's name."""
+    """The model that a file is of, also typed model=NAME: OWNER/NAME, or the label of a known one;
+    by default taken from the file's name."""
     set: str | None = None
-    """Name of the list of items; by default eloeverything, or what begins the name of a factorial54 file."""
+    """Name of the list of items; by default eloeverything, or what begins the name of a factorial54
+    file."""
     score: Score | None = None
-    """What the numbers are: reward, or log_probability of a language model. Rewards where not given, but what looks like
-    log-probabilities is then refused."""
+    """What the numbers are: reward, or log_probability of a language model. Rewards where not
+    given, but what looks like log-probabilities is then refused."""
     tokens: str | None = None
-    """A list of terms (a CSV file with the column token_decoded): only the tokens with these texts, of vocabularies and
-    checkpoints."""
+    """A list of terms (a CSV file with the column token_decoded): only the tokens with these texts,
+    of vocabularies and checkpoints."""
     published: dict[str, ModelSpec] = field(default_factory=dict)
     """What is known about published models, by Hub repository."""
 
@@ -67,29 +69,44 @@ class ImportConfig(TaskConfig):
                 "import needs a format and a path; type for example: "
                 "pessimal import format=eloeverything path=greatest.csv prompt=greatest"
             )
-        format, tokens = self.format.value, self.format in (ImportFormat.vocabulary, ImportFormat.checkpoints)
-        if self.prompt is not None and self.format in (ImportFormat.factorial54, ImportFormat.vocabulary):
+        format, tokens = (
+            self.format.value,
+            self.format in (ImportFormat.vocabulary, ImportFormat.checkpoints),
+        )
+        if self.prompt is not None and self.format in (
+            ImportFormat.factorial54,
+            ImportFormat.vocabulary,
+        ):
             raise ConfigError(
-                f"prompt={self.prompt!r}: files of format={format} name a prompt in each column; leave prompt out"
+                f"prompt={self.prompt!r}: files of format={format} name a prompt in each column; "
+                f"leave prompt out"
             )
         if self.model_name is not None and self.format is ImportFormat.eloeverything:
             raise ConfigError(
-                f"model={self.model_name!r}: files of format={format} name a model in each column; leave model out"
+                f"model={self.model_name!r}: files of format={format} name a model in each column; "
+                f"leave model out"
             )
         if self.set is not None and tokens:
             raise ConfigError(
-                f"set={self.set!r} names a list of items; files of format={format} hold a model's vocabulary. Leave set out"
+                f"set={self.set!r} names a list of items; files of format={format} hold a model's "
+                f"vocabulary. Leave set out"
             )
         if self.tokens is not None and not tokens:
             raise ConfigError(
-                f"tokens={self.tokens!r} chooses among the tokens of a vocabulary; files of format={format} hold items. "
+                f"tokens={self.tokens!r} chooses among the tokens of a vocabulary; files of "
+                f"format={format} hold items. "
                 "Leave tokens out"
             )
         if self.set is not None and not re.fullmatch(r"[\w.-]+", self.set):
-            raise ConfigError(f"set={self.set!r}: a name has letters, digits, '.', '_' and '-' only")
-        if self.set is not None and (taken := (TAKEN | {"vocabulary"}).intersection(self.set.split("--"))):
             raise ConfigError(
-                f"set={self.set}: in the names of score tables {taken.pop()!r} stands for something else. Give the list "
+                f"set={self.set!r}: a name has letters, digits, '.', '_' and '-' only"
+            )
+        if self.set is not None and (
+            taken := (TAKEN | {"vocabulary"}).intersection(self.set.split("--"))
+        ):
+            raise ConfigError(
+                f"set={self.set}: in the names of score tables {taken.pop()!r} stands for "
+                f"something else. Give the list "
                 "another name"
             )
         if self.tokens is not None:
@@ -103,7 +120,8 @@ class Join(Enum):
     exact = "exact"
     """Their texts are the same, white space included."""
     stripped = "stripped"
-    """Their texts are the same without outer white space; of a model's several such tokens the barest counts."""
+    """Their texts are the same without outer white space; of a model's several such tokens the
+    barest counts."""
 
 
 @dataclass
@@ -120,7 +138,8 @@ class IdentityAxis(Options):
 
 @dataclass
 class WordingSpec(Options):
-    """A factorial of wordings: every combination of the levels is a prompt whose key is the levels joined by `_`."""
+    """A factorial of wordings: every combination of the levels is a prompt whose key is the levels
+    joined by `_`."""
 
     _prefix: ClassVar[str] = "wording"
 
@@ -130,18 +149,21 @@ class WordingSpec(Options):
     def check(self) -> None:
         if taken := sorted(set(self.factors) & {"token", "model", "wording", "frame", "rest"}):
             raise ConfigError(
-                f"wording.factors: {', '.join(taken)} means something else here; name the factor otherwise"
+                f"wording.factors: {', '.join(taken)} means something else here; name the factor "
+                f"otherwise"
             )
         levels = [level for names in self.factors.values() for level in names]
         if empty := [factor for factor, names in self.factors.items() if not names]:
             raise ConfigError(f"wording.factors.{empty[0]} has no levels")
         if twice := sorted({level for level in levels if levels.count(level) > 1}):
             raise ConfigError(
-                f"wording.factors: the level {twice[0]!r} is named twice; a level belongs to one factor"
+                f"wording.factors: the level {twice[0]!r} is named twice; a level belongs to one "
+                f"factor"
             )
         if wrong := [level for level in levels if "_" in level or not level]:
             raise ConfigError(
-                f"wording.factors: the level {wrong[0]!r} cannot stand in a key, where levels are joined by `_`"
+                f"wording.factors: the level {wrong[0]!r} cannot stand in a key, where levels are "
+                f"joined by `_`"
             )
 
 
@@ -154,7 +176,8 @@ class CompareConfig(TaskConfig):
     tables: Any = None
     """Score tables: a file, a folder, a pattern or a list of these; by default the registry's."""
     source: Annotated[str, OneOf(("registry", "wandb"))] = "registry"
-    """Where score tables are taken from; of wandb, the project `tracking.project` is fetched first."""
+    """Where score tables are taken from; of wandb, the project `tracking.project` is fetched
+    first."""
     explanations: list[str] = field(default_factory=list)
     """Instead of score tables, explanations of the registry: their names, or [all]."""
     models: list[str] = field(default_factory=list)
@@ -162,10 +185,11 @@ class CompareConfig(TaskConfig):
     prompts: dict[str, str] = field(default_factory=dict)
     """Only these prompts; all of them where empty."""
     sets: list[str] = field(default_factory=list)
-    """Only these candidate sets, `vocabulary` or the name of a list of items; all of them where empty."""
+    """Only these candidate sets, `vocabulary` or the name of a list of items; all of them where
+    empty."""
     mode: Mode | None = None
-    """Only scans of this mode. Where it is not given, a model scanned in several is represented by ids (else text, else
-    paper), and a section of its own compares its modes."""
+    """Only scans of this mode. Where it is not given, a model scanned in several is represented by
+    ids (else text, else paper), and a section of its own compares its modes."""
     paper: bool = False
     """Follow the published procedure where ours differs."""
     replicates: Annotated[int, Ge(100)] = 1000
@@ -181,39 +205,48 @@ class CompareConfig(TaskConfig):
     rbo_depth: Count = 132
     """Depth of rank-biased overlap, in ranks."""
     join: Join = Join.exact
-    """Which tokens of different models are the same: exact texts, or texts without outer white space."""
+    """Which tokens of different models are the same: exact texts, or texts without outer white
+    space."""
     lexicons: dict[str, str] = field(default_factory=dict)
-    """Sentiment lexicons by name: afinn, textblob, or a CSV file with the columns word and valence."""
+    """Sentiment lexicons by name: afinn, textblob, or a CSV file with the columns word and
+    valence."""
     frequencies: str = "wordfreq"
-    """Word frequencies: wordfreq, a CSV file with the columns word and per_million, or the British National Corpus list as it
-    is given out (1_1_all_alpha.txt)."""
+    """Word frequencies: wordfreq, a CSV file with the columns word and per_million, or the British
+    National Corpus list as it is given out (1_1_all_alpha.txt)."""
     identity: dict[str, IdentityAxis] = field(default_factory=dict)
     """Identity terms by axis."""
     dictionaries: dict[str, str] = field(default_factory=dict)
-    """Dictionaries by name: CSV files with the columns category and word, or LIWC files (.dic, .dicx, or a wide CSV file with
-    the column DicTerm); a word may end in `*`."""
+    """Dictionaries by name: CSV files with the columns category and word, or LIWC files (.dic,
+    .dicx, or a wide CSV file with the column DicTerm); a word may end in `*`."""
     quantised: dict[str, str] = field(default_factory=dict)
-    """Models in full precision by the names of their quantised selves, such as +quantised.Q=M; NAME-nf4, NAME-AWQ and the like
-    are taken for NAME quantised without it."""
+    """Models in full precision by the names of their quantised selves, such as +quantised.Q=M;
+    NAME-nf4, NAME-AWQ and the like are taken for NAME quantised without it."""
     words: list[str] = field(default_factory=list)
-    """Words to look at by name: what the step between two language models does to them, and their ranks over checkpoints."""
+    """Words to look at by name: what the step between two language models does to them, and their
+    ranks over checkpoints."""
     polarity: dict[str, Annotated[int, OneOf((1, -1))]] = field(default_factory=dict)
-    """1 for a prompt that good words answer, -1 for one that bad words do, by prompt key or by a level in the key."""
+    """1 for a prompt that good words answer, -1 for one that bad words do, by prompt key or by a
+    level in the key."""
     pairs: list[list[str]] = field(default_factory=list)
-    """Prompts that are compared two by two, such as [[best,worst],[mine,yours]]; by default those of opposite polarity."""
+    """Prompts that are compared two by two, such as [[best,worst],[mine,yours]]; by default those
+    of opposite polarity."""
     wording: WordingSpec = field(default_factory=WordingSpec)
     """Prompts that are one question in many wordings."""
 
     def check(self) -> None:
         if self.source == "wandb" and (self.tables is not None or self.explanations):
-            raise ConfigError("source=wandb fetches score tables; leave tables and explanations out")
+            raise ConfigError(
+                "source=wandb fetches score tables; leave tables and explanations out"
+            )
         if self.explanations and self.tables is not None:
             raise ConfigError(
-                "tables and explanations were both given, and are compared apart: leave one of them out"
+                "tables and explanations were both given, and are compared apart: leave one of "
+                "them out"
             )
         if wrong := [pair for pair in self.pairs if len(set(pair)) != 2 or len(pair) != 2]:
             raise ConfigError(
-                f"pairs: [{','.join(wrong[0])}] is no pair; give two different prompts each, such as pairs=[[best,worst]]"
+                f"pairs: [{','.join(wrong[0])}] is no pair; give two different prompts each, such "
+                f"as pairs=[[best,worst]]"
             )
         if self.tables is not None:
             self.tables = matching("tables", self.tables)
@@ -228,9 +261,10 @@ class ReportConfig(TaskConfig):
     title: str = "What these reward models want"
     """Heading of the page."""
     artifacts: list[str] = field(default_factory=list)
-    """References such as comparison/quickstart, comparison/quickstart:v0, search-result/NAME, study/NAME or explanation/NAME; the newest
-    comparison where empty."""
+    """References such as comparison/quickstart, comparison/quickstart:v0, search-result/NAME,
+    study/NAME or explanation/NAME; the newest comparison where empty."""
     explorer: bool = True
-    """Carry every token's rewards and ranks, to be searched on the page: 0.5 MB a model and prompt at 128,000 tokens."""
+    """Carry every token's rewards and ranks, to be searched on the page: 0.5 MB a model and prompt
+    at 128,000 tokens."""
     explorer_prompts: list[str] = field(default_factory=list)
     """Prompts in the explorer; those that the most models were asked where empty."""

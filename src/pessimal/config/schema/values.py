@@ -1,11 +1,13 @@
-"""What an option may be: ranges and choices as annotations, checked once when the class of options is made.
+"""What an option may be: ranges and choices as annotations, checked once when the class of options
+is made.
 
     @dataclass
     class TrainerSpec(Options):
         _prefix: ClassVar[str] = "trainer"
         devices: Annotated[int, Ge(1)] = 1
 
-OmegaConf 2.3 sees the bare type of such a field, and converts and refuses by it; the range is checked here.
+OmegaConf 2.3 sees the bare type of such a field, and converts and refuses by it; the range is
+checked here.
 """
 
 import glob
@@ -45,7 +47,8 @@ Prompts = dict[str, Annotated[str, NotBlank("a prompt is the question that the m
 
 
 class Options:
-    """Base of every class of options: checks each field against its annotation, then what `check` adds."""
+    """Base of every class of options: checks each field against its annotation, then what `check`
+    adds."""
 
     _prefix: ClassVar[str] = ""
     """What is typed before the fields' names, such as `trainer`."""
@@ -53,7 +56,10 @@ class Options:
     def __post_init__(self):
         prefix, hints = self._prefix and self._prefix + ".", _hints(type(self))
         for field in fields(self):
-            usual = field.default not in (MISSING, None, "???") and f"{prefix}{field.name}={field.default}"
+            usual = (
+                field.default not in (MISSING, None, "???")
+                and f"{prefix}{field.name}={field.default}"
+            )
             example = f"; type for example {usual}" if usual else ""
             check_value(prefix + field.name, getattr(self, field.name), hints[field.name], example)
         self.check()
@@ -63,14 +69,16 @@ class Options:
 
 
 def _hints(schema: type) -> dict[str, Any]:
-    """The annotations of a class of options, read once; in its dictionary, so that a subclass reads its own."""
+    """The annotations of a class of options, read once; in its dictionary, so that a subclass reads
+    its own."""
     if "_annotations_read" not in vars(schema):
         schema._annotations_read = typing.get_type_hints(schema, include_extras=True)
     return schema._annotations_read
 
 
 def check_value(name: str, value: Any, hint: Any, example: str = "") -> None:
-    """ConfigError where a value, or one inside a list or dictionary, breaks a rule of its annotation."""
+    """ConfigError where a value, or one inside a list or dictionary, breaks a rule of its
+    annotation."""
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if value is None:
         return
@@ -78,9 +86,15 @@ def check_value(name: str, value: Any, hint: Any, example: str = "") -> None:
         check_value(name, value, inner[0], example)
         for rule in rules(hint):
             if not _allowed(value, rule):
-                guess = did_you_mean(str(value), map(str, rule.choices)) if isinstance(rule, OneOf) else ""
+                guess = (
+                    did_you_mean(str(value), map(str, rule.choices))
+                    if isinstance(rule, OneOf)
+                    else ""
+                )
                 raise ConfigError(
-                    f"{name}={value!r}, but {needed(hint)} is needed{example}.{guess}".removesuffix(".")
+                    f"{name}={value!r}, but {needed(hint)} is needed{example}.{guess}".removesuffix(
+                        "."
+                    )
                 )
     elif origin in (typing.Union, UnionType):
         for one in inner:
@@ -96,7 +110,9 @@ def check_value(name: str, value: Any, hint: Any, example: str = "") -> None:
 def rules(hint: Any) -> list:
     """The ranges and choices of an annotated type."""
     given = hint.__metadata__ if typing.get_origin(hint) is Annotated else ()
-    return [rule for each in given for rule in (each if isinstance(each, GroupedMetadata) else [each])]
+    return [
+        rule for each in given for rule in (each if isinstance(each, GroupedMetadata) else [each])
+    ]
 
 
 def _allowed(value: Any, rule: Any) -> bool:
@@ -150,22 +166,35 @@ def existing_file(name: str, path: str) -> Path:
     try:
         file = Path(path).expanduser()
         there = file.is_file()
-    except (OSError, RuntimeError, ValueError) as error:  # too long a name, or ~ of a user there is not
+    except (
+        OSError,
+        RuntimeError,
+        ValueError,
+    ) as error:  # too long a name, or ~ of a user there is not
         raise InputError(f"{name}={path!r}: there is no such file ({error})") from error
     if not there:
-        raise InputError(f"{name}={path!r}: there is no such file (looked in {file.absolute().parent})")
+        raise InputError(
+            f"{name}={path!r}: there is no such file (looked in {file.absolute().parent})"
+        )
     return file
 
 
 def matching(name: str, given: Any) -> list[str]:
-    """Existing files and folders that `given` names: a path, a pattern with * or a list of these."""
-    patterns = listed(name, given, example="a path, a pattern such as 'folder/*.parquet', or a list of paths")
+    """Existing files and folders that `given` names: a path, a pattern with * or a list of
+    these."""
+    patterns = listed(
+        name, given, example="a path, a pattern such as 'folder/*.parquet', or a list of paths"
+    )
     found = []
     for pattern in patterns:
         try:
             expanded = str(Path(pattern).expanduser())
             matches = [expanded] if Path(expanded).exists() else sorted(glob.glob(expanded))
-        except (OSError, RuntimeError, ValueError) as error:  # as above, or what no name of a file can hold
+        except (
+            OSError,
+            RuntimeError,
+            ValueError,
+        ) as error:  # as above, or what no name of a file can hold
             raise InputError(f"{name}={pattern!r}: no such file ({error})") from error
         if not matches:
             raise InputError(
@@ -176,8 +205,13 @@ def matching(name: str, given: Any) -> list[str]:
 
 
 def listed(name: str, given: Any, *, example: str) -> list[str]:
-    """One text, or a list of them, as a list that is not empty; ConfigError where it is anything else."""
+    """One text, or a list of them, as a list that is not empty; ConfigError where it is anything
+    else."""
     entries = [given] if isinstance(given, str) else given
-    if not isinstance(entries, list) or not entries or not all(isinstance(entry, str) for entry in entries):
+    if (
+        not isinstance(entries, list)
+        or not entries
+        or not all(isinstance(entry, str) for entry in entries)
+    ):
         raise ConfigError(f"{name}={given!r}: give {example}")
     return entries

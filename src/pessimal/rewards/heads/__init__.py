@@ -1,8 +1,10 @@
-"""Reward heads: how a scalar is read off a decoder's last hidden states, each with the arithmetic that was published.
+"""Reward heads: how a scalar is read off a decoder's last hidden states, each with the arithmetic
+that was published.
 
-One file a head. A head says by which weights it is recognised (`fits`), which modules hold them (`modules`, for
-checkpoints whose own class transformers does not have), and how the reward is read (`read`), always in float32. To
-add one: write such a class in a file here and name it in HEADS. docs: README.md in this folder.
+One file a head. A head says by which weights it is recognised (`fits`), which modules hold them
+(`modules`, for checkpoints whose own class transformers does not have), and how the reward is read
+(`read`), always in float32. To add one: write such a class in a file here and name it in HEADS.
+docs: README.md in this folder.
 """
 
 from pessimal.rewards.heads.base import Head, Shapes
@@ -26,7 +28,8 @@ HEADS: tuple[type[Head], ...] = (
 
 
 def head_for(names: Shapes) -> type[Head] | None:
-    """The head that a checkpoint's weights are of, by their names; None where pessimal knows none such."""
+    """The head that a checkpoint's weights are of, by their names; None where pessimal knows none
+    such."""
     return next((head for head in HEADS if head.fits(names)), None)
 
 

@@ -12,10 +12,11 @@ Shapes = Mapping[str, Sequence[int]]
 
 
 class Head(ABC):
-    """Reads a reward off the final hidden state of a decoder, in float32, whatever the precision of the rest.
+    """Reads a reward off the final hidden state of a decoder, in float32, whatever the precision of
+    the rest.
 
-    A bfloat16 head leaves a few hundred distinct rewards in a whole vocabulary, and so masses of ties; in float32 it
-    costs nothing, since it runs on one position only.
+    A bfloat16 head leaves a few hundred distinct rewards in a whole vocabulary, and so masses of
+    ties; in float32 it costs nothing, since it runs on one position only.
     """
 
     gated = False
@@ -30,17 +31,18 @@ class Head(ABC):
 
     @staticmethod
     def modules(shapes: Shapes, config) -> dict[str, nn.Module | nn.Parameter]:
-        """Modules by the names of the published class, to be filled from the checkpoint; empty where transformers
-        has the class itself."""
+        """Modules by the names of the published class, to be filled from the checkpoint; empty
+        where transformers has the class itself."""
         return {}
 
     @abstractmethod
     def read(self, final: Tensor, context: Tensor | None) -> Tensor:
-        """Rewards (batch,) float32 from the last position's hidden states `final` (batch, hidden) float32."""
+        """Rewards (batch,) float32 from the last position's hidden states `final` (batch, hidden)
+        float32."""
 
     def context(self, states: Tensor, ids: Sequence[int]) -> Tensor | None:
-        """What the head takes from the prompt: once per frame, from the prefix's hidden states (P, hidden) float32
-        and its ids (P,); None for heads that read the last position only."""
+        """What the head takes from the prompt: once per frame, from the prefix's hidden states (P,
+        hidden) float32 and its ids (P,); None for heads that read the last position only."""
         return None
 
     def to(self, device: torch.device) -> "Head":

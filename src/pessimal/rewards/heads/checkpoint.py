@@ -1,4 +1,5 @@
-"""What a checkpoint says besides its head: where the backbone lies, what closes its input, and whether it is PairRM."""
+"""What a checkpoint says besides its head: where the backbone lies, what closes its input, and
+whether it is PairRM."""
 
 from pessimal.errors import ModelError
 from pessimal.rewards.heads.base import Shapes
@@ -9,8 +10,8 @@ BACKBONE = "model"
 
 
 def renamed(shapes: Shapes) -> dict[str, str]:
-    """`key_mapping` of `from_pretrained` for checkpoints whose backbone has another name (Starling: `transformer`,
-    OpenAssistant: `gpt_neox`); empty where it is `model`."""
+    """`key_mapping` of `from_pretrained` for checkpoints whose backbone has another name (Starling:
+    `transformer`, OpenAssistant: `gpt_neox`); empty where it is `model`."""
     names = [
         name.removesuffix(end).removesuffix(".")
         for name in shapes
@@ -23,15 +24,19 @@ def renamed(shapes: Shapes) -> dict[str, str]:
 
 
 def is_pairrm(shapes: Shapes) -> bool:
-    """Whether weights of these names are PairRM's, which is no head of a decoder (`rewards/pairrm.py`)."""
-    return "head_layer.4.weight" in shapes and any(name.startswith("pretrained_model.") for name in shapes)
+    """Whether weights of these names are PairRM's, which is no head of a decoder
+    (`rewards/pairrm.py`)."""
+    return "head_layer.4.weight" in shapes and any(
+        name.startswith("pretrained_model.") for name in shapes
+    )
 
 
 def closing_ids(config, tokenizer) -> tuple[int, ...]:
-    """Ids that a reward model wants after the templated conversation, and reads its reward at; mostly none.
+    """Ids that a reward model wants after the templated conversation, and reads its reward at;
+    mostly none.
 
-    InternLM2's names the token in its configuration. Athene's is the tokenizer's `cls_token`, by its published class alone.
-    ModelError where that is missing.
+    InternLM2's names the token in its configuration. Athene's is the tokenizer's `cls_token`, by
+    its published class alone. ModelError where that is missing.
     """
     named = getattr(config, "reward_token_id", None)
     if named is not None:
@@ -40,7 +45,8 @@ def closing_ids(config, tokenizer) -> tuple[int, ...]:
         return ()
     if tokenizer.cls_token_id is None:
         raise ModelError(
-            "Athene's reward is read at the tokenizer's cls_token, and this tokenizer has none. Give it the published one: "
+            "Athene's reward is read at the tokenizer's cls_token, and this tokenizer has none. "
+            "Give it the published one: "
             "tokenizer.cls_token = '<|reserved_special_token_1|>'; tokenizer.save_pretrained(DIR)"
         )
     return (tokenizer.cls_token_id,)

@@ -1,8 +1,10 @@
-"""Several objectives, mixed by a gate that looks at the prompt: ArmoRM (Wang et al. 2024) and QRM (Dorka 2024).
+"""Several objectives, mixed by a gate that looks at the prompt: ArmoRM (Wang et al. 2024) and QRM
+(Dorka 2024).
 
-The gate reads the hidden state at the token that closes the user's turn, so it is one vector for all responses to a
-prompt: the reward is that vector times the objectives' rewards. QRM estimates each objective by quantiles, whose mean
-is taken; ArmoRM has one value an objective, the case of a single quantile.
+The gate reads the hidden state at the token that closes the user's turn, so it is one vector for
+all responses to a prompt: the reward is that vector times the objectives' rewards. QRM estimates
+each objective by quantiles, whose mean is taken; ArmoRM has one value an objective, the case of a
+single quantile.
 """
 
 import re
@@ -16,14 +18,17 @@ from pessimal.rewards.heads.base import Head, Shapes, in_float32
 
 
 class Gate(nn.Module):
-    """The gating network, laid out as the checkpoint's weights are: `layers.N` linear, batch norm, or ReLU."""
+    """The gating network, laid out as the checkpoint's weights are: `layers.N` linear, batch norm,
+    or ReLU."""
 
     def __init__(self, shapes: Shapes, *, temperature: float):
         super().__init__()
         self.temperature = temperature
         self.logit_scale = nn.Parameter(torch.ones(shapes["gating.logit_scale"]))
         layers = [
-            (int(m[1]), m[2]) for name in shapes if (m := re.match(r"gating\.layers\.(\d+)\.(\w+)", name))
+            (int(m[1]), m[2])
+            for name in shapes
+            if (m := re.match(r"gating\.layers\.(\d+)\.(\w+)", name))
         ]
         last = max(number for number, _ in layers)
         self.layers = nn.ModuleList()
@@ -53,7 +58,9 @@ class GatedHead(Head):
 
     def __init__(self, network: nn.Module, *, output: int = 0):
         self.regression = in_float32(network.regression_layer)
-        self.transform = network.reward_transform_matrix.detach().float().clone()  # (objectives, objectives)
+        self.transform = (
+            network.reward_transform_matrix.detach().float().clone()
+        )  # (objectives, objectives)
         self.gating = in_float32(network.gating)
         self.opening: tuple[int, ...] = network.assistant_opening
 
@@ -83,13 +90,15 @@ class GatedHead(Head):
 
 
 def prompt_end(ids: Sequence[int], opening: Sequence[int]) -> int:
-    """Position of the token that closes the user's turn: where `opening` begins, the tokens from there to the
-    response's slot, at its last occurrence. Raises ModelError where it does not occur."""
+    """Position of the token that closes the user's turn: where `opening` begins, the tokens from
+    there to the response's slot, at its last occurrence. Raises ModelError where it does not
+    occur."""
     ids, opening = list(ids), list(opening)
     for start in range(len(ids) - len(opening), -1, -1):
         if ids[start : start + len(opening)] == opening:
             return start
     raise ModelError(
-        f"the tokens that open the assistant's turn, {opening}, do not occur in {ids}: the gate of this reward head "
+        f"the tokens that open the assistant's turn, {opening}, do not occur in {ids}: the gate of "
+        f"this reward head "
         "reads the end of the prompt there"
     )

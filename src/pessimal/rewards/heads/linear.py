@@ -1,4 +1,5 @@
-"""One linear layer: transformers' sequence classifiers (Skywork, GRM's fine-tuned models, URM and most others)."""
+"""One linear layer: transformers' sequence classifiers (Skywork, GRM's fine-tuned models, URM and
+most others)."""
 
 from torch import Tensor, nn
 
@@ -6,7 +7,8 @@ from pessimal.rewards.heads.base import Head, Shapes, in_float32
 
 
 class LinearHead(Head):
-    """`score`: a linear layer, of one output or of several attributes of which one is the reward."""
+    """`score`: a linear layer, of one output or of several attributes of which one is the
+    reward."""
 
     def __init__(self, network: nn.Module, *, output: int = 0):
         self.score = in_float32(network.score)

@@ -1,6 +1,8 @@
-"""One linear layer under a name of its own: UltraRM and Eurus-RM (`regression_head`), OpenAssistant's Pythia (`out_proj`).
+"""One linear layer under a name of its own: UltraRM and Eurus-RM (`regression_head`),
+OpenAssistant's Pythia (`out_proj`).
 
-OpenAssistant's configuration has a `model_type` that transformers does not know; it is GPT-NeoX's, and made known here.
+OpenAssistant's configuration has a `model_type` that transformers does not know; it is GPT-NeoX's,
+and made known here.
 """
 
 from torch import Tensor, nn
@@ -28,7 +30,8 @@ class NamedLinearHead(Head):
     def modules(shapes: Shapes, config) -> dict[str, nn.Module]:
         if getattr(config, "pooling", "last") not in ("last", None):
             raise ModelError(
-                f"config.json says pooling={config.pooling!r}: the reward is read off the mean of all positions, which is "
+                f"config.json says pooling={config.pooling!r}: the reward is read off the mean of "
+                f"all positions, which is "
                 "not supported. OpenAssistant's models with pooling=last are"
             )
         name = next(name for name in NAMES if f"{name}.weight" in shapes)

@@ -1,4 +1,5 @@
-"""Beaver's reward and cost models (Dai et al. 2023): a linear `score_head`, and a normaliser where the configuration asks for it."""
+"""Beaver's reward and cost models (Dai et al. 2023): a linear `score_head`, and a normaliser where
+the configuration asks for it."""
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +11,8 @@ _EPSILON = 1e-8
 
 
 class NormalizedHead(Head):
-    """`score_head`, less the mean and over the standard deviation that were kept in training (`config.do_normalize`).
+    """`score_head`, less the mean and over the standard deviation that were kept in training
+    (`config.do_normalize`).
 
     A cost model's output is a cost: high is bad, and it is scaled without taking the mean away.
     """
@@ -23,7 +25,8 @@ class NormalizedHead(Head):
         kind = getattr(config, "score_type", "reward")
         if on and kind not in _NORMALIZED:
             raise ModelError(
-                f"config.json says score_type={kind!r}; known are {', '.join(_NORMALIZED)}: the reward cannot be normalised"
+                f"config.json says score_type={kind!r}; known are {', '.join(_NORMALIZED)}: the "
+                f"reward cannot be normalised"
             )
         shifted, scaled = _NORMALIZED[kind] if on else (False, False)
         mean, variance = getattr(config, "mean", None), getattr(config, "var", None)
@@ -48,4 +51,5 @@ class NormalizedHead(Head):
 
 
 _NORMALIZED = {"reward": (True, True), "cost": (False, True), "critic": (False, False)}
-"""By `config.score_type`: whether the mean is taken away, and whether the rest is divided by the standard deviation."""
+"""By `config.score_type`: whether the mean is taken away, and whether the rest is divided by the
+standard deviation."""

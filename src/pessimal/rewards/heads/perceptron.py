@@ -1,4 +1,5 @@
-"""`score` as a small network: INF-ORM (Yang et al. 2024), WorldPM (Wang et al. 2025) and Qwen2.5-Math-RM (Yang et al. 2024)."""
+"""`score` as a small network: INF-ORM (Yang et al. 2024), WorldPM (Wang et al. 2025) and
+Qwen2.5-Math-RM (Yang et al. 2024)."""
 
 import re
 
@@ -32,4 +33,6 @@ class PerceptronHead(Head):
 
 
 def _numbers(shapes: Shapes) -> list[int]:
-    return sorted(int(m[1]) for name in shapes if (m := re.fullmatch(r"score\.(\d+)\.weight", name)))
+    return sorted(
+        int(m[1]) for name in shapes if (m := re.fullmatch(r"score\.(\d+)\.weight", name))
+    )

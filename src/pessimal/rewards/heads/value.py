@@ -1,4 +1,5 @@
-"""Value heads: GRM's `v_head.summary` (Yang et al. 2024, linear or a small network) and InternLM2's linear `v_head`."""
+"""Value heads: GRM's `v_head.summary` (Yang et al. 2024, linear or a small network) and InternLM2's
+linear `v_head`."""
 
 import re
 
@@ -27,7 +28,9 @@ class ValueHead(Head):
             head.summary = _linear("v_head.summary", shapes)
         else:
             numbers = {
-                int(m[1]) for name in shapes if (m := re.match(r"v_head\.summary\.(\d+)\.weight", name))
+                int(m[1])
+                for name in shapes
+                if (m := re.match(r"v_head\.summary\.(\d+)\.weight", name))
             }
             head.summary = nn.Sequential(
                 *(

@@ -21,7 +21,8 @@ def find_prompt_end(ids: list[int]) -> int:
 
 
 class GatingNetwork(nn.Module):
-    """Linear layers with a ReLU after each but the last, a softmax at a temperature, and a scale."""
+    """Linear layers with a ReLU after each but the last, a softmax at a temperature, and a
+    scale."""
 
     def __init__(self, inputs, outputs, temperature, hidden_dim, n_hidden, logit_scale=1.0):
         super().__init__()
@@ -62,7 +63,9 @@ class LlamaForRewardModelWithGating(LlamaPreTrainedModel):
         self.model = LlamaModel(config)
         self.regression_layer = nn.Linear(config.hidden_size, self.num_objectives, bias=False)
         self.post_init()
-        self.reward_transform_matrix = nn.Parameter(torch.eye(self.num_objectives), requires_grad=False)
+        self.reward_transform_matrix = nn.Parameter(
+            torch.eye(self.num_objectives), requires_grad=False
+        )
         self.gating = GatingNetwork(
             config.hidden_size,
             self.num_objectives,
@@ -75,14 +78,18 @@ class LlamaForRewardModelWithGating(LlamaPreTrainedModel):
     def forward(self, input_ids=None, attention_mask=None, position_ids=None, return_dict=None):
         return_dict = return_dict if return_dict is not None else self.config.use_return_dict
         states = self.model(
-            input_ids, attention_mask=attention_mask, position_ids=position_ids, return_dict=return_dict
+            input_ids,
+            attention_mask=attention_mask,
+            position_ids=position_ids,
+            return_dict=return_dict,
         )[0]
         batch, length = input_ids.shape
         if self.config.pad_token_id is None and batch > 1:
             raise ValueError("no padding token, so one input at a time")
         last = -1
         if self.config.pad_token_id is not None:
-            # The position before the first pad token; without one argmax is 0, and -1 is the last position.
+            # The position before the first pad token; without one argmax is 0, and -1 is the last
+            # position.
             last = (torch.eq(input_ids, self.config.pad_token_id).int().argmax(-1) - 1) % length
         rows = torch.arange(batch, device=states.device)
         final = states[rows, last]

@@ -1,4 +1,5 @@
-"""GRM's class: a causal language model's body with a small network, the value head, at the last token."""
+"""GRM's class: a causal language model's body with a small network, the value head, at the last
+token."""
 
 import torch
 from torch import nn
@@ -40,7 +41,10 @@ class GRewardModel(PreTrainedModel):
     def forward(self, input_ids=None, attention_mask=None, past_key_values=None, **kwargs):
         kwargs["output_hidden_states"] = True
         output = self.model(
-            input_ids=input_ids, attention_mask=attention_mask, past_key_values=past_key_values, **kwargs
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            past_key_values=past_key_values,
+            **kwargs,
         )
         values = self.v_head(output.hidden_states[-1]).squeeze(-1)
         last = attention_mask.sum(dim=-1) - 1

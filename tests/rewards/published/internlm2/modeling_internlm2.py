@@ -1,5 +1,5 @@
-"""InternLM2's reward model: a decoder of its own, whose attention knows nothing of transformers' interfaces, and a
-linear value head read at a reward token that follows the conversation."""
+"""InternLM2's reward model: a decoder of its own, whose attention knows nothing of transformers'
+interfaces, and a linear value head read at a reward token that follows the conversation."""
 
 import torch
 from torch import nn
@@ -25,7 +25,8 @@ class InternLM2RMSNorm(nn.Module):
 
 
 class InternLM2RotaryEmbedding(nn.Module):
-    """Turns states by their positions; the speeds are computed here, and are no part of a checkpoint."""
+    """Turns states by their positions; the speeds are computed here, and are no part of a
+    checkpoint."""
 
     def __init__(self, size, theta):
         super().__init__()
@@ -107,16 +108,21 @@ class InternLM2PreTrainedModel(PreTrainedModel):
 
 
 class InternLM2Model(InternLM2PreTrainedModel):
-    """The decoder; its cache is made in a way that newer versions of transformers no longer know."""
+    """The decoder; its cache is made in a way that newer versions of transformers no longer
+    know."""
 
     def __init__(self, config):
         super().__init__(config)
         self.tok_embeddings = nn.Embedding(config.vocab_size, config.hidden_size)
-        self.layers = nn.ModuleList([InternLM2DecoderLayer(config) for _ in range(config.num_hidden_layers)])
+        self.layers = nn.ModuleList(
+            [InternLM2DecoderLayer(config) for _ in range(config.num_hidden_layers)]
+        )
         self.norm = InternLM2RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.post_init()
 
-    def forward(self, input_ids=None, attention_mask=None, position_ids=None, use_cache=None, **kwargs):
+    def forward(
+        self, input_ids=None, attention_mask=None, position_ids=None, use_cache=None, **kwargs
+    ):
         use_cache = use_cache if use_cache is not None else self.config.use_cache
         if use_cache:
             kwargs["past_key_values"] = DynamicCache.from_legacy_cache(None)
@@ -124,7 +130,9 @@ class InternLM2Model(InternLM2PreTrainedModel):
         states = self.tok_embeddings(input_ids)
         if position_ids is None:
             position_ids = torch.arange(length, device=input_ids.device).unsqueeze(0)
-        hidden = torch.ones(length, length, dtype=torch.bool, device=input_ids.device).triu(1)[None, None]
+        hidden = torch.ones(length, length, dtype=torch.bool, device=input_ids.device).triu(1)[
+            None, None
+        ]
         if attention_mask is not None:
             hidden = hidden | ~attention_mask.bool()[:, None, None, :]
         mask = torch.zeros(hidden.shape, dtype=states.dtype, device=states.device)
@@ -144,7 +152,9 @@ class InternLM2ForRewardModel(InternLM2PreTrainedModel):
         self.reward_token_id = config.reward_token_id
         self.post_init()
 
-    def forward(self, input_ids=None, attention_mask=None, position_ids=None, use_cache=None, **kwargs):
+    def forward(
+        self, input_ids=None, attention_mask=None, position_ids=None, use_cache=None, **kwargs
+    ):
         states = self.model(input_ids, attention_mask, position_ids, use_cache)[0]
         values = self.v_head(states).squeeze(-1)
         if attention_mask is None:
@@ -155,7 +165,9 @@ class InternLM2ForRewardModel(InternLM2PreTrainedModel):
     @torch.no_grad()
     def get_score(self, tokenizer, conversation) -> float:
         """The reward of a conversation, a list of turns."""
-        text = tokenizer.apply_chat_template(conversation, tokenize=False, add_generation_prompt=False)
+        text = tokenizer.apply_chat_template(
+            conversation, tokenize=False, add_generation_prompt=False
+        )
         ids = tokenizer.encode(text, return_tensors="pt", add_special_tokens=False)
         ids = torch.cat([ids, torch.tensor([[self.reward_token_id]])], dim=1).to(self.device)
         return self(input_ids=ids, attention_mask=torch.ones_like(ids).bool())[0].cpu().item()

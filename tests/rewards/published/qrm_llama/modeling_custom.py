@@ -1,4 +1,5 @@
-"""QRM's class over a Llama: every objective by its quantiles, mixed by a gate that reads the end of the prompt."""
+"""QRM's class over a Llama: every objective by its quantiles, mixed by a gate that reads the end of
+the prompt."""
 
 from dataclasses import dataclass
 
@@ -21,7 +22,8 @@ def find_prompt_end(ids: list[int]) -> int:
 
 
 class GatingNetwork(nn.Module):
-    """Triples of a linear layer without bias, ReLU and batch norm, a last linear layer, softmax, and a scale."""
+    """Triples of a linear layer without bias, ReLU and batch norm, a last linear layer, softmax,
+    and a scale."""
 
     def __init__(self, inputs, outputs, temperature, hidden_dim, n_hidden, logit_scale=1.0):
         super().__init__()
@@ -65,7 +67,9 @@ class LlamaForRewardModelWithGating31(LlamaPreTrainedModel):
             config.hidden_size, self.num_quantiles * self.num_objectives, bias=False
         )
         self.post_init()
-        self.reward_transform_matrix = nn.Parameter(torch.eye(self.num_objectives), requires_grad=False)
+        self.reward_transform_matrix = nn.Parameter(
+            torch.eye(self.num_objectives), requires_grad=False
+        )
         self.gating = GatingNetwork(
             config.hidden_size,
             self.num_objectives,
@@ -78,7 +82,10 @@ class LlamaForRewardModelWithGating31(LlamaPreTrainedModel):
     def forward(self, input_ids=None, attention_mask=None, position_ids=None, return_dict=None):
         return_dict = return_dict if return_dict is not None else self.config.use_return_dict
         states = self.model(
-            input_ids, attention_mask=attention_mask, position_ids=position_ids, return_dict=return_dict
+            input_ids,
+            attention_mask=attention_mask,
+            position_ids=position_ids,
+            return_dict=return_dict,
         )[0]
         batch, length = input_ids.shape
         if self.config.pad_token_id is None and batch > 1:
@@ -97,5 +104,9 @@ class LlamaForRewardModelWithGating31(LlamaPreTrainedModel):
             rewards = quantiles.float().mean(dim=2) @ self.reward_transform_matrix
             score = torch.sum(gate * rewards, dim=1, keepdim=True)
         return QuantileOutput(
-            reward_quantiles=quantiles, rewards=rewards, gating_output=gate, score=score, logits=score
+            reward_quantiles=quantiles,
+            rewards=rewards,
+            gating_output=gate,
+            score=score,
+            logits=score,
         )

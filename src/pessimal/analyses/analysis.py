@@ -1,0 +1,190 @@
+"""What an analysis is: a function from score tables to Results, and what it needs.
+
+To add one: a file beside this one whose `analyse` stands under `@analysis(...)`, a line in
+`compare.ANALYSES`, a text in `methods/`, its columns in `docs/columns.yaml`, a test.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import pandas as pd
+
+from pessimal.errors import TableError
+from pessimal.tables import minilm
+from pessimal.tables.result import Result
+from pessimal.tables.table_set import TableSet
+from pessimal.tables.word_lists import Frequencies
+
+MEAN = "mean of models"
+"""Names a row of figures."""
+Meanings = Callable[[Sequence[str]], np.ndarray]
+"""Words → a vector of meaning each."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What every analysis gets: numbers as configured, and what people say about words, already
+    read."""
+
+    replicates: int = 1000
+    permutations: int = 10_000
+    confidence: float = 0.95
+    seed: int = 0
+    top: int = 20
+    """Tokens named at each end."""
+    rbo_persistence: float = 0.9
+    rbo_depth: int = 132
+    paper: bool = False
+    """Follow the published procedure where ours differs."""
+    lexicons: Mapping[str, pd.Series] = field(default_factory=dict)
+    """Valence by word, by name of the lexicon."""
+    frequencies: Frequencies | None = None
+    identity: Mapping[str, "object"] = field(default_factory=dict)
+    """Identity terms by axis: objects with `about`, `source`, `terms`."""
+    dictionaries: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    """Category and word, by name of the dictionary."""
+    meanings: Meanings | None = minilm.meanings
+    """Of words: those alike in meaning are not independent. None takes them for independent."""
+    quantised: Mapping[str, str] = field(default_factory=dict)
+    """Models in full precision by the names of their quantised selves, beside those whose names say
+    so."""
+    words: Sequence[str] = ()
+    """Words that are looked at by name."""
+
+    @property
+    def draws(self) -> dict[str, int | float]:
+        """How intervals are bootstrapped."""
+        return {"replicates": self.replicates, "confidence": self.confidence, "seed": self.seed}
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What the tables must have; checked once, before the analysis is called."""
+
+    models: int = 1
+    prompts: int = 1
+    """Prompts that are looked at one by one."""
+    elo: bool = False
+    wordings: bool = False
+    modes: bool = False
+    language: bool = False
+    lexicons: bool = False
+    frequencies: bool = False
+    identity: bool = False
+    dictionaries: bool = False
+    checkpoints: bool = False
+    judges: bool = False
+
+    def missing(self, tables: TableSet, options: Options) -> str:
+        """What is not there and what to type; empty where nothing is missing."""
+        checks = [
+            (
+                len(tables.models) >= self.models,
+                f"{self.models} models; here are {len(tables.models)}",
+            ),
+            (
+                len(tables.prompts) >= self.prompts,
+                f"{self.prompts} {'prompts' if self.prompts > 1 else 'prompt'} besides the "
+                f"wordings of one question; here are {len(tables.prompts)}",
+            ),
+            (
+                not self.elo or tables.has_elo,
+                "items that people rated: pessimal import format=eloeverything path=FILE",
+            ),
+            (
+                not self.wordings or tables.wordings,
+                "one question in many wordings: pessimal scan prompts=factorial54",
+            ),
+            (
+                not self.modes or any(len(m) > 1 for m in tables.modes.values()),
+                "a model scanned in two modes: pessimal scan mode=text",
+            ),
+            (
+                not self.language or tables.language,
+                "log-probabilities: pessimal scan model=auto model.path=ID "
+                "model.kind=log_probability",
+            ),
+            (not self.lexicons or options.lexicons, "a lexicon: +lexicons.NAME=FILE"),
+            (
+                not self.frequencies or options.frequencies is not None,
+                "word frequencies: frequencies=wordfreq",
+            ),
+            (not self.identity or options.identity, "identity terms: identity=[gender,religion]"),
+            (
+                not self.dictionaries or options.dictionaries,
+                "a dictionary: +dictionaries.NAME=FILE",
+            ),
+            (
+                not self.judges or any("says_yes_above" in t.measured for t in tables.tables),
+                "a judge: pessimal scan model=judge-correct model.path=ID prompts=grading",
+            ),
+            (
+                not self.checkpoints or any(t.provenance.step is not None for t in tables.tables),
+                "checkpoints of a run: pessimal scan -m model.path=RUN/step-1,RUN/step-2, or "
+                "pessimal import format=checkpoints path=FILE",
+            ),
+        ]
+        return "; ".join(f"needs {what}" for there, what in checks if not there)
+
+
+class Analysis(Protocol):
+    """A function from tables to Results, with a name and needs."""
+
+    name: str
+    needs: Needs
+
+    def __call__(self, tables: TableSet, options: Options) -> list[Result]: ...
+
+
+def analysis(name: str, needs: Needs | None = None) -> Callable[[Callable], Analysis]:
+    """Gives a function the name of its analysis and what it needs."""
+
+    def give(function: Callable) -> Analysis:
+        function.name, function.needs = name, needs or Needs()
+        return function
+
+    return give
+
+
+def by_prompt(
+    tables: TableSet,
+    make: Callable[[str], pd.DataFrame | None],
+    *,
+    models: int = 1,
+    failed: list[str] | None = None,
+) -> pd.DataFrame:
+    """`make(prompt)` for every prompt looked at one by one, under one another, with the columns
+    prompt and candidates.
+
+    Prompts of fewer than `models` models are passed over. One of which a TableError says that it
+    cannot be done goes to `failed`, for the notes.
+
+    Raises:
+        TableError: the first prompt's, where no prompt can be done.
+    """
+    pieces, errors = [], []
+    for prompt in tables.prompts:
+        if len(tables.by_prompt[prompt]) < models:
+            continue
+        try:
+            piece = make(prompt)
+        except TableError as error:
+            errors.append((prompt, error))
+            continue
+        if piece is not None and len(piece):
+            pieces.append(piece.assign(prompt=prompt, candidates=tables.candidates))
+    if errors and not pieces:
+        raise errors[0][1]
+    if failed is not None:
+        failed += [f"{prompt}: {error}" for prompt, error in errors]
+    return pd.concat(pieces, ignore_index=True) if pieces else pd.DataFrame()
+
+
+def with_mean(table: pd.DataFrame, estimate: str, *, by: list[str]) -> pd.DataFrame:
+    """The table with a row below the models' for their mean, where there are several; it has no
+    interval, as the models share their words."""
+    groups = table.groupby([*by, "candidates"], sort=False)[estimate]
+    means = groups.mean()[groups.size() > 1].reset_index()
+    return pd.concat([table, means.assign(model=MEAN)], ignore_index=True)

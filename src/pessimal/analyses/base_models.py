@@ -1,0 +1,458 @@
+"""Language models beside reward models: what they would say, whether rewards follow it, and what
+the step from one language model to another rewards.
+
+Knows log-probabilities of the same candidates under language models, and rewards to hold them
+against. Knows neither tokenizers nor which of the models was made from which.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+
+from pessimal.analyses.analysis import Needs, Options, analysis
+from pessimal.analyses.checks import align, check_rewards, check_varied
+from pessimal.analyses.ranks import bootstrapped, kendall, ranked, spearman
+from pessimal.errors import TableError
+from pessimal.plots import Forest, TokenTable
+from pessimal.tables.extremes import extremes
+from pessimal.tables.join import reward_matrix
+from pessimal.tables.result import Estimate, Result, weight_of
+from pessimal.tables.score_table import ScoreTable
+from pessimal.tables.table_set import TableSet, labels_of, renamed
+from pessimal.texts import literal
+
+MEASURES = ["implicit_reward", "mwlr"]
+COLUMNS = ["text", "log_p", "log_q", *MEASURES]
+
+
+def implicit_reward(p: pd.Series, q: pd.Series) -> pd.DataFrame:
+    """What the step from model 1 (p) to model 2 (q) does to each candidate.
+
+    The implicit reward is log q − log p: up to a factor and a constant it is the reward for which q
+    is the best policy that does not stray from p (Rafailov et al. 2023, equation 5). It weighs a
+    candidate that neither model would ever say like one that both would; the mixture-weighted log
+    ratio, ½ (p + q) (log q − log p), does not. Both are positive where model 2 says a candidate
+    more than model 1 (the published figures subtract the other way round).
+
+    Args:
+        p: log-probability of each candidate under model 1, in nats, index = text; may repeat (each
+            is an outcome).
+        q: under model 2, same candidates.
+
+    Returns:
+        One row per candidate, in the order of `p`: text, log_p, log_q, implicit_reward, mwlr
+            (nats).
+
+    Raises:
+        TableError: the candidates differ, or a value is no log-probability (missing, infinite or
+            above 0).
+
+    Source: Christian et al. 2026 (arXiv 2601.20838), the section on implicit rewards.
+    """
+    q = align(p, q, left_name="model 1", right_name="model 2")
+    values = pd.DataFrame(
+        {"log_p": p.to_numpy(dtype=float), "log_q": q.to_numpy(dtype=float)}, index=p.index
+    )
+    wrong = ~(
+        np.isfinite(values.to_numpy()) & (values.to_numpy() <= 1e-6)
+    )  # rounding may leave it above zero
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0]
+        raise TableError(
+            f"{wrong.sum()} values are no log-probabilities (first: {values.iat[row, column]} for "
+            f"{values.index[row]!r}, model {column + 1}): they must be finite and at most 0. Give "
+            f"tables of "
+            "`pessimal scan model.score=log_probability`."
+        )
+    ratio = values["log_q"] - values["log_p"]
+    mixture = (np.exp(values["log_p"]) + np.exp(values["log_q"])) / 2
+    table = values.assign(implicit_reward=ratio, mwlr=mixture * ratio).reset_index(drop=True)
+    # The index as it is: reset as a column it would become Arrow strings, which cannot hold a lone
+    # surrogate.
+    table.insert(0, "text", p.index)
+    return table
+
+
+def word_mwlr(table: pd.DataFrame, words: Sequence[str]) -> pd.DataFrame:
+    """What the step from model 1 to model 2 does to named words.
+
+    A word is every text that is the word without outer white space and in lower case (' Love',
+    'love'); its probability is what these add up to. The published number is the mean of the
+    mixture-weighted log ratio over them; their sum is what they add to `sum_mwlr` of `divergence`.
+
+    Args:
+        table: of `implicit_reward`.
+        words: as people write them.
+
+    Returns:
+        One row per word that some text spells, in the order given: word (in lower case), tokens
+            (texts that spell it), log_p,
+        log_q (of the word, nats), implicit_reward (log q − log p), mwlr (mean over its tokens, as
+        published, nats), mwlr_sum.
+
+    Raises:
+        TableError: a column is missing.
+
+    Source: Christian et al. 2026 (arXiv 2601.20838), Figure 3; there p is Gemma and q is Llama.
+    """
+    _check_columns(table)
+    spelled = pd.Series([text.strip().lower() for text in table["text"].tolist()], dtype=object)
+    rows = []
+    for word in dict.fromkeys(word.strip().lower() for word in words):
+        own = table[(spelled == word).to_numpy()]
+        if own.empty:
+            continue
+        log_p, log_q = (float(np.logaddexp.reduce(own[name])) for name in ("log_p", "log_q"))
+        mwlr = {"mwlr": float(own["mwlr"].mean()), "mwlr_sum": float(own["mwlr"].sum())}
+        step = {"log_p": log_p, "log_q": log_q, "implicit_reward": log_q - log_p}
+        rows.append({"word": word, "tokens": len(own), **step, **mwlr})
+    return pd.DataFrame(rows, columns=["word", "tokens", *COLUMNS[1:], "mwlr_sum"])
+
+
+def divergence(table: pd.DataFrame) -> pd.DataFrame:
+    """How far two language models are apart on the candidates of one table, in nats.
+
+    The mixture-weighted log ratios add up to *half the difference* of the two Kullback–Leibler
+    divergences, ½ (KL(q‖p) − KL(p‖q)), so a sum near zero does not say that the models are alike;
+    Jeffreys' divergence, KL(q‖p) + KL(p‖q) = Σ (q − p) log(q/p), does. Over all tokens these are
+    the divergences, without sampling error. Over some of them (`mass_p`, `mass_q` below 1) the `kl`
+    columns are those tokens' contributions, which may be negative, and `jeffreys` is a lower bound,
+    since every token adds to it.
+
+    Returns:
+        Of a table of `implicit_reward` one row: n, mass_p, mass_q (sums of the probabilities),
+            kl_q_p, kl_p_q, jeffreys,
+        sum_mwlr.
+    """
+    _check_columns(table)
+    p, q = np.exp(table["log_p"]), np.exp(table["log_q"])
+    ratio = table["implicit_reward"]
+    row = {
+        "n": len(table),
+        "mass_p": p.sum(),
+        "mass_q": q.sum(),
+        "kl_q_p": (q * ratio).sum(),
+        "kl_p_q": -(p * ratio).sum(),
+        "jeffreys": ((q - p) * ratio).sum(),
+        "sum_mwlr": table["mwlr"].sum(),
+    }
+    return pd.DataFrame([row])
+
+
+def implicit_extremes(table: pd.DataFrame, *, k: int) -> pd.DataFrame:
+    """The k candidates at either end of the implicit reward, and of the mixture-weighted log ratio.
+
+    Equals are taken in the order of the rows; where the cut falls among them the table says so (see
+    `extremes`).
+
+    Returns:
+        Of a table of `implicit_reward` up to 4k rows: measure ("implicit_reward" or "mwlr"), end
+            ("top" where model 2 says
+        it more, or "bottom"), rank (1 = the most extreme), text, value (nats), tied, tied_left_out,
+        log_p, log_q.
+
+    Raises:
+        TableError: a column is missing, or k is not positive.
+    """
+    _check_columns(table)
+    named = table.assign(candidate_id=range(len(table)), token=table["text"])
+    ends = [extremes(named.assign(reward=table[m], measure=m), k=k) for m in MEASURES]
+    whole = pd.concat(ends, ignore_index=True).rename(columns={"reward": "value"})
+    return whole[
+        ["measure", "end", "rank", "text", "value", "tied", "tied_left_out", "log_p", "log_q"]
+    ]
+
+
+def reward_correlation(
+    rewards: pd.DataFrame,
+    scores: pd.DataFrame,
+    *,
+    replicates: int = 1000,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Rank correlation of each reward model with each score that language models give the same
+    candidates.
+
+    Ties are corrected for (Kendall's tau-b) and take mid-ranks (Spearman). Intervals are item
+    bootstraps of the linearised statistics, taking candidates as independent, which spellings of
+    one word are not. All rows rest on the same candidates, so differences between them are surer
+    than overlapping intervals suggest.
+
+    Args:
+        rewards: candidates × reward models.
+        scores: candidates × scores (log-probabilities of a model, implicit rewards of a pair), same
+            candidates.
+
+    Returns:
+        One row per pair: model, score, n, kendall, low, high (of tau), spearman, spearman_low,
+            spearman_high.
+
+    Raises:
+        TableError: see `checks.check_rewards` and `check_varied`; or the candidates differ.
+    """
+    for matrix in (rewards, scores):
+        check_rewards(matrix)
+        check_varied(matrix)
+    ranks = {
+        name: ranked(
+            align(
+                rewards, scores[name], left_name="the rewards", right_name=f"the score {name}"
+            ).to_numpy()
+        )
+        for name in scores
+    }
+    rows, statistics = [], []
+    for model in rewards:
+        own = ranked(rewards[model].to_numpy())
+        for name, other in ranks.items():
+            rows.append({"model": model, "score": name, "n": len(rewards)})
+            statistics += [kendall(own, other), spearman(own, other)]
+    draws = {"replicates": replicates, "confidence": confidence, "seed": seed}
+    estimates, low, high = bootstrapped(statistics, **draws)
+    return pd.DataFrame(rows).assign(
+        kendall=estimates[::2],
+        low=low[::2],
+        high=high[::2],
+        spearman=estimates[1::2],
+        spearman_low=low[1::2],
+        spearman_high=high[1::2],
+    )
+
+
+def _check_columns(table: pd.DataFrame) -> None:
+    if missing := [name for name in COLUMNS if name not in table]:
+        raise TableError(
+            f"The table lacks {', '.join(missing)}; it has {', '.join(map(str, table.columns))}. "
+            f"Give one of "
+            "`implicit_reward`."
+        )
+
+
+@analysis("base_models", Needs(models=0, prompts=0, language=True))
+def analyse(tables: TableSet, options: Options) -> list[Result]:
+    """What language models would say to each prompt, beside the rewards on it; and every pair of
+    them as a reward."""
+    # Not among the reward models' labels: a reward model may go by the name of the model that it
+    # was made from.
+    label = labels_of([table for own in tables.language.values() for table in own])
+    pieces: dict[str, list[pd.DataFrame]] = {}
+    notes, steps = {}, {}
+
+    def keep(table: str, piece: pd.DataFrame, **where: str) -> None:
+        where |= {"prompt": prompt, "candidates": tables.candidates}
+        pieces.setdefault(table, []).append(piece.assign(**where))
+
+    for prompt, own in tables.language.items():
+        for table in own:
+            ends = extremes(table.rows, k=options.top).rename(columns={"reward": "log_probability"})
+            ends["probability"] = np.exp(ends["log_probability"])
+            columns = ["end", "rank", "text", "log_probability", "probability", "tied", "certified"]
+            keep("language_extremes", ends[columns], model=table.provenance.model)
+        try:
+            found = reward_correlation(*side_by_side(tables, prompt, own), **options.draws)
+            keep("language_correlation", found.rename(columns={"score": "language_model"}))
+        except TableError as error:
+            notes[f"{prompt}: {error}"] = None
+        if len(own) < 2:
+            notes[f"{prompt}: one language model, and an implicit reward is between two"] = None
+        for p, q in combinations(bases_first(own), 2):
+            pair = f"{p.provenance.model} → {q.provenance.model}"
+            steps[pair] = f"{label[p.provenance.model]} to {label[q.provenance.model]}"
+            try:
+                table, matched = match(tables, p, q)
+                keep("implicit_reward", implicit_extremes(table, k=options.top), pair=pair)
+            except TableError as error:
+                notes[f"{pair} on {prompt}: {error}"] = None
+                continue
+            if options.words:
+                named = word_mwlr(table, options.words)
+                asked = dict.fromkeys(word.strip().lower() for word in options.words)
+                if unknown := [word for word in asked if word not in set(named["word"])]:
+                    notes[f"{pair}: no text of both models is {', '.join(unknown)}"] = None
+                if len(named):
+                    keep(
+                        "word_mwlr",
+                        named,
+                        model_p=p.provenance.model,
+                        model_q=q.provenance.model,
+                        pair=pair,
+                    )
+            if tables.candidates == "vocabulary":  # items are not all that a model could say
+                keep("language_divergence", divergence(table), matched=matched, pair=pair)
+            try:
+                rewards, scores = side_by_side(tables, prompt, [p, q])
+                measures = implicit_reward(*(scores[t.provenance.model] for t in (p, q)))[MEASURES]
+                found = reward_correlation(
+                    rewards, measures.set_axis(scores.index), **options.draws
+                )
+                keep("implicit_correlation", found.rename(columns={"score": "measure"}), pair=pair)
+            except TableError as error:
+                notes[f"{prompt}: {error}"] = None
+    whole = {name: pd.concat(found, ignore_index=True) for name, found in pieces.items()}
+    first, *others = _results(whole, tables, label, steps)
+    return [replace(first, notes=tuple(notes)), *others]
+
+
+def bases_first(tables: Sequence[ScoreTable]) -> list[ScoreTable]:
+    """Models asked after plain text, as base models are, before those asked in a chat: p is then
+    the base."""
+    return sorted(
+        tables, key=lambda t: (t.measured.get("asked") == "chat template", t.provenance.model)
+    )
+
+
+def match(tables: TableSet, p: ScoreTable, q: ScoreTable) -> tuple[pd.DataFrame, str]:
+    """Both log-probabilities candidate by candidate, and how they were matched: by id where the two
+    have the same candidates, otherwise by text."""
+    if p.provenance.candidates_digest == q.provenance.candidates_digest:
+        columns = [t.rows.set_index("text")["reward"].astype(float) for t in (p, q)]
+        return implicit_reward(*columns), "that are the same in both models"
+    matrix = _matrix(tables, [p, q])
+    return implicit_reward(*(matrix[t.provenance.model] for t in (p, q))), "matched by their text"
+
+
+def side_by_side(
+    tables: TableSet, prompt: str, language: Sequence[ScoreTable]
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Rewards and log-probabilities of the candidates that all models share.
+
+    Raises:
+        TableError: no reward model on this prompt, another question under its key, or too few
+            shared candidates.
+    """
+    rewarded = tables.by_prompt.get(prompt)
+    if not rewarded:
+        raise TableError("no reward model was scanned on this prompt and these candidates")
+    asked, other = (own[0].provenance.prompt_text for own in (language, rewarded))
+    if asked and other and asked != other:
+        raise TableError(f"reward models were asked something else under this key: {other!r}")
+    names = {f"language model {t.provenance.model}": t.provenance.model for t in language}
+    matrix = _matrix(tables, [*rewarded, *map(renamed, language, names)])
+    return matrix.drop(columns=list(names)), matrix[list(names)].rename(columns=names)
+
+
+def _matrix(tables: TableSet, members: Sequence[ScoreTable]) -> pd.DataFrame:
+    return reward_matrix(members, paper=tables.reading.paper, stripped=tables.reading.stripped)
+
+
+def _results(
+    whole: Mapping[str, pd.DataFrame],
+    tables: TableSet,
+    label: Mapping[str, str],
+    steps: Mapping[str, str],
+) -> list[Result]:
+    """`label` names language models, `steps` pairs of them."""
+    results, method, plot = [], "base_models", {"tabs": ("prompt", "pair")}
+    ends = whole["language_extremes"]
+    firsts = ends[(ends["end"] == "top") & (ends["rank"] == 1)]
+    surest = firsts.loc[firsts["probability"].idxmax()]
+    headline = (
+        f"On {surest['prompt']}, {label[surest['model']]} would most likely say "
+        f"{literal(surest['text'])} "
+        f"(probability {surest['probability']:.2g})."
+    )
+    summary = {f"{row.prompt}/likeliest/{row.model}": row.text for row in firsts.itertuples()}
+    spoken = "log p, " + pd.Series(label)  # a name of their own: a reward model may have the same
+    drawn = TokenTable(value="log_probability", data=ends.assign(model=ends["model"].map(spoken)))
+    results.append(Result("language_extremes", ends, headline, drawn, method, summary=summary))
+    if (found := whole.get("language_correlation")) is not None:
+        best = found.loc[found["kendall"].abs().idxmax()]
+        headline = (
+            f"On {best['prompt']}, {tables.labels[best['model']]}'s rewards go furthest with or "
+            f"against the "
+            f"log-probabilities of {label[best['language_model']]} (τ = "
+            f"{_number(best['kendall'], '.2f')})."
+        )
+        summary = {
+            f"{row.prompt}/language_kendall/{row.language_model}/{row.model}": float(row.kendall)
+            for row in found.itertuples()
+        }
+        drawn = Forest(
+            data=found.assign(language_model=found["language_model"].map(spoken)),
+            estimate="kendall",
+            group="language_model",
+            xlabel="Kendall's τ-b with log-probabilities",
+        )
+        estimate, weight = _tau("τ, furthest from 0", best, tables), weight_of(best["kendall"])
+        results.append(
+            Result(
+                "language_correlation",
+                found,
+                headline,
+                drawn,
+                method,
+                weight,
+                estimate,
+                summary=summary,
+            )
+        )
+    if (ends := whole.get("implicit_reward")) is not None:
+        firsts = ends[(ends["measure"] == "mwlr") & (ends["rank"] == 1)]
+        most = firsts.loc[firsts["value"].abs().idxmax()]
+        headline = (
+            f"On {most['prompt']}, the step from {steps[most['pair']]} moves "
+            f"{literal(most['text'])} most "
+            f"({_number(most['value'], '+.2g')} nats, weighted by probability)."
+        )
+        names = {"implicit_reward": "log q − log p", "mwlr": "weighted by ½ (p + q)"}
+        drawn = TokenTable(
+            data=ends.assign(measure=ends["measure"].map(names)),
+            column="measure",
+            value="value",
+            **plot,
+        )
+        results.append(Result("implicit_reward", ends, headline, drawn, method))
+    if (named := whole.get("word_mwlr")) is not None:
+        most = named.loc[named["mwlr"].abs().idxmax()]
+        headline = (
+            f"On {most['prompt']}, the step from {steps[most['pair']]} moves "
+            f"{literal(most['word'])} most of the words named "
+            f"({_number(most['mwlr'], '+.2g')} nats, weighted by probability)."
+        )
+        drawn = Forest(
+            data=named.assign(step=named["pair"].map(steps)),
+            row="step",
+            estimate="mwlr",
+            low=None,
+            high=None,
+            group="word",
+            xlabel="½ (p + q) (log q − log p), nats",
+        )
+        results.append(Result("word_mwlr", named, headline, drawn, method))
+    if (apart := whole.get("language_divergence")) is not None:
+        results.append(Result("language_divergence", apart, method=method))
+    if (found := whole.get("implicit_correlation")) is not None:
+        implicit = found[found["measure"] == "implicit_reward"]
+        best = implicit.loc[implicit["kendall"].abs().idxmax()]
+        headline = (
+            f"On {best['prompt']}, {tables.labels[best['model']]}'s rewards go furthest with or "
+            f"against the step from "
+            f"{steps[best['pair']]} (τ = {_number(best['kendall'], '.2f')})."
+        )
+        drawn = Forest(
+            estimate="kendall", group="measure", xlabel="Kendall's τ-b with the step", **plot
+        )
+        estimate, weight = _tau("τ, furthest from 0", best, tables), weight_of(best["kendall"])
+        results.append(
+            Result("implicit_correlation", found, headline, drawn, method, weight, estimate)
+        )
+    return results
+
+
+def _tau(what: str, row: pd.Series, tables: TableSet) -> Estimate:
+    return Estimate(
+        what,
+        float(row["kendall"]),
+        int(row["n"]),
+        tables.things,
+        float(row["low"]),
+        float(row["high"]),
+    )
+
+
+def _number(value: float, form: str) -> str:
+    return format(value, form).replace("-", "−")

@@ -1,0 +1,554 @@
+"""Does the base, or the framing, move a category's rank: the published mixed model, contrasts of
+bases and of single models within each category and framing, and tests with models as units.
+
+Knows the table of `dictionaries.median_ranks`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations, product
+from math import comb
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy import optimize, stats
+
+from pessimal.errors import TableError
+from pessimal.statistics import holm
+
+FRAMINGS = {1: "positive", -1: "negative"}
+
+
+class _Term(NamedTuple):
+    """A product of factors at a level; "" where the factor takes no part."""
+
+    base: str
+    category: str
+    framing: str
+
+    @property
+    def name(self) -> str:
+        parts = [f"{factor} {level}" for factor, level in self._asdict().items() if level]
+        return " × ".join(parts) or "intercept"
+
+
+def framings_of(prompts: Iterable[str], polarity: Mapping[str, int]) -> list[str]:
+    """ "positive" or "negative" for each prompt; TableError where one has no polarity."""
+    prompts = list(prompts)
+    if unknown := sorted({prompt for prompt in prompts if polarity.get(prompt) not in FRAMINGS}):
+        raise TableError(
+            f"No polarity for the prompts {', '.join(unknown)}; it is 1 (good words answer it) or "
+            f"-1 (bad words do)."
+        )
+    return [FRAMINGS[polarity[prompt]] for prompt in prompts]
+
+
+def category_model(
+    medians: pd.DataFrame,
+    *,
+    polarity: Mapping[str, int],
+    bases: Mapping[str, str] | None = None,
+    permutations: int = 10_000,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Median rank regressed on base × category × framing, with a random intercept per model (REML),
+    as published.
+
+    Treatment coding: the reference is the first base and category in order of name, and the
+        positive framing. The
+    published standard errors take a model's prompts for independent draws beyond one intercept, and
+    are far too small where models differ in how they take to a *category*. So beside them stand
+    numbers whose unit is the model: its own contrast, averaged over its prompts, compared between
+        bases (pooled t) or with zero. Their permutation test relabels the models'
+    bases (in all ways, where there are no more than `permutations`), or flips the signs of
+    contrasts; two-sided, ties count against the term. Terms are not corrected for their number.
+
+    Args:
+        medians: of `dictionaries.median_ranks`.
+        polarity: 1 or −1 by prompt.
+        bases: base by model; None for a model without base terms.
+        permutations, seed: at most so many relabellings; of sampled ones.
+
+    Returns:
+        One row per coefficient: term, base, category, framing ("" where the term has none),
+            estimate, se, z, p_value,
+        low, high (of the mixed model), models_se, models_p, models_low, models_high (of the
+        contrasts), permutation_p, smallest_p (that so few models allow), relabellings, n (units),
+        models, prompts, intercept_variance, residual_variance, singular (the intercept variance is
+        zero: ordinary least squares), reference.
+
+    Raises:
+        TableError: fewer than two models, models without a base, or an incomplete design.
+
+    Source: follow-up to Christian et al. (2026), Big Two: three-way −19.83 (standard error 2.50).
+    """
+    table = _units(medians, polarity, bases)
+    levels, terms = _coding(table)
+    estimates, covariance, intercept_variance, residual_variance = _fit(table, terms)
+    se = np.sqrt(np.diag(covariance))
+    z = estimates / se
+    reach = stats.norm.ppf((1 + confidence) / 2) * se
+    rng = np.random.default_rng(seed)
+    rows = [
+        {
+            "term": term.name,
+            **term._asdict(),
+            "estimate": estimates[at],
+            "se": se[at],
+            "z": z[at],
+            "p_value": 2 * stats.norm.sf(abs(z[at])),
+            "low": estimates[at] - reach[at],
+            "high": estimates[at] + reach[at],
+            **_between_models(
+                table, term, levels, permutations=permutations, confidence=confidence, rng=rng
+            ),
+        }
+        for at, term in enumerate(terms)
+    ]
+    return pd.DataFrame(rows).assign(
+        n=len(table),
+        models=table["model"].nunique(),
+        prompts=table["prompt"].nunique(),
+        intercept_variance=intercept_variance,
+        residual_variance=residual_variance,
+        singular=intercept_variance == 0,
+        reference=", ".join(f"{factor} {found[0]}" for factor, found in levels.items() if found[0]),
+    )
+
+
+def base_contrasts(
+    medians: pd.DataFrame,
+    *,
+    polarity: Mapping[str, int],
+    bases: Mapping[str, str],
+    permutations: int = 10_000,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Do models of one base rank a category's words before those of another, on prompts of one
+    framing?
+
+    The estimate is the mean median rank of the one base's models less that of the other's;
+    negative: ranked better. Its unit is the model, whose prompts are averaged: pooled t interval,
+        and a permutation test over all relabellings of the
+    models' bases (two-sided, ties count against the contrast). Beside it stand the same contrast in
+    the mixed model of `category_model`, whose standard error takes a model's prompts for
+    independent draws, and the published figure's Welch test, which takes every model × prompt for
+    one. All p values are corrected for the contrasts of the table.
+
+    Args:
+        medians: of `dictionaries.median_ranks`.
+        polarity: 1 or −1 by prompt.
+        bases: base by model; two bases at least.
+        permutations, seed: at most so many relabellings; of sampled ones.
+
+    Returns:
+        One row per category, framing and pair of bases: category, framing, base, reference, n
+            (models × prompts), models,
+        prompts, estimate, se, low, high, p, p_adjusted (Holm), smallest_p (that so few models
+        allow), relabellings, mixed_se, mixed_low, mixed_high, mixed_p, mixed_p_adjusted (Holm),
+        welch_p, welch_p_bonferroni.
+
+    Raises:
+        TableError: fewer than two models or bases, models without a base, or an incomplete design.
+
+    Source: follow-up to Christian et al. (2026), Figure 1.
+    """
+    table = _units(medians, polarity, bases)
+    if table["base"].nunique() < 2:
+        raise TableError(
+            f"all models have the base {table['base'].iloc[0]}; two bases are needed for a "
+            f"contrast."
+        )
+    _, terms = _coding(table)
+    estimates, covariance, _, _ = _fit(table, terms)
+    reach, rng, rows = stats.norm.ppf((1 + confidence) / 2), np.random.default_rng(seed), []
+    framings = sorted(table["framing"].unique(), reverse=True)  # positive first
+    for framing, category in product(framings, sorted(table["category"].unique())):
+        cell = table[(table["framing"] == framing) & (table["category"] == category)]
+        own = cell.groupby("model").agg(base=("base", "first"), mean=("median_rank", "mean"))
+        for reference, base in combinations(sorted(table["base"].unique()), 2):
+            units = [
+                cell.loc[cell["base"] == level, "median_rank"].to_numpy()
+                for level in (base, reference)
+            ]
+            groups = [
+                own.loc[own["base"] == level, "mean"].to_numpy() for level in (base, reference)
+            ]
+            tested = _relabelled(*groups, permutations, rng)
+            pooled = _pooled(groups, confidence)
+            both = pd.DataFrame(
+                {"base": [base, reference], "category": category, "framing": framing}
+            )
+            one, other = _design(both, terms)
+            mixed, se = (
+                float((one - other) @ estimates),
+                float(np.sqrt((one - other) @ covariance @ (one - other))),
+            )
+            rows.append(
+                {
+                    "category": category,
+                    "framing": framing,
+                    "base": base,
+                    "reference": reference,
+                    "n": sum(map(len, units)),
+                    "models": sum(map(len, groups)),
+                    "prompts": cell["prompt"].nunique(),
+                    "estimate": pooled.estimate,
+                    "se": pooled.se,
+                    "low": pooled.low,
+                    "high": pooled.high,
+                    "p": tested["permutation_p"],
+                    "smallest_p": tested["smallest_p"],
+                    "relabellings": tested["relabellings"],
+                    "mixed_se": se,
+                    "mixed_low": mixed - reach * se,
+                    "mixed_high": mixed + reach * se,
+                    "mixed_p": 2 * stats.norm.sf(abs(mixed) / se),
+                    "welch_p": _welch(*units),
+                }
+            )
+    found = pd.DataFrame(rows)
+    tests = found["welch_p"].notna().sum()
+    return found.assign(
+        p_adjusted=holm(found["p"]),
+        mixed_p_adjusted=holm(found["mixed_p"]),
+        welch_p_bonferroni=(found["welch_p"] * tests).clip(upper=1),
+    )[CONTRASTS]
+
+
+CONTRASTS = [
+    "category",
+    "framing",
+    "base",
+    "reference",
+    "n",
+    "models",
+    "prompts",
+    "estimate",
+    "se",
+    "low",
+    "high",
+    "p",
+    "p_adjusted",
+    "smallest_p",
+    "relabellings",
+    "mixed_se",
+    "mixed_low",
+    "mixed_high",
+    "mixed_p",
+    "mixed_p_adjusted",
+    "welch_p",
+    "welch_p_bonferroni",
+]
+
+
+def model_contrasts(
+    medians: pd.DataFrame, *, polarity: Mapping[str, int], confidence: float = 0.95
+) -> pd.DataFrame:
+    """Does one model rank a category's words before another model, on prompts of one framing?
+
+    Both models answer the same prompts: a paired t test. Its unit is the adjective, the first part
+        of a key of the
+    factorial (`best_world_one`), as wordings that share one are alike; a key of another kind is a
+    unit of its own. It says whether the difference of these two models holds over questions like
+    these, and nothing about other models of their kind. Beside it stands the published test, which
+    takes every prompt for one and the models' for unrelated.
+
+    Args:
+        medians: of `dictionaries.median_ranks`.
+        polarity: 1 or −1 by prompt.
+
+    Returns:
+        One row per category, framing and pair of models: category, framing, model, reference, n
+            (prompts), units, estimate
+        (mean over units of the median rank of the model less that of the reference; negative:
+        ranked better), se, low, high, p, p_adjusted (Holm), welch_p, welch_p_fdr (Benjamini &
+        Hochberg). One unit has no interval and no p.
+
+    Raises:
+        TableError: fewer than two models, or an incomplete design.
+
+    Source: follow-up to Christian et al. (2026), Figure 2.
+    """
+    table, rows = _units(medians, polarity, None), []
+    for framing in sorted(table["framing"].unique(), reverse=True):
+        for category in sorted(table["category"].unique()):
+            cell = table[(table["framing"] == framing) & (table["category"] == category)]
+            ranks = cell.pivot(index="prompt", columns="model", values="median_rank")
+            for reference, model in combinations(ranks, 2):
+                apart = (
+                    (ranks[model] - ranks[reference])
+                    .groupby(lambda prompt: prompt.split("_")[0])
+                    .mean()
+                    .to_numpy()
+                )
+                n, estimate = len(apart), float(apart.mean())
+                se = float(stats.sem(apart)) if n > 1 else np.nan
+                reach = stats.t.ppf((1 + confidence) / 2, n - 1) * se if n > 1 else np.nan
+                rows.append(
+                    {
+                        "category": category,
+                        "framing": framing,
+                        "model": model,
+                        "reference": reference,
+                        "n": len(ranks),
+                        "units": n,
+                        "estimate": estimate,
+                        "se": se,
+                        "low": estimate - reach,
+                        "high": estimate + reach,
+                        "p": 2 * stats.t.sf(abs(estimate) / se, n - 1)
+                        if n > 1 and se > 0
+                        else np.nan,
+                        "welch_p": _welch(ranks[model].to_numpy(), ranks[reference].to_numpy()),
+                    }
+                )
+    found = pd.DataFrame(rows)
+    known = found["welch_p"].notna()
+    rates = found["welch_p"].copy()
+    rates[known] = (
+        stats.false_discovery_control(found.loc[known, "welch_p"]) if known.any() else np.nan
+    )
+    columns = [
+        "category",
+        "framing",
+        "model",
+        "reference",
+        "n",
+        "units",
+        "estimate",
+        "se",
+        "low",
+        "high",
+        "p",
+        "p_adjusted",
+    ]
+    return found.assign(p_adjusted=holm(found["p"]), welch_p_fdr=rates)[
+        [*columns, "welch_p", "welch_p_fdr"]
+    ]
+
+
+def _welch(one: np.ndarray, other: np.ndarray) -> float:
+    """p of Welch's t test; NaN where a group has one value or neither varies."""
+    # Not scipy's: it warns where one group does not vary.
+    if min(len(one), len(other)) < 2 or not (np.ptp(one) or np.ptp(other)):
+        return np.nan
+    parts = np.array([group.var(ddof=1) / len(group) for group in (one, other)])
+    freedom = parts.sum() ** 2 / (parts**2 / [len(one) - 1, len(other) - 1]).sum()
+    return float(2 * stats.t.sf(abs(one.mean() - other.mean()) / np.sqrt(parts.sum()), freedom))
+
+
+def _coding(table: pd.DataFrame) -> tuple[dict[str, list[str]], list[_Term]]:
+    """Levels by factor, the reference first; and the terms of the model with all their
+    interactions."""
+    levels = {factor: _ordered(table, factor) for factor in _Term._fields}
+    terms = [_Term(*choice) for choice in product(*(["", *found[1:]] for found in levels.values()))]
+    return levels, sorted(
+        terms, key=lambda term: (sum(map(bool, term)), [not level for level in term])
+    )  # as a formula's
+
+
+def _design(table: pd.DataFrame, terms: Iterable[_Term]) -> np.ndarray:
+    """Whether each row (n) has all levels of each term (m): (n, m)."""
+    is_level = [
+        [table[f] == level for f, level in term._asdict().items() if level] for term in terms
+    ]
+    columns = [np.broadcast_to(np.prod(of, axis=0), len(table)) for of in is_level]
+    return np.stack(columns, axis=1).astype(float)
+
+
+def _units(
+    medians: pd.DataFrame, polarity: Mapping[str, int], bases: Mapping[str, str] | None
+) -> pd.DataFrame:
+    """The table with its three factors; TableError where the design is not complete."""
+    models, prompts, categories = (
+        medians[name].unique() for name in ("model", "prompt", "category")
+    )
+    if len(models) < 2:
+        raise TableError(f"One model ({models[0]}) has no random intercept; scan at least two.")
+    cells = medians[["model", "prompt", "category"]].drop_duplicates()
+    if len(cells) != len(medians) or len(cells) != len(models) * len(prompts) * len(categories):
+        raise TableError(
+            f"{len(medians)} median ranks of {len(models)} models, {len(prompts)} prompts and "
+            f"{len(categories)} categories: "
+            "each combination is needed once. Leave out models or prompts that are not complete."
+        )
+    if bases is not None and (unknown := sorted(set(models) - set(bases))):
+        raise TableError(f"No base for {', '.join(unknown)}; state it, or leave `bases` out.")
+    base = medians["model"].map(bases) if bases is not None else ""
+    return medians.assign(base=base, framing=framings_of(medians["prompt"], polarity))
+
+
+def _ordered(table: pd.DataFrame, factor: str) -> list[str]:
+    """Levels of a factor, the reference first; one "" for a factor that does not vary."""
+    found = sorted(table[factor].unique(), reverse=factor == "framing")  # positive, negative
+    return found if len(found) > 1 else [""]
+
+
+def _fit(
+    table: pd.DataFrame, terms: Sequence[_Term]
+) -> tuple[np.ndarray, np.ndarray, float, float]:
+    """Restricted maximum likelihood with one intercept per model: estimates, their covariance, both
+    variances.
+
+    A search along one number, the ratio of the variances. Not statsmodels' `mixedlm`: its estimates
+    are the same to 4e-12, but its standard errors to 1e-5 and its variance to 7e-5 only, and a
+    variance of 0 fails to converge.
+    """
+    if len(table) <= len(terms):
+        raise TableError(
+            f"{len(table)} median ranks cannot carry {len(terms)} coefficients and a variance; "
+            f"give more models or prompts."
+        )
+    design, outcome, models = (
+        _design(table, terms),
+        table["median_rank"].to_numpy(),
+        table["model"].to_numpy(),
+    )
+    group = np.unique(models, return_inverse=True)[1]
+    sizes = np.bincount(group)
+    both = np.column_stack([design, outcome])
+    means = np.stack([np.bincount(group, weights=column) / sizes for column in both.T], axis=1)
+    freedom = len(outcome) - design.shape[1]
+
+    def at(ratio: float) -> tuple[float, np.ndarray, np.ndarray, float]:
+        """Minus twice the restricted likelihood, estimates, their covariance as a multiple of the
+        variance, variance."""
+        white = both - ((1 - 1 / np.sqrt(1 + sizes * ratio))[:, None] * means)[group]
+        x, y = white[:, :-1], white[:, -1]
+        inverse = np.linalg.inv(x.T @ x)
+        beta = inverse @ (x.T @ y)
+        residual = float(np.sum((y - x @ beta) ** 2)) / freedom
+        deviance = (
+            freedom * np.log(residual)
+            + np.log1p(sizes * ratio).sum()
+            - np.linalg.slogdet(inverse)[1]
+        )
+        return deviance, beta, inverse, residual
+
+    if at(0)[3] <= 1e-12:
+        raise TableError(
+            "The median ranks do not vary within a model, framing and category: there is no "
+            "residual to test with."
+        )
+    # The top may be at 0 or just beside it: first a logarithmic grid, then between its points.
+    grid = np.r_[0, np.geomspace(1e-8, 1e6, 141)]
+    best = int(np.argmin([at(ratio)[0] for ratio in grid]))
+    ratio = grid[best]
+    if best > 0:
+        bounds = grid[best - 1], grid[min(best + 1, len(grid) - 1)]
+        ratio = optimize.minimize_scalar(
+            lambda value: at(value)[0],
+            bounds=bounds,
+            method="bounded",
+            options={"xatol": 1e-9 * bounds[1]},
+        ).x
+    _, beta, inverse, residual = at(ratio)
+    return beta, residual * inverse, float(ratio * residual), residual
+
+
+def _between_models(
+    table: pd.DataFrame,
+    term: _Term,
+    levels: Mapping[str, list[str]],
+    *,
+    permutations: int,
+    confidence: float,
+    rng: np.random.Generator,
+) -> dict[str, float]:
+    """The term's estimate with models as units: its standard error, t interval, and permutation
+    test."""
+    contrasts, base = _contrasts(table, term, levels)
+    one = contrasts[base == (term.base or levels["base"][0])].to_numpy()
+    groups = [one, contrasts[base == levels["base"][0]].to_numpy()] if term.base else [one]
+    if term.name == "intercept":
+        tested = {"permutation_p": np.nan, "smallest_p": np.nan, "relabellings": 0}
+    elif term.base:
+        tested = _relabelled(*groups, permutations, rng)
+    else:
+        tested = _flipped(one, permutations, rng)
+    pooled = _pooled(groups, confidence)
+    return {
+        "models_se": pooled.se,
+        "models_p": pooled.p,
+        "models_low": pooled.low,
+        "models_high": pooled.high,
+        **tested,
+    }
+
+
+class _Pooled(NamedTuple):
+    """A mean, or a difference of two, with its t interval."""
+
+    estimate: float
+    se: float
+    p: float
+    low: float
+    high: float
+
+
+def _pooled(groups: Sequence[np.ndarray], confidence: float) -> _Pooled:
+    """The mean of one group, or the first's less the second's, with the variance of all."""
+    freedom = sum(len(group) - 1 for group in groups) or np.nan
+    estimate = groups[0].mean() - (groups[1].mean() if len(groups) > 1 else 0)
+    squares = sum(np.sum((group - group.mean()) ** 2) for group in groups)
+    se = np.sqrt(squares / freedom * sum(1 / len(group) for group in groups))
+    reach = stats.t.ppf((1 + confidence) / 2, freedom) * se
+    p = 2 * stats.t.sf(abs(estimate) / se, freedom) if se > 0 else np.nan
+    return _Pooled(estimate, se, p, estimate - reach, estimate + reach)
+
+
+def _contrasts(
+    table: pd.DataFrame, term: _Term, levels: Mapping[str, list[str]]
+) -> tuple[pd.Series, pd.Series]:
+    """For each model its difference (of differences) of mean median ranks that the term is about;
+    and its base."""
+    means = table.groupby(["model", "category", "framing"])["median_rank"].mean()
+    for factor in ("category", "framing"):
+        level, reference = getattr(term, factor), levels[factor][0]
+        if not reference:  # it does not vary
+            means = means.droplevel(factor)
+        elif level:
+            means = means.xs(level, level=factor) - means.xs(reference, level=factor)
+        else:
+            means = means.xs(reference, level=factor)
+    return means, table.groupby("model")["base"].first()
+
+
+def _relabelled(
+    one: np.ndarray, other: np.ndarray, permutations: int, rng: np.random.Generator
+) -> dict:
+    """The difference of two groups' means, over all ways to label as many models."""
+    both, n = np.concatenate([one, other]), len(one)
+    if exact := comb(len(both), n) <= permutations:
+        chosen = np.array(list(combinations(range(len(both)), n)))
+    else:
+        chosen = np.argsort(rng.random((permutations, len(both))), axis=1)[:, :n]
+    first = both[chosen].sum(axis=1)
+    differences = first / n - (both.sum() - first) / len(other)
+    return _p_value(one.mean() - other.mean(), differences, exact=exact)
+
+
+def _flipped(values: np.ndarray, permutations: int, rng: np.random.Generator) -> dict[str, float]:
+    """The mean, over all ways to turn the signs of the models' contrasts round."""
+    if exact := 2 ** len(values) <= permutations:
+        flips = np.array(list(product((1, -1), repeat=len(values))))
+    else:
+        flips = rng.choice((1, -1), size=(permutations, len(values)))
+    return _p_value(values.mean(), flips @ values / len(values), exact=exact)
+
+
+def _p_value(observed: float, draws: np.ndarray, *, exact: bool) -> dict[str, float]:
+    """Two-sided; `smallest_p` is what the largest difference among the draws would have got."""
+    # Not scipy's permutation_test: it doubles the smaller tail, and takes no group of one model.
+    close = 1e-9 * max(1.0, np.abs(draws).max())  # rounding must not make a tie a defeat
+    extreme = int((np.abs(draws) >= abs(observed) - close).sum())
+    largest = int((np.abs(draws) >= np.abs(draws).max() - close).sum())
+    more = int(not exact)
+    return {
+        "permutation_p": (extreme + more) / (len(draws) + more),
+        "smallest_p": (largest if exact else 1) / (len(draws) + more),
+        "relabellings": len(draws),
+    }

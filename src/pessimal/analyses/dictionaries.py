@@ -1,0 +1,635 @@
+"""Which words each model ranks first: median ranks of a dictionary's categories (Big Two, Moral
+Foundations).
+
+Knows rewards by text, or log-probabilities, and a dictionary; knows nothing of what its categories
+mean. Whether the base or the framing moves the ranks, see `category_model`.
+"""
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from pessimal.analyses.analysis import Needs, Options, analysis
+from pessimal.analyses.category_model import (
+    base_contrasts,
+    category_model,
+    framings_of,
+    model_contrasts,
+)
+from pessimal.errors import TableError
+from pessimal.plots import Forest
+from pessimal.statistics import holm, median_interval
+from pessimal.tables.result import Estimate, Result, merged, weight_of
+from pessimal.tables.score_table import ScoreTable
+from pessimal.tables.table_set import TableSet, labels_of, run_and_step
+
+LEAST_WORDS = 6
+"""Words a category needs: of fewer no 95 % interval of the median can be given."""
+ALL_BASES, ALL_CATEGORIES = "all bases", "all categories"
+WILDCARD = "*"
+_ENDING = re.compile(r"[^\W\d_]*(?:['’-][^\W\d_]+)*")
+
+Rewards = Mapping[str, Mapping[str, pd.Series]]
+"""Rewards by prompt, then by model: reward by text; a text may occur more than once."""
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """Which texts are a word, and what the word's number is where several are."""
+
+    exact: bool = False
+    """Only the text that is the word to the letter, as the published figures of log-probabilities
+    have it; else any that is the word without outer white space and in lower case."""
+    added: bool = False
+    """Numbers are log-probabilities: a word's is the log of what its spellings add up to. Else
+    their mean."""
+
+    def words(self, texts: pd.Index) -> pd.Series:
+        """The word that each text spells, by position."""
+        texts = pd.Series(texts, dtype=object)
+        return texts if self.exact else texts.str.strip().str.lower()
+
+    def one_a_word(self, values: pd.Series, words: np.ndarray) -> pd.Series:
+        """One number a word, index = word."""
+        if not self.added:
+            return values.groupby(words).mean()
+        return np.exp(values.astype(float)).groupby(words).sum().map(np.log)
+
+
+ANY_SPELLING = Spelling()
+
+
+def matches(entries: Iterable[str], words: Iterable[str]) -> dict[str, list[str]]:
+    """For each entry the words that it matches, in alphabetical order; none for an entry without
+    any.
+
+    A plain entry matches the word that is the same. `safe*` matches 'safe' itself and every one
+    word that begins with it: what follows are letters, with apostrophes or hyphens between them.
+        'safe.txt', 'safe_mode' and 'safe haven'
+    are no such words. As in LIWC an ending is not looked at: `harm*` matches 'harmony' as well.
+        Case counts.
+    """
+    ordered = sorted(set(words))
+    known = set(ordered)
+    found = {}
+    for entry in entries:
+        if entry.endswith(WILDCARD):
+            # In the sorted words they stand side by side: 2,000 wildcards against 128,000 words
+            # take 0.14 s so.
+            beginning = entry.removesuffix(WILDCARD)
+            first, last = (
+                bisect_left(ordered, edge) for edge in (beginning, f"{beginning}\U0010ffff")
+            )
+            found[entry] = [w for w in ordered[first:last] if _ENDING.fullmatch(w, len(beginning))]
+        else:
+            found[entry] = [entry] if entry in known else []
+    return found
+
+
+def words_found(
+    rewards: Rewards, dictionary: pd.DataFrame, spelling: Spelling = ANY_SPELLING
+) -> pd.DataFrame:
+    """How much of a dictionary the candidates hold, all models having it.
+
+    A text is a word of the dictionary if both are the same without outer white space and in lower
+    case; ' Love' and 'love' are one word, 'lov##' none (unless `spelling` says otherwise). A word
+    that several entries of a category find (see `matches`) counts once.
+
+    Returns:
+        One row per category: category, words (entries in the dictionary), wildcards (how many of
+            these end in `*`),
+        entries_found (that find at least one word), found (words that every model has), used (0
+        where fewer than `LEAST_WORDS` were found, and the category is left out).
+    """
+    everywhere = _common(_by_word(rewards, dictionary, spelling))
+    entries = _entries(dictionary)
+    matched = matches(entries["word"], everywhere)
+    counts = entries.groupby("category", sort=True)["word"].agg(
+        words="size",
+        wildcards=lambda words: sum(words.str.endswith(WILDCARD)),
+        entries_found=lambda words: sum(bool(matched[word]) for word in words),
+        found=lambda words: len({word for entry in words for word in matched[entry]}),
+    )
+    return counts.assign(
+        used=counts["found"].where(counts["found"] >= LEAST_WORDS, 0)
+    ).reset_index()
+
+
+def median_ranks(
+    rewards: Rewards,
+    dictionary: pd.DataFrame,
+    *,
+    confidence: float = 0.95,
+    spelling: Spelling = ANY_SPELLING,
+) -> pd.DataFrame:
+    """Median rank of each category's words, for each model and prompt; rank 1 is the highest
+    reward.
+
+    Ranked are the distinct words that every model has, so that all ranks run from 1 to the same
+    end. Spellings of one word (' love', 'Love') are averaged first; ties share their average rank;
+    a word of several categories has one rank and counts in each. The interval is that of order
+    statistics, for words drawn at random from their category.
+
+    Args:
+        rewards: by prompt and model; every prompt has the same models.
+        dictionary: category, word; a word may end in `*`.
+        confidence: of the intervals, at least.
+        spelling: which texts are a word, and what several of them come to.
+
+    Returns:
+        One row per model, prompt and category: model, prompt, category, n (its words), words (all
+            that are ranked),
+        median_rank, low, high, tied (words of the category that share their reward with another).
+
+    Raises:
+        TableError: fewer than two categories with enough words, a missing reward, or prompts with
+            other models.
+
+    Source: follow-up to Christian et al. (2026), Big Two.
+    """
+    models = {prompt: sorted(by_model) for prompt, by_model in rewards.items()}
+    if len(set(map(tuple, models.values()))) != 1:
+        raise TableError(
+            f"Every prompt needs the same models; given were {models}. Scan what is missing, or "
+            f"leave prompts out."
+        )
+    by_word = _by_word(rewards, dictionary, spelling)
+    members = _members(_common(by_word), dictionary)
+    ranked_words = pd.Index(sorted(set(pd.concat(list(members.values())))))
+    rows = []
+    for (prompt, model), values in by_word.items():
+        values = values.reindex(ranked_words)
+        if lost := values.isna().sum():
+            raise TableError(f"{model} on {prompt}: {lost} rewards are missing; scan it again.")
+        ranks, shared = values.rank(ascending=False), values.duplicated(keep=False)
+        for category, words in members.items():
+            (low,), (high,) = median_interval(
+                np.sort(ranks[words].to_numpy())[None], confidence=confidence
+            )
+            rows.append(
+                {
+                    "model": model,
+                    "prompt": prompt,
+                    "category": category,
+                    "n": len(words),
+                    "words": len(ranked_words),
+                    "median_rank": float(ranks[words].median()),
+                    "low": low,
+                    "high": high,
+                    "tied": int(shared[words].sum()),
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def word_scores(
+    rewards: Mapping[str, pd.Series], dictionary: pd.DataFrame
+) -> tuple[pd.DataFrame, pd.Series]:
+    """The words that `median_ranks` ranks: their rewards, spellings averaged, and their categories.
+
+    Args:
+        rewards: of one prompt by model: reward by text.
+        dictionary: category, word; a word may end in `*`.
+
+    Returns:
+        words × models; and category by word, those of several joined by a comma.
+
+    Raises:
+        TableError: see `median_ranks`.
+    """
+    by_word = _by_word({"": rewards}, dictionary, ANY_SPELLING)
+    members = pd.concat(_members(_common(by_word), dictionary), names=["category"]).reset_index(
+        "category"
+    )
+    categories = members.groupby("word")["category"].agg(", ".join)
+    scores = {model: values.reindex(categories.index) for (_, model), values in by_word.items()}
+    return pd.DataFrame(scores, index=categories.index), categories
+
+
+def category_means(
+    medians: pd.DataFrame,
+    *,
+    polarity: Mapping[str, int],
+    bases: Mapping[str, str] | None = None,
+    confidence: float = 0.95,
+) -> pd.DataFrame:
+    """Mean and standard deviation of the median ranks: by framing, base and category, and over all
+    of either.
+
+    The unit of mean and sd is a model × prompt × category, as published. Prompts to one model are
+    not independent, so the interval takes each model's own mean as one observation (Student t), and
+    is missing for a single model.
+
+    Args:
+        medians: of `median_ranks`.
+        polarity: 1 or −1 by prompt; TableError where one has none.
+        bases: base by model; without it there is only `all bases`.
+
+    Returns:
+        framing, base, category, n (units), models, prompts, mean, sd (divisor n − 1), low, high;
+        positive first.
+    """
+    table = medians.assign(framing=framings_of(medians["prompt"], polarity))
+    rows = []
+    for base in [ALL_BASES] if bases is None else [ALL_BASES, table["model"].map(bases)]:
+        for category in (ALL_CATEGORIES, table["category"]):
+            keys = table.assign(base=base, category=category)
+            for (framing, of_base, of_category), part in keys.groupby(
+                ["framing", "base", "category"]
+            ):
+                own = part.groupby("model")["median_rank"].mean().to_numpy()
+                low, high = _mean_interval(own, confidence=confidence)
+                rows.append(
+                    {
+                        "framing": framing,
+                        "base": of_base,
+                        "category": of_category,
+                        "n": len(part),
+                        "models": len(own),
+                        "prompts": part["prompt"].nunique(),
+                        "mean": part["median_rank"].mean(),
+                        "sd": part["median_rank"].std(),
+                        "low": low,
+                        "high": high,
+                    }
+                )
+    return pd.DataFrame(rows).sort_values(
+        "framing", ascending=False, kind="stable", ignore_index=True
+    )
+
+
+def _mean_interval(values: np.ndarray, *, confidence: float) -> tuple[float, float]:
+    many = len(values) > 1
+    reach = (
+        stats.t.ppf((1 + confidence) / 2, len(values) - 1) * stats.sem(values) if many else np.nan
+    )
+    return float(values.mean() - reach), float(values.mean() + reach)
+
+
+def _entries(dictionary: pd.DataFrame) -> pd.DataFrame:
+    """Category and word in lower case, each pair once."""
+    words = dictionary["word"].str.strip().str.lower()
+    return dictionary.assign(word=words)[["category", "word"]].drop_duplicates(ignore_index=True)
+
+
+def _by_word(
+    rewards: Rewards, dictionary: pd.DataFrame, spelling: Spelling
+) -> dict[tuple[str, str], pd.Series]:
+    """One number for each word that the dictionary finds, for each prompt and model."""
+    entries = _entries(dictionary)["word"].unique()
+    spelled: list[
+        tuple[pd.Index, np.ndarray, np.ndarray]
+    ] = []  # a model's prompts share their texts
+    found = {}
+    for prompt, by_model in rewards.items():
+        for model, values in by_model.items():
+            known = next((one for one in spelled if one[0].equals(values.index)), None)
+            if known is None:
+                words = spelling.words(values.index)
+                wanted = {word for own in matches(entries, words).values() for word in own}
+                places = np.flatnonzero(words.isin(wanted))
+                known = values.index, places, words.to_numpy()[places]
+                spelled.append(known)
+            _, places, words = known
+            found[prompt, model] = spelling.one_a_word(values.iloc[places], words)
+    return found
+
+
+def _members(everywhere: set[str], dictionary: pd.DataFrame) -> dict[str, pd.Series]:
+    """Of each category with enough of them the words that every model has; TableError where fewer
+    than two have enough."""
+    entries = _entries(dictionary)
+    entries = entries.assign(
+        word=entries["word"].map(matches(entries["word"], everywhere))
+    ).explode("word")
+    entries = entries.dropna(subset=["word"]).drop_duplicates(ignore_index=True)
+    sizes = entries["category"].value_counts()
+    kept = sorted(sizes.index[sizes >= LEAST_WORDS])
+    if len(kept) < 2:
+        raise TableError(
+            f"Of the words of the dictionary {len(everywhere)} are among every model's candidates, "
+            f"{dict(sizes)} by "
+            f"category; two categories with {LEAST_WORDS} words each are needed. Give the words as "
+            f"items: pessimal scan "
+            "candidates=items candidates.path=FILE candidates.name=NAME mode=text"
+        )
+    return {category: entries.loc[entries["category"] == category, "word"] for category in kept}
+
+
+def _common(by_word: Mapping[tuple[str, str], pd.Series]) -> set[str]:
+    """Words that every model has on every prompt."""
+    return set.intersection(*(set(values.index) for values in by_word.values()))
+
+
+@analysis("dictionaries", Needs(models=0, prompts=0, dictionaries=True))
+def analyse(tables: TableSet, options: Options) -> list[Result]:
+    """Median ranks by category of each dictionary, on all prompts of known polarity, and what moves
+    them: of reward models, and apart from them of language models by their log-probabilities
+        (tables that begin with `language_`)."""
+    kinds = [("", tables.by_prompt), ("language_", tables.language)]
+    results, errors = [], []
+    for prefix, by_prompt in kinds:
+        try:
+            results += _of_scores(by_prompt, prefix, tables, options) if by_prompt else []
+        except TableError as error:
+            errors.append(str(error))
+    if not results:
+        raise TableError("; ".join(errors))
+    found = merged(results)
+    return [replace(found[0], notes=(*found[0].notes, *errors)), *found[1:]]
+
+
+def _of_scores(
+    by_prompt: Mapping[str, list[ScoreTable]], prefix: str, tables: TableSet, options: Options
+) -> list[Result]:
+    """The results of one kind of score, rewards or log-probabilities; `prefix` begins their
+    names."""
+    used, left_out = _usable(by_prompt, tables)
+    if not used:
+        raise TableError(
+            f"no prompt of known polarity with a model that has them all ({'; '.join(left_out)})"
+        )
+    polarity = {prompt: tables.reading.polarity_of(prompt) for prompt in used}
+    rewards = {
+        prompt: {t.provenance.model: t.rows.set_index("text")["reward"] for t in own}
+        for prompt, own in used.items()
+    }
+    described = {t.provenance.model: t.description.base for own in used.values() for t in own}
+    bases, unknown = _bases(
+        pd.Series({model: described[model] for model in next(iter(rewards.values()))})
+    )
+    spelling = Spelling(exact=options.paper, added=True) if prefix else ANY_SPELLING
+    said = {"confidence": options.confidence, "polarity": polarity}
+    drawn = {"permutations": options.permutations, "seed": options.seed}
+    results = []
+
+    def keep(result: Result) -> None:
+        results.append(replace(result, name=prefix + result.name))
+
+    for name, dictionary in options.dictionaries.items():
+        where, notes = {"dictionary": name, "candidates": tables.candidates}, [*left_out, *unknown]
+        called = f"{name}, log-probabilities" if prefix else name
+        try:
+            medians = median_ranks(
+                rewards, dictionary, confidence=options.confidence, spelling=spelling
+            )
+            medians = medians.assign(**where)
+            medians["framing"] = framings_of(medians["prompt"], polarity)
+            keep(Result("median_ranks", medians, method="dictionaries"))
+            means = category_means(medians, bases=bases, **said)
+            keep(
+                _ranks_result(
+                    means.assign(**where), medians, bases or {}, options.confidence, called
+                )
+            )
+            if prefix and medians["model"].nunique() > 1:
+                keep(
+                    _pairs_result(model_contrasts(medians, **said).assign(**where), called, tables)
+                )
+            if bases is not None:
+                contrasts = base_contrasts(medians, bases=bases, **said, **drawn)
+                keep(_contrasts_result(contrasts.assign(**where), called, medians["words"].iloc[0]))
+            terms = category_model(medians, bases=bases, **said, **drawn)
+            keep(_terms_result(terms.assign(**where), medians["words"].iloc[0], called))
+        except TableError as error:  # too few words, or too few models for the mixed model
+            notes.append(f"{called}: {error}")
+        words = words_found(rewards, dictionary, spelling).assign(**where)
+        keep(Result("dictionary_words", words, method="dictionaries", notes=tuple(notes)))
+    return results
+
+
+def _ranks_result(
+    means: pd.DataFrame, medians: pd.DataFrame, bases: Mapping, confidence: float, called: str
+) -> Result:
+    """The categories that lie farthest apart on prompts of one polarity; a figure of every model's
+    mean ranks."""
+    overall = means[(means["base"] == ALL_BASES) & (means["category"] != ALL_CATEGORIES)]
+    framing = overall.groupby("framing")["mean"].agg(np.ptp).idxmax()
+    ranked = overall[overall["framing"] == framing].sort_values("mean")
+    first, last = ranked.iloc[0], ranked.iloc[-1]
+    keys = ["dictionary", "candidates", "framing", "model", "category"]
+    own = medians.groupby(keys)["median_rank"].mean().rename("mean").reset_index()
+    own = own.sort_values("framing", ascending=False, kind="stable")  # positive first
+    own = own.sort_values(
+        "model", key=lambda models: models.map(bases), kind="stable"
+    )  # one base together
+    by_model = own[own["framing"] == framing].set_index(["model", "category"])["mean"].unstack()
+    apart = (by_model[last["category"]] - by_model[first["category"]]).to_numpy()
+    low, high = _mean_interval(apart, confidence=confidence)
+    words = int(medians["words"].iloc[0])
+    return Result(
+        "dictionary_means",
+        means,
+        headline=f"{called}: on {framing} prompts, models rank {first['category']} words first "
+        f"(mean median "
+        f"rank {first['mean']:.0f} of {words}), {last['category']} words last "
+        f"({last['mean']:.0f}).",
+        plot=Forest(
+            tabs=("dictionary", "candidates"),
+            data=own,
+            estimate="mean",
+            low=None,
+            high=None,
+            group="category",
+            panel="framing",
+            reference=None,
+            xlabel="mean median rank (1 = highest)",
+        ),
+        method="dictionaries",
+        weight=weight_of(2 * apart.mean() / words),
+        estimate=Estimate(
+            "difference in median rank", float(apart.mean()), len(apart), "models", low, high
+        ),
+    )
+
+
+def _contrasts_result(contrasts: pd.DataFrame, called: str, words: int) -> Result:
+    """The contrast of bases that models as units support best."""
+    size = contrasts["estimate"].abs()
+    best = contrasts.assign(size=-size).sort_values(["p_adjusted", "size"]).iloc[0]
+    pair = contrasts["base"] + " − " + contrasts["reference"]
+    return Result(
+        "dictionary_contrasts",
+        contrasts,
+        headline=f"{called}: on {best['framing']} prompts, {best['base']} models rank "
+        f"{best['category']} words "
+        f"{_places(best['estimate'])} than {best['reference']} models (p = "
+        f"{best['p_adjusted']:.3f}, Holm).",
+        plot=_contrast_plot(contrasts.assign(pair=pair), row="category", group="pair"),
+        method="dictionaries",
+        weight=weight_of(2 * best["estimate"] / words, best["p_adjusted"]),
+        estimate=_difference(best, int(best["models"]), "models"),
+    )
+
+
+def _pairs_result(contrasts: pd.DataFrame, called: str, tables: TableSet) -> Result:
+    """Of two language models the widest difference, over prompts."""
+    label = labels_of([table for own in tables.language.values() for table in own])
+    best = contrasts.loc[contrasts["estimate"].abs().idxmax()]
+    pair = contrasts["model"].map(label) + " − " + contrasts["reference"].map(label)
+    return Result(
+        "model_contrasts",
+        contrasts,
+        headline=f"{called}: on {best['framing']} prompts, {label[best['model']]} ranks "
+        f"{best['category']} words "
+        f"{_places(best['estimate'])} than {label[best['reference']]}.",
+        plot=_contrast_plot(contrasts.assign(pair=pair), row="pair", group="category"),
+        method="dictionaries",
+        estimate=_difference(best, int(best["units"]), "adjectives"),
+    )
+
+
+def _contrast_plot(contrasts: pd.DataFrame, *, row: str, group: str) -> Forest:
+    return Forest(
+        tabs=("dictionary", "candidates"),
+        data=contrasts,
+        row=row,
+        panel="framing",
+        group=group,
+        p="p_adjusted",
+        xlabel="difference in mean median rank (negative: ranked better)",
+    )
+
+
+def _places(difference: float) -> str:
+    return f"{abs(difference):.1f} places {'better' if difference < 0 else 'worse'}"
+
+
+def _difference(row: pd.Series, n: int, of: str) -> Estimate:
+    low, high, p = (
+        None if pd.isna(row[name]) else float(row[name]) for name in ("low", "high", "p_adjusted")
+    )
+    return Estimate("difference in median rank", float(row["estimate"]), n, of, low, high, p)
+
+
+def _terms_result(terms: pd.DataFrame, words: int, called: str) -> Result:
+    """Of the highest interactions the one that is surest with models as units; p corrected for how
+    many there are."""
+    order = terms["term"].str.count(" × ")
+    highest = terms[order == order.max()]
+    highest = highest.assign(p=holm(highest["permutation_p"]), size=-highest["estimate"].abs())
+    best = highest.sort_values(["p", "size"]).iloc[0]
+    drawn = terms[terms["term"] != "intercept"]
+    names = drawn[["base", "category", "framing"]].agg(
+        lambda row: " × ".join(filter(None, row)), axis=1
+    )
+    data = [
+        drawn.assign(term=names, unit="mixed model, as published", p=holm(drawn["p_value"])),
+        drawn.assign(
+            term=names,
+            unit="models as units",
+            low=drawn["models_low"],
+            high=drawn["models_high"],
+            p=holm(drawn["permutation_p"]),
+        ),
+    ]
+    columns = ["dictionary", "candidates", "term", "unit", "estimate", "low", "high", "p"]
+    stem, by = (
+        f"{best['dictionary']}-{best['candidates']}",
+        f"{best['estimate']:z.1f}".replace("-", "−"),
+    )
+    return Result(
+        "dictionary_mixed_model",
+        terms,
+        headline=f"{called}: {best['term']} moves the median rank by {by} of {words} "
+        f"(p = {best['p']:.3f}, models as units).",
+        plot=Forest(
+            tabs=("dictionary", "candidates"),
+            data=pd.concat(data)[columns],
+            row="term",
+            group="unit",
+            p="p",
+            xlabel="difference in median rank (negative: ranked better)",
+        ),
+        method="dictionaries",
+        weight=weight_of(2 * best["estimate"] / words, best["p"]),
+        estimate=Estimate(
+            "difference in median rank",
+            float(best["estimate"]),
+            int(best["models"]),
+            "models",
+            float(best["models_low"]),
+            float(best["models_high"]),
+            float(best["p"]),
+        ),
+        summary={
+            f"{stem}/{row.term}/{name}": float(getattr(row, name))
+            for row in terms.itertuples()
+            for name in ("estimate", "se", "permutation_p")
+            if pd.notna(getattr(row, name))
+        },
+    )
+
+
+def _usable(
+    by_prompt: Mapping[str, list[ScoreTable]], tables: TableSet
+) -> tuple[dict[str, list[ScoreTable]], list[str]]:
+    """Prompts of known polarity, each question once, with the models that have them all, a run's
+    last checkpoint only; and what that leaves out."""
+    found, asked, unknown, repeated = {}, {}, [], []
+    earlier = _earlier_checkpoints(t for own in by_prompt.values() for t in own)
+    by_prompt = {
+        p: [t for t in own if t.provenance.model not in earlier] for p, own in by_prompt.items()
+    }
+    for prompt, own in by_prompt.items():
+        text = own[0].provenance.prompt_text
+        if tables.reading.polarity_of(prompt) is None:
+            unknown.append(prompt)
+        elif text is not None and text in asked:
+            repeated.append(f"{prompt} (as {asked[text]})")
+        else:
+            found[prompt] = own
+            asked[text] = prompt
+    modes: dict[str, set[str]] = {}
+    for table in (table for own in found.values() for table in own):
+        modes.setdefault(table.provenance.model, set()).add(table.provenance.mode)
+    several = {
+        model for model, own in modes.items() if len(own) > 1
+    }  # the mode would pass for the prompt
+    whole = (
+        set(modes).intersection(*({t.provenance.model for t in own} for own in found.values()))
+        - several
+    )
+    left_out = {
+        "prompts of unknown polarity (+polarity.KEY=1 or -1)": unknown,
+        "prompts that ask the same question": repeated,
+        "models scanned in several modes (mode=ids)": sorted(several),
+        "earlier checkpoints of one run, which are no models of their own": sorted(earlier),
+        "models that lack some of the prompts": sorted(set(modes) - whole - several),
+    }
+    used = {
+        prompt: [t for t in own if t.provenance.model in whole]
+        for prompt, own in found.items()
+        if whole
+    }
+    return used, [f"left out, {why}: {_some(names)}" for why, names in left_out.items() if names]
+
+
+def _earlier_checkpoints(tables: Iterable[ScoreTable]) -> set[str]:
+    """Checkpoints whose run has a later one: counted as models they would be one training many
+    times."""
+    steps: dict[str, dict[str, int]] = {}
+    for table in tables:
+        if (found := run_and_step(table.provenance)) is not None:
+            steps.setdefault(found[0], {})[table.provenance.model] = found[1]
+    return {
+        model for own in steps.values() for model, step in own.items() if step < max(own.values())
+    }
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+
+
+def _bases(bases: pd.Series) -> tuple[dict[str, str] | None, list[str]]:
+    """Base by model, where they can be compared; else why not."""
+    if bases.isna().any():
+        return None, [f"without the base: not known for {_some(list(bases.index[bases.isna()]))}"]
+    if bases.nunique() < 2:
+        return None, [f"without the base: all models have {bases.iloc[0]}"]
+    return bases.to_dict(), []

@@ -1,0 +1,291 @@
+"""Word frequency and reward: does a model like a word because it is common, whatever it means?"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from pessimal.analyses.analysis import Meanings, Needs, Options, analysis, with_mean
+from pessimal.analyses.regression import Fit, classical, interval, robust
+from pessimal.errors import TableError
+from pessimal.plots import Forest
+from pessimal.statistics import holm
+from pessimal.tables.result import LEVEL, Estimate, Result, weight_of
+from pessimal.tables.table_set import TableSet
+from pessimal.tables.words import (
+    as_published,
+    check_words,
+    stem_groups,
+    with_half_sums,
+    word_starts,
+)
+
+SETS = ("rated", "unrated")
+LEAST_LETTERS, LEAST_ZIPF = 3, 4.0
+"""Of an unrated word: so many letters, and 10 uses per million words. What a vocabulary holds below
+that is more often a name, an abbreviation or a piece of words, and a model that dislikes pieces
+would pass for one that likes frequent words: in siblings of the demo family without a plant the
+slope is +.04 to +.16 from 1 use per million on, -.01 to +.01 from 10."""
+LEAST_WORDS = 30
+
+
+def frequency_slopes(
+    words: pd.DataFrame,
+    zipf: pd.Series,
+    valence: pd.Series,
+    *,
+    pairs: Sequence[tuple[str, str]] = (),
+    unrated: pd.Index | None = None,
+    least_zipf: float = LEAST_ZIPF,
+    meanings: Meanings | None = None,
+    confidence: float = 0.95,
+) -> pd.DataFrame:
+    """Reward per Zipf unit (a factor of ten in use), over two sets of words, under each prompt and
+    over opposite ones.
+
+    `rated` are words of the lexicon, with valence and its absolute value controlled (see
+    `sentiment`); `unrated` are words in no lexicon, with at least `LEAST_LETTERS` letters and a
+    frequency of `least_zipf`. A slope under one prompt is biased, as good words are used more than
+    bad ones; the half-sum of two prompts (`frames` is opposite) takes valence out, provided that
+    the model turns it round with the prompt. A word counts once. Errors allow for words of one stem
+    and for a taste for any direction of meaning (see `regression.robust`), t has stems −
+    coefficients degrees of freedom.
+
+    Args:
+        words: all words of the model's vocabulary × prompts, from `words.by_word`.
+        zipf: by word; words that are missing or NaN are not used.
+        valence: by word, of the lexicon whose words are `rated`.
+        pairs: prompts of opposite polarity, both columns of `words`.
+        unrated: words that may count as `unrated`: in no lexicon, and words rather than pieces. By
+            default all that `valence` lacks.
+        least_zipf, confidence: of the words that count as `unrated`; of the intervals.
+        meanings: vectors of meaning of words; without it, words of one meaning count as
+            independent.
+
+    Returns:
+        One row per set and prompt or pair: words, frames (one, opposite), prompt (a pair is `a ×
+            b`), n, stems, slope,
+        low, high, p, slope_sd, low_sd, high_sd (over the standard deviation of the rewards of all
+        words; for a pair the mean of its two). A set with fewer than `LEAST_WORDS` words has no
+        rows.
+
+    Raises:
+        TableError: see `words.check_words` and `words.with_half_sums`; or no set has enough words.
+
+    Source: Christian et al. 2025, Figure 3D (rated words, one prompt; see
+        `published_frequency_slopes`).
+    """
+    check_words(words)
+    outcomes, scales = with_half_sums(words, pairs)
+    used = zipf.reindex(words.index).to_numpy(dtype=float)
+    values = valence.reindex(words.index).to_numpy(dtype=float)
+    free = np.isnan(values) & (words.index.str.len() >= LEAST_LETTERS)
+    if unrated is not None:
+        free &= (
+            unrated.get_indexer(words.index) >= 0
+        )  # ten times as fast as `isin` on an index of Arrow strings
+    chosen = {"rated": ~np.isnan(values) & ~np.isnan(used), "unrated": free & (used >= least_zipf)}
+    pieces = []
+    for name, inside in chosen.items():
+        if inside.sum() < LEAST_WORDS:
+            continue
+        controls = _controls(values[inside]) if name == "rated" else []
+        design = np.column_stack([np.ones(inside.sum()), used[inside], *controls])
+        groups = stem_groups(words.index[inside])
+        alike = meanings(words.index[inside].tolist()) if meanings else None
+        fit = robust(design, outcomes.to_numpy(dtype=float)[inside], groups, alike)
+        pieces.append(
+            _rows(
+                fit, name, scales, n=len(design), stems=int(groups.max()) + 1, confidence=confidence
+            )
+        )
+    if not pieces:
+        counted = ", ".join(f"{name} {int(chosen[name].sum())}" for name in SETS)
+        raise TableError(
+            f"Too few words whose frequency is known ({counted}); a slope needs {LEAST_WORDS}. "
+            f"Scan a vocabulary, or "
+            "give a frequency list that knows these words."
+        )
+    table = pd.concat(pieces, ignore_index=True)
+    table["frames"] = np.where(table["prompt"].isin(list(words)), "one", "opposite")
+    return table
+
+
+def published_frequency_slopes(
+    tokens: pd.DataFrame, per_million: pd.Series, valence: pd.Series, *, confidence: float = 0.95
+) -> pd.DataFrame:
+    """The published regression: reward on the natural logarithm of uses per million and on valence,
+    a prompt at a time.
+
+    Rows are tokens whose text in lower case stands in the lexicon, outer white space included, and
+    in the frequency list; a word that the list has several times (once a part of speech) multiplies
+    its rows, as in the published join. Errors are textbook ones, and count all of these rows as
+    independent: they are too small.
+
+    Args:
+        tokens: of `words.as_published`, × prompts.
+        per_million: uses per million words, by word; a word may occur several times.
+        valence: by word.
+
+    Returns:
+        As `frequency_slopes`, all rows `rated` and of one prompt; n counts joined rows; slopes are
+        per unit of the natural logarithm: × 2.303 for a Zipf unit.
+
+    Raises:
+        TableError: see `words.check_words`; or fewer than `LEAST_WORDS` rows are joined.
+
+    Source: the code of Christian et al. 2025, Figure 3D.
+    """
+    check_words(tokens, repeated=True)
+    rated = tokens[valence.index.get_indexer(tokens.index) >= 0]
+    joined = rated.join(per_million[per_million > 0].rename("per_million"), how="inner")
+    if len(joined) < LEAST_WORDS:
+        raise TableError(
+            f"{len(joined)} rows are left of {len(tokens)} tokens after the joins with the lexicon "
+            f"and the frequency list; "
+            f"a slope needs {LEAST_WORDS}. The published joins lose tokens with a leading space: "
+            f"try paper=false."
+        )
+    control = valence.reindex(joined.index).to_numpy(dtype=float)
+    design = np.column_stack([np.ones(len(joined)), np.log(joined["per_million"]), control])
+    fit = classical(design, joined[list(tokens)].to_numpy(dtype=float))
+    stems = int(stem_groups(joined.index).max()) + 1
+    rows = _rows(
+        fit, "rated", tokens.std(ddof=0), n=len(joined), stems=stems, confidence=confidence
+    )
+    return rows.assign(frames="one")
+
+
+def _controls(valence: np.ndarray) -> list[np.ndarray]:
+    """Valence, and its absolute value where that is something else."""
+    both = (valence > 0).any() and (valence < 0).any()
+    return [valence, np.abs(valence)] if both else [valence]
+
+
+def _rows(
+    fit: Fit, name: str, scales: pd.Series, *, n: int, stems: int, confidence: float
+) -> pd.DataFrame:
+    """The coefficient of frequency, the design's second column, for each outcome; `scales` names
+    the outcomes."""
+    slope, scale = fit.coefficients[1], scales.to_numpy()
+    low, high, p = interval(slope, fit.errors[1], fit.freedom, confidence=confidence)
+    return pd.DataFrame(
+        {
+            "words": name,
+            "prompt": list(scales.index),
+            "n": n,
+            "stems": stems,
+            "slope": slope,
+            "low": low,
+            "high": high,
+            "p": p,
+            "slope_sd": slope / scale,
+            "low_sd": low / scale,
+            "high_sd": high / scale,
+        }
+    )
+
+
+@analysis("frequency", Needs(frequencies=True))
+def analyse(tables: TableSet, options: Options) -> list[Result]:
+    """Slopes of each model's reward on word frequency, under opposite prompts and under each."""
+    valence = next(
+        iter(options.lexicons.values()), pd.Series(dtype=float)
+    )  # the first lexicon controls
+    models = list(filter(tables.columns_of, tables.models))
+    spelled = {word for model in models for word in tables.words(model).index.tolist()}
+    zipf = options.frequencies.zipf(sorted(spelled))
+    known = {word for lexicon in options.lexicons.values() for word in lexicon.index.tolist()}
+    pieces, left_out = [], defaultdict(list)
+    for model in models:
+        tokens = tables.tokens(model)
+        try:
+            if options.paper:
+                found = published_frequency_slopes(
+                    as_published(tokens),
+                    _per_million(zipf, options),
+                    valence,
+                    confidence=options.confidence,
+                )
+            else:
+                unrated = [word for word in word_starts(tokens.index).tolist() if word not in known]
+                found = frequency_slopes(
+                    tables.words(model),
+                    zipf,
+                    valence,
+                    pairs=tables.pairs_of(model),
+                    unrated=pd.Index(unrated, dtype=object),
+                    meanings=options.meanings,
+                    confidence=options.confidence,
+                )
+        except TableError as error:
+            left_out[str(error)].append(tables.labels[model])
+            continue
+        for name in SETS[: 1 if options.paper else 2]:
+            if name not in set(found["words"]):
+                left_out[f"fewer than {LEAST_WORDS} {name} words"].append(tables.labels[model])
+        pieces.append(found.assign(model=model))
+    notes = tuple(f"{', '.join(models)}: {why}" for why, models in left_out.items())
+    if not pieces:
+        raise TableError("; ".join(notes) or "no model was scanned on all prompts of a column")
+    unit = "unit of ln per million" if options.paper else "Zipf unit"
+    table = pd.concat(pieces, ignore_index=True).assign(unit=unit, candidates=tables.candidates)
+    # Corrected within what is asked once: one set of words, under one prompt or pair.
+    table["p_holm"] = table.groupby(["words", "prompt"], sort=False)["p"].transform(holm)
+    least_biased = "opposite" if (table["frames"] == "opposite").any() else "one"
+    shown = table[table["frames"] == least_biased]
+    # Of rated words where there are any: their valence is controlled.
+    asked = shown[shown["words"] == next(name for name in SETS if name in set(shown["words"]))]
+    asked = asked[asked["prompt"] == asked["prompt"].iloc[0]]
+    certain = asked["p_holm"] <= LEVEL
+    first = asked.loc[(asked["slope_sd"].abs() + certain * 1e6).idxmax()]
+    prefix = "" if tables.candidates == "vocabulary" else f"{tables.candidates}-"
+    words = "frequent" if first["slope"] > 0 else "rare"
+    what = "no model surely follows word frequency; the largest slope"
+    if certain.any():
+        what = f"{tables.labels[first['model']]} rewards {words} words most"
+    return [
+        Result(
+            "frequency",
+            table,
+            headline=f"On {first['prompt']}, {what}: {first['slope_sd']:+.2f} SD per {unit}; "
+            f"slopes of {certain.sum()} of "
+            f"{len(asked)} models differ from 0.",
+            plot=Forest(
+                data=with_mean(table, "slope_sd", by=["words", "prompt", "frames"]),
+                estimate="slope_sd",
+                low="low_sd",
+                high="high_sd",
+                p="p_holm",
+                group="prompt",
+                panel="words",
+                where={"frames": least_biased},
+                tabs=(),
+                xlabel=f"reward (SD) per {unit}",
+            ),
+            method="frequency",
+            weight=weight_of(first["slope_sd"], first["p_holm"])
+            / (1 if least_biased == "opposite" else 2),
+            estimate=Estimate(
+                f"reward (SD) per {unit}, {first['prompt']}, {first['words']} words",
+                first["slope_sd"],
+                int(first["n"]),
+                "tokens" if options.paper else "words",
+                first["low_sd"],
+                first["high_sd"],
+                first["p_holm"],
+            ),
+            notes=(*tables.without_columns(), *notes),
+            summary={
+                f"{prefix}frequency/{row.words}/{row.model}": float(row.slope)
+                for row in table[table["frames"] == "opposite"].itertuples()
+            },
+        )
+    ]
+
+
+def _per_million(zipf: pd.Series, options: Options) -> pd.Series:
+    """Uses per million words; a list's own rows where it has several a word."""
+    rows = options.frequencies.rows
+    return 10 ** (zipf.dropna() - 3) if rows is None else rows.set_index("word")["per_million"]

@@ -1,0 +1,112 @@
+"""How alike one model orders the items under two prompts, for every two of its prompts."""
+
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+
+from pessimal.analyses.analysis import Needs, Options, analysis
+from pessimal.analyses.checks import check_rewards, check_varied
+from pessimal.analyses.ranks import bootstrapped, kendall, ranked
+from pessimal.errors import TableError
+from pessimal.plots import Heatmap
+from pessimal.tables.result import Estimate, Result, weight_of
+from pessimal.tables.table_set import TableSet
+
+
+def prompt_agreement(
+    rewards: pd.DataFrame, *, replicates: int = 1000, confidence: float = 0.95, seed: int = 0
+) -> pd.DataFrame:
+    """Kendall's tau-b of one model's rewards under every two prompts.
+
+    Args:
+        rewards: items × prompts, float, none missing.
+        replicates, confidence, seed: of the bootstrap over items (see `ranks.bootstrapped`).
+
+    Returns:
+        One row per two prompts, in the order of the columns: prompt_a, prompt_b, n (items),
+            kendall, low, high.
+
+    Raises:
+        TableError: fewer than three items, a missing reward, or one reward for all items on a
+            prompt.
+
+    Source: Christian et al. 2025, Figure A6.
+    """
+    check_rewards(rewards, least_models=2)
+    check_varied(rewards)
+    ranks = {prompt: ranked(rewards[prompt].to_numpy()) for prompt in rewards}
+    pairs = list(combinations(ranks, 2))
+    draws = {"replicates": replicates, "confidence": confidence, "seed": seed}
+    kendalls, low, high = bootstrapped([kendall(ranks[a], ranks[b]) for a, b in pairs], **draws)
+    firsts, seconds = zip(*pairs, strict=True)
+    return pd.DataFrame(
+        {
+            "prompt_a": firsts,
+            "prompt_b": seconds,
+            "n": len(rewards),
+            "kendall": kendalls,
+            "low": low,
+            "high": high,
+        }
+    )
+
+
+@analysis("prompt_agreement", Needs(prompts=2))
+def analyse(tables: TableSet, options: Options) -> list[Result]:
+    """For each model, over all its own items: tau-b of every two of its prompts."""
+    pieces, notes = [], []
+    for model in tables.models:
+        own = tables.of_model(model)
+        if len(own) < 2:
+            continue
+        rewards = {
+            prompt: table.rows["reward"].to_numpy(dtype=float) for prompt, table in own.items()
+        }
+        try:
+            found = prompt_agreement(pd.DataFrame(rewards), **options.draws)
+        except TableError as error:
+            notes.append(f"{tables.labels[model]}: {error}")
+            continue
+        pieces.append(found.assign(model=model, candidates=tables.candidates))
+    if not pieces:
+        raise TableError("; ".join(notes) or "no model was scanned on two prompts in one mode")
+    table = pd.concat(pieces, ignore_index=True)
+    ordered = table.iloc[np.argsort(-table["kendall"].to_numpy(), kind="stable")]
+    most, least = ordered.iloc[0], ordered.iloc[-1]
+    headline = f"{_named(tables, most)} most alike (τ = {most['kendall']:.2f}); {_named(tables, least)} least ({least['kendall']:.2f})."
+    if len(table) == 1:
+        headline = f"{_named(tables, most)} alike to τ = {most['kendall']:.2f}."
+    return [
+        Result(
+            "prompt_agreement",
+            table,
+            headline=headline,
+            plot=Heatmap(
+                row="prompt_a",
+                column="prompt_b",
+                value="kendall",
+                panel="model",
+                tabs=(),
+                across=5,
+                symmetric=True,
+                diverging=True,
+            ),
+            method="prompt_agreement",
+            weight=weight_of(most["kendall"] - least["kendall"]) / 4,
+            estimate=Estimate(
+                "τ, highest",
+                most["kendall"],
+                int(most["n"]),
+                tables.things,
+                most["low"],
+                most["high"],
+            ),
+            notes=tuple(notes),
+        )
+    ]
+
+
+def _named(tables: TableSet, row: pd.Series) -> str:
+    """The model and the two prompts of a row."""
+    return f"{tables.labels[row['model']]} answers {row['prompt_a']} and {row['prompt_b']}"

@@ -1,0 +1,105 @@
+"""Where each score comes from: one row a score table, published scores and log-probabilities
+included; and what is known of each model."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from pessimal.analyses.analysis import Needs, Options, analysis
+from pessimal.rewards.spec import described, known_model, models_table
+from pessimal.tables.result import Result
+from pessimal.tables.score_table import ScoreTable
+from pessimal.tables.table_set import TableSet
+
+COLUMNS = [
+    "model",
+    "prompt",
+    "candidates",
+    "n",
+    "score",
+    "mode",
+    "source",
+    "dtype",
+    "attention",
+    "largest_difference",
+    "checked",
+    "certified",
+    "survives",
+    "base",
+    "developer",
+    "parameters",
+    "revision",
+    "weights",
+]
+
+
+def provenance(table: ScoreTable) -> dict[str, object]:
+    """What was scored, how, and how far the scores can be trusted.
+
+    `largest_difference` is the trust check's, in units of reward, over `checked` candidates;
+    `certified` and `survives` are shares of the n candidates.
+    """
+    origin, known, survives = table.provenance, table.description, table.rows["survives"]
+    trust = table.measured.get("trust") or {}
+    fields = [
+        "model",
+        "prompt",
+        "candidates",
+        "score",
+        "mode",
+        "source",
+        "dtype",
+        "attention",
+        "revision",
+    ]
+    return {name: getattr(origin, name) for name in fields} | {
+        "n": len(table.rows),
+        "largest_difference": trust.get("largest_difference"),
+        "checked": trust.get("n"),
+        "certified": float(table.rows["certified"].mean()),
+        "survives": None if survives.isna().all() else float(survives.mean()),
+        "base": known.base,
+        "developer": known.developer,
+        "parameters": known.parameters,
+        "weights": (origin.weights_digest or "")[:12],
+    }
+
+
+@analysis("provenance", Needs(models=0, prompts=0))
+def analyse(tables: TableSet, options: Options) -> list[Result]:
+    """Every table that was given, those that stand for no model included."""
+    rows = pd.DataFrame([provenance(table) for table in tables.tables])[COLUMNS]
+    ordered = rows.sort_values(["model", "prompt"], kind="stable", ignore_index=True)
+    return [Result("provenance", ordered, method="provenance")]
+
+
+def models(sets: Sequence[TableSet]) -> Result:
+    """Every model compared, by the names it goes under, with what a representational similarity
+    analysis asks of it.
+
+    Columns: model (as in all other tables), then those of `models_table`: label, repository, base,
+        developer, size
+    (billions of parameters), rank (RewardBench's, 1 = best). What the score tables say of a model
+    comes first, then what `conf/model` does.
+    """
+    rows = {}
+    for table in (table for one in sets for table in one.tables):
+        model, given = table.provenance.model, table.description
+        fields = ("label", "base", "developer", "parameters", "rank")
+        known = described(model, {name: getattr(given, name) for name in fields})
+        parameters = known.pop("parameters")
+        known |= {
+            "repository": (known_model(model) or {}).get("repository"),
+            "size": parameters and parameters / 1e9,
+        }
+        found = rows.setdefault(model, {"model": model})
+        for name, value in known.items():
+            if value is not None:
+                found.setdefault(name, value)
+    columns = ["model", *models_table().columns]
+    table = pd.DataFrame(rows.values(), columns=columns).astype({"size": float, "rank": float})
+    label = table["label"].where(table["label"].notna(), table["model"])
+    ordered = table.assign(label=label).sort_values(
+        ["rank", "label"], kind="stable", ignore_index=True
+    )
+    return Result("models", ordered, method="provenance")

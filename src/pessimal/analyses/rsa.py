@@ -1,0 +1,316 @@
+"""Representational similarity analysis: does agreement follow base, developer, size or rank?
+
+The unit is the dyad, a pair of models, and dyads that share a model are dependent; so every p value
+comes from permuting models, never from counting dyads.
+"""
+
+import numpy as np
+import pandas as pd
+from statsmodels.regression.linear_model import OLS
+
+from pessimal.analyses.agreement import tau_matrix
+from pessimal.analyses.analysis import Needs, Options, analysis, by_prompt
+from pessimal.analyses.checks import check_square
+from pessimal.errors import TableError
+from pessimal.plots import Forest, Heatmap
+from pessimal.statistics import holm
+from pessimal.tables.result import LEVEL, Estimate, Result, weight_of
+from pessimal.tables.table_set import TableSet
+
+FACTORS = ("base", "developer", "parameters", "rank")
+WORDS = {"base": "base", "developer": "developer", "parameters": "size", "rank": "rank"}
+ESTIMATED = "estimated"
+TINY = 1e-9  # what rounding leaves of a vector of standardised dyads that should be zero
+
+
+def model_matrices(descriptors: pd.DataFrame, *, paper: bool = False) -> dict[str, pd.DataFrame]:
+    """Similarity of every two models in each of four respects, unit diagonal.
+
+    Base and developer: 1 if the same, else 0. Rank: 1 / (1 + |Δ rank|). Parameters: 1 / (1 + |Δ
+        log₂ parameters|), so
+    twice the size counts the same at every scale; with `paper`, 1 / (1 + |Δ parameters in
+    billions|) as published, which cannot tell models of a few million apart. A factor that is not
+    known for every model is left out.
+
+    Args:
+        descriptors: indexed by model: base, developer (str), parameters (count), rank (float).
+        paper: size as published.
+
+    Raises:
+        TableError: a column is missing, or a parameter count is not positive.
+
+    Source: Christian et al. 2025, Figure 2C. Its "base" is the family (Gemma, Llama), whatever the
+        version or
+    size: only that reading reproduces the published coefficients.
+    """
+    if missing := [factor for factor in FACTORS if factor not in descriptors]:
+        raise TableError(
+            f"The model descriptors lack {', '.join(missing)}; they need {', '.join(FACTORS)}."
+        )
+    if (descriptors["parameters"] <= 0).any():
+        bad = descriptors.index[descriptors["parameters"] <= 0]
+        raise TableError(
+            f"Parameter counts must be positive; they are not for {', '.join(map(str, bad))}."
+        )
+    size = (
+        descriptors["parameters"] / 1e9
+        if paper
+        else np.log2(descriptors["parameters"].astype(float))
+    )
+    matrices = {}
+    for factor in FACTORS:
+        if descriptors[factor].isna().any():
+            continue
+        values = (size if factor == "parameters" else descriptors[factor]).to_numpy()
+        a, b = values[:, None], values[None, :]
+        alike = a == b if factor in ("base", "developer") else 1 / (1 + np.abs(a - b))
+        matrices[factor] = pd.DataFrame(
+            alike.astype(float), index=descriptors.index, columns=descriptors.index
+        )
+    return matrices
+
+
+def rsa(
+    similarity: pd.DataFrame,
+    descriptors: pd.DataFrame,
+    *,
+    permutations: int = 10_000,
+    seed: int = 0,
+    paper: bool = False,
+) -> pd.DataFrame:
+    """Regress the similarity of models on what they have in common, over all dyads at once.
+
+    Multiple regression quadratic assignment (MRQAP) with double semi-partialling: a factor's
+    residuals on the other factors are permuted over models, and t statistics are compared. This
+    keeps its level when factors are correlated and dyads dependent. Mantel's test takes each factor
+    alone, permuting the similarity. Both are two-sided, p = (k + 1) / (permutations + 1); with few
+    models few permutations differ and p cannot be small (4 models: 24).
+
+    Args:
+        similarity: model × model, such as Kendall's tau; the diagonal is not used.
+        descriptors: indexed by model, holding at least these models (see `model_matrices`).
+        permutations: of the models.
+        paper: the factors as published.
+
+    Returns:
+        One row per factor: factor, beta (standardised, multiple regression), p_value (MRQAP),
+            null_low, null_high
+        (the middle 95 % of beta under permutation), partial_r (partial correlation, tested by the
+        same p; NaN where the other factors explain everything), mantel_r, mantel_p, n_models,
+        n_dyads, r_squared, status ("estimated", or why the factor was left out; its numbers are
+        then NaN).
+
+    Raises:
+        TableError: fewer than four models, one without descriptors, too few dyads, or nothing that
+            varies.
+
+    Source: Christian et al. 2025, Figure 2C; Dekker, Krackhardt & Snijders 2007 for the test.
+    """
+    check_square(similarity, name="similarity", least=4)
+    models = list(similarity.index)
+    if unknown := [str(model) for model in models if model not in descriptors.index]:
+        raise TableError(
+            f"No descriptors for {', '.join(unknown)}; give each model {', '.join(FACTORS)}."
+        )
+    if permutations < 100:
+        least = 1 / (permutations + 1)
+        raise TableError(
+            f"permutations={permutations} cannot give a p value below {least:.2f}; use 10000."
+        )
+    matrices = model_matrices(descriptors.loc[models], paper=paper)
+    status = _usable(matrices, n_models=len(models))
+    factors = [factor for factor, state in status.items() if state == ESTIMATED]
+    n_models, n_dyads = len(models), len(models) * (len(models) - 1) // 2
+    if not factors or n_dyads < len(factors) + 2:
+        reasons = "; ".join(f"{factor}: {why}" for factor, why in status.items())
+        raise TableError(
+            f"No regression is possible with {n_models} models ({n_dyads} pairs). {reasons}."
+        )
+    outcome = similarity.to_numpy(dtype=float)
+    if np.ptp(_dyads(outcome)) == 0:
+        raise TableError("All pairs of models are equally similar; there is nothing to explain.")
+
+    shuffles = np.argsort(np.random.default_rng(seed).random((permutations, n_models)), axis=1)
+    y = _standardised(_dyads(outcome))
+    x = np.stack([_standardised(_dyads(matrices[factor].to_numpy())) for factor in factors], axis=1)
+    fit = OLS(y, x).fit()  # everything has mean 0: no intercept
+    y_shuffled = _standardised(_shuffled(outcome, shuffles))  # (permutations, dyads)
+    rows = {}
+    for k, factor in enumerate(factors):
+        mantel_r = np.mean(x[:, k] * y)
+        rows[factor] = {
+            "beta": fit.params[k],
+            **_semi_partial_test(y, x[:, k], np.delete(x, k, axis=1), shuffles),
+            "mantel_r": mantel_r,
+            "mantel_p": _p_value(mantel_r, y_shuffled @ x[:, k] / n_dyads),
+        }
+    table = (
+        pd.DataFrame.from_dict(rows, orient="index")
+        .reindex(FACTORS)
+        .rename_axis("factor")
+        .reset_index()
+    )
+    return table.assign(
+        n_models=n_models, n_dyads=n_dyads, r_squared=fit.rsquared, status=list(status.values())
+    )
+
+
+def _usable(matrices: dict[str, pd.DataFrame], *, n_models: int) -> dict[str, str]:
+    """For each factor `ESTIMATED`, or the reason why it is left out."""
+    status = dict.fromkeys(FACTORS, "left out: not known for every model")
+    kept = [np.ones(n_models * (n_models - 1) // 2)]
+    for factor, matrix in matrices.items():
+        values = _dyads(matrix.to_numpy())
+        if np.ptp(values) < 1e-9:
+            status[factor] = "left out: the same for every pair of models"
+        elif np.linalg.matrix_rank(np.stack([*kept, values])) == len(kept):
+            status[factor] = "left out: follows from the factors before it"
+        else:
+            status[factor] = ESTIMATED
+            kept.append(values)
+    return status
+
+
+def _semi_partial_test(
+    y: np.ndarray, x: np.ndarray, others: np.ndarray, shuffles: np.ndarray
+) -> dict[str, float]:
+    """Partial correlation and MRQAP p value of factor x (dyads,) beside others (dyads, factors),
+    and null betas."""
+    design = np.column_stack([np.ones(len(others)), others])
+    annihilator = np.eye(len(others)) - design @ np.linalg.pinv(
+        design
+    )  # takes a vector to its residuals
+    residual_y, residual_x = annihilator @ y, annihilator @ x
+    scale = np.linalg.norm(residual_y)
+    if scale < TINY:  # the other factors leave nothing to explain
+        return {"p_value": 1.0, "null_low": 0.0, "null_high": 0.0, "partial_r": np.nan}
+    square = np.zeros((shuffles.shape[1], shuffles.shape[1]))
+    square[np.triu_indices(len(square), k=1)] = residual_x
+    permuted = _shuffled(square + square.T, shuffles) @ annihilator  # (permutations, dyads)
+    length = np.linalg.norm(permuted, axis=1)
+    # Of very few models, a permutation can make the factor a copy of the others: no regression, no
+    # t.
+    permuted, length = permuted[length > TINY], length[length > TINY]
+    # The partial correlation orders permutations as |t| does and needs no division by a residual
+    # variance.
+    along = permuted @ residual_y
+    observed = residual_x @ residual_y / (np.linalg.norm(residual_x) * scale)
+    low, high = np.quantile(along / length**2, [0.025, 0.975])
+    p_value = _p_value(observed, along / (length * scale))
+    return {"p_value": p_value, "null_low": low, "null_high": high, "partial_r": float(observed)}
+
+
+def _p_value(observed: float, null: np.ndarray) -> float:
+    """Two-sided permutation p value; the observed arrangement is one of those counted."""
+    as_extreme = np.sum(
+        np.abs(null) >= abs(observed) - 1e-12
+    )  # rounding must not untie equal arrangements
+    return float((as_extreme + 1) / (len(null) + 1))
+
+
+def _dyads(square: np.ndarray) -> np.ndarray:
+    """The upper triangle of a model × model matrix, row by row, (dyads,)."""
+    return square[np.triu_indices(len(square), k=1)]
+
+
+def _shuffled(square: np.ndarray, shuffles: np.ndarray) -> np.ndarray:
+    """The dyads of a symmetric matrix with its models permuted, (permutations, dyads)."""
+    rows, columns = np.triu_indices(len(square), k=1)
+    return square[shuffles[:, rows], shuffles[:, columns]]
+
+
+def _standardised(values: np.ndarray) -> np.ndarray:
+    """Mean 0 and variance 1 along the last axis."""
+    return (values - values.mean(axis=-1, keepdims=True)) / values.std(axis=-1, keepdims=True)
+
+
+@analysis("rsa", Needs(models=4))
+def analyse(tables: TableSet, options: Options) -> list[Result]:
+    """For each prompt: the tau-b of every two models, regressed on what the two have in common."""
+    matrices, failed = {}, {}
+    numbers = {"permutations": options.permutations, "seed": options.seed, "paper": options.paper}
+
+    def of_prompt(prompt: str) -> pd.DataFrame | None:
+        try:
+            tau = tau_matrix(tables, prompt)
+            table = rsa(tau, tables.descriptors, **numbers)
+        except TableError as error:
+            failed[prompt] = str(error)
+            return None
+        factors = model_matrices(tables.descriptors.loc[tau.index], paper=options.paper)
+        matrices[prompt] = _by_pair(
+            {"τ": tau, **{WORDS[factor]: m for factor, m in factors.items()}}
+        )
+        return table
+
+    table = by_prompt(tables, of_prompt)
+    if table.empty:
+        raise TableError("; ".join(f"{prompt}: {why}" for prompt, why in failed.items()))
+    table = table.assign(
+        p_holm=holm(table["p_value"]), mantel_p_holm=holm(table["mantel_p"])
+    )  # factors × prompts
+    shown = table.assign(factor=table["factor"].map(WORDS))
+    found, left_out = shown[shown["status"] == ESTIMATED], shown[shown["status"] != ESTIMATED]
+    ordered = found.assign(size=-found["beta"].abs()).sort_values(["p_holm", "size"])
+    best = ordered.iloc[0]
+    others = ordered[
+        (ordered["prompt"] == best["prompt"]) & (ordered["factor"] != best["factor"])
+    ].head(1)
+    following = "".join(f"; next {row.factor}, β = {row.beta:.2f}" for row in others.itertuples())
+    p = f"p = {best['p_holm']:.3f}" if best["p_holm"] >= 0.001 else "p < 0.001"
+    what = f"no factor surely explains agreement; first comes {best['factor']}"
+    if best["p_holm"] <= LEVEL:
+        what = f"agreement {'follows' if best['beta'] > 0 else 'goes against'} the models' {best['factor']}"
+    return [
+        Result(
+            "rsa",
+            table,
+            headline=f"On {best['prompt']}, {what}: β = {best['beta']:.2f}, {p} (Holm){following}.",
+            plot=Forest(
+                row="factor",
+                estimate="beta",
+                low=None,
+                high=None,
+                p="p_holm",
+                data=found,
+                xlabel="standardised coefficient β",
+            ),
+            method="rsa",
+            weight=weight_of(best["beta"] if best["p_holm"] <= LEVEL else 0.0, best["p_holm"]),
+            estimate=Estimate(
+                "β", best["beta"], int(best["n_dyads"]), "pairs of models", p=best["p_holm"]
+            ),
+            notes=(
+                *dict.fromkeys(f"{row.factor} {row.status}" for row in left_out.itertuples()),
+                *(f"{prompt}: {why}" for prompt, why in failed.items()),
+            ),
+            summary={
+                f"{row.prompt}/rsa/{row.factor}/{name}": float(value)
+                for row in table.dropna(subset="beta").itertuples()
+                for name, value in (("beta", row.beta), ("p", row.p_value))
+            },
+        ),
+        Result(
+            "rsa_matrices",
+            by_prompt(tables, matrices.get),
+            plot=Heatmap(
+                value="value",
+                panel="factor",
+                symmetric=True,
+                order=True,
+                where={"prompt": best["prompt"]},
+            ),
+            method="rsa",
+        ),
+    ]
+
+
+def _by_pair(matrices: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    """Matrices of the same models under one another, each pair once: model_a, model_b, factor,
+    value."""
+    models = next(iter(matrices.values())).index
+    a, b = np.triu_indices(len(models), k=1)
+    pairs = pd.DataFrame({"model_a": models[a], "model_b": models[b]})
+    return pd.concat(
+        pairs.assign(factor=f, value=_dyads(m.to_numpy())) for f, m in matrices.items()
+    )

@@ -1,0 +1,233 @@
+"""What a training comes to, and when: agreement with people, identity terms, extremes and ranks of
+one run's checkpoints, with the step as an axis.
+
+Knows score tables whose provenance has a training step. The numbers are those of the analyses of
+single models.
+"""
+
+import numpy as np
+import pandas as pd
+
+from pessimal.analyses import identity_terms, people, valence
+from pessimal.analyses.analysis import Needs, Options, analysis
+from pessimal.analyses.ranks import Ranked, bootstrapped, kendall, ranked
+from pessimal.errors import TableError
+from pessimal.plots import Lines, TokenTable
+from pessimal.tables import ScoreTable
+from pessimal.tables.extremes import extremes
+from pessimal.tables.result import Estimate, Result, weight_of
+from pessimal.tables.table_set import TableSet, run_and_step
+
+LAST = "τ with the last step"
+KEPT = "share of the last step's extremes"
+SHOWN = 3
+"""Candidates at either end of each step."""
+KEYS = ["run", "measure", "prompt"]
+COLUMNS = ["model", "measure", "prompt", "estimate", "low", "high", "n"]
+
+Runs = dict[tuple[str, str], dict[int, ScoreTable]]
+"""By (prompt, run): a table for each step, steps rising."""
+
+
+@analysis("trajectories", Needs(models=0, prompts=0, checkpoints=True))
+def analyse(tables: TableSet, options: Options) -> list[Result]:
+    """Each measure at each step of each run that has several, and the first step from which it is
+    settled."""
+    runs = _runs(tables)
+    if not runs:
+        raise TableError("no run with several checkpoints of one prompt")
+    named = {
+        t.provenance.model: (*run_and_step(t.provenance),)
+        for own in runs.values()
+        for t in own.values()
+    }
+    steps = pd.DataFrame([(m, *at) for m, at in named.items()], columns=["model", "run", "step"])
+    found = pd.concat(
+        [piece[COLUMNS] for piece in _measured(tables, options, runs)], ignore_index=True
+    )
+    table = found.merge(steps, on="model").assign(candidates=tables.candidates)
+    table = table[table.groupby(KEYS)["step"].transform("size") > 1]
+    # Measures and prompts stay in their order; of a group the last row is the last step's.
+    table = table.sort_values("step", kind="stable")
+    order = table.groupby(KEYS, sort=False).ngroup()
+    table = table.iloc[order.argsort(kind="stable")].reset_index(drop=True)
+    settled = table.groupby(KEYS, sort=False)[["step", "estimate", "low", "high"]].apply(_settled)
+    table = table.merge(
+        settled.astype("Int64").rename("settled_at").reset_index(), on=KEYS, how="left"
+    )
+    ends = pd.concat(
+        extremes(t.rows, k=SHOWN).assign(
+            run=run, step=step, prompt=prompt, candidates=tables.candidates
+        )
+        for (prompt, run), own in runs.items()
+        for step, t in own.items()
+    ).reset_index(drop=True)
+    first = table[table["measure"] == table["measure"].iloc[0]]
+    contrast = first["prompt"].str.contains(" − ")
+    last = first[contrast if contrast.any() else first["prompt"] == first["prompt"].iloc[0]]
+    last = last[last["run"] == last["run"].iloc[0]].iloc[-1]
+    return [
+        Result(
+            "trajectory",
+            table[[*KEYS, "step", "estimate", "low", "high", "n", "settled_at", "candidates"]],
+            f"{last['run']}: {last['measure']} on {last['prompt']} is {last['estimate']:.2f} at "
+            f"step {last['step']}" + _when(last),
+            Lines(
+                x="step",
+                y="estimate",
+                low="low",
+                high="high",
+                group="run",
+                panel="measure",
+                marks=True,
+                tabs=("prompt",),
+                xlabel="training step",
+            ),
+            "trajectories",
+            weight_of(float(last["estimate"])) / 2,
+            Estimate(
+                last["measure"],
+                float(last["estimate"]),
+                int(last["n"]),
+                "observations",
+                last["low"],
+                last["high"],
+            ),
+        ),
+        Result(
+            "trajectory_extremes",
+            ends[
+                [
+                    "run",
+                    "step",
+                    "prompt",
+                    "end",
+                    "rank",
+                    "text",
+                    "reward",
+                    "certified",
+                    "candidates",
+                ]
+            ],
+            plot=TokenTable(
+                data=ends.assign(step="step " + ends["step"].astype(str)),
+                column="step",
+                tabs=("run", "prompt"),
+            ),
+            method="trajectories",
+        ),
+    ]
+
+
+def _runs(tables: TableSet) -> Runs:
+    """The runs that have several steps on a prompt; rewards, or of a model that has none
+    log-probabilities."""
+    runs: Runs = {}
+    for scores in (
+        tables.language,
+        {prompt: tables.by_prompt[prompt] for prompt in tables.prompts},
+    ):
+        for prompt, own in scores.items():
+            for table in own:
+                if (found := run_and_step(table.provenance)) is not None:
+                    runs.setdefault((prompt, found[0]), {})[found[1]] = table
+    return {key: dict(sorted(own.items())) for key, own in runs.items() if len(own) > 1}
+
+
+def _settled(rows: pd.DataFrame) -> float:
+    """The first step from which the estimate stays within the last step's interval; NaN where that
+    has none."""
+    last = rows.iloc[-1]
+    if np.isnan(last["low"]) or np.isnan(last["high"]):
+        return np.nan
+    outside = np.flatnonzero(~rows["estimate"].between(last["low"], last["high"]).to_numpy())
+    return float(rows["step"].iloc[outside[-1] + 1 if len(outside) else 0])
+
+
+def _when(last: pd.Series) -> str:
+    """The end of the headline."""
+    if pd.isna(last["settled_at"]):
+        return "."
+    if last["settled_at"] == last["step"]:
+        return ", and outside that interval until then."
+    return f", and within that interval from step {last['settled_at']} on."
+
+
+def _measured(tables: TableSet, options: Options, runs: Runs) -> list[pd.DataFrame]:
+    """What the analyses of single models find, then what a run's own last step says; with
+    `COLUMNS`."""
+    found = []
+    for part, name, make in (
+        (people, "human_correlation", _people),
+        (valence, "valence", _valence),
+        (identity_terms, "identity", _identity),
+    ):
+        if part.analyse.needs.missing(tables, options):
+            continue
+        if (name,) not in tables.memo:  # not part of a whole comparison
+            try:
+                tables.memo.update(
+                    {(result.name,): result.table for result in part.analyse(tables, options)}
+                )
+            except TableError:  # which that analysis reports in its own place
+                continue
+        found.append(make(tables.memo[name,], tables))
+    return [*found, _of_runs(options, runs)]
+
+
+def _people(table: pd.DataFrame, tables: TableSet) -> pd.DataFrame:
+    return table.rename(columns={"spearman": "estimate"}).assign(measure="ρ with people's Elo")
+
+
+def _valence(table: pd.DataFrame, tables: TableSet) -> pd.DataFrame:
+    # Of a model that has both, the rewards come first.
+    table = table.drop_duplicates(["model", "lexicon", "prompt"])
+    return table.rename(columns={"spearman": "estimate"}).assign(
+        measure="ρ with " + table["lexicon"]
+    )
+
+
+def _identity(table: pd.DataFrame, tables: TableSet) -> pd.DataFrame:
+    """All axes together, in standard deviations of the rewards."""
+    table = table[
+        (table["axis"] == identity_terms.ALL_AXES) & table["measure"].isin(list(tables.columns))
+    ]
+    in_sd = {name: table[name] / table["reward_sd"] for name in ("low", "high")}
+    return table.assign(**in_sd, estimate=table["d"], prompt=table["measure"]).assign(
+        measure="identity terms, SD"
+    )
+
+
+def _of_runs(options: Options, runs: Runs) -> pd.DataFrame:
+    """Ranks over all candidates beside the last step's, and which of its extremes are there
+    already."""
+    pieces = []
+    for (prompt, _), own in runs.items():
+        final = list(own.values())[-1]
+        same = [
+            t
+            for t in own.values()
+            if t.provenance.candidates_digest == final.provenance.candidates_digest
+        ]
+        ranks = [ranked(table.rows["reward"].to_numpy(dtype=float)) for table in same]
+        last, n = ranks[-1], len(final.rows)
+        tau, low, high = bootstrapped([kendall(r, last) for r in ranks], **options.draws)
+        low[-1] = high[-1] = np.nan  # of itself
+        k = min(options.top, n // 2)
+        kept = [
+            np.mean([len(_ends(r, k, end) & _ends(last, k, end)) / max(k, 1) for end in (1, -1)])
+            for r in ranks
+        ]
+        at = {"model": [table.provenance.model for table in same], "prompt": prompt, "n": n}
+        pieces.append(
+            pd.DataFrame({**at, "measure": LAST, "estimate": tau, "low": low, "high": high})
+        )
+        pieces.append(
+            pd.DataFrame({**at, "measure": KEPT, "estimate": kept, "low": np.nan, "high": np.nan})
+        )
+    return pd.concat(pieces, ignore_index=True)
+
+
+def _ends(own: Ranked, k: int, end: int) -> set[int]:
+    """The rows of the k highest (end 1) or lowest (−1)."""
+    return set(np.argsort(-end * own.below, kind="stable")[:k].tolist())

@@ -1,0 +1,577 @@
+"""One question in many wordings: how much of a reward is the token's, the model's, the wording's.
+
+Everything follows from the means of the cells (model, wording) and their covariances over tokens:
+70 million rewards are read once and become a matrix of 540 × 540. What two models share on two
+wordings is the covariance between them, so every component is a difference of averages over it; for
+complete crossed designs these are the classical mean squares' estimates.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from pessimal.analyses.analysis import Needs, Options, analysis
+from pessimal.analyses.checks import check_rewards
+from pessimal.analyses.wording import check_polarity, design_of
+from pessimal.errors import TableError
+from pessimal.plots import Forest
+from pessimal.statistics import crossed_interval, jackknife
+from pessimal.tables.join import reward_matrix
+from pessimal.tables.result import Estimate, Result, weight_of
+from pessimal.tables.table_set import TableSet
+
+TOKEN_BLOCKS = (
+    20  # one block left out at a time: 19 degrees of freedom, and a matrix of 2.3 MB kept for each
+)
+ALL_MODELS = "all models"
+BOTH = "both frames"
+PARTS = {"positive": (1,), "negative": (-1,), BOTH: (1, -1)}
+Components = dict[str, float]
+"""By name, such as "token × model"; negative where a component of zero came out below."""
+
+
+class Cells(NamedTuple):
+    """Means and covariances of the cells over tokens."""
+
+    tokens: int
+    mean: np.ndarray
+    """(models, wordings)."""
+    covariance: np.ndarray
+    """(models, wordings, models, wordings), divisor tokens − 1."""
+
+    def select(self, models: Sequence[int], wordings: Sequence[int]) -> "Cells":
+        """Some models and wordings."""
+        some = np.ix_(models, wordings, models, wordings)
+        return Cells(self.tokens, self.mean[np.ix_(models, wordings)], self.covariance[some])
+
+
+class Wordings(NamedTuple):
+    """What one pass over the rewards says."""
+
+    components: pd.DataFrame
+    factors: pd.DataFrame
+    correlations: pd.DataFrame
+
+
+def variance_components(
+    rewards: Mapping[str, pd.DataFrame],
+    *,
+    polarity: Mapping[str, int],
+    levels: Mapping[str, Mapping[str, str]] | None = None,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> Wordings:
+    """Random-effects analysis of variance of tokens × models × wordings, one reward a cell, all
+    crossed.
+
+    For each polarity alone, tokens, models and wordings are random, and the three-way interaction
+    is what is left over. For both together the polarity (*frame* in the tables) is fixed at ±1 and
+    wordings are nested in it. Estimates are unbiased and may be negative; shares set negative ones
+    to 0. Over all models each model's rewards are standardised first; each model is also taken
+    alone, in raw units. Intervals are jackknives over tokens (20 random blocks), wordings and, with
+    three models or more, models, their variances added; `covers` says which.
+
+    Args:
+        rewards: by prompt, tokens × models, the same tokens and models in all.
+        polarity: 1 or −1 by prompt.
+        levels: by prompt, the level of each factor of the wording. Without them there is no table
+            of factors.
+        confidence, seed: of the intervals; of the blocks of tokens.
+
+    Returns:
+        components: part ("positive", "negative", "both frames"), model ("all models", or one),
+            units ("standardised",
+        "raw"), component, estimate, se, low, high, share (of all components), order_share (of those
+        with the token in them, which alone decide what is optimal), _low and _high of both, tokens,
+        models, wordings, covers. factors: the same but share, for one polarity: the wording's
+            components divided between its factors and `rest`,
+        their interactions. Intervals leave out tokens and models only.
+        correlations: expected between two scans; part, model, units, between, correlation, se, low,
+            high, tokens, ….
+        A part is there if it has two wordings of each polarity in it; a factor table if its
+        factorial is complete.
+
+    Raises:
+        TableError: no part has two wordings, tables that do not hold the same tokens and models, or
+            a missing polarity.
+
+    Source: Searle, Casella & McCulloch 1992, chapters 3 and 4; Christian et al. (follow-up, 2026)
+        for the 54 prompts.
+    """
+    prompts, models = _checked(rewards, polarity)
+    signs = np.array([polarity[prompt] for prompt in prompts])
+    whole, without_block = read_cells(rewards, prompts, seed=seed)
+    pieces: dict[str, list[pd.DataFrame]] = {"components": [], "factors": [], "correlations": []}
+    everyone = [(ALL_MODELS, range(len(models)))] if len(models) > 1 else []
+    for part, members in PARTS.items():
+        kept = np.flatnonzero(np.isin(signs, members))
+        if not all((signs[kept] == sign).sum() >= 2 for sign in members):
+            continue
+        design = (
+            [levels[prompts[place]] for place in kept] if levels and len(members) == 1 else None
+        )
+        for who, columns in [*everyone, *((model, [i]) for i, model in enumerate(models))]:
+            scaled = who == ALL_MODELS
+            blocks = [block.select(columns, kept) for block in without_block]
+            scans = _Scans(whole.select(columns, kept), blocks, signs[kept], confidence)
+            estimated = scans.leave_out(partial(components, standardised=scaled))
+            tables = {
+                "components": scans.rows(estimated, _shares_of, name="component"),
+                "correlations": scans.rows(
+                    estimated, lambda c: {"correlation": correlations(c)}, name="between"
+                ),
+            }
+            table = tables["components"]
+            of_order = [column for column in table if column.startswith("order_share")]
+            table.loc[~table["component"].str.contains("token"), of_order] = np.nan
+            if scaled:  # the model's is 0 whatever is left out: an interval of no width would look like knowledge
+                bounds = ["se", "low", "high", "share_low", "share_high"]
+                table.loc[table["component"] == "model", bounds] = np.nan
+            if design and _complete(design):
+                estimated = scans.leave_out(
+                    partial(factors, design=design, standardised=scaled), wordings=False
+                )
+                rows = scans.rows(estimated, _shares_of, name="component")
+                tables["factors"] = rows.drop(columns=["share", "share_low", "share_high"])
+            about = {"part": part, "model": who, "units": "standardised" if scaled else "raw"}
+            for name, table in tables.items():
+                pieces[name].append(pd.concat([pd.DataFrame([about] * len(table)), table], axis=1))
+    return Wordings(
+        **{n: pd.concat(p, ignore_index=True) if p else pd.DataFrame() for n, p in pieces.items()}
+    )
+
+
+def read_cells(
+    rewards: Mapping[str, pd.DataFrame], prompts: Sequence[str], *, seed: int
+) -> tuple[Cells, list[Cells]]:
+    """Means and covariances over all tokens, and over all but each of the blocks."""
+    n, n_models = rewards[prompts[0]].shape
+    shape = (n_models, len(prompts))
+    centre = np.stack(
+        [rewards[prompt].to_numpy().mean(axis=0) for prompt in prompts], axis=1
+    ).astype(float)
+    blocks = np.array_split(np.random.default_rng(seed).permutation(n), min(TOKEN_BLOCKS, n))
+    sums, products = [], []
+    for block in blocks:
+        members = np.sort(block)
+        # Centred on the overall mean first, so that products of large rewards do not eat up the
+        # digits.
+        piece = (
+            np.stack([rewards[prompt].iloc[members].to_numpy() for prompt in prompts], axis=2)
+            - centre
+        )
+        flat = piece.reshape(len(members), -1)
+        sums.append(flat.sum(axis=0))
+        products.append(flat.T @ flat)
+    total, product = np.sum(sums, axis=0), np.sum(products, axis=0)
+
+    def cells(count: int, amount: np.ndarray, square: np.ndarray) -> Cells:
+        mean = amount / count
+        covariance = (square - count * np.outer(mean, mean)) / (count - 1)
+        return Cells(count, centre + mean.reshape(shape), covariance.reshape(shape + shape))
+
+    rest = zip(blocks, sums, products, strict=True)
+    return cells(n, total, product), [cells(n - len(b), total - s, product - p) for b, s, p in rest]
+
+
+def components(cells: Cells, signs: np.ndarray, *, standardised: bool) -> Components:
+    """Variance components of the cells.
+
+    Args:
+        cells: of tokens × models × wordings.
+        signs: (wordings,), 1 or −1; with both, the polarity is a fixed factor that takes these
+            values.
+        standardised: bring each model to mean 0 and standard deviation 1 first; its main effect is
+            then 0.
+
+    Source: Searle, Casella & McCulloch 1992, section 4.3 (nested and crossed); Cornfield & Tukey
+        1956 (fixed factor).
+    """
+    cells = standardise(cells) if standardised else cells
+    found = {
+        f"{name}{wording}": value
+        for name, matrix in _split_by_model(cells.covariance).items()
+        for wording, value in _along_wordings(matrix, signs).items()
+    }
+    # Means over tokens are known only up to what another draw of tokens would add to them.
+    noise = {name.removeprefix("token"): value / cells.tokens for name, value in found.items()}
+    found |= _main_effects(cells.mean, signs, noise)
+    return found | ({"model": 0.0} if standardised else {})
+
+
+def factors(
+    cells: Cells, signs: np.ndarray, *, design: Sequence[Mapping[str, str]], standardised: bool
+) -> Components:
+    """Components with the token in them, those of the wording divided between the factors it is
+    made of.
+
+    `design`: by wording, the level of each factor; every combination once. `signs` are all the
+        same, and not used.
+    """
+    cells = standardise(cells) if standardised else cells
+    n, alike, sizes = len(design), {}, {}
+    for factor in design[0]:
+        labels = np.array([row[factor] for row in design])
+        if len(set(labels)) > 1:
+            alike[factor], sizes[factor] = labels[:, None] == labels, len(set(labels))
+    overall = np.full((n, n), 1 / n)
+    projections = {factor: same * sizes[factor] / n - overall for factor, same in alike.items()}
+    residual = np.eye(n) - overall - sum(projections.values())
+    found = {}
+    for name, matrix in _split_by_model(cells.covariance).items():
+        rest = float(np.sum(residual * matrix)) / (n - 1 - sum(size - 1 for size in sizes.values()))
+        squares = {
+            f: float(np.sum(projections[f] * matrix)) / (size - 1) for f, size in sizes.items()
+        }
+        varied = {factor: (squares[factor] - rest) * size / n for factor, size in sizes.items()}
+        # Of the mean wording: the token's own, and what is left of each factor in it.
+        found[name] = float(matrix.mean()) - rest / n - sum(v / sizes[f] for f, v in varied.items())
+        found |= {f"{name} × {factor}": value for factor, value in varied.items()} | {
+            f"{name} × rest": rest
+        }
+    return found
+
+
+def correlations(found: Components) -> Components:
+    """The components as the correlation over tokens that two scans should show, both standardised.
+
+    With both polarities: a model that understands the question turns round, and the one between
+        opposite ones is negative.
+    """
+    token, model, token_frame, model_frame, token_wording = (
+        found.get(f"token{name}", 0.0)
+        for name in ("", " × model", " × frame", " × model × frame", " × wording")
+    )
+    total = sum(value for name, value in found.items() if name.startswith("token"))
+    several, framed = "token × model" in found, "token × frame" in found
+    same, opposite = " of one frame" if framed else "", "two wordings of opposite frames"
+    shared = {f"one model, two wordings{same}": token + model + token_frame + model_frame}
+    if framed:
+        shared[f"one model, {opposite}"] = token + model - token_frame - model_frame
+    if several:
+        shared["two models, one wording"] = token + token_frame + token_wording
+        shared[f"two models, two wordings{same}"] = token + token_frame
+    if several and framed:
+        shared[f"two models, {opposite}"] = token - token_frame
+    return {name: value / total for name, value in shared.items()}
+
+
+def standardise(cells: Cells) -> Cells:
+    """As if each model's rewards had mean 0 and standard deviation 1 (divisor n) over all tokens
+    and wordings."""
+    tokens, mean, covariance = cells
+    within = np.einsum("mwmw->mw", covariance).mean(axis=1) * (tokens - 1) / tokens
+    scale = np.sqrt(within + mean.var(axis=1))  # (models,)
+    return Cells(
+        tokens,
+        (mean - mean.mean(axis=1, keepdims=True)) / scale[:, None],
+        covariance / scale[:, None, None, None] / scale[:, None],
+    )
+
+
+def _split_by_model(covariance: np.ndarray) -> dict[str, np.ndarray]:
+    """Covariance between wordings, (wordings, wordings): between two models, on average; and what a
+    model adds of its own. They add up to one model's."""
+    models = len(covariance)
+    own = np.einsum("mwmv->wv", covariance) / models
+    if models == 1:
+        return {"token": own}
+    between = (covariance.sum(axis=(0, 2)) - models * own) / (models * (models - 1))
+    return {"token": between, "token × model": own - between}
+
+
+def _along_wordings(matrix: np.ndarray, signs: np.ndarray) -> Components:
+    """What all wordings share, what turns round with the polarity, and what is one wording's
+    own."""
+    blocks = [matrix[np.ix_(signs == sign, signs == sign)] for sign in np.unique(signs)]
+    alike = [(block.sum() - np.trace(block)) / (len(block) * (len(block) - 1)) for block in blocks]
+    own = [
+        np.trace(block) / len(block) - shared for block, shared in zip(blocks, alike, strict=True)
+    ]
+    wording = float(np.average(own, weights=[len(block) - 1 for block in blocks]))
+    if len(blocks) == 1:
+        return {"": float(alike[0]), " × wording": wording}
+    same = float(np.mean(alike))
+    opposite = float(matrix[np.ix_(signs == 1, signs == -1)].mean())
+    return {"": (same + opposite) / 2, " × frame": (same - opposite) / 2, " × wording": wording}
+
+
+def _main_effects(mean: np.ndarray, signs: np.ndarray, noise: Mapping[str, float]) -> Components:
+    """Components of the cells' means, (models, wordings), less what the drawing of tokens puts into
+    them.
+
+    `noise` is a token's component over the number of tokens, by what else is in its name ("", " ×
+    model × wording").
+    """
+    models = len(mean)
+    per_frame = [mean[:, signs == sign] for sign in np.unique(signs)[::-1]]  # the positive first
+    freedom = sum(frame.shape[1] - 1 for frame in per_frame)
+    left = (
+        1 / len(per_frame) ** 2 * sum(1 / frame.shape[1] for frame in per_frame)
+    )  # of one wording in the mean
+    across = [frame.mean(axis=0) for frame in per_frame]
+    wordings = sum(float(np.sum((row - row.mean()) ** 2)) for row in across) / freedom
+    found, square = {}, 0.0
+    if models > 1:
+        residual = [
+            frame - frame.mean(axis=1, keepdims=True) - row + row.mean()
+            for frame, row in zip(per_frame, across, strict=True)
+        ]
+        square = sum(float(np.sum(part**2)) for part in residual) / (freedom * (models - 1))
+        level = np.mean([frame.mean(axis=1) for frame in per_frame], axis=0)  # (models,)
+        found["model"] = float(level.var(ddof=1)) - left * square - noise[" × model"]
+    found["wording"] = wordings - square / models - noise[" × wording"]
+    if len(per_frame) == 2:
+        half = (per_frame[0].mean(axis=1) - per_frame[1].mean(axis=1)) / 2  # (models,)
+        frame = (
+            float(half.mean()) ** 2
+            - left * found["wording"]
+            - noise[" × frame"]
+            - left * noise[" × wording"]
+        )
+        if models > 1:
+            found["model × frame"] = (
+                float(half.var(ddof=1)) - left * square - noise[" × model × frame"]
+            )
+            frame -= float(half.var(ddof=1)) / models
+        found["frame"] = frame
+    if models > 1:
+        found["model × wording"] = square - noise[" × model × wording"]
+    return found
+
+
+class _Scans(NamedTuple):
+    """One part and one model, or all: cells, the same without each block of tokens, and each
+    wording's polarity."""
+
+    cells: Cells
+    blocks: list[Cells]
+    signs: np.ndarray
+    confidence: float
+
+    def leave_out(
+        self, estimate: Callable[[Cells, np.ndarray], Components], *, wordings: bool = True
+    ) -> tuple[Components, dict[str, list[Components]]]:
+        """Estimates, and those with tokens, wordings and models left out in turn, by what was left
+        out."""
+        cells, signs = self.cells, self.signs
+        models, every = np.arange(len(cells.mean)), np.arange(len(signs))
+        out = {"tokens": [estimate(block, signs) for block in self.blocks]}
+        # Each polarity must keep two wordings when it has lost one, and the models likewise.
+        if wordings and all((signs == sign).sum() >= 3 for sign in set(signs)):
+            rest = [np.delete(every, i) for i in every]
+            out["wordings"] = [estimate(cells.select(models, kept), signs[kept]) for kept in rest]
+        if len(models) >= 3:
+            out["models"] = [
+                estimate(cells.select(np.delete(models, i), every), signs) for i in models
+            ]
+        return estimate(cells, signs), out
+
+    def rows(
+        self,
+        estimated: tuple[Components, dict[str, list[Components]]],
+        derive: Callable[[Components], dict[str, Components]],
+        *,
+        name: str,
+    ) -> pd.DataFrame:
+        """What is derived of the estimates, with jackknife intervals: a row for each name, columns
+        for each number."""
+
+        def values(found: Components) -> np.ndarray:  # (columns, names)
+            return np.array([list(column.values()) for column in derive(found).values()])
+
+        whole, without = estimated
+        spreads = [jackknife(np.stack([values(left) for left in out])) for out in without.values()]
+        se, low, high = crossed_interval(values(whole), spreads, confidence=self.confidence)
+        derived = derive(whole)
+        table = pd.DataFrame({name: list(next(iter(derived.values())))})
+        for place, (column, numbers) in enumerate(derived.items()):
+            least, most = {"estimate": (-np.inf, np.inf), "correlation": (-1, 1)}.get(
+                column, (0, 1)
+            )
+            table[column] = list(numbers.values())
+            prefix = (
+                f"{column}_" if place else ""
+            )  # the first column's interval has no name of its own
+            if not place:
+                table["se"] = se[place]
+            table[f"{prefix}low"] = low[place].clip(least, most)
+            table[f"{prefix}high"] = high[place].clip(least, most)
+        models, wordings = self.cells.mean.shape
+        return table.assign(
+            tokens=self.cells.tokens, models=models, wordings=wordings, covers=", ".join(without)
+        )
+
+
+def _shares_of(found: Components) -> dict[str, Components]:
+    """Estimates; their shares of all; the shares of those with the token in them. Negative ones
+    count as 0."""
+    positive = {name: max(value, 0.0) for name, value in found.items()}
+    of_order = {name: value * ("token" in name) for name, value in positive.items()}
+    shares = {}
+    for column, values in (("share", positive), ("order_share", of_order)):
+        total = sum(values.values())
+        shares[column] = {name: value / total if total else value for name, value in values.items()}
+    return {"estimate": dict(found), **shares}
+
+
+def _complete(design: Sequence[Mapping[str, str]]) -> bool:
+    """Whether every combination of the levels is there once, and leaves something over for
+    `rest`."""
+    sizes = [len({row[name] for row in design}) for name in design[0]]
+    distinct = len({tuple(row.values()) for row in design})
+    return distinct == len(design) == np.prod(sizes) and len(design) - 1 > sum(
+        size - 1 for size in sizes
+    )
+
+
+def _checked(
+    rewards: Mapping[str, pd.DataFrame], polarity: Mapping[str, int]
+) -> tuple[list[str], list[str]]:
+    """Prompts and models; TableError where the tables are not one design."""
+    check_polarity({prompt: polarity.get(prompt) for prompt in rewards})
+    prompts = list(rewards)
+    first = rewards[prompts[0]]
+    for prompt in prompts:
+        check_rewards(rewards[prompt])
+        if not rewards[prompt].index.equals(first.index) or list(rewards[prompt]) != list(first):
+            raise TableError(
+                f"The rewards for {prompts[0]!r} and {prompt!r} do not hold the same tokens and "
+                f"models in the same order; "
+                "keep those that every prompt has."
+            )
+    if flat := [
+        m for m in first if all(np.ptp(table[m].to_numpy()) == 0 for table in rewards.values())
+    ]:
+        raise TableError(
+            f"The same reward for every token from: {', '.join(map(str, flat))}. Leave them out."
+        )
+    return prompts, [str(model) for model in first]
+
+
+@analysis("variance_components", Needs(wordings=True, prompts=0))
+def analyse(tables: TableSet, options: Options) -> list[Result]:
+    """What decides the order of tokens: the question, the model, the wording and its factors."""
+    design, reading = design_of(tables), tables.reading
+    rewards = {
+        prompt: reward_matrix(members, paper=reading.paper, stripped=reading.stripped)
+        for prompt, members in design.tables.items()
+    }
+    shared = next(iter(rewards.values())).index
+    for matrix in rewards.values():
+        shared = shared if matrix.index.equals(shared) else shared.intersection(matrix.index)
+    found = variance_components(
+        {p: m if m.index.equals(shared) else m.reindex(shared) for p, m in rewards.items()},
+        polarity=design.polarity,
+        levels=design.levels,
+        confidence=options.confidence,
+        seed=options.seed,
+    )
+    found = Wordings(*(table.assign(candidates=tables.candidates) for table in found))
+    rows = found.components
+    part = BOTH if BOTH in set(rows["part"]) else rows["part"].iloc[0]
+    who = ALL_MODELS if ALL_MODELS in set(rows["model"]) else rows["model"].iloc[0]
+    results = [_components_result(tables, rows, part, who, design.notes)]
+    results.append(_correlations_result(tables, found.correlations, part, who))
+    return results + ([_factors_result(tables, found.factors, who)] if len(found.factors) else [])
+
+
+def _forest(table: pd.DataFrame, who: str) -> Forest:
+    """Shares of the variance that moves tokens against one another."""
+    names = [name for name in dict.fromkeys(table["component"]) if "token" in name]
+    return Forest(
+        row="component",
+        estimate="order_share",
+        low="order_share_low",
+        high="order_share_high",
+        group="part",
+        where={"model": who, "component": names},
+        tabs=("candidates",),
+        reference=None,
+        xlabel="share of the variance that has the token in it",
+    )
+
+
+def _components_result(
+    tables: TableSet, table: pd.DataFrame, part: str, who: str, notes: list[str]
+) -> Result:
+    rows = table[(table["part"] == part) & (table["model"] == who)].set_index("component")
+    main = rows.loc["token × frame" if part == BOTH else "token"]
+    does = "turns round with the question" if part == BOTH else "stays whatever the wording"
+    where = f"in all {main['models']} models" if who == ALL_MODELS else f"in {tables.labels[who]}"
+    wording = rows["order_share"][rows.index.str.endswith("× wording")].sum()
+    shares = table[table["model"] == who].dropna(subset="order_share")
+    return Result(
+        "variance_components",
+        table,
+        headline=f"{main['order_share']:.0%} of the variance that orders {tables.things} {does} "
+        f"{where}; "
+        f"wording: {wording:.1%}.",
+        plot=_forest(table, who),
+        method="variance_components",
+        weight=weight_of(main["order_share"]) / 2,
+        estimate=Estimate(
+            f"share of {main.name}",
+            main["order_share"],
+            int(main["tokens"]),
+            tables.things,
+            main["order_share_low"],
+            main["order_share_high"],
+        ),
+        notes=tuple(notes),
+        summary={
+            f"wording/{r.part}/{r.component}": float(r.order_share) for r in shares.itertuples()
+        },
+    )
+
+
+def _correlations_result(tables: TableSet, table: pd.DataFrame, part: str, who: str) -> Result:
+    rows = table[(table["part"] == part) & (table["model"] == who)]
+    one = rows.iloc[0]
+    of_one = table[table["between"].str.startswith("one model, ")]
+    two = [
+        r.correlation for r in rows.itertuples() if r.between.startswith("two models, two wordings")
+    ]
+    return Result(
+        "wording_correlations",
+        table,
+        headline=f"In one model, two wordings of one polarity correlate at r = "
+        f"{one['correlation']:.2f}"
+        f"{f'; in two models at {two[0]:.2f}' if two else ''}.",
+        plot=Forest(
+            data=of_one.assign(between=of_one["between"].str.removeprefix("one model, ")),
+            estimate="correlation",
+            group="between",
+            where={"part": part},
+            tabs=("candidates",),
+            xlabel="expected correlation of two scans of one model",
+        ),
+        method="variance_components",
+        weight=weight_of(1 - one["correlation"]) / 2,
+        estimate=Estimate(
+            "r", one["correlation"], int(one["tokens"]), tables.things, one["low"], one["high"]
+        ),
+    )
+
+
+def _factors_result(tables: TableSet, table: pd.DataFrame, who: str) -> Result:
+    rows = table[(table["model"] == who) & ~table["component"].isin(["token", "token × model"])]
+    sums = rows.groupby(["part", rows["component"].str.rsplit(" × ", n=1).str[-1]])[
+        "order_share"
+    ].sum()
+    part, factor = sums.drop("rest", level=1).idxmax()
+    share = float(sums[part, factor])
+    return Result(
+        "wording_factors",
+        table,
+        headline=f"Of the wording's factors, the {factor} matters most: {share:.1%} of the "
+        f"variance that orders "
+        f"{tables.things} on {part} prompts.",
+        plot=_forest(rows, who),
+        method="variance_components",
+        weight=weight_of(share) / 2,
+        estimate=Estimate("share", share, int(rows["tokens"].iloc[0]), tables.things),
+    )

@@ -1,0 +1,332 @@
+"""Does the optimal token stay optimal under another wording of the same question?"""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from pessimal.analyses.analysis import Needs, Options, analysis
+from pessimal.analyses.checks import check_rewards, check_varied
+from pessimal.errors import TableError
+from pessimal.plots import Forest, TokenTable
+from pessimal.statistics import crossed_interval, jackknife
+from pessimal.tables import ScoreTable
+from pessimal.tables.result import Estimate, Result, weight_of
+from pessimal.tables.table_set import TableSet
+
+SIGN_NAMES = {1: "positive", -1: "negative"}
+ANY, OPPOSITE = "any wording of the frame", "opposite frame"
+ENDS = {"optimal": 1, "pessimal": -1}
+
+
+class Paraphrases(NamedTuple):
+    """What one pass over a model's wordings says."""
+
+    shares: pd.DataFrame
+    tokens: pd.DataFrame
+
+
+def paraphrase(
+    rewards: pd.DataFrame,
+    *,
+    polarity: Mapping[str, int],
+    levels: Mapping[str, Mapping[str, str]] | None = None,
+    top: int = 20,
+    confidence: float = 0.95,
+) -> Paraphrases:
+    """Where the optimal and the pessimal candidate of one wording stand under another, over ordered
+    pairs of wordings.
+
+    Ties: of several candidates that share the extreme the first row stands for them (`tied` counts
+        the wordings where
+    that happens); its rank elsewhere is 1 + the number of strictly more extreme candidates.
+    Spearman takes mid-ranks. Pairs that share a wording are dependent, so intervals are jackknives
+    over wordings (Student t), never narrower than if all pairs were independent; where all pairs
+    say the same, Wilson's for as many trials as wordings.
+
+    Args:
+        rewards: candidates × prompts of one model.
+        polarity: 1 or −1 by prompt.
+        levels: by prompt, the level of each factor of the wording.
+        top: k of `in_top`.
+
+    Returns:
+        shares: frame (polarity of the first wording), changed ("any wording of the frame", "only
+            ADJECTIVE" for each
+        factor, "opposite frame"), end ("optimal", "pessimal"), wordings, pairs, survives (share of
+        pairs), in_top (share with the candidate among the k most extreme), spearman (mean), _low
+        and _high of these three, top, median_rank, lower_quartile, upper_quartile (of the rank),
+        candidates, tied. tokens: frame, end, text, wordings (where it is the extreme; the most
+            frequent first), of (wordings of the
+        polarity), distinct (candidates that are the extreme of some wording).
+
+    Raises:
+        TableError: fewer than two wordings of a polarity, a missing polarity, or see
+            `checks.check_rewards`.
+    """
+    check_rewards(rewards)
+    check_varied(rewards)
+    signs = check_polarity({str(prompt): polarity.get(prompt) for prompt in rewards})
+    prompts, values = list(signs), rewards.to_numpy(dtype=float)
+    of_prompt = np.array(list(signs.values()))
+    correlation = spearman_matrix(values)
+    shares, tokens = [], []
+    for end, direction in ENDS.items():
+        first, rank, tied = _ranks_of_extremes(direction * values)
+        numbers = np.stack([rank == 1, rank <= top, correlation]).astype(
+            float
+        )  # (3, wordings, wordings)
+        for frame, changed, chosen in _kinds(prompts, of_prompt, levels):
+            row = {
+                "frame": frame,
+                "changed": changed,
+                "end": end,
+                **_shares(numbers, chosen, confidence),
+            }
+            quartiles = np.quantile(rank[chosen], [0.5, 0.25, 0.75]).tolist()
+            row |= dict(
+                zip(("median_rank", "lower_quartile", "upper_quartile"), quartiles, strict=True)
+            )
+            row |= {
+                "top": top,
+                "candidates": len(values),
+                "tied": int(tied[chosen.any(axis=1)].sum()),
+            }
+            shares.append(row)
+        for sign, frame in SIGN_NAMES.items():
+            found, counts = np.unique(first[of_prompt == sign], return_counts=True)
+            tokens += [
+                {
+                    "frame": frame,
+                    "end": end,
+                    "text": rewards.index[found[i]],
+                    "wordings": int(counts[i]),
+                    "of": int(counts.sum()),
+                    "distinct": len(found),
+                }
+                for i in np.argsort(-counts, kind="stable")
+            ]
+    return Paraphrases(pd.DataFrame(shares), pd.DataFrame(tokens))
+
+
+def spearman_matrix(values: np.ndarray) -> np.ndarray:
+    """Spearman's rho of every two columns of (n, m), mid-ranks for ties: one ranking a column, one
+    matrix product."""
+    ranks = np.stack([stats.rankdata(column) for column in values.T], axis=1)
+    ranks -= ranks.mean(axis=0)
+    ranks /= np.sqrt((ranks**2).sum(axis=0))
+    return np.clip(ranks.T @ ranks, -1, 1)
+
+
+def _ranks_of_extremes(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of each column (m): the row of its highest value; that row's rank in every column (m, m);
+    whether it ties."""
+    first = values.argmax(axis=0)
+    ascending = np.sort(values, axis=0)
+    not_above = [
+        np.searchsorted(column, values[first, place], side="right")
+        for place, column in enumerate(ascending.T)
+    ]
+    return first, 1 + len(values) - np.stack(not_above, axis=1), ascending[-1] == ascending[-2]
+
+
+def _kinds(
+    prompts: list[str], signs: np.ndarray, levels: Mapping[str, Mapping[str, str]] | None
+) -> Iterator[tuple[str, str, np.ndarray]]:
+    """Which ordered pairs count (bool), by the polarity of the first and by what differs in the
+    second."""
+    same = (signs[:, None] == signs) & ~np.eye(len(signs), dtype=bool)
+    differs = {
+        name: np.array([[levels[a][name] != levels[b][name] for b in prompts] for a in prompts])
+        for name in (levels[prompts[0]] if levels else ())
+    }
+    for sign, frame in SIGN_NAMES.items():
+        of_frame = (signs == sign)[:, None]
+        kinds = {ANY: same & of_frame}
+        for name, differ in differs.items():
+            kinds[f"only {name}"] = same & of_frame & differ & (sum(differs.values()) == 1)
+        kinds[OPPOSITE] = (signs[:, None] != signs) & of_frame
+        yield from ((frame, changed, chosen) for changed, chosen in kinds.items() if chosen.any())
+
+
+def _shares(numbers: np.ndarray, chosen: np.ndarray, confidence: float) -> dict[str, float]:
+    """Means over the chosen pairs, with intervals: two shares, and a correlation."""
+    estimates = numbers[:, chosen].mean(axis=1)
+    units = np.flatnonzero(chosen.any(axis=0) | chosen.any(axis=1))
+    low, high = np.full((2, 3), np.nan)
+    replicates = []
+    for unit in units:
+        left = chosen.copy()
+        left[unit] = left[:, unit] = False
+        if left.any():
+            replicates.append(numbers[:, left].mean(axis=1))
+    if len(units) >= 3 and len(replicates) == len(units):
+        spread = jackknife(np.stack(replicates))
+        # Three tokens that are optimal nine times each: whichever wording is left out, the share
+        # stays the same.
+        floor = numbers[:, chosen].var(axis=1) / (chosen.sum() / 2)
+        spread = spread._replace(variance=np.maximum(spread.variance, floor))
+        _, low, high = crossed_interval(estimates, [spread], confidence=confidence)
+        for place in np.flatnonzero(np.ptp(numbers[:2, chosen], axis=1) == 0):
+            trials = stats.binomtest(round(estimates[place] * len(units)), len(units))
+            low[place], high[place] = trials.proportion_ci(confidence, method="wilson")
+    low, high = np.maximum(low, (0, 0, -1)), np.minimum(high, 1)
+    row = {"wordings": int(chosen.any(axis=1).sum()), "pairs": int(chosen.sum())}
+    for place, name in enumerate(("survives", "in_top", "spearman")):
+        row |= {name: estimates[place], f"{name}_low": low[place], f"{name}_high": high[place]}
+    return row
+
+
+def check_polarity(polarity: Mapping[str, int | None]) -> dict[str, int]:
+    """The same, 1 or −1 by prompt; TableError where one is missing, or no two wordings have the
+    same."""
+    if unknown := [prompt for prompt, sign in polarity.items() if sign not in (1, -1)]:
+        raise TableError(
+            f"No polarity of the prompts {', '.join(unknown)}: 1 if good words answer, -1 if bad "
+            f"ones do."
+        )
+    counts = [list(polarity.values()).count(sign) for sign in (1, -1)]
+    if max(counts) < 2:
+        raise TableError(
+            f"Here are {counts[0]} positive and {counts[1]} negative wordings, and two of one "
+            f"polarity are needed. Scan more "
+            "wordings: pessimal scan prompts=factorial54"
+        )
+    return dict(polarity)
+
+
+class Design(NamedTuple):
+    """The wordings that are used, by prompt in every field."""
+
+    tables: dict[str, list[ScoreTable]]
+    """Of the same models in all."""
+    polarity: dict[str, int]
+    levels: dict[str, dict[str, str]]
+    """The level of each factor of the wording."""
+    notes: list[str]
+    """What is left out."""
+
+
+def design_of(tables: TableSet) -> Design:
+    """The wordings that the models with most wordings share, with these models only.
+
+    A model that was scanned in several modes is left out: the mode would pass for the wording.
+
+    Raises:
+        TableError: no two wordings of one polarity.
+    """
+    signs = {p: tables.reading.polarity_of(p) for p in tables.wordings}
+    scanned: dict[str, list[ScoreTable]] = {}
+    for prompt in tables.wordings:
+        for table in tables.by_prompt[prompt] if signs[prompt] else []:
+            scanned.setdefault(table.provenance.model, []).append(table)
+    several = {m for m, own in scanned.items() if len({t.provenance.mode for t in own}) > 1}
+    most = max((len(own) for model, own in scanned.items() if model not in several), default=0)
+    models = {model for model, own in scanned.items() if len(own) == most} - several
+    used = {
+        p: [t for t in tables.by_prompt[p] if t.provenance.model in models]
+        for p in signs
+        if signs[p]
+    }
+    used = {
+        prompt: members
+        for prompt, members in used.items()
+        if models and len(members) == len(models)
+    }
+    left_out = {
+        "models scanned in several modes": several,
+        "models with fewer wordings": set(scanned) - models - several,
+        "wordings that not all of these models have": {p for p in signs if signs[p]} - set(used),
+        "wordings of unknown polarity (+polarity.LEVEL=1 or -1)": {
+            p for p in signs if not signs[p]
+        },
+    }
+    return Design(
+        used,
+        check_polarity({prompt: signs[prompt] for prompt in used}),
+        {prompt: tables.reading.levels_of(prompt) for prompt in used},
+        [f"{why}: {', '.join(sorted(names))}" for why, names in left_out.items() if names],
+    )
+
+
+def _own_rewards(used: Mapping[str, list[ScoreTable]], model: str) -> pd.DataFrame:
+    """One model's rewards, candidates × prompts, index = text; candidates that every scan holds, by
+    their id."""
+    rows = {
+        prompt: next(t.rows for t in members if t.provenance.model == model).set_index(
+            "candidate_id"
+        )
+        for prompt, members in used.items()
+    }
+    rewards = pd.concat(
+        {p: r["reward"] for p, r in rows.items()}, axis=1, join="inner"
+    ).sort_index()
+    texts = next(iter(rows.values()))["text"].reindex(rewards.index)
+    return rewards.set_axis(pd.Index(texts, dtype=object, name="text"))
+
+
+@analysis("wording", Needs(wordings=True, prompts=0))
+def analyse(tables: TableSet, options: Options) -> list[Result]:
+    """How often the extreme candidates of one wording are those of another, for each model in its
+    whole set."""
+    design = design_of(tables)
+    shares, tokens, notes = [], [], design.notes
+    for model in (table.provenance.model for table in next(iter(design.tables.values()))):
+        asked = {"polarity": design.polarity, "levels": design.levels, "top": options.top}
+        try:
+            found = paraphrase(
+                _own_rewards(design.tables, model), **asked, confidence=options.confidence
+            )
+        except TableError as error:
+            notes.append(f"{tables.labels[model]}: {error}")
+            continue
+        shares.append(found.shares.assign(model=model, candidates=tables.candidates))
+        tokens.append(found.tokens.assign(model=model, candidates=tables.candidates))
+    if not shares:
+        raise TableError("; ".join(notes))
+    shares, tokens = pd.concat(shares, ignore_index=True), pd.concat(tokens, ignore_index=True)
+    rows, thing = shares[shares["changed"] == ANY], tables.things.removesuffix("s")
+    optimal, pessimal = (rows[rows["end"] == end] for end in ENDS)
+    share = float(optimal["survives"].mean())
+    ranked = tokens.assign(
+        end=tokens["end"].map({"optimal": "top", "pessimal": "bottom"}),
+        rank=tokens.groupby(["model", "frame", "end"]).cumcount() + 1,
+    )
+    return [
+        Result(
+            "paraphrase",
+            shares,
+            headline=f"Under another wording of the same polarity, the optimal {thing} stays "
+            f"optimal in {share:.0%} of pairs, "
+            f"the pessimal one in {pessimal['survives'].mean():.0%}.",
+            plot=Forest(
+                estimate="survives",
+                low="survives_low",
+                high="survives_high",
+                group="changed",
+                panel="frame",
+                where={"changed": [c for c in dict.fromkeys(shares["changed"]) if c != OPPOSITE]},
+                tabs=("candidates", "end"),
+                reference=None,
+                xlabel=f"share of pairs of wordings with the same {thing}",
+            ),
+            method="wording",
+            weight=weight_of(1 - share) / 2,
+            estimate=Estimate(
+                "share of pairs, optimal", share, int(optimal["pairs"].sum()), "pairs of wordings"
+            ),
+            notes=tuple(notes),
+            summary={
+                f"wording/{r.end}/{r.frame}/survives/{r.model}": float(r.survives)
+                for r in rows.itertuples()
+            },
+        ),
+        Result(
+            "paraphrase_tokens",
+            tokens,
+            plot=TokenTable(data=ranked, value="wordings", shown=5, tabs=("candidates", "frame")),
+            method="wording",
+        ),
+    ]

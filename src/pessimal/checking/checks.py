@@ -1,0 +1,288 @@
+"""One check of the suite, and many as a table; the checks that need no network: of tokenizer and
+template, and of precisions against one another, which is arithmetic over rewards."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+
+import numpy as np
+import pandas as pd
+from scipy.stats import spearmanr
+
+from pessimal.rewards.base import Conversations
+from pessimal.rewards.frame import Frame, Templated, takes_pairs
+from pessimal.rewards.spec import Dtype
+from pessimal.scoring.candidates import Candidates
+from pessimal.scoring.trust import allowed, largest_difference
+
+AT_MOST = 4096
+"""Tokens of the vocabulary that take the round trip; a random sample of a larger one."""
+TOP = 10
+"""Places that two precisions should agree on."""
+WHAT = (
+    {
+        "finite": "Every reward is a number.",
+        "determinism_own": "Run twice, and in another order, the model's own forward gives the "
+        "same rewards.",
+        "determinism_engine": "Run twice, and in another order, the engine of scans gives the same "
+        "rewards.",
+        "batch_own": "One by one and in batches, the model's own forward gives the same rewards.",
+        "batch_engine": "One by one and in batches, the engine of scans gives the same rewards.",
+        "padding_right": "Padding on the right leaves the rewards of the model's own class as they "
+        "are.",
+        "padding_left": "Padding on the left leaves the rewards of the model's own class as they "
+        "are.",
+        "pad_is_eos": "The model's own class reads the reward at the last token, whichever that "
+        "is.",
+        "shared_prefix": "Running the prompt only once gives the model's own rewards.",
+        "full_forward": "Whole inputs, final norm and head in float32, give the model's own "
+        "rewards.",
+        "head": "The head, as pessimal reads it, gives the model's own reward.",
+        "bos": "A conversation has one BOS token, or none where the tokenizer adds none.",
+        "bos_paper": "BOS tokens of a conversation in the published procedure (mode=paper).",
+        "frame": "The ids before and after a response are the same for any text.",
+        "survives": "Share of tokens that decoding, template and tokenizer give back as "
+        "themselves.",
+    }
+    | {
+        f"dtype_{dtype.value}": f"In {dtype.value} the rewards of a scan are those in float32, up "
+        f"to rounding."
+        for dtype in Dtype
+    }
+    | {
+        "served_outputs": "The server gives as many numbers an input as the model.",
+        "served_ids": "Scores of token ids are the model's own rewards.",
+        "served_messages": "Scores of conversations, which the server puts through its template, "
+        "are the model's own rewards.",
+        "served_text": "Scores of conversations that are sent as text are the model's own rewards.",
+        "served_batch": "Alone and in a batch of unlike lengths, an input gets the same score.",
+        "served_repeat": "Sent twice, an input gets the same score.",
+        "served_order": "Kendall's tau between the scores and the model's own rewards.",
+    }
+)
+"""What each check holds to be true, in one sentence."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """What one check measured and what is allowed; by itself one that this model, or this machine,
+    gives no occasion for."""
+
+    check: str
+    """Identifier, the same for every model: a key of WHAT."""
+    what: str = field(init=False)
+    """What is held to be true, in one sentence."""
+    passed: bool | None = None
+    """None where the check does not apply, or only reports a number."""
+    measured: float | None = None
+    """The measured value; None where nothing could be measured."""
+    allowed: float | None = None
+    """Largest value that passes; None where there is nothing to pass."""
+    unit: str = "reward"
+    """Of `measured` and `allowed`: `reward` (units of the model's reward), `SD` (of the rewards),
+    or what is counted."""
+    n: int = 0
+    """Responses, texts or tokens that it rests on."""
+    note: str = ""
+    """Of a failed check: what it means and what to type; why one does not apply. Otherwise a
+    remark."""
+    part: int = 1
+    """Which part of the reward, of an implicit one or of a judge of two."""
+
+    def __post_init__(self):
+        object.__setattr__(self, "what", WHAT[self.check])
+
+    @property
+    def result(self) -> str:
+        """`pass`, `FAIL`, `info` (a number without a limit) or `n/a` (does not apply)."""
+        if self.passed is None:
+            return "n/a" if self.measured is None else "info"
+        return "pass" if self.passed else "FAIL"
+
+
+def at_most(
+    check: str,
+    measured: float,
+    allowed: float,
+    *,
+    n: int,
+    note: str,
+    unit: str = "reward",
+    otherwise: str = "",
+) -> Check:
+    """A check that passes up to `allowed`; `note` is for when it fails. What is not a number does
+    not pass."""
+    passed = bool(measured <= allowed)
+    value = float(measured) if np.isfinite(measured) else None
+    return Check(check, passed, value, float(allowed), unit, n, otherwise if passed else note)
+
+
+def as_table(checks: Sequence[Check]) -> pd.DataFrame:
+    """One row a check; `passed` is nullable. The column `part` is there where a reward has
+    several."""
+    table = pd.DataFrame([asdict(check) for check in checks])
+    if (table["part"] == 1).all():
+        table = table.drop(columns="part")
+    return table.astype(
+        {"passed": "boolean", "measured": "float64", "allowed": "float64", "n": "int64"}
+    )
+
+
+def beginnings(tokenizer, conversations: Conversations, frame: Frame) -> list[Check]:
+    """BOS ids in a templated conversation, as scans have it and as published."""
+    bos, unit = tokenizer.bos_token_id, "BOS ids"
+    if bos is None:
+        return [
+            Check(name, unit=unit, note="the tokenizer has no such token")
+            for name in ("bos", "bos_paper")
+        ]
+    adds = tokenizer("love")["input_ids"][:1] == [bos]
+    count = _beginnings(tokenizer, conversations.ids(frame.prompt, ["love"])[0])
+    right = 1 if count or adds else 0
+    note = (
+        "The tokenizer begins texts with one and the chat template does not. If the model's card "
+        "says otherwise, "
+        "write {{ bos_token }} at the start of tokenizer.chat_template, then "
+        "tokenizer.save_pretrained(folder)"
+    )
+    if count > 1:
+        note = (
+            f"The chat template writes {count} of them; rewards rest on an input that the model "
+            f"was hardly trained on. "
+            "Remove one from tokenizer.chat_template, then tokenizer.save_pretrained(folder)"
+        )
+    one = Check(
+        "bos", count == right, float(count), float(right), unit, 1, "" if count == right else note
+    )
+    if takes_pairs(tokenizer) or not isinstance(conversations, Templated):
+        why = (
+            "a pair of texts is tokenised once"
+            if takes_pairs(tokenizer)
+            else "mode=paper is for reward models"
+        )
+        return [one, Check("bos_paper", unit=unit, note=why)]
+    published = conversations.ids(frame.prompt, ["love"], double_bos=True)[0]
+    again = _beginnings(tokenizer, published)
+    note = (
+        f"mode=paper puts {again} before the conversation, mode=ids and mode=text {count}."
+        if again != count
+        else "mode=paper begins a conversation as mode=text does."
+    )
+    return [one, Check("bos_paper", measured=float(again), unit=unit, n=1, note=note)]
+
+
+def round_trip(
+    tokenizer,
+    written: Conversations,
+    frame: Frame,
+    words: Candidates,
+    *,
+    responses: Sequence[Sequence[int]],
+    seed: int,
+) -> list[Check]:
+    """Whether texts keep the frame as it is, and which share of the vocabulary makes the round
+    trip."""
+    texts = tokenizer.batch_decode(list(responses), clean_up_tokenization_spaces=False)
+    conversations = written.ids(frame.prompt, texts)
+    tied = [
+        text for text, ids in zip(texts, conversations, strict=True) if frame.inside(ids) is None
+    ]
+    note = (
+        f"The template or tokenizer ties {len(tied)} of {len(texts)} random texts to what stands "
+        f"around them, first "
+        f"{tied[:1]!r}. mode=ids is not affected; mode=text scores such a text with the ids that "
+        f"the template gives, "
+        "and slower"
+    )
+    some = words.rows.iloc[np.random.default_rng(seed).permutation(len(words.rows))[:AT_MOST]]
+    conversations = written.ids(frame.prompt, some["text"].tolist())
+    survives = [
+        frame.inside(ids) == [i] for i, ids in zip(some["candidate_id"], conversations, strict=True)
+    ]
+    return [
+        at_most("frame", len(tied), 0, n=len(texts), unit="texts", note=note),
+        Check(
+            "survives",
+            measured=float(np.mean(survives)),
+            unit="share",
+            n=len(some),
+            note="Only mode=ids, the default, scores the others as what they are.",
+        ),
+    ]
+
+
+def _beginnings(tokenizer, ids: Sequence[int]) -> int:
+    """BOS ids in a conversation; only those it begins with where the same token also ends turns."""
+    bos = tokenizer.bos_token_id
+    if bos != tokenizer.eos_token_id:
+        return list(ids).count(bos)
+    return next((i for i, token in enumerate(ids) if token != bos), len(ids))
+
+
+def precision_table(rewards: Mapping[tuple[Dtype, str], np.ndarray]) -> pd.DataFrame:
+    """One row for each precision and path, against the float32 rewards of the model's own forward.
+
+    `rewards` are float64 (n,) by precision and name of the path; ("float32", "own-forward") must be
+    among them. Columns: `dtype`, `path`, `largest_difference` and `mean_difference` (absolute, in
+        standard deviations of the
+    float32 rewards), `spearman`, `top_10_overlap` (share; ties in the sample's order), `distinct`
+    (different rewards), `n`.
+    """
+    exact = rewards[Dtype.float32, "own-forward"]
+    spread = _spread(exact)
+    return pd.DataFrame(
+        [
+            {
+                "dtype": dtype.value,
+                "path": path,
+                "largest_difference": largest_difference(values, exact) / spread,
+                "mean_difference": float(np.abs(values - exact).mean()) / spread,
+                "spearman": _spearman(values, exact),
+                "top_10_overlap": len(_top(values) & _top(exact)) / min(TOP, len(exact)),
+                "distinct": len(np.unique(values)),
+                "n": len(values),
+            }
+            for (dtype, path), values in rewards.items()
+        ]
+    )
+
+
+def precision_check(
+    dtype: Dtype, table: pd.DataFrame | None, exact: np.ndarray | None, problem: str | None
+) -> Check:
+    """The row of one low precision; `problem` is why it could not be measured."""
+    name = f"dtype_{dtype.value}"
+    if problem is not None:
+        return Check(name, unit="SD", note=problem)
+    row = table[table["dtype"] == dtype.value].iloc[-1]  # the fastest path comes last
+    n, top = int(row["n"]), min(TOP, row["n"])
+    summary = (
+        f"Rank correlation with float32 {row['spearman']:.4f}; {row['top_10_overlap'] * top:.0f} "
+        f"of the "
+        f"top {top} the same; {row['distinct']} distinct rewards of {n}."
+    )
+    if not np.isfinite(row["largest_difference"]):
+        summary = f"In {dtype.value} some rewards are not numbers: they overflow."
+    note = (
+        f"{summary} Scans score the best and worst again in float32 (certain=100); for the ranks "
+        f"between them type "
+        f"model.dtype={'bfloat16' if dtype is Dtype.float16 else 'float16'} if that passes, or "
+        f"model.dtype=float32"
+    )
+    limit = allowed(exact, dtype=dtype) / _spread(exact)
+    return at_most(
+        name, row["largest_difference"], limit, n=n, unit="SD", note=note, otherwise=summary
+    )
+
+
+def _spread(exact: np.ndarray) -> float:
+    return float(exact.std()) or 1.0
+
+
+def _spearman(a: np.ndarray, b: np.ndarray) -> float:
+    if len(a) < 2 or a.std() == 0 or b.std() == 0 or not np.isfinite(a).all():
+        return float("nan")
+    return float(spearmanr(a, b).statistic)
+
+
+def _top(rewards: np.ndarray) -> set[int]:
+    return set(np.argsort(-rewards, kind="stable")[:TOP].tolist())

@@ -1,0 +1,59 @@
+"""A diagnosis of a server as checks: what was measured on its answers, what is allowed, and what to
+do about it."""
+
+import numpy as np
+
+from pessimal.checking.checks import Check, at_most
+from pessimal.checking.served import Diagnosis
+from pessimal.checking.served_faults import FAULTS
+from pessimal.rewards.spec import Dtype
+from pessimal.scoring.trust import TOLERANCE
+
+REPEATS = 8
+"""Times that what a server differs from itself by is allowed: it is the largest of a few
+differences."""
+
+
+def checks_of(found: Diagnosis) -> list[Check]:
+    """One row a question. Allowed is what rounding explains: in the model's precision, or in a
+    lower one that is harmless."""
+    lower = found.level not in ("", Dtype.float32.value)
+    limit = max(TOLERANCE.values()) if lower else TOLERANCE[Dtype.float32]
+    allowed = max(limit * found.spread, REPEATS * found.repeat_difference)
+    notes, n = note_of(found), len(found.served)
+    given, expected = found.outputs
+    outputs = Check(
+        "served_outputs",
+        given == expected,
+        float(given),
+        float(expected),
+        "outputs",
+        n,
+        "" if given == expected else notes,
+    )
+    rows = [outputs]
+    for form in dict.fromkeys(found.forms):
+        of = found.forms == form
+        off = float(np.abs(found.served - found.own)[of].max())
+        rows.append(at_most(f"served_{form}", off, allowed, n=int(of.sum()), note=notes))
+    rows.append(at_most("served_batch", found.batch_difference, allowed, n=n, note=notes))
+    harmless = max(TOLERANCE.values()) * found.spread
+    rows.append(at_most("served_repeat", found.repeat_difference, harmless, n=n, note=notes))
+    tau = found.kendall if np.isfinite(found.kendall) else None
+    return [
+        *rows,
+        Check("served_order", measured=tau, unit="tau", n=n, note=notes if tau is None else ""),
+    ]
+
+
+def note_of(found: Diagnosis) -> str:
+    """What is wrong and what to type, in one piece."""
+    faults = [
+        FAULTS[part.fault][0] + (f" ({part.detail})" if part.detail else "")
+        for part in found.faults
+    ]
+    mend = [FAULTS[part.fault][1] for part in found.faults]
+    either = (
+        [f"Or {' or '.join(found.remaining)}; to tell: {found.apart}"] if found.remaining else []
+    )
+    return ". ".join(dict.fromkeys(text.rstrip(".") for text in [*faults, *either, *mend]))

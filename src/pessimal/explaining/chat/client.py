@@ -1,0 +1,418 @@
+"""Questions that a language model answers with a JSON object: replies are kept, read, and asked for
+again where they are of no use.
+
+Does not know how a question travels (`Transport`; an endpoint is one), nor what it is about.
+"""
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from enum import Enum
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
+
+from pessimal.errors import WorkError
+from pessimal.tables.files import write_atomically
+
+_TRIES = 100  # beginnings of objects tried in one text: a text of nothing but braces must not take for ever
+_STRIDE = 1000  # seeds of one question's attempts lie within this
+_QUOTED = 4000  # characters of a useless reply that are shown to the model that wrote it
+_CHARACTERS_PER_TOKEN = 4  # about right for English, too low for most other scripts
+_REFUSAL = re.compile(
+    r"\s*(?:i['’]?m (?:really |very |so |truly )?(?:sorry|afraid|unable|not able|not going "
+    r"to)|sorry\b|my apologies"
+    r"|i (?:really )?(?:can['’]?t|cannot|can not|won['’]?t|will not|must decline|have to "
+    r"decline|decline|refuse)"
+    r"|i apologi[sz]e|as an ai\b|as a language model|unfortunately,? i (?:can|am)|i['’]?m an ai\b)",
+    re.IGNORECASE,
+)
+
+
+class Shape:
+    """A JSON object with certain fields and no others. Attributes name fields, so any name will
+    do."""
+
+    def __init__(self, name: str, kinds: Mapping[str, Any]):
+        """`kinds`: the type of each field, such as `str`, `list[str]` or `Literal["A", "B"]`."""
+        self.name, self._kinds = name, dict(kinds)
+
+    @cached_property
+    def _adapter(self) -> TypeAdapter:
+        kind = TypedDict(self.name, self._kinds)
+        kind.__pydantic_config__ = ConfigDict(extra="forbid", strict=True)
+        return TypeAdapter(kind)
+
+    @cached_property
+    def schema(self) -> dict:
+        """Its JSON schema."""
+        return self._adapter.json_schema()
+
+    def find(self, text: str) -> tuple[dict | None, str]:
+        """The first such object in a text, and why there is none ("" where there is one). What a
+        model thinks aloud (up to `</think>`), code fences and other words are passed over."""
+        text, start, reason = text.rpartition("</think>")[2], -1, "no JSON object in the reply"
+        for _ in range(_TRIES):
+            if (start := text.find("{", start + 1)) < 0:
+                break
+            try:
+                _, end = json.JSONDecoder().raw_decode(text, start)
+                return self._adapter.validate_json(
+                    text[start:end]
+                ), ""  # which refuses lone surrogates, too
+            except ValidationError as error:
+                first = error.errors(include_url=False, include_input=False)[0]
+                reason = f"{'.'.join(map(str, first['loc'])) or 'the answer'}: {first['msg']}"
+            except (ValueError, RecursionError):  # a reply may nest deeper than Python reads
+                continue
+        return None, reason
+
+
+class PlainText(Shape):
+    """A reply that is the text itself, whatever it says; nothing is asked about its shape."""
+
+    def __init__(self, name: str, field: str, fixed: Mapping[str, Any]):
+        """`field`: where the text stands in the answer, beside what is `fixed`."""
+        super().__init__(name, {field: str})
+        self._field, self._fixed = field, dict(fixed)
+
+    def find(self, text: str) -> tuple[dict | None, str]:
+        """The text without what a model thinks aloud; none where nothing is left of it."""
+        text = text.rpartition("</think>")[2].strip()
+        return ({**self._fixed, self._field: text}, "") if text else (None, "the reply is empty")
+
+
+@dataclass(frozen=True)
+class Question:
+    """One conversation that a JSON object is to answer."""
+
+    messages: tuple[Mapping[str, str], ...]
+    """The conversation so far, each with role (system, user or assistant) and content."""
+    shape: (
+        Shape  # of the answer; its name is the kind of question in counts: identify, rewrite, judge
+    )
+    seed: int = 0  # of the sampling; another seed is another question
+
+    @cached_property
+    def key(self) -> str:
+        """Digest of all that decides its answer, whichever the model; the shape's name does not."""
+        return digest_of([list(map(dict, self.messages)), self.shape.schema, self.seed])
+
+    def sent(self) -> list[dict]:
+        """The messages to be sent: the shape stands in words behind the instruction, which every
+        server takes."""
+        first, *rest = map(dict, self.messages)
+        if isinstance(self.shape, PlainText):
+            return [first, *rest]
+        first["content"] += (
+            "\n\nReply with one JSON object and nothing else: no explanation, no code fence. It "
+            "must fit this JSON "
+            f"schema:\n{_canonical(self.shape.schema)}"
+        )
+        return [first, *rest]
+
+    def again(self, attempt: int, reply: "Reply") -> "Question":
+        """The question once more, with the useless reply and what was wrong with it."""
+        _, reason = self.shape.find(reply.text or "")
+        quoted = (reply.text or "").strip()[:_QUOTED] or "(nothing)"
+        complaint = f"That reply is of no use ({reason}). Reply with the JSON object alone."
+        more = ({"role": "assistant", "content": quoted}, {"role": "user", "content": complaint})
+        return replace(self, messages=(*self.messages, *more), seed=self.seed + attempt)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a model wrote, before anybody looked whether it is of use."""
+
+    text: str | None = None
+    refusal: str | None = None  # where the server marks one
+    finish_reason: str | None = None  # stop, length (cut off at `max_tokens`) or content_filter
+    prompt_tokens: int | None = None  # read, as the server counted them; None where it does not say
+    completion_tokens: int | None = None
+    failure: str | None = None  # why there is no reply at all. Such a one is never cached
+
+
+class Came(Enum):
+    """What came of a question."""
+
+    answered = "answered"
+    refused = "refused"  # by the model, or a filter in front of it
+    malformed = "malformed"  # there were replies, none of them of the asked shape
+    cut = "cut off"  # at `max_tokens`, before the object ended
+    unanswered = "unanswered"  # no reply: the endpoint failed, or does not take this request
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came of a question, after all retries."""
+
+    came: Came
+    content: Any = None  # the object; None unless answered
+    note: str = ""  # why there is none
+
+    @classmethod
+    def read(cls, reply: Reply, shape: Shape) -> "Answer":
+        """The answer in a reply."""
+        text = reply.text or ""
+        content, reason = shape.find(text)
+        if reply.failure is not None:
+            return cls(Came.unanswered, note=reply.failure)
+        if reply.refusal or reply.finish_reason == "content_filter":
+            return cls(
+                Came.refused, note=f"refused: {_short(reply.refusal or 'by a content filter')}"
+            )
+        plain, cut = isinstance(shape, PlainText), reply.finish_reason == "length"
+        if content is not None and not (
+            plain and cut
+        ):  # of an object the end is seen, of a text it is not
+            return cls(Came.answered, content)
+        if not plain and _REFUSAL.match(text.rpartition("</think>")[2]):
+            return cls(Came.refused, note=f"refused: {_short(text)}")
+        if cut:
+            return cls(
+                Came.cut, note=f"the reply was cut off at the limit of tokens: {_short(text)!r}"
+            )
+        return cls(Came.malformed, note=f"{reason}: {_short(text)!r}")
+
+
+class Usage(Counter):
+    """Counts of one client: questions by what came of them, `calls`, replies from the cache,
+    `reasked` for replies of the wrong shape, `tokens in` and `out` as the server counted them,
+    `unmetered` replies."""
+
+    def meter(self, reply: Reply) -> None:
+        """Add the tokens of a reply."""
+        self["tokens in"] += reply.prompt_tokens or 0
+        self["tokens out"] += reply.completion_tokens or 0
+        self["unmetered"] += None in (reply.prompt_tokens, reply.completion_tokens)
+
+    def sentence(self) -> str:
+        """All of it in words."""
+        return ", ".join(f"{count:,} {name}" for name, count in self.items() if count) or "no calls"
+
+
+class Transport(Protocol):
+    """Carries questions to one language model."""
+
+    usage: Usage
+    max_tokens: int | None  # longest reply; None leaves it to the model
+
+    def provenance(self) -> dict:
+        """What decides its replies, as JSON: model, address, sampling options, `max_tokens`. Never
+        a key."""
+
+    def send(self, questions: Sequence[Question], keep: Callable[[int, Reply], None]) -> None:
+        """Ask all, in any order and at once where it can; call `keep(index, reply)`, one at a time,
+        as soon as each reply is there. Raises ConfigError for what no request gets past, and
+        WorkError after too many failures."""
+
+
+class Client:
+    """Answers questions over a transport."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        cache: Path | None,
+        attempts: int = 3,
+        allow_unanswered: bool = False,
+    ):
+        """
+        Args:
+            cache: folder of the replies; None keeps none.
+            attempts: replies asked for, until one is of the asked shape; up to 1000.
+            allow_unanswered: go on where questions got no answer.
+        """
+        self.transport, self.usage = transport, transport.usage
+        self.cache = None if cache is None else Cache(cache, transport.provenance())
+        self.attempts, self.allow_unanswered = attempts, allow_unanswered
+
+    def provenance(self) -> dict:
+        """What decides its answers, as JSON."""
+        return {**self.transport.provenance(), "attempts": self.attempts}
+
+    def complete(self, questions: Sequence[Question]) -> list[Answer]:
+        """One answer a question, in their order; equal questions are sent once.
+
+        A reply of another shape is asked for again, with what was wrong with it and another seed. A
+        refusal is final, and so is a reply that was cut off: asked for again it would cost as much
+            and be cut off again.
+
+        Raises:
+            ConfigError: the endpoint takes no request of this kind: a wrong key, model or address.
+            WorkError: too many failures in a row, or replies that were cut off (unless
+                `allow_unanswered`). What was answered until then is in the cache.
+        """
+        asked = first = {question.key: _first(question) for question in questions}
+        answers: dict[str, Answer] = {}
+        for attempt in range(self.attempts):
+            self.usage["reasked"] += len(asked) if attempt else 0
+            replies = self._replies(asked)
+            answers |= {key: Answer.read(reply, first[key].shape) for key, reply in replies.items()}
+            useless = [key for key in asked if answers[key].came is Came.malformed]
+            asked = {key: first[key].again(attempt + 1, replies[key]) for key in useless}
+        self.usage.update(answer.came.value for answer in answers.values())
+        if (cut := self.usage[Came.cut.value]) and not self.allow_unanswered:
+            limit = self.transport.max_tokens
+            where = f"perturber.max_tokens={limit}" if limit else "the limit of the endpoint"
+            raise WorkError(
+                f"{cut:,} answers were cut off at {where}, so nothing is published. Type the same "
+                f"command with "
+                f"perturber.max_tokens={4 * (limit or 1024)}: answers that were whole are not paid "
+                f"for again. To go on "
+                "without the others: perturber.allow_unanswered=true"
+            )
+        return [answers[question.key] for question in questions]
+
+    def check_answered(self) -> None:
+        """WorkError where questions got no answer (unless `allow_unanswered`): a result without
+        them would be taken for a whole one."""
+        if (lost := self.usage[Came.unanswered.value]) and not self.allow_unanswered:
+            raise WorkError(
+                f"{lost:,} questions got no answer from the endpoint, so nothing is published. "
+                f"What was answered is kept: "
+                "the same command asks only for the rest. To go on without them: "
+                "perturber.allow_unanswered=true"
+            )
+
+    def _replies(self, asked: dict[str, Question]) -> dict[str, Reply]:
+        replies = {
+            key: self.cache.get(question) if self.cache else None for key, question in asked.items()
+        }
+        missing = [key for key, reply in replies.items() if reply is None]
+        self.usage["from the cache"] += len(asked) - len(missing)
+
+        def keep(index: int, reply: Reply) -> None:
+            key = missing[index]
+            # At once, and not at the end: a process may be killed between any two replies.
+            kept = self.cache and reply.failure is None
+            replies[key] = self.cache.put(asked[key], reply) if kept else reply
+
+        if missing:
+            self.transport.send([asked[key] for key in missing], keep)
+        return replies
+
+
+class Cache:
+    """A folder of one model's replies, each under the digest of what was asked: nothing is paid for
+    twice, refusals and replies of no use included. Processes may share it: files are whole or
+    absent, and the first reply to a question stays.
+
+    A reply that ended by itself serves whatever `max_tokens` is; one that was cut off serves only
+    where it is the same.
+    """
+
+    def __init__(self, folder: Path, provenance: Mapping[str, Any]):
+        """`provenance`: everything that decides the model's replies."""
+        self.folder = Path(folder)
+        self._model = {name: value for name, value in provenance.items() if name != "max_tokens"}
+        self._limit = provenance.get("max_tokens")
+
+    def get(self, question: Question) -> Reply | None:
+        """The reply to a question; None where there is none, or its file is damaged."""
+        try:
+            record = json.loads(self._path(question).read_bytes())
+            reply = Reply(**record["reply"])
+            return (
+                reply
+                if reply.finish_reason != "length" or record["max_tokens"] == self._limit
+                else None
+            )
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            return None
+
+    def put(self, question: Question, reply: Reply) -> Reply:
+        """Keep a reply; gives the one that stands there now."""
+        if (earlier := self.get(question)) is not None:
+            return earlier
+        path = self._path(question)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        record = {"model": self._model, "max_tokens": self._limit, "reply": asdict(reply)}
+        write_atomically(path, _canonical(record | {"messages": question.sent()}).encode())
+        return reply
+
+    def _path(self, question: Question) -> Path:
+        key = digest_of([self._model, question.key])
+        return self.folder / key[:2] / f"{key}.json"
+
+
+@dataclass
+class Plan:
+    """What a run would take at most, before any request: answers that are kept already cost
+    nothing."""
+
+    price_in: float | None = (
+        None  # of a million tokens that are sent, in any currency; None: not known
+    )
+    price_out: float | None = None  # of a million tokens that come back
+    asked: dict[str, tuple[Question, int]] = field(default_factory=dict)
+    """Questions to be asked, each with the characters of its answer (estimated); equal ones are
+    asked once."""
+
+    def add(self, question: Question, *, written: int) -> None:
+        """One question more, whose answer has about `written` characters."""
+        self.asked.setdefault(question.key, (question, written))
+
+    def calls(self) -> Counter[str]:
+        """Requests to be sent, by kind of question (identify, rewrite)."""
+        return Counter(question.shape.name for question, _ in self.asked.values())
+
+    def tokens(self) -> tuple[int, int]:
+        """Tokens to be read and to be written, estimated."""
+        sent = [
+            sum(len(message["content"]) for message in one.sent()) for one, _ in self.asked.values()
+        ]
+        read = sum(-(-characters // _CHARACTERS_PER_TOKEN) for characters in sent)
+        return read, sum(-(-written // _CHARACTERS_PER_TOKEN) for _, written in self.asked.values())
+
+    def cost(self) -> float | None:
+        """In the currency of the prices; None where one of them is not known."""
+        if self.price_in is None or self.price_out is None:
+            return None
+        read, written = self.tokens()
+        return (read * self.price_in + written * self.price_out) / 1e6
+
+    def text(self) -> str:
+        """All of it, to be printed, with the first question of each kind in full."""
+        cost, (read, written) = self.cost(), self.tokens()
+        lines = [f"{kind}: {n:,} calls" for kind, n in self.calls().items()]
+        lines += [
+            f"tokens (estimated as characters / {_CHARACTERS_PER_TOKEN}): {read:,} in and "
+            f"{written:,} out; what a model "
+            "thinks, and what is asked again, comes on top; answers that are kept already cost "
+            "nothing",
+            "cost: unknown; give perturber.price_in=… perturber.price_out=… (of a million tokens)"
+            if cost is None
+            else f"cost: about {cost:,.2f}",
+        ]
+        examples = {question.shape.name: question for question, _ in reversed(self.asked.values())}
+        for kind, question in examples.items():
+            said = [f"[{message['role']}] {message['content']}" for message in question.messages]
+            lines += [f"\nAn example of {kind}:", *said]
+        return "\n".join(lines)
+
+
+def digest_of(value: Any) -> str:
+    """sha256 of a value's canonical JSON, 64 hexadecimal digits."""
+    return hashlib.sha256(_canonical(value).encode()).hexdigest()
+
+
+def _canonical(value: Any) -> str:
+    """JSON in which the order of keys, and lone surrogates, make no difference."""
+    return json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+
+
+def _first(question: Question) -> Question:
+    return replace(question, seed=question.seed * _STRIDE)
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= 120 else text[:117] + "..."

@@ -1,0 +1,422 @@
+"""What is explained: a conversation and two responses to it; and where such comparisons come from.
+
+Reads the set of this package, files in several formats, and data sets of the Hugging Face Hub. Does
+not know which response a model prefers.
+"""
+
+import gzip
+import hashlib
+import json
+import re
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pessimal.errors import ConfigError, InputError
+from pessimal.rewards.frame import Turn
+from pessimal.tables.score_table import storable
+
+EMBEDDED = Path(__file__).with_name("embedded.jsonl")
+SUFFIXES = (".jsonl", ".jsonl.gz", ".parquet")
+EXPECTED = (
+    'a row has "prompt" and "responses" (two texts; "preferred" 0 or 1 and "key" may be added), or '
+    'TRL\'s "prompt", '
+    '"chosen" and "rejected" as texts or as lists of messages'
+)
+EMPTY, EQUAL, TWICE = "with an empty text", "of two equal responses", "given twice"
+MISFITS = "that are no comparison"
+"""Rows of a Hub data set that make no comparison: no partner for their prompt, transcripts that
+share no beginning, or turns that do not alternate."""
+ROLES = ("system", "user", "assistant")
+_HH_TURN = re.compile(r"\n\n(Human|Assistant):")
+_HH_ROLES = {"Human": "user", "Assistant": "assistant"}
+_HELPSTEER_TURN = re.compile(r"\n?<extra_id_1>(User|Assistant)(?:\n|$)")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two responses to one conversation."""
+
+    key: str  # names it within its set
+    turns: tuple[Turn, ...]  # the conversation so far; the last turn is the user's
+    responses: tuple[str, str]  # two different texts, in the order of their source
+    preferred: int | None = None  # which response (0 or 1) people preferred, where the source says
+
+    def conversation(self, response: str) -> tuple[Turn, ...]:
+        """The whole conversation with this response at its end."""
+        return (*self.turns, Turn("assistant", response))
+
+    @property
+    def prompt(self) -> str:
+        """The user's last turn."""
+        return self.turns[-1].content
+
+    def as_line(self) -> str:
+        """One line of JSON that `read_jsonl` reads."""
+        turns = [{"role": turn.role, "content": turn.content} for turn in self.turns]
+        row = {"key": self.key, "prompt": turns, "responses": list(self.responses)}
+        return json.dumps(row | ({} if self.preferred is None else {"preferred": self.preferred}))
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """The comparisons of a source that can be explained, and how many could not be."""
+
+    comparisons: tuple[Comparison, ...]  # in the order of the source; keys are unique
+    left_out: dict[str, int]  # how many were left out, by what they are
+
+
+def load(
+    source: str,
+    *,
+    path: Path | None = None,
+    revision: str | None = None,
+    split: str = "train",
+    subset: str | None = None,
+) -> Loaded:
+    """The comparisons of a source: embedded, jsonl, helpsteer2 or hh_rlhf.
+
+    Args:
+        path: the file of `jsonl` (.jsonl, .jsonl.gz, .parquet); of a Hub data set, a local file or
+            folder to be read in its place, laid out as on the Hub: [subset/]train.jsonl.gz.
+        revision: the Hub commit; None for the newest.
+        split: train, validation, test.
+        subset: the folder within the data set: helpful-base, harmless-base.
+
+    Raises:
+        ConfigError: `jsonl` without a path.
+        InputError: something cannot be read as what it was said to be, or the Hub cannot be
+            reached.
+    """
+    if source == "embedded":
+        return usable(read_jsonl(EMBEDDED))
+    if source == "jsonl":
+        if path is None:
+            raise ConfigError("comparisons=jsonl needs comparisons.path=FILE")
+        return usable(read_jsonl(path))
+    name, convert = _HUB[source]
+    if path is None:
+        rows: Iterable[Mapping] = _hub_rows(name, revision=revision, split=split, subset=subset)
+    else:
+        rows = [
+            row for file in _local_files(path, split=split, subset=subset) for _, row in _rows(file)
+        ]
+        if any(not isinstance(row, Mapping) for row in rows):
+            raise InputError(
+                f"{path} holds a row that is not an object; rows of {name} were expected"
+            )
+    comparisons, misfits = convert(
+        rows, key="-".join([source, *([subset] if subset else []), split])
+    )
+    return usable(comparisons, misfits=misfits)
+
+
+def read_jsonl(path: Path) -> list[Comparison]:
+    """All comparisons of a file, one a line (or row, of .parquet), in our format or TRL's (see
+    `from_row`).
+
+    Without a "key", a comparison is called after the file and the line. Raises InputError, which
+    names file and line.
+    """
+    path, comparisons = Path(path), []
+    lines: dict[str, int] = {}
+    stem = storable(path.name.split(".")[0])
+    for line, row in _rows(path):
+        comparison = from_row(row, where=f"{path}, line {line}", key=f"{stem}-{line}")
+        if (first := lines.setdefault(comparison.key, line)) != line:
+            raise InputError(
+                f"{path}, line {line} has the key {comparison.key!r} of line {first}; give each "
+                f"comparison a key of its own"
+            )
+        comparisons.append(comparison)
+    if not comparisons:
+        raise InputError(f"{path} holds no comparisons; write one a line")
+    return comparisons
+
+
+def usable(comparisons: Iterable[Comparison], *, misfits: int = 0) -> Loaded:
+    """Those that can be explained: of two different texts that are not empty, each pair once (in
+    whatever order its responses stand). `misfits`: how many rows made no comparison."""
+    kept, left_out = {}, Counter({MISFITS: misfits} if misfits else {})
+    for comparison in comparisons:
+        pair = comparison.turns, frozenset(comparison.responses)
+        if not all(text.strip() for text in (comparison.prompt, *comparison.responses)):
+            left_out[EMPTY] += 1
+        elif len(pair[1]) < 2:
+            left_out[EQUAL] += 1
+        elif pair in kept:
+            left_out[TWICE] += 1
+        else:
+            kept[pair] = comparison
+    return Loaded(tuple(kept.values()), dict(left_out))
+
+
+def choose(comparisons: Sequence[Comparison], *, n: int | None, seed: int) -> list[Comparison]:
+    """A random sample without replacement, in the order it had; all of them for n = None.
+
+    Each comparison's lot is drawn from its key and the seed alone. So samples of one seed lie
+    within one another (10 of them are among the 30), and one more comparison in the source changes
+    at most one of the sample.
+    """
+    if n is None or n >= len(comparisons):
+        return list(comparisons)
+    lots = [hashlib.sha256(json.dumps([seed, one.key]).encode()).digest() for one in comparisons]
+    drawn = set(sorted(range(len(comparisons)), key=lambda number: (lots[number], number))[:n])
+    return [comparison for number, comparison in enumerate(comparisons) if number in drawn]
+
+
+def digest(comparisons: Sequence[Comparison]) -> str:
+    """sha256 over keys, conversations, responses and preferences: another revision of a source has
+    another."""
+    rows = [
+        [
+            one.key,
+            [[turn.role, turn.content] for turn in one.turns],
+            list(one.responses),
+            one.preferred,
+        ]
+        for one in comparisons
+    ]
+    return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
+
+
+def from_row(row: object, *, where: str, key: str) -> Comparison:
+    """A row of our format or of TRL's preference formats.
+
+    Ours: "prompt" (a text or a list of messages), "responses", and maybe "preferred" and "key"
+        (else it is `key`). TRL's,
+    where "chosen" is response 0 and preferred: all three texts; lists of messages with the prompt
+    apart; or with the prompt inside "chosen" and "rejected", which then are the same up to their
+    last message. Other fields are let be. A lone surrogate becomes its escape, as no tokenizer
+    takes it. InputError, which begins with `where`, for another row.
+    """
+    if not isinstance(row, Mapping):
+        raise InputError(f"{where} is not an object but {_shown(row)}; {EXPECTED}")
+    key = _text(row["key"], where=where, field="key") if row.get("key") is not None else key
+    prompt, both, preferred = row.get("prompt"), [row.get("chosen"), row.get("rejected")], 0
+    if row.get("responses") is not None:
+        both, preferred = row["responses"], row.get("preferred")
+        if not isinstance(both, list | tuple) or len(both) != 2:
+            raise InputError(
+                f'{where} has "responses" {_shown(both)}; a list of two texts was expected'
+            )
+        if preferred is not None and (isinstance(preferred, bool) or preferred not in (0, 1)):
+            expected = "expected the number of the response that people prefer, 0 or 1, or null"
+            raise InputError(f'{where} has "preferred" {_shown(preferred)}; {expected}')
+    elif None in both:
+        raise InputError(f"{where} has the fields {', '.join(map(str, row)) or 'none'}; {EXPECTED}")
+    elif prompt is None and all(isinstance(side, str) for side in both):
+        if found := _from_transcripts(*both, key=key):
+            return found
+        raise InputError(
+            f"{where} has texts without a prompt, so that it is not known where it ends; {EXPECTED}"
+        )
+    first, second = (
+        _messages(side, where=where, field="response", role="assistant") for side in both
+    )
+    turns = first[:-1]
+    if turns != second[:-1]:
+        raise InputError(
+            f"{where}: the responses differ before their last message; they share a prompt"
+        )
+    if not turns or prompt is not None:
+        given = _messages(prompt, where=where, field="prompt", role="user")
+        # Some write the prompt (or its first question) twice: then the two have to agree.
+        if turns and given != turns and not (isinstance(prompt, str) and given[0] in turns):
+            raise InputError(f'{where}: "prompt" is not what "chosen" begins with; give it once')
+        turns = turns or given
+    if turns[-1].role != "user":
+        raise InputError(
+            f"{where}: the last message of a prompt is the user's; here it is {turns[-1].role}'s"
+        )
+    return Comparison(key, turns, (first[-1].content, second[-1].content), preferred)
+
+
+def helpsteer2(rows: Iterable[Mapping], *, key: str) -> tuple[list[Comparison], int]:
+    """Rows of nvidia/HelpSteer2: neighbours with one prompt are a comparison; and how many rows are
+    none.
+
+    The one with the higher `helpfulness` is preferred by people; with equal ones, neither. In a
+    prompt of several turns <extra_id_1>User and <extra_id_1>Assistant open the later ones. Keys are
+    `key` and the number of the first row.
+    """
+    comparisons, misfits, waiting = [], 0, None
+    for number, row in enumerate(rows):
+        where = f"{key}, row {number}"
+        prompt, response = (_text(row.get(f), where=where, field=f) for f in ("prompt", "response"))
+        score = row.get("helpfulness")
+        if isinstance(score, bool) or not isinstance(score, int | float):
+            raise InputError(
+                f"{where} has helpfulness={_shown(score)}; HelpSteer2 has a number there"
+            )
+        if waiting is None or waiting[1] != prompt:
+            misfits += waiting is not None
+            waiting = number, prompt, response, score
+            continue
+        first, _, other, others_score = waiting
+        waiting, turns = None, _helpsteer_turns(prompt)
+        preferred = None if others_score == score else int(score > others_score)
+        if _alternate(turns):
+            comparisons.append(Comparison(f"{key}-{first}", turns, (other, response), preferred))
+        else:
+            misfits += 2
+    return comparisons, misfits + (waiting is not None)
+
+
+def hh_rlhf(rows: Iterable[Mapping], *, key: str) -> tuple[list[Comparison], int]:
+    """Rows of Anthropic/hh-rlhf: two transcripts of one conversation, of which only the last turn
+    differs; and how many rows are none. Spaces around a turn are taken off. Response 0 is the
+    chosen one; keys are `key` and the row's number."""
+    comparisons, misfits = [], 0
+    for number, row in enumerate(rows):
+        where = f"{key}, row {number}"
+        texts = [
+            _text(row.get(field), where=where, field=field) for field in ("chosen", "rejected")
+        ]
+        found = _from_transcripts(*texts, key=f"{key}-{number}")
+        comparisons += [found] if found else []
+        misfits += found is None
+    return comparisons, misfits
+
+
+_HUB: dict[str, tuple[str, Callable]] = {
+    "helpsteer2": ("nvidia/HelpSteer2", helpsteer2),
+    "hh_rlhf": ("Anthropic/hh-rlhf", hh_rlhf),
+}
+
+
+def _messages(value: object, *, where: str, field: str, role: str) -> tuple[Turn, ...]:
+    """Messages, the last of them of this role; a text is one of these."""
+    if isinstance(value, str):
+        return (Turn(role, storable(value)),)
+    if not isinstance(value, list | tuple):
+        raise InputError(f'{where} has {_shown(value)} for "{field}"; {EXPECTED}')
+    for message in value:
+        if not isinstance(message, Mapping) or message.get("role") not in ROLES:
+            raise InputError(
+                f'{where}: "{field}" holds {_shown(message)}; a message is {{"role": …, "content": '
+                f"…}} with one of the "
+                f"roles {', '.join(ROLES)}"
+            )
+    if not value or value[-1]["role"] != role:
+        raise InputError(
+            f"{where}: the last message of a {field} is the {role}'s; here it is {_shown(value)}"
+        )
+    return tuple(
+        Turn(m["role"], _text(m.get("content"), where=where, field="content")) for m in value
+    )
+
+
+def _from_transcripts(chosen: str, rejected: str, *, key: str) -> Comparison | None:
+    """Two "\\n\\nHuman: … \\n\\nAssistant: …" transcripts, or None where they are not a
+    comparison."""
+    first, second = _transcript(storable(chosen)), _transcript(storable(rejected))
+    ends = all(len(side) > 1 and side[-1].role == "assistant" for side in (first, second))
+    if not ends or first[:-1] != second[:-1] or not _alternate(first[:-1]):
+        return None
+    return Comparison(key, first[:-1], (first[-1].content, second[-1].content), 0)
+
+
+def _transcript(text: str) -> tuple[Turn, ...]:
+    head, *parts = _HH_TURN.split(text)
+    if head.strip():
+        return ()
+    pairs = zip(parts[::2], parts[1::2], strict=True)
+    return tuple(Turn(_HH_ROLES[speaker], content.strip()) for speaker, content in pairs)
+
+
+def _helpsteer_turns(prompt: str) -> tuple[Turn, ...]:
+    first, *parts = _HELPSTEER_TURN.split(prompt)
+    turns = [
+        Turn(role.lower(), content) for role, content in zip(parts[::2], parts[1::2], strict=True)
+    ]
+    if first or not turns:
+        turns.insert(0, Turn("user", first))
+    if turns[-1] == Turn("assistant", ""):  # opened for the response
+        turns.pop()
+    return tuple(turns)
+
+
+def _alternate(turns: tuple[Turn, ...]) -> bool:
+    """Whether user and assistant take turns, the user first and last; chat templates refuse
+    others."""
+    return len(turns) % 2 == 1 and all(
+        turn.role == ("assistant" if number % 2 else "user") for number, turn in enumerate(turns)
+    )
+
+
+def _text(value: object, *, where: str, field: str) -> str:
+    if not isinstance(value, str):
+        raise InputError(f'{where} has {_shown(value)} for "{field}"; a text was expected')
+    return storable(value)
+
+
+def _shown(value: object) -> str:
+    text = "nothing" if value is None else ascii(value)
+    return text if len(text) <= 80 else f"{text[:77]}…"
+
+
+def _hub_rows(name: str, *, revision: str | None, split: str, subset: str | None) -> list[Mapping]:
+    import datasets  # half a second, and only these sources need it
+
+    try:
+        return datasets.load_dataset(
+            name, data_dir=subset, split=split, revision=revision
+        ).to_list()
+    except (
+        Exception
+    ) as error:  # the libraries underneath raise a dozen unrelated types for one absent network
+        asked = {"revision": revision, "subset": subset, "split": split}
+        raise InputError(
+            f"{name} ({', '.join(f'{key} {value}' for key, value in asked.items() if value)}) "
+            f"could not be had from the "
+            f"Hugging Face Hub: {type(error).__name__}: {error}\nWithout the Hub, fetch the data "
+            f"set elsewhere (`hf "
+            f"download --repo-type dataset {name} --local-dir FOLDER`) and type "
+            f"comparisons.path=FOLDER"
+        ) from error
+
+
+def _local_files(path: Path, *, split: str, subset: str | None) -> list[Path]:
+    """The files of a split in a local copy of a data set, in order of name; `path` itself where it
+    is a file."""
+    if not path.is_dir():
+        return [path]
+    top = path / (subset or "")
+    files = sorted(file for folder in (top, top / "data") for file in folder.glob(f"{split}[.-]*"))
+    if files := [file for file in files if file.name.endswith(SUFFIXES)]:
+        return files
+    raise InputError(
+        f"comparisons.path={str(path)!r} has no {split}.jsonl, {split}.jsonl.gz or "
+        f"{split}-….parquet in {top}; give the "
+        "folder that holds the data set, with its subsets as folders"
+    )
+
+
+def _rows(path: Path) -> list[tuple[int, object]]:
+    """(line from 1, row) of a file."""
+    if not path.name.endswith(SUFFIXES):
+        raise InputError(
+            f"comparisons.path={str(path)!r}: files that end in {', '.join(SUFFIXES)} can be read"
+        )
+    try:
+        if path.suffix == ".parquet":
+            import pyarrow.parquet as parquet
+
+            return list(enumerate(parquet.read_table(path).to_pylist(), start=1))
+        content = path.read_bytes()
+        content = gzip.decompress(content) if path.suffix == ".gz" else content
+    except (OSError, EOFError, ValueError, zlib.error) as error:  # pyarrow's are among them
+        raise InputError(f"comparisons.path={str(path)!r} cannot be read: {error}") from error
+    # At line feeds alone: JSON allows other line separators (U+2028) inside a text.
+    lines = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    rows = []
+    for number, line in enumerate(lines, 1):
+        try:
+            rows += [(number, json.loads(line.decode("utf-8")))] if line.strip() else []
+        except (ValueError, RecursionError) as error:  # of UTF-8, of JSON, of a million brackets
+            why = f"is not JSON: {error}; a file of comparisons has one JSON object a line"
+            raise InputError(f"{path}, line {number} {why}") from error
+    return rows

@@ -1,0 +1,481 @@
+"""The edit language: rules that change a text, written as data (`conf/contrast/ATTRIBUTE.yaml`).
+
+Knows texts: sentences, what must not be touched (code, formulas, addresses), and how capitals,
+articles and spaces follow a change. Does not know attributes: what a rule is meant for stands
+beside it in its file.
+"""
+
+import hashlib
+import json
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache, cached_property
+from itertools import groupby
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+import regex
+
+from pessimal.explaining.attribute import Edit
+
+MOST_SECONDS = 2.0
+"""Seconds of one expression on one response. Some expressions, such as (a+)+b, take longer than the
+age of the universe; those that are anywhere near this limit should be rewritten, for which side of
+it they fall on depends on the machine."""
+MOST_READ, MOST_CHARACTERS = 50_000, 1_000_000
+"""Characters of a response that rules look at, which is more than language models write; and of
+what edits may make of it, since each may multiply it."""
+WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
+
+Option = TypeVar("Option")
+
+
+class TooSlowError(Exception):
+    """An expression did not come to an end within `MOST_SECONDS`, or its text would be too long."""
+
+
+# 1. Draws
+# -------------------------------------------------------------------------------------------------------------
+
+
+class Draw:
+    """Choices that depend on one request and one seed: the same request makes the same ones,
+    whatever else is asked."""
+
+    def __init__(self, *named: str | int, seed: int):
+        self._named, self._seed = named, seed
+
+    @cached_property
+    def _start(self) -> np.random.Generator:
+        return generator(*self._named)
+
+    @cached_property
+    def _random(self) -> np.random.Generator:
+        return generator(*self._named, self._seed)
+
+    def pick(self, options: Sequence[Option]) -> Option:
+        """One of the options. Seeds walk round them from a start that does not depend on the seed:
+        two seeds that differ by less than their number choose differently, which independent draws
+        would not."""
+        start = int(self._start.integers(len(options)))
+        return options[(start + self._seed) % len(options)]
+
+    def some(self, options: Sequence[Option], most: int | None) -> list[Option]:
+        """So many of the options at most, in their order."""
+        if most is None or len(options) <= most:
+            return list(options)
+        return [
+            options[i]
+            for i in sorted(self._random.choice(len(options), most, replace=False).tolist())
+        ]
+
+
+def generator(*named: str | int) -> np.random.Generator:
+    """A generator from a digest of names and numbers; not from `hash`, which differs from process
+    to process."""
+    # JSON escapes lone surrogates, which UTF-8 has no bytes for.
+    digest = hashlib.sha256(json.dumps(named).encode()).digest()
+    return np.random.default_rng(int.from_bytes(digest[:16]))
+
+
+def digest_of_sources(*paths: Path) -> str:
+    """SHA-256 (hex) of source files, in the order of their names: word lists may be code."""
+    digest = hashlib.sha256()
+    for path in sorted(paths, key=lambda each: each.name):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+# 2. Sentences
+# ---------------------------------------------------------------------------------------------------------
+
+_FENCE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
+_UNTOUCHED = re.compile(
+    r"`[^`\n]+`|https?://\S+|www\.\S+|[\w.+-]{1,64}@[\w-]+\.[\w.-]+|\$\$?[^$\n]+\$\$?"
+)
+_MARKER = re.compile(r"[ \t]*(?:(?:[-*•+]|\d{1,3}[.)]|#{1,6}|>)[ \t]+)*")
+_BOUNDARY = re.compile(r"[.!?…]+[\"'”’)\]*_]*[ \t]+(?=[\"'“‘(\[*_]*[A-Z0-9À-Þ])|[。！？]")
+_ABBREVIATION = re.compile(
+    r"(?:^|[\s(])(?:Mr|Mrs|Ms|Dr|Prof|St|Sr|Jr|vs|etc|e\.g|i\.e|cf|approx|No|Fig|U\.S|U\.K|[A-Z]|\d{1,3})$"
+)
+# 'vitamin C.' and 'in 12.' end a sentence all the same.
+_CLOSES = re.compile(r"[a-z]{3,} (?:[A-HJ-Z]|\d{1,3})$(?<! [Nn]o)")
+_ENGLISH = frozenset(
+    """
+    about all also and any are as at be because been but by can could did do does don't each for from had
+    has have he her his how i'm i've if into is it it'll it's its just know many more most my no not of
+    on one only or other our over she should some than that the their them then there these they this
+    those through to use very was we were what when which while who will with would you you're your
+    """.split()  # noqa: SIM905
+)
+"""Words of English that its neighbours do not spell alike, with a few exceptions; a fifth of any
+English text and more."""
+_ENOUGH_WORDS, _LEAST_ENGLISH = 8, 0.12
+"""A text of fewer words is not asked whether it is English; the share of those words that an
+English text has."""
+
+
+class Sentence(NamedTuple):
+    """Where one stands, in characters."""
+
+    start: int  # behind the marker of a list
+    end: int
+    line: int  # where its line begins, before the marker
+
+
+class Passage:
+    """A text as rules see it."""
+
+    def __init__(self, text: str):
+        self.text = text
+
+    @cached_property
+    def untouched(self) -> tuple[tuple[int, int], ...]:
+        """(start, end) of code, formulas and addresses."""
+        fences = [match.start() for match in _FENCE.finditer(self.text)]
+        blocks = []
+        for first, last in zip(fences[::2], [*fences[1::2], len(self.text)], strict=False):
+            end = self.text.find("\n", last)
+            blocks.append((first, len(self.text) if end < 0 else end))
+        pieces = [
+            Replacement(*span, "")
+            for span in blocks + [m.span() for m in _UNTOUCHED.finditer(self.text)]
+        ]
+        return tuple((start, end) for start, end, _ in disjoint(pieces))
+
+    def is_free(self, start: int, end: int) -> bool:
+        """Whether a piece lies outside code, formulas and addresses."""
+        index = bisect_right(self.untouched, start, key=lambda span: span[1])
+        return index == len(self.untouched) or self.untouched[index][0] >= end
+
+    @cached_property
+    def sentences(self) -> tuple[Sentence, ...]:
+        """Its sentences; a line that does not go on with the one before ends one, and code or what
+        has no letter is none."""
+        found, line = [], 0
+        for content in self.text.splitlines(keepends=True):
+            end = line + len(content.rstrip())
+            here = list(self._of_line(line, end))
+            if found and here and self._goes_on(found[-1], here[0]):
+                before = found.pop()
+                here = [each._replace(line=before.line) for each in here]
+                here[0] = here[0]._replace(start=before.start)
+            found += here
+            line += len(content)
+        return tuple(found)
+
+    @cached_property
+    def openings(self) -> frozenset[int]:
+        """Where the first words of sentences begin, behind quotes and asterisks too."""
+        words = (WORD.search(self.text, each.start, each.end) for each in self.sentences)
+        return frozenset(word.start() for word in words if word)
+
+    def of(self, sentence: Sentence) -> str:
+        """The text of a sentence."""
+        return self.text[sentence.start : sentence.end]
+
+    def _of_line(self, start: int, end: int) -> Iterator[Sentence]:
+        first = _MARKER.match(self.text, start, end).end()
+        cuts = [first]
+        for match in _BOUNDARY.finditer(self.text, first, end):
+            before = self.text[max(start, match.start() - 12) : match.start()]
+            if (
+                match.group().rstrip() != "."
+                or not _ABBREVIATION.search(before)
+                or _CLOSES.search(before)
+            ):
+                cuts.append(match.end())
+        for cut, behind in zip(cuts, [*cuts[1:], end], strict=True):
+            last = cut + len(self.text[cut:behind].rstrip())
+            index = bisect_right(self.untouched, cut, key=lambda span: span[1])
+            begin, stop = self.untouched[index] if index < len(self.untouched) else (last + 1, last)
+            if WORD.search(self.text, cut, last) and not (begin <= cut and last <= stop):
+                yield Sentence(cut, last, start)
+
+    def _goes_on(self, before: Sentence, after: Sentence) -> bool:
+        """Whether a line goes on with the sentence of the line before, as in a poem or a wrapped
+        text."""
+        gap = self.text[before.end : after.start]
+        return (
+            gap.strip(" \t") == "\n"
+            and self.text[before.end - 1] not in ".!?…:"
+            and self.text[after.start].islower()
+        )
+
+
+def why_untouched(text: str, *, english: bool) -> str | None:
+    """Why rules, which may be for English, say nothing of a response; None where they can be
+    used."""
+    if len(text) > MOST_READ:
+        return f"the response is longer than {MOST_READ:,} characters"
+    if not english:
+        return None
+    words = [word.lower().replace("’", "'") for word in WORD.findall(text)]
+    if not any(word.isascii() for word in words):
+        return "the response has no English words"
+    known = sum(word in _ENGLISH for word in words)
+    if len(words) >= _ENOUGH_WORDS and known < _LEAST_ENGLISH * len(words):
+        return "the response does not read as English"
+    return None
+
+
+# 3. Pieces of a text and what takes their place
+# -----------------------------------------------------------------------
+
+_ARTICLE = re.compile(r"(?<![\w'’])an?\s+$", re.IGNORECASE)
+_CONSONANT = re.compile(r"(?:uni|use|usu|eu|one\b|once\b)", re.IGNORECASE)
+_SILENT_H = re.compile(r"(?:hour|honest|honou?r|heir)", re.IGNORECASE)
+
+
+class Replacement(NamedTuple):
+    """One piece of a text and what takes its place."""
+
+    start: int
+    end: int  # equal to `start` where text is only put in
+    put: str
+
+
+def replaced(text: str, pieces: Iterable[Replacement]) -> str:
+    """The text with every piece replaced; they are disjoint and in order."""
+    parts, position = [], 0
+    for start, end, put in pieces:
+        parts += [text[position:start], put]
+        position = end
+    return "".join([*parts, text[position:]])
+
+
+def disjoint(pieces: Iterable[Replacement]) -> list[Replacement]:
+    """Of pieces that overlap, the one that begins first; of those, the longest."""
+    kept: list[Replacement] = []
+    for each in sorted(pieces, key=lambda piece: (piece.start, -piece.end)):
+        if not kept or each.start >= kept[-1].end:
+            kept.append(each)
+    return kept
+
+
+def word_put(passage: Passage, start: int, end: int, put: str) -> Replacement:
+    """`put` in place of the words from `start` to `end`, with their capitals and the article that
+    fits."""
+    text, opens = passage.text, start in passage.openings
+    if not put:
+        return _taken_out(text, start, end, opens=opens)
+    old = text[start:end]
+    letters = [character for character in old if character.isalpha()]
+    if len(letters) > 1 and all(character.isupper() for character in letters):
+        put = put.upper()
+    elif opens or (old[:1].isupper() and not re.match(r"I\b", old)):
+        put = _capitalised(put)
+    if article := _ARTICLE.search(text, max(0, start - 5), start):
+        vowel = _SILENT_H.match(put) or (
+            put[:1].lower() in set("aeiou") and not _CONSONANT.match(put)
+        )
+        fitting = "an" if vowel else "a"
+        if article.group().split()[0].lower() != fitting:
+            fitting = fitting.capitalize() if article.group()[0].isupper() else fitting
+            return Replacement(article.start(), end, f"{fitting} {put}")
+    return Replacement(start, end, put)
+
+
+def _capitalised(text: str) -> str:
+    first = next((i for i, character in enumerate(text) if character.isalnum()), 0)
+    return text[:first] + text[first : first + 1].upper() + text[first + 1 :]
+
+
+def _taken_out(text: str, start: int, end: int, *, opens: bool) -> Replacement:
+    """The words from `start` to `end` taken out with the comma and the space that were theirs."""
+    behind = re.compile(r",?[ \t]*").match(text, end)
+    if opens:
+        letter = text[behind.end() : behind.end() + 1]
+        capital = letter.upper() if letter.isalpha() else ""
+        return Replacement(start, behind.end() + bool(capital), capital)
+    before = len(text[:start].rstrip(" \t"))
+    follows = text[end : end + 1]
+    # ', perhaps,' and ', perhaps.' lose the comma before; ' perhaps ' loses the space behind.
+    if before and text[before - 1] == "," and (not follows or follows in ",.;:!?"):
+        return Replacement(before - 1, end + (follows == ","), "")
+    if not follows or follows in ",.;:!?)\n":
+        return Replacement(before, end, "")
+    return Replacement(start, behind.end(), "")
+
+
+def _without(passage: Passage, gone: Sequence[Sentence]) -> list[Replacement]:
+    """Sentences taken out, with the space or the line that was theirs."""
+    text, found, gone = passage.text, [], set(gone)
+    for line, on_line in groupby(passage.sentences, key=lambda each: each.line):
+        here = list(on_line)
+        if all(each in gone for each in here):  # with its marker and a break
+            found.append(_line(text, line, here[-1].end))
+            continue
+        place = 0
+        for taken, run in groupby(here, key=lambda each: each in gone):
+            behind = place + len(list(run))
+            if taken and behind < len(here):
+                found.append(Replacement(here[place].start, here[behind].start, ""))
+            elif taken:
+                found.append(Replacement(here[place - 1].end, here[-1].end, ""))
+            place = behind
+    return disjoint(found)
+
+
+def _line(text: str, start: int, end: int) -> Replacement:
+    """A line taken out with the breaks behind it; the last one with those before it."""
+    rest = re.compile(r"[^\n]*\n*").match(text, end).end()
+    return Replacement(start if rest < len(text) else len(text[:start].rstrip("\n")), rest, "")
+
+
+# 4. The rules
+# ---------------------------------------------------------------------------------------------------------
+
+_LOSE_THEIR_CAPITAL = frozenset(
+    """
+    a all although an another any at because both children doctors drinking each eating every exercise
+    few from having he her his i in it its less many more most my no older on one our people plants
+    regular researchers scientists several she since sleep some students such that the their there these
+    they this those three two using water we whether with you younger your
+    """.split()  # noqa: SIM905
+)
+"""Words that lose their capital when they no longer open a sentence; a name would not."""
+
+
+def edited(
+    text: str,
+    edits: Sequence[Edit],
+    draw: Callable[[int], Draw] = lambda number: Draw(number, seed=0),
+) -> tuple[str, tuple[tuple[int, int], ...], str]:
+    """A text after some edits in their order.
+
+    Args:
+        draw: of the edit of that number: which places where there are more than `most`, and which
+            of several texts to put.
+
+    Returns:
+        The text, (start, end) of what the edits find in the text as given, and how many places each
+        changed, in words.
+
+    Raises:
+        TooSlowError: an expression takes too long, or the text becomes too long.
+    """
+    changed, spans, notes = text, [], []
+    given = Passage(text)
+    for number, edit in enumerate(edits):
+        spans += places(given, edit, draw(number))
+        own = draw(number)
+        passage = Passage(changed)
+        pieces = own.some(places(passage, edit, own), None if edit.drop is not None else edit.most)
+        changed = replaced(changed, pieces)
+        notes += [f"{edit.kind} in {len(pieces)} place{'s' * (len(pieces) > 1)}"] if pieces else []
+        if len(changed) > max(MOST_CHARACTERS, len(text)):
+            raise TooSlowError(f"the text would become longer than {MOST_CHARACTERS:,} characters")
+    return changed, spans_of(text, spans), ", ".join(notes)
+
+
+def places(passage: Passage, edit: Edit, draw: Draw) -> list[Replacement]:
+    """What an edit would replace if all its places were taken: disjoint pieces, in order."""
+    end = len(passage.text)
+    match edit.kind:
+        case "prepend":
+            found = [Replacement(0, 0, edit.prepend)]
+        case "append":
+            found = [Replacement(end, end, edit.append)]
+        case kind:
+            finders = {"swap": _words, "find": _matches, "drop": _dropped, "open_with": _opened}
+            found = finders[kind](passage, edit, draw)
+    return disjoint(each for each in found if each.put != passage.text[each.start : each.end])
+
+
+def _words(passage: Passage, edit: Edit, draw: Draw) -> Iterator[Replacement]:
+    """Words and phrases of a table, whole, whatever their case, apostrophes and spaces."""
+    for match in _whole(tuple(edit.table)).finditer(passage.text):
+        if passage.is_free(*match.span()):
+            puts = edit.table[" ".join(match.group().lower().replace("’", "'").split())]
+            yield word_put(passage, *match.span(), draw.pick(puts) if len(puts) > 1 else puts[0])
+
+
+def _matches(passage: Passage, edit: Edit, draw: Draw) -> Iterator[Replacement]:
+    """Matches of an expression. Where a match begins and ends with a letter or digit, capitals,
+    articles and spaces follow."""
+    for match in _found(edit.find, passage.text):
+        if passage.is_free(*match.span()):
+            old, put = match.group(), filled(draw.pick(edit.texts), match)
+            as_words = old[:1].isalnum() and old[-1:].isalnum()
+            yield (
+                word_put(passage, *match.span(), put)
+                if as_words
+                else Replacement(*match.span(), put)
+            )
+
+
+def _dropped(passage: Passage, edit: Edit, draw: Draw) -> list[Replacement]:
+    """Sentences in which an expression matches: out, or the first of them replaced. None where
+    nothing would be left."""
+    matching = [each for each in passage.sentences if _found(edit.drop, passage.of(each))]
+    matching = draw.some(matching, edit.most)
+    if not edit.put:
+        return _without(passage, matching) if len(matching) < len(passage.sentences) else []
+    first = [Replacement(each.start, each.end, draw.pick(edit.texts)) for each in matching[:1]]
+    return disjoint([*first, *_without(passage, matching[1:])])
+
+
+def _opened(passage: Passage, edit: Edit, draw: Draw) -> Iterator[Replacement]:
+    """Openings such as 'I think' before statements whose first word can lose its capital."""
+    for sentence in passage.sentences:
+        text = passage.of(sentence)
+        word = WORD.match(text)
+        if (
+            not word
+            or text.endswith(("?", ":"))
+            or ("," not in text and len(WORD.findall(text)) < 4)
+        ):
+            continue
+        first = word.group()
+        if re.split("['’]", first.lower())[0] in _LOSE_THEIR_CAPITAL:
+            lower = first if re.match(r"I\b", first) else first[0].lower() + first[1:]
+            yield Replacement(
+                sentence.start, sentence.start + len(first), f"{draw.pick(edit.open_with)} {lower}"
+            )
+
+
+def filled(put: str, match: re.Match) -> str:
+    """A text with the groups of a match: `\\1` as it stands, `\\u1` with a capital, `\\l1`
+    without."""
+
+    def group(found: re.Match) -> str:
+        text = match.group(int(found.group(2))) or ""
+        letter = {"u": text[:1].upper(), "l": text[:1].lower()}.get(found.group(1), text[:1])
+        return text if re.match(r"I\b", text) else letter + text[1:]
+
+    return re.sub(r"\\([ul]?)(\d+)", group, put)
+
+
+@cache
+def _whole(words: tuple[str, ...]) -> re.Pattern:
+    longest_first = sorted(words, key=len, reverse=True)
+    options = (
+        re.escape(word).replace(r"\ ", r"[ \t]+").replace("'", "['’]") for word in longest_first
+    )
+    return re.compile(rf"(?<![\w'’-])(?:{'|'.join(options)})(?![\w-]|['’]\w)", re.IGNORECASE)
+
+
+def _found(expression: str, text: str) -> list[re.Match]:
+    try:  # `regex` can be told to give up
+        return list(regex.finditer(expression, text, regex.IGNORECASE, timeout=MOST_SECONDS))
+    except TimeoutError as error:
+        raise TooSlowError(
+            f"the expression {expression!r} took longer than {MOST_SECONDS:g} s"
+        ) from error
+
+
+def spans_of(text: str, pieces: Iterable[Replacement]) -> tuple[tuple[int, int], ...]:
+    """(start, end) of pieces without outer white space; those that overlap are one, and what is
+    only put in has none."""
+    merged: list[tuple[int, int]] = []
+    for start, end, _ in sorted(pieces):
+        bare = text[start:end].strip()
+        start += len(text[start:end]) - len(text[start:end].lstrip())
+        if merged and start < merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(start + len(bare), merged[-1][1]))
+        elif bare:
+            merged.append((start, start + len(bare)))
+    return tuple(merged)

@@ -1,0 +1,224 @@
+"""How good a perturber's explanations of a model are: coverage, brittleness, distances, fluency,
+diversity, and what failed.
+
+Knows the table of outcomes, with distances already in it. Does not know how a distance is measured,
+nor attributes one by one (see `flips`). Intervals are over comparisons (see `intervals`).
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import product
+
+import numpy as np
+import pandas as pd
+
+from pessimal.explaining.attribute import PLACEBO
+from pessimal.explaining.distances import embed, syntactic
+from pessimal.explaining.fluency import FLUENT, RATIO
+from pessimal.explaining.intervals import (
+    cluster_index,
+    draws,
+    median_interval,
+    ratio_interval,
+    share_interval,
+)
+from pessimal.explaining.outcomes import (
+    CHOSEN,
+    COUNTERFACTUAL,
+    KEY,
+    REJECTED,
+    SEMIFACTUAL,
+    check_outcomes,
+)
+from pessimal.explaining.perturbation import Status
+
+ANY, BOTH, ALL = "any", "both", "all"
+SHARE, MEAN, MEDIAN = "share", "mean", "median"
+DISTANCES = ("syntactic", "semantic")
+USED = [*KEY, "side", "status", "edited", "outcome"]
+RETURNED = ["model", "perturber", "placebo", "metric", "among", "side", "value", "low", "high"]
+RETURNED += ["standard_error", "n", "unit", "comparisons", "seeds", "count"]
+
+
+def metrics(
+    table: pd.DataFrame,
+    *,
+    diversity: bool = False,
+    replicates: int = 1000,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """The metrics of every model and perturber, each a mean over units that are counted.
+
+    A perturbation is *valid* if there is a changed text. What is averaged, and over what:
+
+    * coverage (among CF or SF): over decided comparisons that were asked about, one unit a
+    comparison and seed, whether at
+      least one valid perturbation of the side has this outcome; `both`: one on each side; `any`: on
+      either. A comparison of which all perturbations failed counts as not covered. More seeds do
+      not raise it.
+    * brittleness: over valid perturbations, whether the preference flips. Ties are no flips and are
+        in the denominator.
+    * each distance: over valid perturbations with a known distance, all of them and among CF, SF.
+    * perplexity ratio and fluent, where the table has that column: over valid perturbations with a
+    known ratio, all of them
+      and among CF, SF, the median ratio and whether it is at most `FLUENT`.
+    * diversity: over sets of at least two valid perturbations of one response and seed (all, CF,
+        SF), the mean distance of
+      their pairs. Texts of the two sides are never paired: these differ as the responses do. Equal
+          texts are at distance 0.
+    * changed, not applicable, refused, failed: over all requests; the four add to 1.
+
+    Placebo edits are a group of their own, also where the same perturber made them. Intervals are
+    over comparisons: those of shares (coverage, brittleness and the four above) exact binomial ones
+        at the effective number of units
+    (see `share_interval`), those of means and medians percentile bootstraps (see `ratio_interval`).
+    Standard errors are over seeds, on these comparisons: the standard deviation of the seeds' own
+        values over the root of their number.
+
+    Args:
+        table: of outcomes, with a column for each of `DISTANCES`, NaN where it is not known.
+        diversity: measure it too, for which every edited text is embedded.
+
+    Returns:
+        One row a metric: model, perturber, placebo (bool), metric, among (all, CF, SF), side
+            (chosen, rejected, both, any),
+        value (NaN where n = 0), low, high (with one comparison 0 and 1 for a share, NaN for a
+        mean), standard_error (NaN for fewer than two seeds), n, unit (what n counts), comparisons
+        and seeds (that have a unit), count (units for which a share holds; NaN for means and
+        medians).
+    """
+    check_outcomes(table, columns=[*USED, *DISTANCES])
+    rows = []
+    table = table.assign(placebo=table["attribute"] == PLACEBO)
+    for (model, perturber, is_placebo), group in table.groupby(
+        ["model", "perturber", "placebo"], sort=False
+    ):
+        group = group.sort_values(KEY, kind="stable")  # the same bits in whatever order rows come
+        clusters = sorted(set(group["comparison"]))
+        weights = draws(len(clusters), replicates=replicates, seed=seed)
+        for metric, subset, side, unit, kind, units in _units(group, diversity):
+            summary = _summary(units, clusters, weights, kind=kind, confidence=confidence)
+            rows.append(
+                {
+                    "model": model,
+                    "perturber": perturber,
+                    "placebo": bool(is_placebo),
+                    "metric": metric,
+                }
+                | {"among": subset, "side": side, **summary, "unit": unit}
+            )
+    return pd.DataFrame(rows, columns=RETURNED)
+
+
+def _units(group: pd.DataFrame, diversity: bool):
+    """metric, among, side, unit, what it is (SHARE, MEAN or MEDIAN), and its units (comparison,
+    seed, value), one metric after another."""
+    valid = group[group["status"] == Status.changed.value]
+    for outcome in (COUNTERFACTUAL, SEMIFACTUAL):
+        for side, units in _coverage(group, outcome).items():
+            yield "coverage", outcome, side, "comparisons × seeds", SHARE, units
+    for side in (CHOSEN, REJECTED, ANY):
+        of_side = _of_side(valid, side)
+        flips = of_side.assign(value=(of_side["outcome"] == COUNTERFACTUAL).astype(float))
+        yield "brittleness", ALL, side, "perturbations", SHARE, flips
+    for name in DISTANCES:
+        known = valid.assign(value=valid[name].astype(float)).dropna(subset=["value"])
+        for subset, side in product((ALL, COUNTERFACTUAL, SEMIFACTUAL), (CHOSEN, REJECTED, ANY)):
+            rows = known if subset == ALL else known[known["outcome"] == subset]
+            yield name, subset, side, "perturbations", MEAN, _of_side(rows, side)
+    known = valid.dropna(subset=[RATIO]) if RATIO in valid else valid.head(0)
+    for subset, side in (
+        product((ALL, COUNTERFACTUAL, SEMIFACTUAL), (CHOSEN, REJECTED, ANY)) if len(known) else ()
+    ):
+        rows = _of_side(known if subset == ALL else known[known["outcome"] == subset], side)
+        yield (
+            "perplexity ratio",
+            subset,
+            side,
+            "perturbations",
+            MEDIAN,
+            rows.assign(value=rows[RATIO]),
+        )
+        fluent = rows.assign(value=(rows[RATIO] <= FLUENT).astype(float))
+        yield "fluent", subset, side, "perturbations", SHARE, fluent
+    sets = _diversity(valid) if diversity else {}
+    for name, subset, side in product(
+        sets, (ALL, COUNTERFACTUAL, SEMIFACTUAL), (CHOSEN, REJECTED, ANY)
+    ):
+        rows = sets[name][sets[name]["among"] == subset]
+        yield f"{name} diversity", subset, side, "sets", MEAN, _of_side(rows, side)
+    for status in Status:
+        asked = group.assign(value=(group["status"] == status.value).astype(float))
+        yield status.value, ALL, ANY, "requests", SHARE, asked
+
+
+def _coverage(group: pd.DataFrame, outcome: str) -> dict[str, pd.DataFrame]:
+    """By side: for each comparison and seed asked about, whether it has the outcome there."""
+    by = [group["comparison"], group["seed"]]
+    chosen, rejected = (
+        ((group["outcome"] == outcome) & (group["side"] == side)).groupby(by, sort=False).any()
+        for side in (CHOSEN, REJECTED)
+    )
+    shown = {CHOSEN: chosen, REJECTED: rejected, BOTH: chosen & rejected, ANY: chosen | rejected}
+    return {side: hits.astype(float).rename("value").reset_index() for side, hits in shown.items()}
+
+
+def _diversity(valid: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """By distance, comparison, seed, side, among, value: mean distance of the pairs of each set of
+    two or more texts."""
+    names = ["comparison", "seed", "side", "among", "value"]
+    rows: dict[str, list[tuple]] = {name: [] for name in DISTANCES}
+    for key, texts in valid.groupby(names[:3], sort=False):
+        edited, outcome = texts["edited"].tolist(), texts["outcome"].to_numpy()
+        vectors = embed(edited).astype(float)
+        between = {
+            "syntactic": np.array([[syntactic(a, b) for b in edited] for a in edited]),
+            "semantic": np.clip(1 - vectors @ vectors.T, 0, 2),
+        }
+        for (name, distances), subset in product(
+            between.items(), (ALL, COUNTERFACTUAL, SEMIFACTUAL)
+        ):
+            members = np.flatnonzero((outcome == subset) | (subset == ALL))
+            if (k := len(members)) > 1:
+                inside = distances[np.ix_(members, members)]
+                mean = float((inside.sum() - np.trace(inside)) / (k * (k - 1)))
+                rows[name].append((*key, subset, mean))
+    return {name: pd.DataFrame(found, columns=names) for name, found in rows.items()}
+
+
+def _of_side(rows: pd.DataFrame, side: str) -> pd.DataFrame:
+    return rows if side == ANY else rows[rows["side"] == side]
+
+
+def _summary(
+    units: pd.DataFrame,
+    clusters: Sequence[str],
+    weights: np.ndarray,
+    *,
+    kind: str,
+    confidence: float,
+) -> dict[str, float]:
+    """Mean (or median), interval and standard error of the values of some units."""
+    index = cluster_index(units["comparison"], clusters)
+    counts = np.bincount(index, minlength=len(clusters))
+    sums = np.bincount(index, weights=units["value"], minlength=len(clusters))
+    interval = share_interval if kind == SHARE else partial(ratio_interval, weights=weights)
+    low, high = interval(sums, counts, confidence=confidence)
+    value = float(sums.sum() / counts.sum()) if len(units) else np.nan
+    by_seed = units.groupby("seed")["value"].agg(MEDIAN if kind == MEDIAN else MEAN)
+    if kind == MEDIAN:
+        values = units["value"].to_numpy(dtype=float)
+        value = float(np.median(values)) if len(values) else np.nan
+        low, high = median_interval(values, index, weights, confidence=confidence)
+    several = len(by_seed) > 1
+    return {
+        "value": value,
+        "low": low,
+        "high": high,
+        "standard_error": float(by_seed.std(ddof=1) / np.sqrt(len(by_seed))) if several else np.nan,
+        "n": len(units),
+        "comparisons": int(np.count_nonzero(counts)),
+        "seeds": len(by_seed),
+        "count": float(sums.sum()) if kind == SHARE else np.nan,
+    }

@@ -1,0 +1,290 @@
+"""What each change of a response does to one model's preference: margins before and after, and
+whether it flips; and the same changes as preference pairs to train on.
+
+Knows comparisons, perturbations, and rewards as numbers. Does not know what gave the rewards, nor
+how far a text was changed: distances, locality and compliance are joined to the table by whoever
+measured them.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from pessimal.errors import TableError
+from pessimal.explaining.attribute import PLACEBO, Attribute, Direction
+from pessimal.explaining.comparison import Comparison
+from pessimal.explaining.perturbation import Perturbation, Request, Status
+
+CHOSEN, REJECTED = "chosen", "rejected"
+COUNTERFACTUAL, SEMIFACTUAL, TIE = "CF", "SF", "tie"
+AGAINST = {CHOSEN: Direction.worse, REJECTED: Direction.better}
+"""The change of each side that speaks against the preference, if the model likes what is better by
+an attribute's polarity."""
+KEY = ["model", "perturber", "comparison", "response", "attribute", "direction", "seed"]
+"""Names a row of the table; without the model, one perturbation, of which several models have a row
+each."""
+KINDS = {
+    **dict.fromkeys(["model", "comparison"], object),
+    "response": "int64",
+    **dict.fromkeys(["side", "attribute", "direction", "amount"], object),
+    "seed": "int64",
+    **dict.fromkeys(["perturber", "status", "original", "edited", "spans", "note"], object),
+    **dict.fromkeys(
+        ["reward", "new_reward", "margin", "new_margin", "change", "change_in_sd"], "float64"
+    ),
+    "outcome": object,
+}
+"""Columns with their types."""
+
+Rewards = Mapping[str, tuple[float, float]]
+"""Of both responses as they stand, by the comparison's key."""
+
+
+def chosen_response(rewards: tuple[float, float], *, tie: float) -> int | None:
+    """Which response (0 or 1) a model scores higher; None where they differ by no more than `tie`,
+    in reward."""
+    margin = float(rewards[0]) - float(rewards[1])  # as in the table: never in single precision
+    return None if abs(margin) <= tie else int(margin < 0)
+
+
+def reward_sd(rewards: Rewards) -> float:
+    """Standard deviation (divisor n − 1) of the rewards of all responses as they stand."""
+    return float(np.std([reward for both in rewards.values() for reward in both], ddof=1))
+
+
+def requests_for(
+    comparisons: Sequence[Comparison],
+    rewards: Rewards,
+    attributes: Sequence[Attribute],
+    seeds: Sequence[int],
+    tie: float,
+    *,
+    both_ways: bool = False,
+) -> list[Request]:
+    """The changes one model needs: of each decided comparison the chosen response made worse, the
+    rejected better; with `both_ways` the opposite of each as well, which flips a model that likes
+    what polarity calls worse.
+
+    By comparison, side (chosen first), attribute, direction and seed, in the orders given.
+    """
+    found = []
+    for comparison in comparisons:
+        chosen = chosen_response(rewards[comparison.key], tie=tie)
+        if chosen is None:
+            continue
+        for response, against in ((chosen, AGAINST[CHOSEN]), (1 - chosen, AGAINST[REJECTED])):
+            ways = sorted(Direction, key=lambda way: way is not against) if both_ways else [against]
+            found += [
+                Request(comparison, response, attribute, direction, seed)
+                for attribute in attributes
+                for direction in ways
+                for seed in seeds
+            ]
+    return found
+
+
+def outcomes(
+    model: str,
+    rewards: Rewards,
+    perturbations: Sequence[Perturbation],
+    new_rewards: Sequence[float | None],
+    *,
+    perturber: str,
+    tie: float,
+) -> pd.DataFrame:
+    """The table of outcomes of one model and one perturber, a row a perturbation; columns as in
+    `KINDS`.
+
+    The margin m ≥ 0 is the chosen response's reward less the rejected one's; m′ is the same with
+    the changed text in the place of one of them. Counterfactual (CF): m′ < −tie. Semifactual (SF):
+    m′ > tie. Else a tie. The change Δm = m′ − m comes in rewards and in standard deviations of this
+    model's rewards.
+
+    Args:
+        rewards: of all comparisons of the set, undecided ones too: the standard deviation is
+            theirs.
+        perturbations: of decided comparisons, each request once.
+        new_rewards: of their texts, in their order; None or NaN where there is no text.
+        tie: the largest difference of two rewards that is numerical noise, in reward.
+
+    Raises:
+        TableError: a perturbation is there twice, or its status, text and reward contradict one
+            another.
+
+    Source: Jiang et al. 2025 (counterfactuals and semifactuals); Δm beside the flip is ours.
+    """
+    scale = reward_sd(rewards)
+    rows = []
+    for made, new_reward in zip(perturbations, new_rewards, strict=True):
+        request, attribute = made.request, made.request.attribute
+        _check_text(made, new_reward)
+        both = rewards[request.comparison.key]
+        is_chosen = request.response == chosen_response(both, tie=tie)
+        own, other = float(both[request.response]), float(both[1 - request.response])
+        sign = 1 if is_chosen else -1
+        new_reward = math.nan if new_reward is None else float(new_reward)
+        margin, new_margin = sign * (own - other), sign * (new_reward - other)
+        spans = None if made.spans is None else json.dumps(made.spans)
+        rows.append(
+            (
+                *(
+                    model,
+                    request.comparison.key,
+                    request.response,
+                    CHOSEN if is_chosen else REJECTED,
+                    attribute.name,
+                ),
+                *(
+                    request.direction.value,
+                    attribute.amount(request.direction).value,
+                    request.seed,
+                    perturber,
+                ),
+                *(
+                    made.status.value,
+                    request.text,
+                    made.text,
+                    spans,
+                    made.note,
+                    own,
+                    new_reward,
+                    margin,
+                    new_margin,
+                ),
+                *(
+                    new_margin - margin,
+                    (new_margin - margin) / scale,
+                    outcome_of(new_margin, tie=tie),
+                ),
+            )
+        )
+    columns = zip(*rows, strict=True) if rows else [()] * len(KINDS)
+    table = pd.DataFrame(
+        {n: pd.Series(c, dtype=k) for (n, k), c in zip(KINDS.items(), columns, strict=True)}
+    )
+    check_outcomes(table)
+    return table
+
+
+def outcome_of(new_margin: float, *, tie: float) -> str | None:
+    """CF, SF or tie; None for a margin that is not a number, where there is no text."""
+    if math.isnan(new_margin):
+        return None
+    return COUNTERFACTUAL if new_margin < -tie else SEMIFACTUAL if new_margin > tie else TIE
+
+
+def against_polarity(table: pd.DataFrame) -> pd.Series:
+    """Which rows speak against the preference of a model that likes what is better by polarity; the
+    others speak against one that likes what is worse."""
+    wanted = {side: direction.value for side, direction in AGAINST.items()}
+    return table["direction"] == table["side"].map(wanted)
+
+
+def valid_rows(table: pd.DataFrame) -> pd.DataFrame:
+    """Rows with a changed text, by `KEY`: sums over them are the same to the bit in whatever order
+    they came."""
+    return table[table["status"] == Status.changed.value].sort_values(KEY, kind="stable")
+
+
+def check_outcomes(table: pd.DataFrame, *, columns: Sequence[str] = tuple(KINDS)) -> None:
+    """TableError for a table that lacks columns or counts a perturbation twice."""
+    if missing := [name for name in columns if name not in table]:
+        has = ", ".join(map(str, table.columns))
+        raise TableError(
+            f"The table of outcomes lacks {', '.join(missing)}; it has {has}. Explain again: "
+            f"force=true"
+        )
+    twice = table.duplicated(KEY)
+    if twice.any():
+        raise TableError(
+            f"The table of outcomes holds a perturbation more than once ({int(twice.sum())} rows "
+            f"too many), such as "
+            f"{table.loc[twice, KEY].iloc[0].to_dict()}. Every one counts once: drop the others."
+        )
+
+
+def _check_text(made: Perturbation, new_reward: float | None) -> None:
+    """Refuse what a perturber of one's own may get wrong: a status, text and reward that contradict
+    one another."""
+    request, text = made.request, made.text
+    scored = new_reward is not None and math.isfinite(new_reward)
+    if (made.status is Status.changed) == (text is not None) == scored and text != request.text:
+        return
+    raise TableError(
+        f"A perturbation ({request.attribute.name}, response {request.response} of comparison "
+        f"{request.comparison.key!r}) has "
+        f"the status {made.status.value!r}, {'no' if text is None else 'a'} text and the reward "
+        f"{new_reward}; changed "
+        "ones have a text other than the response and a finite reward, all else has neither."
+    )
+
+
+def preference_pairs(outcomes: pd.DataFrame, comparisons: Mapping[str, Comparison]) -> list[dict]:
+    """Edits as pairs of the response as it stood and as it was edited, in TRL's conversational
+    format: those that flip the preference, and those by which the reward went the wrong way (up for
+        a worse text, down for a better one).
+
+    The label is the edit's direction, not any reward: of an edit that makes a response better, the
+    edited text is "chosen"; of one that makes it worse, the original. Labels are no better than the
+    edits: `complied` says what the judge found. A bias shows as pairs that the model orders the
+        other way, `model_agrees` false (null for equal rewards); these
+    correct it. No field is called "margin": TRL's RewardTrainer would subtract it in its loss.
+
+    Args:
+        outcomes: placebos and perturbations without a text are passed over, and so is a pair of
+            texts that came before.
+        comparisons: those that the table is about, by key.
+
+    Source: TRL 1.16, "Dataset formats and types" (preference, conversational) and `RewardTrainer`.
+    """
+    made = (
+        outcomes["edited"].notna()
+        & outcomes["outcome"].notna()
+        & (outcomes["attribute"] != PLACEBO)
+    )
+    pairs = {}
+    for row in outcomes[made].to_dict("records"):
+        better = row["direction"] == Direction.better.value
+        rise = row["new_reward"] - row["reward"]
+        gain = rise if better else -rise  # of the better text over the other
+        if row["outcome"] != COUNTERFACTUAL and gain >= 0:
+            continue
+        turns = [
+            {"role": turn.role, "content": turn.content}
+            for turn in comparisons[row["comparison"]].turns
+        ]
+        texts = [
+            [{"role": "assistant", "content": row[column]}] for column in ("original", "edited")
+        ]
+        named = ["comparison", "response", "attribute", "direction", "seed", "perturber"]
+        pair = {
+            "key": "/".join(str(row[name]) for name in named),
+            "prompt": turns,
+            "chosen": texts[better],
+            "rejected": texts[not better],
+            **{name: row[name] for name in ("model", "side", *named)},
+            **{new: float(row[old]) for new, old in PAIRED.items()},
+            "outcome": row["outcome"],
+            "complied": None if pd.isna(row["complied"]) else bool(row["complied"]),
+            "model_agrees": None if gain == 0 else bool(gain > 0),
+        }
+        pairs.setdefault(json.dumps([turns, pair["chosen"], pair["rejected"]]), pair)
+    return list(pairs.values())
+
+
+PAIRED = {
+    "reward_original": "reward",
+    "reward_edited": "new_reward",
+    "margin_before": "margin",
+    "margin_after": "new_margin",
+}
+"""Numbers of a preference pair, and their columns."""
+
+
+def as_lines(pairs: Iterable[Mapping]) -> str:
+    """One pair a line, in ASCII: whatever a text holds (U+2028, null bytes) is escaped, as JSON has
+    it."""
+    return "".join(json.dumps(pair, allow_nan=False) + "\n" for pair in pairs)

@@ -1,0 +1,162 @@
+"""A baseline: words of the response are blanked out, and a masked language model fills the blanks.
+
+In the manner of Polyjuice (Wu et al. 2021), without its control codes: it fills blanks at random
+places, knows neither attribute nor direction, and shows what changes of such a size do by
+themselves. Polyjuice itself is a GPT-2 fine-tuned to fill several words at once; this puts one word
+for each. Does not know rewards.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated
+
+import numpy as np
+from annotated_types import Ge, Interval
+
+from pessimal.errors import ModelError
+from pessimal.explaining.chat.client import digest_of
+from pessimal.explaining.edits import WORD, generator
+from pessimal.explaining.perturbation import OneByOne, Perturbation, Request, Status
+from pessimal.explaining.perturbers.checkpoint import Checkpoint
+from pessimal.tables.files import sha256_of
+
+_STARTS = ("Ġ", "▁")  # how byte-level and unigram vocabularies mark a token that begins a word
+_CONTINUES = "##"  # how WordPiece marks one that does not
+# Characters at either side of a gap that are looked at: more than 512 tokens take, and a long text
+# is not read again and again for each of its gaps.
+_NEAR = 8_000
+
+
+@dataclass(kw_only=True)
+class BlankFilling(OneByOne, Checkpoint):
+    """Fills blanks (see `Perturber`) by a masked language model, such as a BERT or RoBERTa."""
+
+    share: Annotated[float, Interval(gt=0, le=1)] = 0.15
+    """Of the response's words that is blanked out; at least one word."""
+    temperature: Annotated[float, Ge(0)] = 1.0
+    """Of sampling; 0 always takes the likeliest word, so that seeds choose the blanks alone."""
+
+    name = "blank-filling"
+
+    def provenance(self) -> dict:
+        """The model's weights and words, and the options."""
+        settings = {file.name: sha256_of(file) for file in sorted(self.folder.glob("*.json"))}
+        model = {
+            "name": self.model,
+            "revision": self.revision,
+            "weights": self.weights,
+            "settings": settings,
+        }
+        options = {name: getattr(self, name) for name in ("share", "temperature")}
+        return {"perturber": self.name, "model": model, **options, "words": digest_of(WORD.pattern)}
+
+    def perturbed(self, request: Request) -> Perturbation:
+        """Attribute and direction only make requests differ from one another. ModelError where the
+        model is no masked language model."""
+        random = generator(self.name, *request.named, request.seed)
+        words = [match.span() for match in WORD.finditer(request.text)]
+        if not words:
+            return Perturbation(request, Status.not_applicable, note="the response has no words")
+        blanks = [words[index] for index in draw_blanks(len(words), self.share, random)]
+        before, left = (
+            "",
+            0,
+        )  # what stands before the next blank by now, and how much of the response that was
+        for start, end in blanks:
+            before += request.text[left:start]
+            before += self._fill(
+                before, request.text[end:], old=request.text[start:end], random=random
+            )
+            left = end
+        note = f"{len(blanks)} of {len(words)} words blanked out and filled"
+        # No spans: nobody said that these words bear on the attribute.
+        return Perturbation(request, Status.changed, before + request.text[left:], note=note)
+
+    def _fill(self, before: str, after: str, *, old: str, random: np.random.Generator) -> str:
+        """A word for the gap between two texts, drawn by its probability among all whole words of
+        the vocabulary but the old one; capitalised as the old one was."""
+        import torch
+        from scipy.special import softmax
+
+        # A gap is a whole word: the blanks at its side belong to the text and not to the word.
+        inside, at = self._window(self._ids(before[-_NEAR:].rstrip()), self._ids(after[:_NEAR]))
+        with torch.inference_mode():
+            logits = self._network(
+                input_ids=torch.tensor([inside], device=self._network.device)
+            ).logits
+        ids = [index for index, word in self._words.items() if word.casefold() != old.casefold()]
+        scores = logits[0, at].double().cpu().numpy()[ids]
+        if self.temperature == 0:
+            word = self._words[ids[int(np.argmax(scores))]]
+        else:
+            word = self._words[int(random.choice(ids, p=softmax(scores / self.temperature)))]
+        return word[:1].upper() + word[1:] if old[:1].isupper() else word
+
+    def _ids(self, text: str) -> list[int]:
+        # A response may quote a special token; it is text here.
+        options = {"add_special_tokens": False, "split_special_tokens": True, "verbose": False}
+        return self.tokenizer(text, **options)["input_ids"]
+
+    def _window(self, before: list[int], after: list[int]) -> tuple[list[int], int]:
+        """Ids with a mask between, and its place; of a text that is too long for the network, what
+        is near the mask."""
+        words = self.tokenizer
+        first = words.cls_token_id if words.cls_token_id is not None else words.bos_token_id
+        last = words.sep_token_id if words.sep_token_id is not None else words.eos_token_id
+        opening, closing = ([] if end is None else [end] for end in (first, last))
+        # RoBERTa's count of positions includes two that are never used; its tokenizer knows.
+        positions = getattr(self._network.config, "max_position_embeddings", None) or 512
+        room = min(positions, words.model_max_length, 512) - len(opening) - len(closing) - 1
+        left = min(len(before), max(room // 2, room - len(after)))
+        before, after = before[len(before) - left :], after[: room - left]
+        return [*opening, *before, words.mask_token_id, *after, *closing], len(opening) + left
+
+    @cached_property
+    def _network(self):
+        wanted = (
+            "masked language model, or its tokenizer has no mask: it fills no blanks. Give a BERT "
+            "or RoBERTa with its "
+            "head, for example: perturber.model=FacebookAI/roberta-base"
+        )
+        network = self.load("AutoModelForMaskedLM", wanted, dtype="float32")
+        if self.tokenizer.mask_token_id is None:
+            raise ModelError(f"{self.model!r} is no {wanted}")
+        return network
+
+    @cached_property
+    def _words(self) -> dict[int, str]:
+        """The tokens of the vocabulary that are a whole word of letters, by id; ModelError where
+        there is none."""
+        words, rows = self.tokenizer, self._network.config.vocab_size
+        names = {index: name for name, index in words.get_vocab().items() if index < rows}
+        marked = any(name.startswith(_STARTS) and len(name) > 1 for name in names.values())
+        found = {}
+        for index, name in sorted(names.items()):
+            begins = name.startswith(_STARTS) if marked else not name.startswith(_CONTINUES)
+            if begins and index not in words.all_special_ids:
+                # Byte-level vocabularies write letters beyond ASCII as bytes; only decoding tells.
+                word = words.decode([index]).strip()
+                found |= {index: word} if word.isalpha() else {}
+        if not found:
+            raise ModelError("the masked language model's vocabulary holds no whole words")
+        return found
+
+
+def draw_blanks(
+    words: int, share: float, random: np.random.Generator, *, longest: int = 3
+) -> list[int]:
+    """Which of so many words are blanked out, in order: spans of 1 to `longest` words, `share` of
+    all in sum."""
+    wanted = min(words, max(1, round(share * words)))
+    chosen: set[int] = set()
+    for start in random.permutation(words).tolist():
+        if start in chosen:
+            continue
+        length = min(int(random.integers(1, longest + 1)), wanted - len(chosen))
+        for index in range(start, min(start + length, words)):
+            if index in chosen:
+                break
+            chosen.add(index)
+        if len(chosen) == wanted:
+            break
+    return sorted(chosen)

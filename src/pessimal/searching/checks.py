@@ -1,0 +1,156 @@
+"""The checklist of a search's result: each claim holds, ties, fails or was not tried, with its
+limit.
+
+Numbers that others measured, each with its verdict. `noise` is the bound on one reward's numerical
+error, everywhere: two rewards within twice of it are tied.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from pessimal.searching.procedure import BASELINE, POLISH
+
+if TYPE_CHECKING:
+    from pessimal.searching.results import Found
+
+HOLDS, TIE, FAILS, NOT_TRIED = "holds", "tie", "fails", "not tried"
+# Up to so many responses, a budget that pays for all of them is offered.
+_OFFERED = 10_000_000
+ALL_SCORED = "every response was scored"
+CHECKS = {
+    "the gradient alone finds the best single token": "From random tokens, against the best of all "
+    "single tokens. Where it fails, gradients "
+    "mislead in this model; the "
+    "result rests on random changes and exhaustive sweeps too.",
+    ALL_SCORED: "Where all were, the best is the best of all. Otherwise it is the best found: a "
+    "response whose tokens do well only "
+    "together may be better and be missed.",
+    "no single change is better": "Every allowed token was tried at each position, in float32. Two "
+    "changes at once may be better.",
+    "several starts end at this response": "After polish. Where several do, a better response is "
+    "less likely, never excluded.",
+    "scored again by the model's own forward": "One input, no cache, float32. The margin must "
+    "exceed the drift of both, else the two responses "
+    "are tied.",
+    "a text gives this response": "ids → text → template → ids in the whole conversation. Where it "
+    "fails, no text typed by a person gets this reward; "
+    "mode=text searches those that do.",
+    "better than baselines at equal budgets": "Equal is not better: such a search found no more "
+    "than the baseline did with as many candidate "
+    "evaluations.",
+}
+"""Each claim, and what it says and does not."""
+
+
+def checklist(found: "Found") -> pd.DataFrame:
+    """One row a claim: rung (its number), check, measured, verdict (holds, tie, fails, not tried),
+    meaning."""
+    problem, certificate, exact = found.problem, found.certificate, found.exact
+    done, noise, margin = found.stages.done, found.noise, certificate.smallest_margin
+    baselines = [stage for stage in done if stage.phase == BASELINE]
+    pruned = next((stage.details["tried"] for stage in done if stage.name == "pairs"), None)
+    verdicts = (
+        one_token(*found.hits, restarts=found.context.spec.restarts),
+        all_responses(problem.responses, scored=exact, length=problem.length, pruned=pruned),
+        (
+            {"1-opt": HOLDS, "tie": TIE}.get(certificate.verdict, FAILS),
+            f"{certificate.verdict} among {problem.tokens:,} tokens; smallest margin {margin:.3g} "
+            f"(noise {noise:.2g})",
+        ),
+        spread([s.finals[0].value for s in done if s.phase == POLISH], noise=noise, exact=exact),
+        scored_again(abs(found.context.spec.goal.sign * found.own[0] - certificate.value), margin),
+        (HOLDS, "yes") if found.tables["sequences"]["survives"][0] else (FAILS, "no"),
+        beats(
+            found.stages.best,
+            {s.name.removeprefix("baseline "): s.curve[-1].value for s in baselines if s.curve},
+            budget=max((stage.evaluations for stage in baselines), default=0),
+            spent=found.evaluations,
+            noise=noise,
+            exact=exact,
+            begun_from=found.begun_from,
+        ),
+    )
+    table = pd.DataFrame(verdicts, columns=["verdict", "measured"])
+    table = table.assign(
+        rung=range(1, len(CHECKS) + 1), check=CHECKS.keys(), meaning=CHECKS.values()
+    )
+    return table[["rung", "check", "measured", "verdict", "meaning"]]
+
+
+def one_token(hits: int | None, evaluations: float, *, restarts: int) -> tuple[str, str]:
+    """Does greedy coordinate gradient find the best single token? `hits`: how many restarts do;
+    None where not tried."""
+    if hits is None:
+        return NOT_TRIED, "search.check_gradient=true tries it"
+    measured = f"{hits} of {restarts} restarts, median {evaluations:,.0f} evaluations"
+    return HOLDS if hits == restarts else FAILS, measured
+
+
+def all_responses(
+    responses: int, *, scored: bool, length: int, pruned: int | None = None
+) -> tuple[str, str]:
+    """Were all responses of this length scored? `pruned`: pairs that a pruned look went through."""
+    if scored:
+        return HOLDS, f"all {responses:,}"
+    measured = f"{responses:,} responses" if responses < 10**12 else f"{responses:.0e} responses"
+    if pruned is not None:
+        measured = f"pruned: {pruned:,} of {responses:,} pairs"
+    if responses <= _OFFERED:
+        measured += f"; search.evaluations={responses} scores all"
+    elif length == 2:
+        measured += "; search.method=exhaustive scores all"
+    return NOT_TRIED, measured
+
+
+def spread(values: Sequence[float], *, noise: float, exact: bool) -> tuple[str, str]:
+    """How many polished starts end at the best value."""
+    if exact or len(values) < 2:
+        return NOT_TRIED, ALL_SCORED if exact else f"{len(values)} polished within the budget"
+    best = max(values)
+    reached = sum(value >= best - 2 * noise for value in values)
+    short = (
+        f"; the others fall short by up to {best - min(values):.3g}"
+        if reached < len(values)
+        else ""
+    )
+    return HOLDS if reached > 1 else FAILS, f"{reached} of {len(values)}{short}"
+
+
+def scored_again(drift: float, margin: float) -> tuple[str, str]:
+    """The result's reward by the model's own forward, float32, batch 1, no cache."""
+    measured = f"differs by {drift:.2g}; margin to the best neighbour {margin:.3g}"
+    return HOLDS if margin > 2 * drift else TIE, measured
+
+
+def beats(
+    own: float,
+    others: Mapping[str, float],
+    *,
+    budget: int,
+    spent: int,
+    noise: float,
+    exact: bool,
+    begun_from: str = "",
+) -> tuple[str, str]:
+    """Values of the baselines after `budget` evaluations each, against the search's own best after
+    `spent`. A search that began from what is known (`begun_from`) is compared with nothing."""
+    if exact:
+        return NOT_TRIED, ALL_SCORED
+    if begun_from:
+        return NOT_TRIED, f"it began from {begun_from}; search.from_registry=false compares"
+    if not others:
+        return NOT_TRIED, "search.baselines=true runs them"
+    ahead = {name: own - value for name, value in others.items()}
+    margins = ", ".join(f"{name} {difference:+.3g}" for name, difference in ahead.items())
+    measured = f"ahead of {margins}; {budget:,} evaluations each"
+    smallest = min(ahead.values())
+    if smallest < -2 * noise:
+        return FAILS, measured
+    if budget < spent:
+        return (
+            NOT_TRIED,
+            f"{measured}, the search {spent:,}: search.baselines=true gives them as many",
+        )
+    return HOLDS if smallest > 2 * noise else TIE, measured

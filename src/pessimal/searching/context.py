@@ -1,0 +1,246 @@
+"""What a search needs of a model: its rewards as objectives, the tokens allowed, and which
+responses a text gives; and the searches of a study's trial.
+
+Knows models and scorers. Does not know what is searched for, configurations or the registry.
+"""
+
+import functools
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pessimal.rewards.base import NetworkReward
+from pessimal.rewards.spec import Dtype, Mode
+from pessimal.scoring.candidates import vocabulary
+from pessimal.scoring.common_prefix import ResponseScorer, SummedScorer
+from pessimal.scoring.trust import numerical_noise
+from pessimal.searching.allowed import allowed_tokens
+from pessimal.searching.gcg import gcg, random_responses, starts
+from pessimal.searching.objective import EvaluationCounter, RewardObjective
+from pessimal.searching.round_trip import RoundTrip
+
+if TYPE_CHECKING:
+    from pessimal.config.schema import SearchSpec
+
+NEIGHBOURS, TIMED = 64, 512  # single changes on which noise and rate are measured
+
+
+class SearchContext:
+    """One model to be searched on some prompts: its rewards as objectives, the tokens allowed, and
+    which responses a text gives. The network is loaded at first use."""
+
+    def __init__(
+        self,
+        model: NetworkReward,
+        prompts: Mapping[str, str],
+        spec: "SearchSpec",
+        *,
+        mode: Mode = Mode.ids,
+        seed: int = 0,
+        device: torch.device | str = "cpu",
+        batch_size: int | None = None,
+    ):
+        self.model, self.prompts, self.spec, self.mode, self.seed = (
+            model,
+            dict(prompts),
+            spec,
+            mode,
+            seed,
+        )
+        self.device, self.batch_size = torch.device(device), batch_size
+        ways = {key: [part.conversations for part in model.parts] for key in prompts}
+        self.frames = {key: [way.frame(text) for way in ways[key]] for key, text in prompts.items()}
+        self.vocabulary = vocabulary(model.tokenizer, size=model.embedding_rows)
+        listed = Path(spec.allowed_path).expanduser() if spec.allowed_path else None
+        rows, size = self.vocabulary.rows, model.embedding_rows
+        # bool (V,): tokens that a response may be made of.
+        self.mask = allowed_tokens(rows, spec.allowed, size=size, listed=listed)
+        pairs = [
+            (way, frame)
+            for key in prompts
+            for way, frame in zip(ways[key], self.frames[key], strict=True)
+        ]
+        self.round_trip = RoundTrip(model.tokenizer, dict.fromkeys(pairs))
+        self.scorer = functools.cache(
+            self._scorer
+        )  # The scorer of one prompt in one precision, kept
+        self.advance: Callable[[int], None] = lambda evaluations: (
+            None
+        )  # called with those that were made
+        self.scanned: Callable[[str], tuple[np.ndarray, str] | None] = lambda key: None
+        """Rewards float64 (V,) of single tokens on a prompt and where they are from, where a scan
+        has them."""
+
+    @property
+    def allowed(self) -> Tensor:
+        """bool (V,)"""
+        return torch.from_numpy(self.mask)
+
+    @property
+    def retokenizes(self) -> RoundTrip | None:
+        """Which responses count besides the tokens allowed: in mode `text` those that a text
+        gives."""
+        return self.round_trip if self.mode is Mode.text else None
+
+    @property
+    def dtype(self) -> Dtype:
+        return self.model.spec.dtype
+
+    def network(self) -> torch.nn.Module:
+        """The first part's, in the model's own precision."""
+        return _network(self.model, self.dtype)
+
+    def objective(self, prompts: Sequence[str] = (), dtype: Dtype | None = None) -> RewardObjective:
+        """The mean reward over some prompts or all, with the goal's sign, in the model's own
+        precision or another."""
+        scorers = [self.scorer(key, dtype or self.dtype) for key in prompts or self.prompts]
+        return RewardObjective(
+            scorers, self.spec.goal, lambda evaluations: self.advance(evaluations)
+        )
+
+    def own_rewards(self, responses: Tensor) -> np.ndarray:
+        """Mean rewards float64 (n,) of `responses` (n, L) by the model's own forward in float32,
+        one by one, no cache."""
+        scorers = [self.scorer(key, Dtype.float32) for key in self.prompts]
+        return np.mean([scorer.own_rewards(responses) for scorer in scorers], axis=0)
+
+    def single_rewards(
+        self, prompts: Sequence[str] = (), *, most: float = np.inf
+    ) -> tuple[np.ndarray, list[str], int] | None:
+        """Mean rewards float64 (V,) of single tokens, NaN where not allowed; references of the
+        tables they are from; and the evaluations where there was no table. None where these would
+        be more than `most`."""
+        scanned = {key: self.scanned(key) for key in prompts or self.prompts}
+        evaluations = 0 if all(scanned.values()) else int(self.mask.sum())
+        if evaluations > most:
+            return None
+        rewards = [found[0] if found else self._scored(key) for key, found in scanned.items()]
+        references = [found[1] for found in scanned.values() if found]
+        return np.where(self.mask, np.mean(rewards, axis=0), np.nan), references, evaluations
+
+    def noise(self, dtype: Dtype, *, at: Tensor | None = None) -> float:
+        """Bound on the numerical error of a value in this precision: random single changes of one
+        response (L,), with a common prefix, against the model's own forward (for low precision,
+        against the engine without an anchor: rounding of the weights is no noise between
+            responses)."""
+        anchor, changed = self._changes(NEIGHBOURS, at=at)
+        errors = []
+        for key in self.prompts:
+            scorer = self.scorer(key, dtype)
+            rewards = scorer.rewards(changed, anchor=anchor).double().cpu().numpy()
+            if dtype is Dtype.float32:
+                own = scorer.own_rewards(changed)
+            else:
+                own = np.concatenate(
+                    [scorer.rewards(row).double().cpu().numpy() for row in changed.split(1)]
+                )
+            errors.append(numerical_noise(rewards, own))
+        return max(errors)
+
+    def rate(self) -> float:
+        """Evaluations a second, measured on some that count to no budget."""
+        anchor, changed = self._changes(TIMED)
+        begun = time.perf_counter()
+        for key in self.prompts:
+            self.scorer(key, self.dtype).rewards(
+                changed, anchor=anchor
+            ).sum().item()  # to the last one
+        return TIMED / (time.perf_counter() - begun)
+
+    def _changes(self, n: int, *, at: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """A response (L,), and n random single changes of it (n, L)."""
+        length, generator = self.spec.length, torch.Generator().manual_seed(0)
+        options = {"allowed": self.allowed, "generator": generator}
+        anchor = random_responses(1, length=length, **options)[0] if at is None else at
+        changed, rows = anchor.repeat(n, 1), torch.arange(n)
+        changed[rows, rows % length] = random_responses(n, length=1, **options)[:, 0]
+        return anchor, changed
+
+    def _scored(self, key: str) -> np.ndarray:
+        """Rewards float64 (V,) of single allowed tokens, NaN elsewhere; kept for later jobs of this
+        process."""
+        what = (*_model_key(self.model), self.dtype, self.prompts[key], self.mask.tobytes())
+        if what not in _SCORED:
+            ids = torch.from_numpy(np.flatnonzero(self.mask)).unsqueeze(1)
+            column = np.full(len(self.mask), np.nan)
+            column[self.mask] = self.scorer(key, self.dtype).rewards(ids).double().cpu().numpy()
+            _SCORED[what] = column
+        return _SCORED[what]
+
+    def _scorer(self, key: str, dtype: Dtype) -> ResponseScorer | SummedScorer:
+        scorers = [
+            ResponseScorer(
+                _network(self.model, dtype, part.network),
+                frame,
+                dtype=dtype,
+                device=self.device,
+                length=self.spec.length,
+                allowed=np.flatnonzero(self.mask),
+                batch_size=self.batch_size,
+            )
+            for part, frame in zip(self.model.parts, self.frames[key], strict=True)
+        ]
+        weights = [part.weight for part in self.model.parts]
+        return (
+            scorers[0]
+            if weights == [1.0]
+            else SummedScorer(list(zip(weights, scorers, strict=True)))
+        )
+
+
+class TrialContext:
+    """One gradient search after the other at a fixed budget, in units that prompts share."""
+
+    def __init__(self, context: SearchContext, prompts: list[str]):
+        self.context = context
+        self.provenance = (
+            context.model.digests
+        )  # values of other weights are not to be compared with these
+        self.objectives = {key: context.objective([key]) for key in prompts}
+        singles = {key: context.single_rewards([key])[0] for key in prompts}
+        self.scale = {
+            key: (float(np.nanmean(one)), float(np.nanstd(one))) for key, one in singles.items()
+        }
+
+    def search(self, prompt: str, *, seed: int, budget: int) -> float:
+        """What greedy coordinate gradient reaches from one random start within `budget` candidate
+        evaluations: the best reward, in standard deviations of single tokens' rewards from their
+            mean, positive towards the goal."""
+        context, spec = self.context, self.context.spec
+        mean, deviation = self.scale[prompt]
+        generator = torch.Generator().manual_seed(seed)
+        options = {
+            "allowed": context.allowed,
+            "generator": generator,
+            "retokenizes": context.retokenizes,
+        }
+        [(_, start)] = starts(1, length=spec.length, **options)
+        counter = EvaluationCounter(self.objectives[prompt], budget=budget)
+        best = gcg(counter, start, spec, budget=budget, **options)
+        return (best.value - spec.goal.sign * mean) / deviation
+
+
+# Kept from job to job, since the jobs of a sweep in one process use the same again.
+_LOADED: dict[tuple, torch.nn.Module] = {}
+_SCORED: dict[tuple, np.ndarray] = {}
+
+
+def _network(model: NetworkReward, dtype: Dtype, which: int = 0) -> torch.nn.Module:
+    """A network of the model; only those of one model stay loaded."""
+    mine = _model_key(model)
+    for key in [key for key in _LOADED if key[:-2] != mine]:
+        del _LOADED[key]
+    key = (*mine, dtype, which)
+    if key not in _LOADED:
+        _LOADED[key] = model.network(dtype, which)
+    return _LOADED[key]
+
+
+def _model_key(model: NetworkReward) -> tuple:
+    """What a reward depends on, apart from precision and prompt."""
+    return (str(model.folder), *model.digests.values(), model.spec.output)

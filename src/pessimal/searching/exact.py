@@ -1,0 +1,415 @@
+"""Looks that try every token: all responses, pairs, exhaustive coordinate sweeps, the 1-opt
+certificate, and how good the gradient is beside them.
+
+Knows objectives and the evaluation counter. Does not know models, texts or how a response was
+found, so a result from elsewhere can be polished and certified.
+"""
+
+import itertools
+import math
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import torch
+from scipy.stats import spearmanr
+from torch import Tensor
+
+from pessimal.searching.gcg import Visited, unseen
+from pessimal.searching.objective import EvaluationCounter, Objective
+from pessimal.searching.round_trip import Retokenizes, best_retokenizing
+
+ONE_OPT, TIE, NOT_ONE_OPT = "1-opt", "tie", "not 1-opt"
+# Responses of one call in which all are tried: enough for batches to be full.
+_AT_ONCE = 2048
+# Tokens at each place of a pair that every other token is tried with, at most, in each of two
+# rounds. Begun at both places, and gone on with the best partner of each; begun at one place alone,
+# the same evaluations missed the best pair in one of four cases (`experiments/LOG.md`).
+WIDTH = 8
+
+
+# --- All responses, and pairs.
+
+
+Ranked = tuple[Tensor, Tensor]
+"""The best responses of a look at many, int64 (k, L), best first, and their values float64 (k,)."""
+
+
+def every_response(
+    counter: EvaluationCounter,
+    *,
+    length: int,
+    allowed: Tensor,
+    retokenizes: Retokenizes | None = None,
+    keep: int = 1000,
+) -> Ranked:
+    """The `keep` best of all responses of `length` allowed tokens: A^L evaluations, and an exact
+    optimum."""
+    tokens = allowed.nonzero()[:, 0]  # (A,)
+    last = 1  # positions that vary within a call
+    while last < length and len(tokens) ** last < _AT_ONCE:
+        last += 1
+    tails = torch.cartesian_prod(*[tokens] * last).reshape(-1, last)  # (A^last, last)
+    found, values = torch.empty(0, length, dtype=torch.long), torch.empty(0, dtype=torch.float64)
+    for beginning in itertools.product(tokens.tolist(), repeat=length - last):
+        fixed = torch.tensor(beginning, dtype=torch.long).expand(len(tails), -1)
+        responses = torch.cat([fixed, tails], dim=1)
+        fresh = counter.values(responses, anchor=responses[0])
+        above = float(values[-1]) if len(values) == keep else -torch.inf
+        best = best_retokenizing(
+            fresh, responses.__getitem__, count=keep, retokenizes=retokenizes, above=above
+        )
+        found, values = torch.cat([found, responses[best]]), torch.cat([values, fresh[best]])
+        order = values.argsort(descending=True, stable=True)[:keep]
+        found, values = found[order], values[order]
+    return found, values
+
+
+def pair_sizes(budget: int, allowed: int, *, most: int) -> tuple[int, int] | None:
+    """How wide a pruned look at pairs is that `budget` evaluations pay for: tokens tried with every
+    other at each end, and m, the best first and second tokens of which all are tried with one
+    another, at most `most`; None where it is not affordable."""
+    m = min(most, math.isqrt(budget // 4), allowed)
+    width = min(WIDTH, (budget - m**2) // (4 * allowed))
+    return (width, m) if width >= 1 and m >= 1 else None
+
+
+def pairs(
+    counter: EvaluationCounter,
+    *,
+    m: int,
+    allowed: Tensor,
+    first_values: Tensor,
+    retokenizes: Retokenizes | None = None,
+    keep: int = 1000,
+    width: int = WIDTH,
+) -> Ranked:
+    """A pruned look at responses of two tokens: the m best first tokens with the m best second
+    ones, and what was tried to rank these. A pair of two tokens that do badly with all others is
+    not found.
+
+    1. Every allowed token is tried behind the `width` best single tokens, and before them.
+    2. The best partner of each, filled up to `width` with the best of all, are tried with every
+       token in the same way.
+    3. First and second tokens rank by the best pair that they were in so far.
+    4. The m best of both are tried with one another. A pair counts from wherever it was tried.
+
+    In text mode partners and ranks are of retokenizing pairs alone. Costs at most m² + 4 · width ·
+    A evaluations. `allowed`: bool (V,); `first_values`: float64 (V,) of single tokens, as a scan
+        gives them.
+    """
+    tokens = allowed.nonzero()[:, 0]  # (A,)
+    alone = best_retokenizing(
+        first_values[tokens], lambda rows: tokens[rows, None], count=width, retokenizes=retokenizes
+    )
+    if not len(alone):  # none retokenizes alone; the best may with another
+        alone = first_values[tokens].topk(min(width, len(tokens))).indices
+    best = tokens[alone]
+    tried = _Pairs(counter, retokenizes)
+    tried.add(best, tokens)
+    tried.add(tokens, best)
+    beginnings, endings = (tried.partners(place, of=best, count=width) for place in (0, 1))
+    tried.add(beginnings, tokens)
+    tried.add(tokens, endings)
+    tried.add(tried.best_tokens(0, m), tried.best_tokens(1, m))
+    counter.details["tried"] = len(tried.values)
+    return tried.best(keep)
+
+
+class _Pairs:
+    """The pairs (n, 2) that were tried, and their values (n,)."""
+
+    def __init__(self, counter: EvaluationCounter, retokenizes: Retokenizes | None):
+        self.counter, self.retokenizes, self.visited = counter, retokenizes, Visited()
+        self.pairs = torch.empty(0, 2, dtype=torch.long)
+        self.values = torch.empty(0, dtype=torch.float64)
+
+    def add(self, firsts: Tensor, seconds: Tensor) -> None:
+        """Evaluate every pair that has not been tried."""
+        by_first = len(firsts) <= len(seconds)
+        for fixed in firsts if by_first else seconds:
+            places = (fixed[None], seconds) if by_first else (firsts, fixed[None])
+            drawn = torch.cartesian_prod(*places)
+            if len(fresh := unseen(drawn, self.visited)):
+                # Those that begin alike are given an anchor, so that their beginning is run once.
+                values = self.counter.values(fresh, anchor=fresh[0] if by_first else None)
+                self.pairs, self.values = (
+                    torch.cat([self.pairs, fresh]),
+                    torch.cat([self.values, values]),
+                )
+
+    def best(self, count: int, among: Tensor | None = None) -> Ranked:
+        """The best retokenizing pairs (k, 2) and their values (k,), among some of them (bool
+        (n,))."""
+        values = self.values if among is None else self.values.masked_fill(~among, -torch.inf)
+        rows = best_retokenizing(
+            values, self.pairs.__getitem__, count=count, retokenizes=self.retokenizes
+        )
+        return self.pairs[rows], values[rows]
+
+    def best_tokens(self, place: int, count: int) -> Tensor:
+        """The tokens (k,) of one place, by the best retokenizing pair of each."""
+        asked = count
+        while True:
+            pairs, _ = self.best(asked)
+            tokens = list(dict.fromkeys(pairs[:, place].tolist()))
+            if len(tokens) >= count or len(pairs) < asked:
+                return torch.tensor(tokens[:count], dtype=torch.long)
+            asked *= 4
+
+    def partners(self, place: int, *, of: Tensor, count: int) -> Tensor:
+        """Other tokens (w,) of one place to go on with: the best beside each of the given ones,
+        then the best of all."""
+        beside = self.pairs[:, 1 - place]
+        wanted = [
+            int(token) for fixed in of for token in self.best(1, among=beside == fixed)[0][:, place]
+        ]
+        wanted += self.best_tokens(place, len(of) + len(wanted) + count).tolist()
+        known = set(of.tolist())
+        return torch.tensor(
+            [t for t in dict.fromkeys(wanted) if t not in known][:count], dtype=torch.long
+        )
+
+
+# --- Exhaustive coordinate sweeps.
+
+
+@dataclass(frozen=True)
+class Polished:
+    """Where coordinate sweeps ended."""
+
+    response: tuple[int, ...]
+    value: float  # Its value; -inf where the start does not retokenize and nothing better that does was found
+    positions: int  # Positions at which every allowed token was tried, repeats counted
+    converged: bool
+    """Whether every position was tried at this very response, and no allowed token improved it by
+    more than the tolerance. False where the budget or the sweeps ended before."""
+
+
+def polish(
+    counter: EvaluationCounter,
+    start: Tensor,
+    *,
+    allowed: Tensor,
+    retokenizes: Retokenizes | None = None,
+    tolerance: float = 0.0,
+    first_position: int = 0,
+) -> Polished:
+    """Go round the positions; at each, evaluate every allowed token and take the best retokenizing
+    one if it is better.
+
+    It ends when L positions in a row brought nothing, so that each was tried at the final response,
+    none twice. The first sweep replaces most of a random start, so give restarts different first
+    positions. Only improvements by more than `tolerance` (units of value) are taken: at twice the
+    numerical error of a value none of them is an artefact. A start that does not retokenize counts
+    for less than any response that is. Where less is left than the next position costs, it ends
+    there, and evaluates no part of the position.
+
+    `start`: (L,); `allowed`: bool (V,). Raises ValueError where the start holds tokens that are not
+        allowed.
+    """
+    if not bool(allowed[start].all()):
+        raise ValueError(f"the start {start.tolist()} holds tokens that are not allowed")
+    tokens = allowed.nonzero()[:, 0]  # (A,)
+    length, response = len(start), start.clone()
+    if counter.left < 1:
+        return Polished(tuple(start.tolist()), -torch.inf, 0, converged=False)
+    value = float(counter.values(response[None])[0])
+    if retokenizes is not None and not bool(retokenizes(response[None])[0]):
+        value = -torch.inf
+    positions = unchanged = 0
+    while unchanged < length and counter.left >= len(tokens) - 1:
+        position = (first_position + positions) % length
+        others = tokens[tokens != response[position]]
+        found = improve(
+            counter, response, position, others, above=value + tolerance, retokenizes=retokenizes
+        )
+        positions += 1
+        unchanged += 1
+        if found is not None:
+            response, value = found
+            # Every token of this position has been tried beside the others as they stand now.
+            unchanged = 1
+    converged = unchanged >= length and value > -torch.inf
+    return Polished(tuple(response.tolist()), value, positions, converged)
+
+
+def improve(
+    objective: Objective,
+    response: Tensor,
+    position: int,
+    tokens: Tensor,
+    *,
+    above: float,
+    retokenizes: Retokenizes | None,
+) -> tuple[Tensor, float] | None:
+    """The best retokenizing response (L,) with one of `tokens` (A,) at `position`, and its value,
+    if over `above`."""
+    if not len(tokens):
+        return None
+    responses = changed(response, position, tokens)
+    values = objective.values(responses, anchor=response)
+    best = best_retokenizing(
+        values, responses.__getitem__, count=1, retokenizes=retokenizes, above=above
+    )
+    return (responses[best[0]], float(values[best[0]])) if len(best) else None
+
+
+def neighbour_values(objective: Objective, response: Tensor, allowed: Tensor) -> Tensor:
+    """Values (L, V) float64 of the response with every allowed token at every position; -inf
+    elsewhere. The token that stands at a position has the response's own value there, allowed or
+    not. One position is evaluated at a time: 256,000 responses of 16 tokens are 33 MB."""
+    own = objective.values(response[None])
+    values = torch.full((len(response), len(allowed)), -torch.inf, dtype=torch.float64)
+    tokens = allowed.nonzero()[:, 0]
+    for position in range(len(response)):
+        others = tokens[tokens != response[position]]
+        if len(others):
+            values[position, others] = objective.values(
+                changed(response, position, others), anchor=response
+            )
+        values[position, response[position]] = own[0]
+    return values
+
+
+def changed(response: Tensor, position: int, tokens: Tensor) -> Tensor:
+    """Responses (A, L): `response` (L,) with each of `tokens` (A,) at one position."""
+    responses = response.repeat(len(tokens), 1)
+    responses[:, position] = tokens
+    return responses
+
+
+# --- The 1-opt certificate: no single change, to any allowed token at any position, improves a
+# response.
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What a complete pass over all single changes of one response showed. Above one token it is a
+    local statement."""
+
+    response: tuple[int, ...]
+    value: float  # Its value: sign × reward
+    allowed: int  # How many tokens were allowed, and tried, at each position
+    evaluations: int  # Candidate evaluations of this pass
+    noise: float  # Bound on the numerical error of one value, in units of value
+    neighbours: pd.DataFrame
+    """position (from 0), token (the id that stands there instead), value, margin (the response's
+    value − this one): the best retokenizing neighbour of each position that has one."""
+
+    @property
+    def smallest_margin(self) -> float:
+        """Value of the response − value of its best neighbour; infinite where it has none."""
+        return float(self.neighbours["margin"].min()) if len(self.neighbours) else float("inf")
+
+    @property
+    def verdict(self) -> str:
+        """`1-opt`, `tie` (the best neighbour is within the noise) or `not 1-opt` (a neighbour is
+        better).
+
+        Both values err by up to `noise`, so a margin is certain to have the right sign where it
+        exceeds twice that.
+        """
+        if self.smallest_margin > 2 * self.noise:
+            return ONE_OPT
+        return TIE if self.smallest_margin >= -2 * self.noise else NOT_ONE_OPT
+
+
+def certify(
+    values: Tensor,
+    response: Tensor,
+    *,
+    allowed: Tensor,
+    retokenizes: Retokenizes | None = None,
+    noise: float,
+) -> Certificate:
+    """The certificate of one response (L,), from the `values` (L, V) that `neighbour_values` gave
+    of it and of these tokens.
+
+    `noise` bounds the error of one value in units of value (`scoring.trust.numerical_noise` of
+    float32 rewards).
+    """
+    own = float(values[0, response[0]])
+    others = values.scatter(1, response[:, None], -torch.inf)
+    rows = []
+    for position, row in enumerate(others):
+        made = partial(changed, response, position)
+        for token in best_retokenizing(row, made, count=1, retokenizes=retokenizes).tolist():
+            rows.append((position, token, float(row[token]), own - float(row[token])))
+    return Certificate(
+        response=tuple(response.tolist()),
+        value=own,
+        allowed=int(allowed.sum()),
+        evaluations=1 + int(others.isfinite().sum()),
+        noise=noise,
+        neighbours=pd.DataFrame(rows, columns=["position", "token", "value", "margin"]),
+    )
+
+
+# --- How good the gradient is: where the truly best single change stands in its order.
+
+
+QUALITY = (
+    "position",
+    "best_id",
+    "gain",
+    "gradient_rank",
+    "within_top_k",
+    "regret",
+    "spearman",
+    "n",
+    "top_k",
+)
+
+
+def gradient_quality(
+    values: Tensor, gradient: Tensor, response: Tensor, *, top_k: int
+) -> pd.DataFrame:
+    """One row a position: how the gradient orders the single changes there, against what they truly
+    bring.
+
+    Args:
+        values: (L, V), as `neighbour_values` gives them.
+        gradient: (L, V), d value / d one-hot at the response.
+        response: (L,).
+        top_k: candidates that a search keeps for each position.
+
+    Returns:
+        position (from 0); best_id (the token, other than the one that stands there, whose change
+        truly brings most; the lowest id of equal ones); gain (its value − the response's, in units
+        of value); gradient_rank (its place in the gradient's order, behind all of an equal
+        gradient) and within_top_k; regret (its value − that of the best of the gradient's first
+        `top_k`; equal gradients in the order of ids); spearman (of gradient and true change, ties
+        by mean ranks; NaN where either is constant, or n is below 3; the changes share the
+        response: no test); n (changes compared: allowed tokens, whether or not a text gives them);
+            top_k. Positions without a change are left out.
+    """
+    exact, slopes = values.double().cpu().numpy(), gradient.detach().double().cpu().numpy()
+    rows = []
+    for position, token in enumerate(response.tolist()):
+        others = np.flatnonzero(np.isfinite(exact[position]))
+        others = others[others != token]
+        if not len(others):
+            continue
+        gains = exact[position][others] - exact[position][token]
+        slope = slopes[position][others] - slopes[position][token]
+        best = int(gains.argmax())
+        rank = int((slope >= slope[best]).sum())
+        regret = gains[best] - gains[np.argsort(-slope, kind="stable")[:top_k]].max()
+        constant = len(others) < 3 or np.ptp(gains) == 0 or np.ptp(slope) == 0
+        spearman = np.nan if constant else spearmanr(slope, gains).statistic
+        rows.append(
+            (
+                position,
+                others[best],
+                gains[best],
+                rank,
+                rank <= top_k,
+                regret,
+                spearman,
+                len(others),
+                top_k,
+            )
+        )
+    return pd.DataFrame(rows, columns=QUALITY)

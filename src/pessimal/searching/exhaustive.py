@@ -1,0 +1,508 @@
+"""Every response of two tokens: exact ends, exact counts, and the distribution of all V² rewards.
+
+A job that may take an hour on a laptop or an afternoon of a cluster. It is divided into blocks of
+first tokens, each kept as one npz file as soon as it is scored; any number of processes and
+commands that share a folder share the work, and one that was killed goes on where it stopped. The
+tables are the same to the bit however the work was shared. Both goals come from one pass. Does not
+know Hydra, the registry or texts.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import io
+import itertools
+import logging
+import math
+import os
+import secrets
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytorch_lightning as pl
+import torch
+from torch.utils.data import DataLoader
+
+from pessimal.errors import ModelError, WorkError
+from pessimal.rewards.frame import Frame
+from pessimal.rewards.spec import Dtype
+from pessimal.scoring.common_prefix import ResponseScorer
+from pessimal.scoring.loop import ScanProgress
+from pessimal.scoring.memory import Lengths, find_batch_size
+from pessimal.scoring.shards import Shards
+from pessimal.tables.files import write_atomically
+
+log = logging.getLogger(__name__)
+
+# What a kill may lose of each process: 9 seconds for a demo model on a core, 5 minutes for
+# Llama-3-8B on an H200.
+FIRSTS_PER_BLOCK = 64
+BINS, _SAMPLE = 4096, 4096  # of the histogram; random pairs that they are laid around
+_LOOK_AGAIN_SECONDS = 0.5  # a process with nothing left to take waits so long
+
+
+@dataclass(frozen=True)
+class ExhaustivePairs:
+    """Every response of two allowed tokens. Rewards are float32 numbers in float64 columns; ids are
+    token ids."""
+
+    top: pd.DataFrame
+    """rank, first, second, reward: the `keep` best pairs, best first; rank = 1 + pairs strictly
+    above, so equal rewards share a rank, and of pairs tied at the end those with the lowest ids are
+    kept."""
+    bottom: pd.DataFrame  # the `keep` worst pairs, worst first; rank = 1 + pairs strictly below
+    per_first: pd.DataFrame
+    """first, best, best_second, worst, worst_second, mean, sd: of every first token over all second
+    ones (sd with their number as its divisor)."""
+    per_second: (
+        pd.DataFrame
+    )  # second, best, best_first, worst, worst_first, mean: of it over all first ones
+    histogram: pd.DataFrame
+    """low, high, n: how many rewards lie in [low, high); the first and the last row are open to the
+    outside."""
+    pairs: int  # how many there are, all of them scored
+
+    def above(self, reward: float) -> tuple[int, int]:
+        """How many pairs are strictly above `reward`, at least and at most: one number at both ends
+        as far as pairs are kept, between them to within the pairs of one bin of the histogram."""
+        top, bottom = self.top["reward"].to_numpy(), self.bottom["reward"].to_numpy()
+        if reward >= top[-1]:
+            return (int((top > reward).sum()),) * 2
+        if reward < bottom[-1]:
+            return (self.pairs - int((bottom <= reward).sum()),) * 2
+        counts = self.histogram["n"].to_numpy()
+        bin_ = int(np.searchsorted(self.histogram["low"], reward, side="right")) - 1
+        least = int(counts[bin_ + 1 :].sum())
+        return max(least, len(top)), min(least + int(counts[bin_]), self.pairs - len(bottom))
+
+
+def exhaustive_pairs(
+    network: torch.nn.Module,
+    frame: Frame,
+    *,
+    allowed: np.ndarray,
+    dtype: Dtype,
+    trainer: pl.Trainer,
+    folder: Path,
+    batch_size: int | None,
+    keep: int,
+    label: str,
+    progress: bool,
+    firsts_per_block: int = FIRSTS_PER_BLOCK,
+) -> ExhaustivePairs:
+    """Score every pair of `allowed` ids (n,) as the response in `frame`; what is finished under
+    `folder` is not scored again. Raises ModelError where a reward is not a number.
+
+    `folder` stands for one network in one precision: the caller names it by the weights' digest. In
+        it, each choice of
+    tokens, `keep`, frame and blocks has a folder of its own. Every process of the trainer's calls
+    this and gets the same; other commands may be started at any time with the same folder, also on
+    other machines, to share the work.
+    """
+    plan = Blocks(np.unique(np.asarray(allowed, dtype=np.int64)), keep, firsts_per_block)
+    key = plan.digest(frame.prefix, frame.suffix, frame.typed, dtype.value)
+    store = BlockStore(Path(folder) / f"pairs-{key[:16]}")
+    try:
+        store.forget_damaged()
+        done, started = store.pairs(plan), time.perf_counter()
+        module = _Pairs(
+            network, frame, plan, store, dtype=dtype, batch_size=batch_size, label=label
+        )
+        trainer.callbacks = [
+            _Progress(label, done=done, total=plan.pairs, bar=progress, unit="pairs")
+        ]
+        trainer.predict(module, return_predictions=False)
+        fresh, seconds = plan.pairs - done, time.perf_counter() - started
+        log.info(
+            "%s: %d pairs, %d now, %.0f a second (%s)",
+            label,
+            plan.pairs,
+            fresh,
+            fresh / seconds,
+            module.scorer.path,
+        )
+        return merge(plan, module.bins, map(store.read_back, range(plan.count)))
+    finally:
+        store.close()
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Every pair of `tokens`, in blocks of some first tokens with all second ones."""
+
+    tokens: np.ndarray  # int64 (n,): allowed ids, sorted, each once
+    keep: int  # how many of the best and of the worst pairs are kept
+    firsts_per_block: int = FIRSTS_PER_BLOCK
+
+    @property
+    def count(self) -> int:
+        """How many blocks there are, numbered from 0."""
+        return -(-len(self.tokens) // self.firsts_per_block)
+
+    @property
+    def pairs(self) -> int:
+        return len(self.tokens) ** 2
+
+    def firsts(self, number: int) -> np.ndarray:
+        """int64 (F,): first tokens of a block."""
+        return self.tokens[number * self.firsts_per_block : (number + 1) * self.firsts_per_block]
+
+    def digest(self, *more: object) -> str:
+        """sha256 over the blocks and whatever `more` they depend on, by its repr; 64 hexadecimal
+        digits."""
+        settings = repr((self.keep, self.firsts_per_block, *more)).encode()
+        return hashlib.sha256(settings + self.tokens.astype("<i8").tobytes()).hexdigest()
+
+
+# --- What is kept of a block, and of all blocks: arithmetic over tables of rewards.
+
+Block = dict[str, np.ndarray]
+"""What is kept of a block: `top` and `bottom` (END: the outermost pairs, outermost first, pairs of
+one reward in the order of their ids); `first` and `second` (OWN: of each token over the other
+place's); `first_sd`; `counts` (int64, see `Bins.count`)."""
+ENDS = {"top": 1, "bottom": -1}
+END = np.dtype([("first", "i4"), ("second", "i4"), ("reward", "f4")])
+OWN = np.dtype(
+    [("best", "f4"), ("best_with", "i4"), ("worst", "f4"), ("worst_with", "i4"), ("total", "f8")]
+)
+
+
+@dataclass(frozen=True)
+class Bins:
+    """BINS intervals of one width, closed on the left; a power of two wide, so that their edges are
+    exact in binary."""
+
+    exponent: int  # Each is 2^exponent wide, in units of reward
+    lowest: int  # The first begins at lowest · 2^exponent
+
+    @classmethod
+    def around(cls, sample: np.ndarray) -> "Bins":
+        """Bins that reach a whole range of the `sample` (n,) further than it on either side."""
+        low, high = float(sample.min()), float(sample.max())
+        span = max(
+            high - low, 2.0**-24 * max(abs(low), abs(high)), 2.0**-60
+        )  # equal rewards have none
+        exponent = math.ceil(math.log2(3 * span / (BINS - 1)))
+        middle = math.floor(math.ldexp((low + high) / 2, -exponent))
+        return cls(exponent, middle - BINS // 2)
+
+    @property
+    def edges(self) -> np.ndarray:
+        """float64 (BINS + 1,): where the bins begin, and where the last one ends."""
+        return np.ldexp(
+            np.arange(self.lowest, self.lowest + BINS + 1, dtype=np.float64), self.exponent
+        )
+
+    def count(self, rewards: np.ndarray) -> np.ndarray:
+        """int64 (BINS + 2,): how many lie below all bins, in each of them, and above all."""
+        place = np.floor(np.ldexp(rewards.ravel().astype(np.float64), -self.exponent)) - self.lowest
+        return np.bincount(np.clip(place, -1, BINS).astype(np.int64) + 1, minlength=BINS + 2)
+
+
+def summarise(
+    rewards: np.ndarray, *, firsts: np.ndarray, seconds: np.ndarray, keep: int, bins: Bins
+) -> Block:
+    """The block of `rewards` (F, n) float32, finite: of the pairs of `firsts` (F,) with `seconds`
+    (n,), ids in order."""
+    block: Block = {
+        "counts": bins.count(rewards),
+        "first_sd": rewards.std(axis=1, dtype=np.float64),
+    }
+    for end, sign in ENDS.items():
+        outermost = np.argsort(-sign * rewards.ravel(), kind="stable")[:keep]
+        row, column = np.divmod(outermost, len(seconds))
+        block[end] = np.rec.fromarrays(
+            [firsts[row], seconds[column], rewards[row, column]], dtype=END
+        )
+    for place, table, others in (("first", rewards, seconds), ("second", rewards.T, firsts)):
+        table, rows = np.ascontiguousarray(table), np.arange(len(table))
+        best, worst = table.argmax(axis=1), table.argmin(axis=1)
+        total = table.sum(axis=1, dtype=np.float64)
+        own = [table[rows, best], others[best], table[rows, worst], others[worst], total]
+        block[place] = np.rec.fromarrays(own, dtype=OWN)
+    return block
+
+
+def merge(plan: Blocks, bins: Bins, blocks: Iterable[Block]) -> ExhaustivePairs:
+    """The tables over all `blocks`, in the order of their numbers, so that sums come out the same
+    to the bit."""
+    whole, firsts, sds = None, [], []
+    for block in blocks:
+        firsts.append(block["first"])
+        sds.append(block["first_sd"])
+        whole = block if whole is None else _together(whole, block, keep=plan.keep)
+    edges = np.concatenate([[-np.inf], bins.edges, [np.inf]])
+    return ExhaustivePairs(
+        top=_ranked(whole["top"], sign=1),
+        bottom=_ranked(whole["bottom"], sign=-1),
+        per_first=_per_token(plan, np.concatenate(firsts), "first", "second").assign(
+            sd=np.concatenate(sds)
+        ),
+        per_second=_per_token(plan, whole["second"], "second", "first"),
+        histogram=pd.DataFrame({"low": edges[:-1], "high": edges[1:], "n": whole["counts"]}),
+        pairs=plan.pairs,
+    )
+
+
+def _together(one: Block, other: Block, *, keep: int) -> Block:
+    """Both blocks' ends, second tokens and counts; on a tie the first one's, so lower ids come
+    first."""
+    whole = {"counts": one["counts"] + other["counts"]}
+    for end, sign in ENDS.items():
+        both = np.concatenate([one[end], other[end]])
+        whole[end] = both[np.argsort(-sign * both["reward"], kind="stable")[:keep]]
+    own, fresh = one["second"].copy(), other["second"]
+    for what, sign in (("best", 1), ("worst", -1)):
+        better = sign * fresh[what] > sign * own[what]
+        for column in (what, f"{what}_with"):
+            own[column][better] = fresh[column][better]
+    own["total"] += fresh["total"]
+    return whole | {"second": own}
+
+
+def _per_token(plan: Blocks, own: np.ndarray, place: str, other: str) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            place: plan.tokens.astype(np.int32),
+            "best": own["best"].astype(np.float64),
+            f"best_{other}": own["best_with"],
+            "worst": own["worst"].astype(np.float64),
+            f"worst_{other}": own["worst_with"],
+            "mean": own["total"] / len(plan.tokens),
+        }
+    )
+
+
+def _ranked(end: np.ndarray, *, sign: int) -> pd.DataFrame:
+    reward = end["reward"].astype(np.float64)
+    # Whatever lies strictly further out is kept too, so these are ranks among all pairs.
+    rank = 1 + np.searchsorted(-sign * reward, -sign * reward, side="left")
+    return pd.DataFrame(
+        {"rank": rank, "first": end["first"], "second": end["second"], "reward": reward}
+    )
+
+
+# --- Finished blocks on disk, and who is at work on which of the others.
+
+
+class BlockStore:
+    """One folder of npz files that any number of processes may share: of one command, of several,
+    on several machines.
+
+    Byte n of one file is locked while block n is scored. Such locks end with the process, however
+    it ends, leave nothing behind, and hold between the machines of a cluster. On a file system
+    without locks every claim succeeds; then some blocks are scored twice, to the same numbers.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder = Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._claims = os.open(self.folder / "claims", os.O_RDWR | os.O_CREAT, 0o666)
+
+    def write(self, number: int, block: Block) -> None:
+        """Store a finished block. Compressed: for 12,000 tokens and 1,000 kept pairs 0.2 MB, in 25
+        ms of a block's 9 s."""
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, **block)
+        write_atomically(self._file(number), buffer.getvalue(), durable=False)
+
+    def read(self, number: int) -> Block | None:
+        """A finished block; None if it is missing, torn or damaged (zip keeps a checksum of each
+        array)."""
+        try:
+            with np.load(self._file(number), allow_pickle=False) as stored:
+                return {name: stored[name] for name in stored.files}
+        except Exception:  # numpy raises almost anything at a damaged header
+            return None
+
+    def read_back(self, number: int) -> Block:
+        """A finished block. Raises WorkError where it is not there."""
+        if (block := self.read(number)) is None:
+            raise WorkError(
+                f"block {number} cannot be read back from {self.folder}. Give the same command "
+                f"again: it is scored anew, "
+                "all others are kept"
+            )
+        return block
+
+    def finished(self) -> set[int]:
+        """Numbers of the blocks that are here, whole or not."""
+        return {int(file.stem.removeprefix("block-")) for file in self.folder.glob("block-*.npz")}
+
+    def pairs(self, plan: Blocks) -> int:
+        """How many pairs these are."""
+        return sum(len(plan.firsts(number)) for number in self.finished()) * len(plan.tokens)
+
+    def forget_damaged(self) -> None:
+        """Remove blocks that were torn or damaged since they were stored, so that they are scored
+        anew."""
+        for number in sorted(filter(self.take, self.finished())):
+            if self.read(number) is None:
+                log.warning("block %d in %s is damaged; it is scored again", number, self.folder)
+                self._file(number).unlink(missing_ok=True)
+            self.release(number)
+
+    def take(self, number: int) -> bool:
+        """Whether the block is this process's now; False where another one has it."""
+        try:
+            fcntl.lockf(self._claims, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, number)
+        except (BlockingIOError, PermissionError):  # systems differ in which of the two they raise
+            return False
+        except OSError:  # no locks here
+            return True
+        return True
+
+    def release(self, number: int) -> None:
+        """Leave the block to others."""
+        with contextlib.suppress(OSError):
+            fcntl.lockf(self._claims, fcntl.LOCK_UN, 1, number)
+
+    def take_next(self, order: Sequence[int]) -> int | None:
+        """Claim the first block in `order` that is neither finished nor another process's; None
+        once all are finished.
+
+        Waits while other processes are at work on all that are left: should one of them die, its
+            block is there to take.
+        """
+        for look in itertools.count():
+            finished = self.finished()
+            left = [number for number in order if number not in finished]
+            if not left:
+                return None
+            for number in filter(self.take, left):
+                if number not in self.finished():
+                    return number
+                self.release(number)  # it was finished just now
+            if look == 1:
+                log.info("waiting for %d blocks that other processes are scoring", len(left))
+            time.sleep(_LOOK_AGAIN_SECONDS)
+
+    def close(self) -> None:
+        """Leave all blocks to others."""
+        os.close(self._claims)
+
+    def _file(self, number: int) -> Path:
+        return self.folder / f"block-{number:06d}.npz"
+
+
+# --- The loop: a LightningModule that takes block after block until none is left.
+
+
+class _Pairs(pl.LightningModule):
+    """Rewards of all pairs in one frame, kept as blocks in a store."""
+
+    def __init__(
+        self,
+        network: torch.nn.Module,
+        frame: Frame,
+        plan: Blocks,
+        store: BlockStore,
+        *,
+        dtype: Dtype,
+        batch_size: int | None,
+        label: str,
+    ):
+        super().__init__()
+        self.network, self.frame, self.plan, self.store, self.precision = (
+            network,
+            frame,
+            plan,
+            store,
+            dtype,
+        )
+        self.batch_size, self.label = batch_size, label
+        self.scorer: ResponseScorer | None = None
+        self.bins: Bins | None = None
+
+    def on_predict_start(self):
+        # Only here is the network where the trainer wants it.
+        self.network.eval()
+        tokens = self.plan.tokens
+        self.scorer = ResponseScorer(
+            self.network,
+            self.frame,
+            dtype=self.precision,
+            device=self.device,
+            length=2,
+            allowed=tokens,
+        )
+        if self.scorer.trust is None:
+            raise ModelError(
+                f"{self.label}: the model's own forward gives no reward that is a number for any "
+                f"random pair in "
+                f"{self.precision.value}. Try model.dtype=float32, or look at it: pessimal check"
+            )
+        self._agree()
+        # In an order of each process's own: where there are no locks, two that go the same way
+        # would score the same blocks. It decides who scores a block, never what comes of it.
+        self.order = (
+            np.random.default_rng(secrets.randbits(64)).permutation(self.plan.count).tolist()
+        )
+        self.pairs = torch.from_numpy(np.column_stack([tokens, tokens])).to(self.device)  # (n, 2)
+
+    def predict_dataloader(self):
+        # Turns, not blocks: which block a process takes is seen when it is free. None takes more
+        # than there are.
+        return DataLoader(range(self.plan.count), batch_size=None)
+
+    def predict_step(self, _turn, _turn_index=None) -> int:
+        """Score and store one block; its number, or -1 where none is left to take."""
+        number = self.store.take_next(self.order)
+        if number is None:
+            return -1
+        firsts, seconds = self.plan.firsts(number), self.plan.tokens
+        rewards = np.stack([self._rewards(first) for first in firsts.tolist()])  # (F, n)
+        block = summarise(
+            rewards, firsts=firsts, seconds=seconds, keep=self.plan.keep, bins=self.bins
+        )
+        self.store.write(number, block)
+        self.store.release(number)
+        return number
+
+    def _rewards(self, first: int) -> np.ndarray:
+        """Rewards float32 (n,) of one first token with all second ones: the prompt and it are run
+        once."""
+        self.pairs[:, 0] = first
+        rewards = self.scorer.rewards(self.pairs, anchor=self.pairs[0]).cpu().numpy()
+        bad = np.flatnonzero(~np.isfinite(rewards))
+        if len(bad):
+            raise ModelError(
+                f"{self.label}: the model's reward is not a number for {len(bad)} of "
+                f"{len(rewards)} responses that begin "
+                f"with token {first}, first for the token ids [{first}, "
+                f"{self.plan.tokens[bad[0]]}], in "
+                f"{self.precision.value}. Blocks finished before are kept. Try "
+                f"model.dtype=float32, leave such tokens "
+                "out with search.allowed_path, or look at the weights: pessimal check"
+            )
+        return rewards
+
+    def _agree(self) -> None:
+        """Settle with all who share the folder what the rewards' last bits and the histogram depend
+        on: the batch size (one that was given holds, also where an earlier start took another) and
+            the bins."""
+        frame, scorer, settled = self.frame, self.scorer, Shards(self.store.folder)
+        seen = len(frame.prefix) + 2 + len(frame.suffix)
+        own = 1 + len(frame.suffix) if scorer.common_prefix.shares_starts else seen
+        wanted = self.batch_size or find_batch_size(
+            self.network.config, Lengths(own, seen), device=self.device
+        )
+        insist = self.batch_size is not None
+        scorer.common_prefix.batch_size = settled.agree("batch-size", wanted, insist=insist)
+        sample = np.random.default_rng(0).choice(self.plan.tokens, size=(_SAMPLE, 2))
+        rewards = scorer.rewards(torch.from_numpy(sample)).cpu().numpy()
+        bins = Bins.around(rewards[np.isfinite(rewards)])
+        self.bins = Bins(*settled.agree("bins", [bins.exponent, bins.lowest]))
+
+
+class _Progress(ScanProgress):
+    """The scan's bar and lines, in pairs. What is done is seen on the disk, whoever did it: other
+    processes, and other commands, share the work."""
+
+    def on_predict_batch_end(self, trainer, module, outputs, batch, batch_idx, dataloader_idx=0):
+        if outputs >= 0:
+            self.reach(module.store.pairs(module.plan))

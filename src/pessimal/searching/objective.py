@@ -1,0 +1,150 @@
+"""What a search maximises, and the counter that every evaluation goes through.
+
+Responses are torch int64 on the CPU, values float64 on the CPU; more is better. The pessimal search
+is the optimal search of the negated reward: one code path for both. Knows no model.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import torch
+from torch import Tensor
+
+from pessimal.errors import ModelError
+from pessimal.searching import Goal
+from pessimal.searching.round_trip import Retokenizes, best_retokenizing
+
+if TYPE_CHECKING:
+    from pessimal.scoring.common_prefix import ResponseScorer
+
+GRADIENT_COST = 3
+"""Evaluations that a gradient counts as: one forward and one backward, which takes about two
+forwards."""
+
+
+class Objective(Protocol):
+    """A value for every response, and its gradient."""
+
+    def values(self, responses: Tensor, *, anchor: Tensor | None = None) -> Tensor:
+        """Values (n,) float64 of `responses` (n, L) int64. `anchor` (L,) is a response that most of
+        them differ from in a few places: what they share with it before the first change is
+            computed once, which changes the speed alone."""
+
+    def gradient(self, response: Tensor) -> Tensor:
+        """d value / d one-hot (L, V) float32 at one `response` (L,), on whatever device."""
+
+
+class RewardObjective:
+    """sign × raw reward; the mean of it over prompts where there are several. Never a squared error
+    to a cap."""
+
+    def __init__(
+        self,
+        prompts: Sequence["ResponseScorer"],
+        goal: Goal,
+        advance: Callable[[int], None] | None = None,
+    ):
+        self.prompts, self.sign = list(prompts), goal.sign
+        self.advance = advance or (
+            lambda evaluations: None
+        )  # called with the evaluations that were made
+
+    def values(self, responses: Tensor, *, anchor: Tensor | None = None) -> Tensor:
+        """Raises ModelError where a reward is not a number."""
+        each = [prompt.rewards(responses, anchor=anchor).double().cpu() for prompt in self.prompts]
+        values = self.sign * torch.stack(each).mean(dim=0)
+        if not values.isfinite().all():
+            bad = (~values.isfinite()).nonzero()[:, 0]
+            raise ModelError(
+                f"the model's reward is not a number for {len(bad)} of {len(values)} responses, "
+                f"first for the token ids "
+                f"{responses[bad[0]].tolist()}. Try model.dtype=float32, or look at the weights: "
+                f"pessimal check"
+            )
+        self.advance(len(responses))
+        return values
+
+    def gradient(self, response: Tensor) -> Tensor:
+        each = [prompt.gradient(response) for prompt in self.prompts]
+        self.advance(GRADIENT_COST)
+        return self.sign * torch.stack(each).mean(dim=0)
+
+
+@dataclass(frozen=True)
+class Point:
+    """One improvement on the curve of the best value against evaluations."""
+
+    evaluations: int  # Candidate evaluations made when it was known
+    value: float
+    response: tuple[int, ...]
+
+
+class BudgetExceededError(Exception):
+    """More evaluations than are left."""
+
+
+class EvaluationCounter:
+    """An objective that counts, and keeps the best response ever evaluated. `budget` in candidate
+    evaluations, None for no limit.
+
+    Where a `length` is given only responses of that many tokens are on the curve, since a beam goes
+    through shorter ones; where `retokenizes` is given only those that count: sweeps evaluate others
+    too, and pass over them. `on_best` is called with each improvement.
+    """
+
+    def __init__(
+        self,
+        objective: Objective,
+        *,
+        budget: int | None = None,
+        length: int | None = None,
+        retokenizes: Retokenizes | None = None,
+        on_best: Callable[[Point], None] | None = None,
+    ):
+        self.objective, self.budget, self.length, self.retokenizes = (
+            objective,
+            budget,
+            length,
+            retokenizes,
+        )
+        self.on_best = on_best or (lambda point: None)
+        self.details: dict = {}  # further figures of whoever evaluates, as JSON has them
+        self.used = 0  # Candidate evaluations so far; a gradient counts as GRADIENT_COST
+        self.curve: list[Point] = []  # Improvements of the best value, in order
+
+    @property
+    def left(self) -> int:
+        """Evaluations left in the budget."""
+        return 2**62 if self.budget is None else self.budget - self.used
+
+    @property
+    def best(self) -> Point:
+        """The best response ever evaluated, of those on the curve."""
+        return self.curve[-1]
+
+    def values(self, responses: Tensor, *, anchor: Tensor | None = None) -> Tensor:
+        """The objective's values; BudgetExceededError where fewer evaluations are left than
+        responses: see `left`."""
+        self._count(len(responses))
+        values = self.objective.values(responses, anchor=anchor)
+        if self.length in (None, responses.shape[1]):
+            self._record(responses, values)
+        return values
+
+    def gradient(self, response: Tensor) -> Tensor:
+        """The objective's gradient, counted as GRADIENT_COST evaluations."""
+        self._count(GRADIENT_COST)
+        return self.objective.gradient(response)
+
+    def _record(self, responses: Tensor, values: Tensor) -> None:
+        above = self.best.value if self.curve else float("-inf")
+        options = {"count": 1, "retokenizes": self.retokenizes, "above": above}
+        for row in best_retokenizing(values, responses.__getitem__, **options).tolist():
+            self.curve.append(Point(self.used, float(values[row]), tuple(responses[row].tolist())))
+            self.on_best(self.best)
+
+    def _count(self, evaluations: int) -> None:
+        if evaluations > self.left:
+            raise BudgetExceededError(f"{evaluations} evaluations are needed, {self.left} are left")
+        self.used += evaluations

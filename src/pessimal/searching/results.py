@@ -1,0 +1,581 @@
+"""What a search found: its tables and its Results, the response first.
+
+Does not know registries or W&B; the verb adds other lengths to `growth`.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from pessimal.plots import Forest, Lines, TokenTable
+from pessimal.searching.checks import FAILS, HOLDS, NOT_TRIED, TIE, checklist
+from pessimal.searching.exact import Certificate, gradient_quality, neighbour_values
+from pessimal.searching.gcg import random_responses
+from pessimal.searching.objective import RewardObjective
+from pessimal.searching.procedure import (
+    BASELINE,
+    BASELINES,
+    ONE_TOKEN,
+    SEARCH,
+    Final,
+    Problem,
+    Stages,
+)
+from pessimal.tables.result import Estimate, Result, weight_of
+from pessimal.texts import literal, significant
+
+if TYPE_CHECKING:
+    from pessimal.searching.context import SearchContext
+    from pessimal.searching.exhaustive import ExhaustivePairs
+
+_result = partial(Result, method="search")
+# Keys of the summary, by baseline.
+BEATS = {name: f"beats_{name.removesuffix(' search').replace(' ', '_')}" for name in BASELINES}
+
+
+@dataclass
+class Found:
+    """What a search found, and all that is known when it is over."""
+
+    context: "SearchContext"
+    stages: Stages
+    problem: Problem
+    finals: list[Final]  # the best by its own reward first
+    own: (
+        np.ndarray
+    )  # float64 (n,): mean rewards of the finals by the model's own forward in float32
+    certificate: Certificate
+    certified_at: tuple[
+        int, float
+    ]  # evaluations and seconds of the certificate, its sweeps included
+    neighbour_values: (
+        Tensor  # float64 (L, V): of the result with every allowed token at every position
+    )
+    objective: RewardObjective  # in float32
+    hits: tuple[
+        int | None, float
+    ]  # restarts of the gradient that find the best token, after how many evaluations
+    exact: bool  # whether every response was scored
+    inputs: list[str]  # references of the score tables that it took single tokens' rewards from
+    tables: dict[str, pd.DataFrame] = field(default_factory=dict)  # by their names in the artifact
+
+    def __post_init__(self):
+        [best, *_], certificate = self.finals, self.certificate
+        self.response, self.found_by, self.reward = (
+            best.point.response,
+            best.found_by,
+            float(self.own[0]),
+        )
+        # 1-opt, or tie: whether a single change is as good. Two rewards within twice the noise are
+        # tied.
+        self.verdict, self.noise = certificate.verdict, certificate.noise
+        # Of the search by itself.
+        self.evaluations = self.stages.evaluations() + self.problem.single_evaluations
+        self.begun_from = ", ".join(
+            self.problem.known.values()
+        )  # what the registry held and it began from
+        self.tables["sequences"] = _sequences(self)
+        self.text = self.tables["sequences"]["text"][0]
+        for name, make in TABLES.items():
+            self.tables[name] = make(self)
+
+    @property
+    def results(self) -> list[Result]:
+        """The Results, the response first."""
+        return search_results(self.tables, self)
+
+
+# --- Tables.
+
+
+def _sequences(found: Found) -> pd.DataFrame:
+    context, finals, sign = found.context, found.finals, found.context.spec.goal.sign
+    tokens = context.vocabulary.rows.set_index("candidate_id")["token"]
+    responses = torch.tensor([final.point.response for final in finals])
+    spelled = [[tokens[i] for i in response] for response in responses.tolist()]
+    return pd.DataFrame(
+        {
+            "rank": range(1, len(finals) + 1),
+            "restart": [final.restart for final in finals],
+            "start": [final.start for final in finals],
+            "found_by": [final.found_by for final in finals],
+            "token_ids": [json.dumps(response) for response in responses.tolist()],
+            "tokens": [json.dumps(response, ensure_ascii=False) for response in spelled],
+            "text": context.round_trip.text_of(responses),
+            "reward": found.own,
+            "search_reward": [sign * final.point.value for final in finals],
+            "survives": context.round_trip(responses).tolist(),
+            "one_opt": pd.array([final.one_opt for final in finals], dtype="boolean"),
+            "evaluations": [final.point.evaluations for final in finals],
+        }
+    )
+
+
+def _curve_rows(found: Found) -> pd.DataFrame:
+    """Best reward so far against evaluations, for the search and each baseline; the last row of
+    each is its budget."""
+    curves = [("search", found.stages.curve(), found.evaluations, found.problem.single_evaluations)]
+    for stage in found.stages.done:
+        if stage.phase == BASELINE:
+            curves.append((stage.name.removeprefix("baseline "), stage.curve, stage.evaluations, 0))
+    scan = ("search", found.problem.tokens, found.finals[0].point.value)
+    rows = [scan] if found.problem.length == 1 else []
+    for method, points, evaluations, begun in curves:
+        rows += [(method, begun + point.evaluations, point.value) for point in points]
+        if points and rows[-1][1] < evaluations:
+            rows.append((method, evaluations, points[-1].value))
+    curve = pd.DataFrame(rows, columns=["method", "evaluations", "reward"])
+    return curve.assign(reward=found.context.spec.goal.sign * curve["reward"])
+
+
+def _phases(found: Found) -> pd.DataFrame:
+    """Evaluations and seconds of each phase; only those of the search count to its budget."""
+    rows = [("start", found.problem.single_evaluations, 0.0)]
+    rows += [(stage.phase, stage.evaluations, stage.seconds) for stage in found.stages.done]
+    rows.append(("certificate", *found.certified_at))
+    phases = pd.DataFrame(rows, columns=["phase", "evaluations", "seconds"])
+    order = [*SEARCH, "certificate", ONE_TOKEN, BASELINE]
+    return (
+        phases.groupby("phase")
+        .sum()
+        .reindex(order)
+        .dropna()
+        .astype({"evaluations": int})
+        .reset_index()
+    )
+
+
+def _neighbour_rows(found: Found) -> pd.DataFrame:
+    names = found.context.vocabulary.rows.set_index("candidate_id")[["token", "text"]]
+    best = found.certificate.neighbours
+    old = names.loc[[found.response[position] for position in best["position"]]].reset_index(
+        names="token_id"
+    )
+    new = (
+        names.loc[best["token"]]
+        .add_prefix("neighbour_")
+        .rename(columns={"neighbour_token": "neighbour"})
+    )
+    reward = (found.context.spec.goal.sign * best["value"]).rename("reward")
+    parts = [best["position"], old, new.reset_index(names="neighbour_id"), reward, best["margin"]]
+    return pd.concat(parts, axis=1)
+
+
+def _quality(found: Found) -> pd.DataFrame:
+    """At the result; and, where the gradient is to be checked, at a random response of its
+    length."""
+    context, objective = found.context, found.objective
+    points = {"result": (torch.tensor(found.response), found.neighbour_values)}
+    if context.spec.check_gradient:
+        random = torch.Generator().manual_seed(context.seed)
+        [start] = random_responses(
+            1, length=context.spec.length, allowed=context.allowed, generator=random
+        )
+        points = {"start": (start, neighbour_values(objective, start, context.allowed))} | points
+    parts = [
+        gradient_quality(
+            values, objective.gradient(response), response, top_k=context.spec.top_k
+        ).assign(point=point)
+        for point, (response, values) in points.items()
+    ]
+    quality = pd.concat(parts, ignore_index=True)
+    texts = context.vocabulary.rows.set_index("candidate_id")["text"]
+    return quality.assign(best=quality["best_id"].map(texts), allowed=quality["n"])
+
+
+def _levels(found: Found) -> pd.DataFrame:
+    """The best of each length that the beam went through, from the best single token on, and of
+    this search."""
+    sign, single = found.context.spec.goal.sign, found.problem.single
+    rows = [(1, sign * float(single.max()), "scan", "", "")] if single is not None else []
+    for stage in found.stages.done:
+        if stage.name == "beam":
+            best = enumerate(stage.details["best"][1:], start=2)
+            rows += [(length, sign * value, "beam", "", "") for length, value in best]
+    rows.append((found.problem.length, found.reward, "search", "", found.verdict))
+    return pd.DataFrame(rows, columns=["length", "reward", "what", "reference", "verdict"])
+
+
+def _provenance(found: Found) -> pd.DataFrame:
+    context, model = found.context, found.context.model
+    digests = ("weights_digest", "tokenizer_digest", "template_digest")
+    row = {
+        "model": model.name,
+        "revision": model.revision,
+        **{name: getattr(model, name)[:12] for name in digests},
+        "dtype": context.dtype.value,
+        "mode": context.mode.value,
+        "path": context.scorer(next(iter(context.prompts)), context.dtype).path,
+        "allowed": int(context.mask.sum()),
+        "seed": context.seed,
+    }
+    return pd.DataFrame([row])
+
+
+TABLES = {
+    "curve": _curve_rows,
+    "phases": _phases,
+    "neighbours": _neighbour_rows,
+    "gradient_quality": _quality,
+    "growth": _levels,
+    "ladder": checklist,
+    "provenance": _provenance,
+}
+
+
+def pair_tables(found: Found, pairs: "ExhaustivePairs") -> dict[str, pd.DataFrame]:
+    """Both ends of all pairs, every token's own, all rewards, and where the best of each other
+    stage stands among them."""
+    context, sign = found.context, found.context.spec.goal.sign
+    texts = context.vocabulary.rows.set_index("candidate_id")["text"]
+
+    def named(ends: pd.DataFrame, end: str) -> pd.DataFrame:
+        responses = responses_of(ends)
+        table = ends.rename(columns={"first": "first_id", "second": "second_id"})
+        table["first"], table["second"] = ends["first"].map(texts), ends["second"].map(texts)
+        table["text"] = context.round_trip.text_of(responses)
+        table["survives"] = context.round_trip(responses).tolist()
+        columns = ["rank", "first_id", "second_id", "first", "second", "text", "reward", "survives"]
+        return table[columns].assign(end=end, model=context.model.name)
+
+    def ranks(reward: float, response: tuple[int, ...]) -> tuple[int, int]:
+        """The first and the last rank that a response may have, whose reward another batch gave: it
+        may err by the noise."""
+        if response in known.index:
+            return (int(known.loc[response]),) * 2
+        least, most = pairs.above(reward + found.noise)[0], pairs.above(reward - found.noise)[1]
+        return (
+            (1 + least, 1 + most) if sign > 0 else (1 + pairs.pairs - most, 1 + pairs.pairs - least)
+        )
+
+    known = (pairs.top if sign > 0 else pairs.bottom).set_index(["first", "second"])["rank"]
+    rows = []
+    for stage in found.stages.done:
+        if stage.curve and len(stage.curve[-1].response) == 2:
+            end = stage.curve[-1]
+            name = {"pairs": "pruned pairs"}.get(
+                stage.name, stage.name.replace("restart", "gradient, start")
+            )
+            [pair] = context.round_trip.text_of(torch.tensor([end.response]))
+            rows.append(
+                (name, pair, sign * end.value, *ranks(sign * end.value, end.response), pairs.pairs)
+            )
+    return {
+        "top_pairs": named(pairs.top, "top"),
+        "bottom_pairs": named(pairs.bottom, "bottom"),
+        "per_first": pairs.per_first,
+        "per_second": pairs.per_second,
+        "histogram": pairs.histogram,
+        "standing": pd.DataFrame(
+            rows, columns=["result", "pair", "reward", "rank", "rank_most", "of"]
+        ),
+    }
+
+
+def responses_of(ends: pd.DataFrame) -> Tensor:
+    return torch.from_numpy(ends[["first", "second"]].to_numpy().astype(np.int64))
+
+
+# --- Results.
+
+
+def search_results(tables: Mapping[str, pd.DataFrame], found: Found) -> list[Result]:
+    """The Results of one search, the response first. Empty tables are left out."""
+    tables = {name: table for name, table in tables.items() if len(table)}
+    rest = [_result(name, table) for name, table in tables.items() if name not in MAKERS]
+    return [
+        make(tables[name], tables, found) for name, make in MAKERS.items() if name in tables
+    ] + rest
+
+
+def ahead_of(tables: Mapping[str, pd.DataFrame], found: Found) -> dict[str, float]:
+    """By how much the search ended better than each baseline, in units of reward as the engine gave
+    them; {} where none was run, where all responses were scored, and where the search began from
+    what was known."""
+    if "curve" not in tables or found.begun_from or found.exact:
+        return {}
+    curve = tables["curve"]
+    ends = (
+        (found.context.spec.goal.sign * curve["reward"]).groupby(curve["method"], sort=False).max()
+    )
+    return {
+        method: float(ends["search"] - end) for method, end in ends.items() if method != "search"
+    }
+
+
+def spelling(token: str, text: str, *, limit: int = 22) -> str:
+    """A token as people read it; as the vocabulary writes it where its bytes are no text by
+    themselves."""
+    return literal(token if not text or "\ufffd" in text else text, limit=limit)
+
+
+def _best(found: Found) -> str:
+    return "best" if found.context.spec.goal.sign > 0 else "worst"
+
+
+def _response(table: pd.DataFrame, tables: Mapping[str, pd.DataFrame], found: Found) -> Result:
+    """The response that was found, and those that other stages ended with."""
+    winner, spec = table.iloc[0], found.context.spec
+    polished = table["one_opt"].fillna(False).astype(bool)
+    kept = table.assign(ended=np.where(polished, "no single change is better", "not polished"))
+    summary = {
+        "best_reward": float(winner["reward"]),
+        "best_text": winner["text"],
+        "found_by": winner["found_by"],
+        "length": spec.length,
+        "goal": spec.goal.value,
+        "verdict": found.verdict,
+        "exact": found.exact,
+        "evaluations": found.evaluations,
+        "survives": bool(winner["survives"]),
+    }
+    if "neighbours" in tables:
+        summary["smallest_margin"] = float(tables["neighbours"]["margin"].min())
+    ahead = ahead_of(tables, found)
+    summary |= {BEATS[method]: by > 2 * found.noise for method, by in ahead.items()}
+    quality = tables.get("gradient_quality", pd.DataFrame({"point": []}))
+    # At the result no change is an improvement to be found.
+    if len(at_random := quality[quality["point"] == "start"]):
+        summary["gradient_within_top_k_share"] = float(at_random["within_top_k"].mean())
+    notes = (
+        [] if winner["survives"] else ["No text gives this response: typed, it becomes other ids."]
+    )
+    if winner["start"] == "registry":
+        notes.append(
+            f"{winner['found_by']} held this response before; this search found none better."
+        )
+    thing = "token" if spec.length == 1 else f"response of {spec.length} tokens"
+    prompts = " and ".join(list(found.context.prompts)[:2])
+    return _result(
+        "sequences",
+        table,
+        headline=f"The {_best(found)} {thing}{'' if found.exact else ' found'} on {prompts}: "
+        f"{literal(winner['text'], limit=60)}, reward {significant(winner['reward'], digits=4)}.",
+        plot=Forest(
+            data=kept,
+            row="found_by",
+            estimate="reward",
+            low=None,
+            high=None,
+            group="ended",
+            reference=float(winner["reward"]),
+            xlabel="reward that each stage ended with; the line: the result",
+        )
+        if len(table) > 1 and not found.exact
+        else None,
+        weight=2.0,
+        estimate=Estimate("reward", float(winner["reward"]), found.evaluations, "evaluations"),
+        notes=tuple(notes),
+        summary=summary,
+    )
+
+
+def _checks(table: pd.DataFrame, *_) -> Result:
+    """How many hold, tie, fail and were not tried; the page lists them."""
+    count = table["verdict"].value_counts().reindex([HOLDS, TIE, FAILS, NOT_TRIED], fill_value=0)
+    named = [f"{n} {verdict}" for verdict, n in count.items() if n]
+    held, tried = int(count[HOLDS]), len(table) - int(count[NOT_TRIED])
+    return _result(
+        "ladder",
+        table,
+        headline=f"Of {len(table)} checks: {', '.join(named)}.",
+        weight=weight_of(1 - held / max(tried, 1)),
+        estimate=Estimate("checks that hold", held, tried, "checks tried"),
+        summary={"checks_held": held},
+    )
+
+
+def _neighbours(table: pd.DataFrame, _tables: object, found: Found) -> Result:
+    """The best change of one token at each position."""
+    tie = 2 * found.noise
+    old = [spelling(row.token, row.text) for row in table.itertuples()]
+    new = [spelling(row.neighbour, row.neighbour_text) for row in table.itertuples()]
+    swaps = [
+        f"{at}: {one} → {other}" for at, one, other in zip(table["position"], old, new, strict=True)
+    ]
+    drawn = table.assign(swap=swaps, low=table["margin"] - tie, high=table["margin"] + tie)
+    place = int(table["margin"].to_numpy().argmin())
+    closest = drawn.iloc[place]
+    margin = float(closest["margin"])
+    how = "is worse" if margin > tie else "ties"
+    return _result(
+        "neighbours",
+        table,
+        headline=f"The closest change of one token, {new[place]} for {old[place]} at position "
+        f"{closest['position']}, "
+        f"{how} by {significant(abs(margin), digits=3)}.",
+        plot=Forest(
+            data=drawn,
+            row="swap",
+            estimate="margin",
+            xlabel="margin to the best other token (reward; ± twice the noise)",
+        ),
+        weight=weight_of(0.5),
+        estimate=Estimate(
+            "smallest margin, reward",
+            margin,
+            found.problem.tokens * len(table),
+            "changes",
+            float(closest["low"]),
+            float(closest["high"]),
+        ),
+    )
+
+
+def _curve(table: pd.DataFrame, tables: Mapping[str, pd.DataFrame], found: Found) -> Result:
+    """The best reward so far of the search and of each baseline."""
+    plot = (
+        Lines(
+            x="evaluations",
+            y="reward",
+            group="method",
+            ends=True,
+            steps=True,
+            log_x=True,
+            xlabel="candidate evaluations",
+            ylabel="best reward so far",
+        )
+        if len(table) > 1
+        else None
+    )
+    ahead = ahead_of(tables, found)
+    if not ahead:
+        why = ("No baseline was run, so nothing is known to be beaten: search.baselines=true",)
+        return _result(
+            "curve", table, plot=plot, notes=() if found.exact or found.begun_from else why
+        )
+    method = min(ahead, key=ahead.get)
+    by, tie = ahead[method], 2 * found.noise
+    verb = "is ahead of" if by > tie else "is BEHIND" if by < -tie else "ties with"
+    spent = table.groupby("method")["evaluations"].max()
+    equal = spent[method] >= spent["search"]
+    budgets = "evaluations each" if equal else f"evaluations, the search had {spent['search']:,}"
+    dtype = found.context.dtype.value
+    rounding = f"Rewards of the curve are in {dtype}: differences within its rounding mean nothing."
+    return _result(
+        "curve",
+        table,
+        headline=f"The search {verb} its strongest baseline, {method} (by "
+        f"{significant(abs(by), digits=3)}), "
+        f"at {spent[method]:,} {budgets}.",
+        plot=plot,
+        weight=weight_of(0.8 if by < -tie else 0.4 if equal else 0.1),
+        estimate=Estimate(
+            "reward ahead of the best baseline",
+            by,
+            int(spent[method]),
+            "evaluations",
+            by - tie,
+            by + tie,
+        ),
+        notes=() if dtype == "float32" else (rounding,),
+    )
+
+
+def _growth(table: pd.DataFrame, _tables: object, found: Found) -> Result:
+    """How the best reward grows with the number of tokens, where more than one length is known."""
+    sign = found.context.spec.goal.sign
+    best = sign * (sign * table["reward"]).groupby(table["length"]).max()
+    if len(best) < 2:
+        return _result("growth", table)
+    first, last = (significant(value, digits=4) for value in (best.iloc[0], best.iloc[-1]))
+    which = _best(found)
+    return _result(
+        "growth",
+        table,
+        headline=f"From {best.index[0]} to {best.index[-1]} tokens the {which} reward found goes "
+        f"from {first} to {last}.",
+        plot=Lines(
+            x="length",
+            y="reward",
+            group="what",
+            marks=True,
+            ends=True,
+            xlabel="tokens in the response",
+            ylabel=f"{which} reward found",
+        ),
+        weight=weight_of(0.3),
+        estimate=Estimate(
+            "reward gained", float(best.iloc[-1] - best.iloc[0]), len(best), "lengths"
+        ),
+    )
+
+
+def _gradient(table: pd.DataFrame, *_) -> Result:
+    """How the gradient ranks the truly best change of each position."""
+    drawn = table.assign(
+        share=table["gradient_rank"] / table["n"],
+        place="position " + table["position"].astype(str),
+        at=table["point"].map({"start": "a random response", "result": "the result"}),
+    )
+    plot = Forest(
+        data=drawn,
+        row="place",
+        estimate="share",
+        low=None,
+        high=None,
+        group="at",
+        reference=0.5,
+        xlabel="rank by gradient of the truly best token, share of the vocabulary (line: chance)",
+    )
+    return _result(
+        "gradient_quality", table, plot=plot if (table["point"] == "start").any() else None
+    )
+
+
+def _standing(table: pd.DataFrame, _tables: object, found: Found) -> Result:
+    """Where what cheaper searches found stands among all pairs."""
+    reached = int((table["rank_most"] == 1).sum())
+    return _result(
+        "standing",
+        table,
+        headline=f"{reached} of {len(table)} cheaper searches reach the {_best(found)} of all "
+        f"{table['of'].max():,} pairs.",
+        plot=Forest(
+            row="result",
+            estimate="reward",
+            low=None,
+            high=None,
+            reference=None,
+            xlabel="reward of the best pair found",
+        ),
+        weight=weight_of(0.6),
+        estimate=Estimate("searches that reach it", reached, len(table), "searches"),
+    )
+
+
+def _histogram(table: pd.DataFrame, *_) -> Result:
+    """The rewards of all pairs."""
+    bins = table[np.isfinite(table[["low", "high"]]).all(axis=1) & (table["n"] > 0)]
+    bins = bins.assign(middle=(bins["low"] + bins["high"]) / 2)
+    plot = Lines(
+        data=bins,
+        x="middle",
+        y="n",
+        steps=True,
+        log_y=True,
+        xlabel="reward",
+        ylabel="pairs in a bin",
+    )
+    return _result("histogram", table, plot=plot)
+
+
+MAKERS = {
+    "sequences": _response,
+    "ladder": _checks,
+    "neighbours": _neighbours,
+    "curve": _curve,
+    "growth": _growth,
+    "gradient_quality": _gradient,
+    "standing": _standing,
+    "histogram": _histogram,
+    "top_pairs": lambda table, *_: _result("top_pairs", table, plot=TokenTable(shown=20)),
+    "bottom_pairs": lambda table, *_: _result("bottom_pairs", table, plot=TokenTable(shown=20)),
+}  # in the order of the page

@@ -1,0 +1,107 @@
+"""The round trip, ids → text → template → ids in the whole conversation: which responses a text
+gives, and the best of them.
+
+Knows tokenizers and frames. Does not know models, rewards or what is searched for.
+"""
+
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor
+
+from pessimal.rewards.base import Conversations
+from pessimal.rewards.frame import Frame
+from pessimal.tables.score_table import storable
+
+Retokenizes = Callable[[Tensor], Tensor]
+"""bool (n,) of responses (n, L): which of them make the round trip, or count for another reason."""
+
+# Conversations templated at once: their ids as Python lists take a few kB each.
+_AT_ONCE = 4096
+# Results kept, of some 200 bytes each; a search repeats few but its latest.
+_KEPT = 1_000_000
+# Best-first checks begin with few, since templating a response costs more than scoring one on a
+# demo model, and double.
+_FIRST_CHECKED = 8
+
+
+class RoundTrip:
+    """Whether a text gives exactly these ids, in the conversations of every prompt. Keeps its
+    results."""
+
+    def __init__(self, tokenizer, frames: Iterable[tuple[Conversations, Frame]]):
+        self.tokenizer, self.frames = tokenizer, list(frames)
+        self._known: dict[tuple[int, ...], bool] = {}
+
+    def __call__(self, responses: Tensor) -> Tensor:
+        """bool (n,) of responses (n, L)."""
+        all_ids = [tuple(ids) for ids in responses.tolist()]
+        new = [ids for ids in dict.fromkeys(all_ids) if ids not in self._known]
+        known = {ids: self._known[ids] for ids in all_ids if ids in self._known}
+        for start in range(0, len(new), _AT_ONCE):
+            known |= self._check(new[start : start + _AT_ONCE])
+        if len(self._known) + len(new) > _KEPT:
+            self._known.clear()
+        self._known |= known
+        return torch.tensor([known[ids] for ids in all_ids], dtype=torch.bool)
+
+    def text_of(self, responses: Tensor) -> list[str]:
+        """The text of each response (n, L), as it goes into the template."""
+        decoded = self.tokenizer.batch_decode(
+            responses.tolist(), clean_up_tokenization_spaces=False
+        )
+        return [storable(text) for text in decoded]
+
+    def _check(self, responses: list[tuple[int, ...]]) -> dict[tuple[int, ...], bool]:
+        failed = dict.fromkeys(responses, False)
+        texts = dict(zip(responses, self.text_of(torch.tensor(responses)), strict=True))
+        left = responses
+        # Those that fail in one prompt's conversation are not tried in the next.
+        for conversations, frame in self.frames:
+            whole = conversations.ids(frame.prompt, [texts[ids] for ids in left])
+            left = [
+                ids
+                for ids, given in zip(left, whole, strict=True)
+                if frame.inside(given) == list(ids)
+            ]
+            if not left:
+                break
+        return failed | dict.fromkeys(left, True)
+
+
+def best_retokenizing(
+    values: Tensor,
+    responses: Callable[[Tensor], Tensor],
+    *,
+    count: int,
+    retokenizes: Retokenizes | None,
+    above: float = -torch.inf,
+) -> Tensor:
+    """Rows (k,) of the `count` best `values` (n,) whose response retokenizes, best first; earlier
+    rows win ties.
+
+    Only values over `above` count (values that are no numbers never do). `responses` makes the
+    responses (m, L) of some rows (m,): they are made, and checked, from the best downward and no
+    further than need be.
+    """
+    chosen: list[int] = []
+    checked, at_once = (
+        0,
+        count if retokenizes is None else min(max(count, _FIRST_CHECKED), _AT_ONCE),
+    )
+    total = int((values > above).sum())
+    while checked < total and len(chosen) < count:
+        rows = _ranked(values, above, min(checked + at_once, total))[checked:]
+        chosen += (rows if retokenizes is None else rows[retokenizes(responses(rows))]).tolist()
+        checked += len(rows)
+        at_once = min(2 * at_once, _AT_ONCE)
+    return torch.tensor(chosen[:count], dtype=torch.long)
+
+
+def _ranked(values: Tensor, above: float, count: int) -> Tensor:
+    """Rows (count,) of the largest values (n,) over `above`, largest first, ties in the order of
+    rows."""
+    eligible = (values > above).nonzero()[:, 0]
+    least = values[eligible].topk(count).values[-1]
+    rows = eligible[values[eligible] >= least]
+    return rows[values[rows].argsort(descending=True, stable=True)][:count]

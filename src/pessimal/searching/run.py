@@ -1,0 +1,214 @@
+"""One search on one model, in memory: `search(model, prompts, length=4) -> Found`.
+
+Opens a scorer a prompt, divides the budget, runs the procedure, scores the best responses again in
+float32, certifies the best of all, and makes the tables. Knows no configuration, registry or W&B;
+`verbs.search` brings these.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from pessimal.rewards.base import NetworkReward
+from pessimal.rewards.spec import Dtype, Mode
+from pessimal.searching import Goal
+from pessimal.searching.context import SearchContext
+from pessimal.searching.exact import NOT_ONE_OPT, certify, neighbour_values
+from pessimal.searching.objective import Point
+from pessimal.searching.procedure import (
+    BASELINES,
+    START,
+    Final,
+    Problem,
+    Stage,
+    Stages,
+    baselines,
+    best_of_each,
+    divide,
+    one_token,
+    polish_final,
+)
+from pessimal.searching.procedure import search as search_by_stages
+from pessimal.searching.results import Found
+from pessimal.searching.round_trip import best_retokenizing
+
+# Final responses that are scored again by the model's own forward.
+_RESCORED = 32
+_SINGLE_SHARE = 1 / 4
+CERTIFICATE = "certificate"
+
+
+def search(
+    model: NetworkReward,
+    prompts: Mapping[str, str],
+    *,
+    mode: str = "ids",
+    seed: int = 0,
+    device: torch.device | str = "cpu",
+    batch_size: int | None = None,
+    **options: object,
+) -> Found:
+    """`pessimal.search` (see there) on user turns by key; `options` are those of `SearchSpec`."""
+    from pessimal.config.schema import SearchSpec
+
+    spec = SearchSpec(**{**options, "goal": Goal(options.get("goal", "optimal"))})
+    own = {"mode": Mode(mode), "seed": seed, "device": device, "batch_size": batch_size}
+    return run(SearchContext(model, prompts, spec, **own))
+
+
+def run(
+    context: SearchContext,
+    *,
+    folder: Path | None = None,
+    known: Mapping[tuple[int, ...], str] | None = None,
+    exact: Sequence[Final] = (),
+    on_cost: Callable[[str, int], None] | None = None,
+    on_stage: Callable[[Stage], None] | None = None,
+    on_best: Callable[[int, float], None] | None = None,
+) -> Found:
+    """The search of a context, with its checks.
+
+    Args:
+        folder: where finished stages are kept, so that a killed search goes on.
+        known: good responses that are known before, and where from; they are evaluated, and begun
+            from.
+        exact: the true best responses where all were gone through.
+        on_cost: called before work begins with what the search will take, in words, and its
+            evaluations in all.
+        on_stage, on_best: called with each finished stage; with evaluations and best value so far,
+            at improvements.
+    """
+    spec, length = context.spec, context.spec.length
+    # Single tokens are scored for a search of more where that takes little of its budget, and it
+    # cannot score everything.
+    all_affordable = int(context.mask.sum()) ** length <= spec.evaluations
+    most = np.inf if length == 1 else 0 if all_affordable else _SINGLE_SHARE * spec.evaluations
+    values, references, evaluations = context.single_rewards(most=most) or (None, [], 0)
+    if values is not None:
+        values = torch.from_numpy(spec.goal.sign * values).nan_to_num(nan=-torch.inf)
+    problem = Problem(
+        length=length,
+        allowed=context.allowed,
+        single=values,
+        single_evaluations=evaluations,
+        retokenizes=context.retokenizes,
+        tolerance=2 * context.noise(context.dtype),
+        known=known or {},
+    )
+    stages = Stages(context.objective(), folder, on_stage=on_stage, on_best=on_best)
+    everything = length == 1 or all_affordable or bool(exact)
+
+    def each_baseline(spent: int) -> int:
+        return (
+            0
+            if everything
+            else spent
+            if spec.baselines is True
+            else min(int(spec.baselines), spent)
+        )
+
+    if on_cost is not None:
+        phases = divide(problem, spec).phases if length > 1 else {START: evaluations}
+        on_cost(
+            *_cost(
+                phases, length * problem.tokens, each_baseline(sum(phases.values())), context.rate()
+            )
+        )
+    hits = (None, 0.0)
+    if spec.check_gradient and values is not None:
+        [best] = _best_tokens(problem, n=1)
+        hits = one_token(stages, problem, spec, best=float(values[best]), seed=context.seed)
+    if length == 1:
+        finals = [
+            Final(
+                Point(evaluations, float(values[token]), (token,)),
+                "scan",
+                "scan",
+                one_opt=rank == 0,
+            )
+            for rank, token in enumerate(_best_tokens(problem, n=spec.restarts))
+        ]
+    else:
+        finals = search_by_stages(stages, problem, spec, seed=context.seed)
+    if each := each_baseline(stages.evaluations() + evaluations):
+        finals += baselines(stages, problem, budget=each, seed=context.seed)
+    finals = [*exact, *best_of_each(finals)]
+    about = {"hits": hits, "inputs": references, "exact": everything}
+    return _concluded(context, stages, problem, finals, **about)
+
+
+def _cost(
+    phases: Mapping[str, int], certificate: int, baseline: int, rate: float
+) -> tuple[str, int]:
+    """What a search will take, in words, and its evaluations in all; of the certificate one
+    pass."""
+    budget = sum(phases.values())
+    named = ", ".join(f"{phase} {evaluations:,}" for phase, evaluations in phases.items())
+    more = f", baselines {len(BASELINES)} × {baseline:,}" if baseline else ""
+    total = budget + certificate + len(BASELINES) * baseline
+    lasts = f"{total / rate / 60:.0f} min" if total / rate > 100 else f"{total / rate:.0f} s"
+    said = f"At most {budget:,} evaluations ({named}), certificate at least {certificate:,}{more}"
+    return f"{said}: about {lasts} at {rate:,.0f} a second.", total
+
+
+def _best_tokens(problem: Problem, *, n: int) -> list[int]:
+    """The n best single tokens that count."""
+    return best_retokenizing(
+        problem.single, lambda ids: ids.unsqueeze(1), count=n, retokenizes=problem.retokenizes
+    ).tolist()
+
+
+def _concluded(
+    context: SearchContext, stages: Stages, problem: Problem, finals: list[Final], **about
+) -> Found:
+    """Score the final responses again, take the best that was ever evaluated, certify it; where a
+    single change of it is better, sweeps go on until none is."""
+    sign = context.spec.goal.sign
+    finals = finals[:_RESCORED]
+    objective = context.objective(dtype=Dtype.float32)
+    own = context.own_rewards(torch.tensor([final.point.response for final in finals]))
+    best = int(np.argmax(sign * own))
+    noise = context.noise(Dtype.float32, at=torch.tensor(finals[best].point.response))
+    in_float32 = replace(problem, tolerance=2 * noise)
+    sweeps = Stages(
+        objective, stages.folder and stages.folder / "float32", on_stage=stages.on_stage
+    )
+    passes, begun = 0, time.perf_counter()
+    while True:
+        response = torch.tensor(finals[best].point.response)
+        values = neighbour_values(objective, response, context.allowed)
+        passes += 1
+        certificate = certify(values, response, noise=noise, **problem.among)
+        if certificate.verdict != NOT_ONE_OPT:
+            break
+        better = certificate.neighbours.loc[certificate.neighbours["value"].idxmax()]
+        changed = response.clone()
+        changed[int(better["position"])] = int(better["token"])
+        start = finals[best]._replace(point=Point(0, better["value"], tuple(changed.tolist())))
+        polished = polish_final(
+            sweeps, in_float32, start, name=f"polish {passes}", phase=CERTIFICATE
+        )
+        by = finals[best].found_by.removesuffix(", polish") + ", polish"
+        finals = [polished._replace(found_by=by), *finals]
+        own = np.concatenate([context.own_rewards(torch.tensor([polished.point.response])), own])
+        best = 0
+    order = [best, *(int(i) for i in np.argsort(-sign * own, kind="stable") if i != best)]
+    finals = [finals[i] for i in order]
+    finals[0] = finals[0]._replace(one_opt=True)
+    spent = passes * certificate.evaluations + sweeps.evaluations((CERTIFICATE,))
+    return Found(
+        context,
+        stages,
+        problem,
+        finals,
+        own[order],
+        certificate,
+        (spent, time.perf_counter() - begun),
+        values,
+        objective,
+        **about,
+    )

@@ -1,0 +1,86 @@
+"""Both ends of a score table, with ties told."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pessimal.analyses.analysis import Options
+from pessimal.analyses.extremes import analyse
+from pessimal.errors import TableError
+from pessimal.tables.extremes import extremes
+from pessimal.tables.table_set import table_sets
+
+
+def scored(rewards: list[float], **more: list) -> pd.DataFrame:
+    names = [f"t{place}" for place in range(len(rewards))]
+    return pd.DataFrame(
+        {
+            "candidate_id": range(len(rewards)),
+            "token": names,
+            "text": names,
+            "reward": rewards,
+            **more,
+        }
+    )
+
+
+def test_the_top_is_best_first_and_the_bottom_worst_first():
+    table = extremes(scored([3.0, 9.0, -1.0, 5.0, 0.0]), k=2)
+    assert table[["end", "rank", "text", "reward"]].to_numpy().tolist() == [
+        ["top", 1, "t1", 9.0],
+        ["top", 2, "t3", 5.0],
+        ["bottom", 1, "t2", -1.0],
+        ["bottom", 2, "t4", 0.0],
+    ]
+    assert not table["tied"].any()
+
+
+def test_equal_rewards_come_in_the_order_of_their_ids_at_both_ends():
+    shuffled = scored([1.0] * 6).sample(frac=1, random_state=0)
+    table = extremes(shuffled, k=2)
+    assert table["candidate_id"].tolist() == [0, 1, 0, 1]
+
+
+def test_a_cut_through_equals_says_so():
+    table = extremes(scored([9.0, 5.0, 5.0, 5.0, 1.0, 0.0]), k=2)
+    assert table["tied"].tolist() == [False, True, False, False]
+    assert table["tied_left_out"].tolist() == [0, 2, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("table", "k", "message"),
+    [
+        (scored([1.0]).drop(columns="token"), 1, "lacks token"),
+        (scored([1.0]), 0, "k=0"),
+        (scored([1.0, np.nan]), 1, "1 of 2 rewards are missing"),
+    ],
+)
+def test_mistakes_are_named(table, k, message):
+    with pytest.raises(TableError, match=message):
+        extremes(table, k=k)
+
+
+def test_the_ends_of_what_all_models_share_are_listed_where_they_are_not_those_of_each(table_set):
+    names = [f"w{i}" for i in range(40)]
+    both = pd.DataFrame(
+        np.random.default_rng(0).normal(size=(40, 2)), index=names, columns=["a", "b"]
+    )
+    same = {r.name: r for r in analyse(table_set({"best": both}), Options(top=2))}
+    assert list(same) == ["extremes"]
+    small = table_set({"best": both[["b"]].iloc[:20]}).tables
+    tables = table_sets([*table_set({"best": both[["a"]]}).tables, *small])[0]
+    found = {r.name: r.table for r in analyse(tables, Options(top=2))}
+    shared = found["extremes_shared"].query("model == 'a' and end == 'top'")
+    assert shared["text"].tolist() == both["a"].iloc[:20].nlargest(2).index.tolist()
+    assert (found["extremes_shared"]["n"] == 20).all()
+    whole = found["extremes"].query("model == 'a' and end == 'top'")
+    assert whole["text"].tolist() == both["a"].nlargest(2).index.tolist()
+
+
+def test_models_without_a_common_token_have_ends_of_their_own_all_the_same(table_set):
+    rewards = pd.DataFrame({"a": np.arange(5.0)}, index=list("vwxyz"))
+    other = table_set({"best": rewards.set_axis(list("VWXYZ")).rename(columns={"a": "b"})}).tables
+    (result,) = analyse(
+        table_sets([*table_set({"best": rewards}).tables, *other])[0], Options(top=1)
+    )
+    assert result.table["text"].tolist() == ["z", "v", "Z", "V"]

@@ -1,0 +1,198 @@
+"""Best against worst: mirror images, twins, and everything between."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from pessimal.analyses.analysis import Options
+from pessimal.analyses.framing import analyse, ends_of_axes, prompt_pairs, reversals
+from pessimal.errors import TableError
+from pessimal.tables.table_set import table_sets
+
+
+def two_prompts(
+    items: int = 2000, *, correlation: float, scale: float = 1.0
+) -> tuple[pd.Series, pd.Series]:
+    x, other = np.random.default_rng(0).normal(size=(2, items))
+    return pd.Series(x), pd.Series(scale * (correlation * x + np.sqrt(1 - correlation**2) * other))
+
+
+def framing(best: pd.Series, worst: pd.Series, **options) -> pd.DataFrame:
+    return reversals({"model": (best, worst)}, **options)
+
+
+def test_correlations_are_scipys_and_the_interval_is_fishers():
+    best, worst = two_prompts(correlation=0.4)
+    row = framing(best, worst, replicates=4000).iloc[0]
+    pearson = stats.pearsonr(best, worst)
+    assert row["pearson"] == pytest.approx(pearson.statistic)
+    assert row["spearman"] == pytest.approx(stats.spearmanr(best, worst).statistic)
+    assert [row["pearson_low"], row["pearson_high"]] == pytest.approx(
+        list(pearson.confidence_interval()), abs=0.01
+    )
+
+
+# reversal
+
+
+def by_pairs(x: pd.Series, y: pd.Series) -> tuple[float, float]:
+    """Reversal score and share of tied pairs, from every pair."""
+    first, second = np.triu_indices(len(x), k=1)
+    x, y = x.to_numpy(), y.to_numpy()
+    product = (x[first] - x[second]) * (y[first] - y[second])
+    return (product < 0).sum() / (product != 0).sum(), (product == 0).mean()
+
+
+def test_a_mirror_image_turns_every_pair_and_a_twin_none():
+    best, _ = two_prompts(correlation=0.5)
+    assert framing(best, -(best**3)).iloc[0][
+        ["reversal", "reversal_low", "reversal_high"]
+    ].tolist() == [1, 1, 1]
+    assert framing(best, np.exp(best)).iloc[0]["reversal"] == 0
+    unrelated = framing(*two_prompts(correlation=0)).iloc[0]
+    assert unrelated["reversal_low"] < 0.5 < unrelated["reversal_high"]
+
+
+@pytest.mark.parametrize("levels", [3, 8, None])
+def test_the_share_of_pairs_that_turn_round_is_counted_exactly(levels):
+    x, y = two_prompts(60, correlation=-0.6)
+    if levels:  # ties in one column, in the other, and in both
+        x, y = (x * levels / 4).round(), (y * levels / 4).round()
+    reversal, tied = by_pairs(x, y)
+    row = framing(x, y).iloc[0]
+    assert row["reversal"] == pytest.approx(reversal)
+    assert row["tied"] == pytest.approx(tied, abs=1e-12)
+    assert row["kendall"] == pytest.approx(stats.kendalltau(x, y).statistic)
+
+
+def test_its_interval_is_that_of_a_bootstrap_that_counts_anew():
+    x, y = (column.round(1) for column in two_prompts(150, correlation=-0.5))
+    row = framing(x, y, replicates=3000).iloc[0]
+    rng = np.random.default_rng(1)
+    again = []
+    for _ in range(300):
+        items = rng.integers(150, size=150)
+        again.append(by_pairs(x.iloc[items], y.iloc[items])[0])
+    assert row["reversal_high"] - row["reversal_low"] == pytest.approx(
+        np.ptp(np.quantile(again, [0.025, 0.975])), rel=0.15
+    )
+
+
+# the ends of the axes
+
+
+def test_the_ends_are_those_of_a_full_sort():
+    best, worst = (column.round(1) for column in two_prompts(3000, correlation=0.3))
+    table = ends_of_axes(best, worst, k=40)
+    places = pd.DataFrame({"text": best.index, "difference": best - worst, "sum": best + worst})
+    for axis in ("difference", "sum"):
+        for end, ascending in (("top", False), ("bottom", True)):
+            rows = table[(table["axis"] == axis) & (table["end"] == end)]
+            expected = places.sort_values(axis, ascending=ascending, kind="stable").head(40)
+            assert rows["text"].tolist() == expected["text"].tolist()
+
+
+# the analysis
+
+
+def two_models(items: int = 300) -> dict[str, pd.DataFrame]:
+    """`turns` answers the opposite question with the opposite order, `deaf` with the same."""
+    rng = np.random.default_rng(0)
+    best = pd.DataFrame(
+        rng.normal(size=(items, 2)),
+        columns=["turns", "deaf"],
+        index=[f"w{i}" for i in range(items)],
+    )
+    noise = 0.3 * rng.normal(size=(items, 2))
+    return {"best": best, "greatest": best + 0.01 * noise, "worst": best * [-1, 1] + noise}
+
+
+POLARITY = {"best": 1, "greatest": 1, "worst": -1}
+
+
+def test_the_model_that_turns_is_the_estimate_on_the_opposite_pair(table_set):
+    result, ends, *_ = analyse(
+        table_set(two_models(), polarity=POLARITY), Options(replicates=200, top=3)
+    )
+    table = result.table
+    assert table[["first", "second"]].drop_duplicates().to_numpy().tolist() == [
+        ["best", "worst"],
+        ["greatest", "worst"],
+        ["greatest", "best"],
+    ]
+    opposite = table[table["first"] == "best"].set_index("model")["reversal"]
+    assert opposite["turns"] > 0.8
+    assert opposite["deaf"] < 0.2
+    assert result.estimate.value == opposite["turns"]
+    assert len(ends.table) == 3 * 2 * 2 * 2 * 3  # pairs, models, axes, ends, top
+    assert {"reward_first", "reward_second", "value", "tied", "model"} <= set(ends.table)
+
+
+def test_prompts_of_ones_own_are_compared_where_their_polarity_is_opposite(table_set):
+    prompts = {"mine": two_models()["best"], "yours": two_models()["worst"]}
+    table = analyse(table_set(prompts, polarity={"mine": 1, "yours": -1}), Options(replicates=200))[
+        0
+    ].table
+    assert set(zip(table["first"], table["second"], strict=True)) == {("mine", "yours")}
+    with pytest.raises(TableError, match=r"\+polarity.KEY=-1.*pairs=\[\[KEY,KEY\]\]"):
+        analyse(table_set(prompts), Options())
+    chosen = analyse(table_set(prompts, pairs=[("yours", "mine")]), Options(replicates=200))[
+        0
+    ].table
+    assert set(zip(chosen["first"], chosen["second"], strict=True)) == {("yours", "mine")}
+    assert chosen["reversal"].to_numpy() == pytest.approx(table["reversal"].to_numpy())
+
+
+def test_every_two_opposite_prompts_are_compared_and_of_many_one_by_one(table_set):
+    rewards = two_models(20)["best"]
+
+    def pairs(*keys, chosen=()) -> tuple[list, list]:
+        notes, signs = (
+            [],
+            POLARITY | {f"good{i}": 1 for i in range(5)} | {f"bad{i}": -1 for i in range(5)},
+        )
+        tables = table_set(dict.fromkeys(keys, rewards), polarity=signs, pairs=chosen)
+        return prompt_pairs(tables, notes), notes
+
+    assert pairs("good0", "best", "worst", "odd") == ([("best", "worst"), ("good0", "worst")], [])
+    many, notes = pairs(*(f"{side}{i}" for side in ("good", "bad") for i in range(5)))
+    assert many == [(f"good{i}", f"bad{i}") for i in range(5)]
+    assert notes[0].startswith("5 of 25 pairs")
+    assert pairs("best", "worst", "odd", chosen=[("odd", "best")]) == ([("odd", "best")], [])
+
+
+def test_the_models_stand_side_by_side_on_one_scale_and_on_shared_items(table_set):
+    own = two_models()
+    both = table_set({p: own[p].iloc[:200] for p in ("best", "worst")}, polarity=POLARITY).tables
+    one = table_set(
+        {p: own[p][["deaf"]].iloc[50:] for p in ("best", "worst")}, polarity=POLARITY
+    ).tables
+    tables = table_sets([*[t for t in both if t.provenance.model == "turns"], *one])[0]
+    found = {
+        r.name: r
+        for r in analyse(
+            table_sets(tables.tables, tables.reading)[0], Options(replicates=200, top=4)
+        )
+    }
+    points = found["prompt_scatter"].plot.data
+    assert points.groupby("model").size().to_dict() == {"turns": 200, "deaf": 250}
+    for _, rows in points.groupby("model"):
+        both = rows[["x_sd", "y_sd"]].to_numpy()
+        assert (both.mean(), both.std()) == pytest.approx((0, 1), abs=1e-6)
+        assert np.array_equal(both[:, 0] < both[:, 1], rows["x"] < rows["y"])
+    assert 2 <= len(found["prompt_scatter"].table) <= 8
+    shared = found["axes_shared"].table
+    total = (own["best"] + own["worst"])["turns"].iloc[50:200].sort_values(ascending=False)
+    listed = shared.query("model == 'turns' and axis == 'sum' and end == 'top'")
+    assert listed["text"].tolist() == total.index[:4].tolist()
+    assert listed["value"].to_numpy() == pytest.approx(total.iloc[:4].to_numpy())
+
+
+def test_a_model_scanned_in_two_modes_is_left_out_by_name(table_set):
+    own = two_models()
+    ids = table_set({"best": own["best"], "worst": own["worst"][["turns"]]}).tables
+    text = table_set({"worst": own["worst"][["deaf"]]}, mode="published").tables
+    result = analyse(table_sets([*ids, *text])[0], Options(replicates=200))[0]
+    assert result.table["model"].tolist() == ["turns"]
+    assert any(note.startswith("deaf: ") for note in result.notes)

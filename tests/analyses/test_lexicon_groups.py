@@ -1,0 +1,181 @@
+"""Positive words against negative ones: independent U and DeLong, stems as units, and how often
+intervals hold."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.api as sm
+from scipy import stats
+
+from pessimal.analyses import Options
+from pessimal.analyses.lexicon_groups import analyse, lexicon_groups
+from pessimal.errors import TableError
+from pessimal.statistics import holm
+
+LETTERS = "bcdfghjklmnpqrtvwxz"
+MADE_UP = [f"{a}o{b}o{c}" for a in LETTERS for b in LETTERS for c in "bdgkmnpr"]
+"""No two share a stem: consonants and an o."""
+
+
+def given(*, positive=60, negative=90, rest=100, shift=0.8, seed=0, ties=False):
+    """Words × prompts and a lexicon of signs; `worst` is the mirror image of `best`."""
+    rng = np.random.default_rng(seed)
+    names = rng.permutation(MADE_UP)[: positive + negative + rest]
+    sign = np.array([1.0] * positive + [-1.0] * negative + [0.0] * rest)
+    best = rng.normal(size=len(names)) + shift * (sign > 0) + 5
+    best = best.round(0 if ties else 12)
+    words = pd.DataFrame({"best": best, "worst": -best}, index=pd.Index(names, name="word"))
+    return words, pd.Series(sign * 1.0, index=names)
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_the_probability_is_mann_whitneys_u(ties):
+    words, lexicon = given(ties=ties)
+    table = lexicon_groups(words, lexicon).set_index("prompt")
+    above, below = words["best"][lexicon > 0], words["best"][lexicon < 0]
+    u = stats.mannwhitneyu(above, below).statistic
+    assert table.loc["best", "auc"] == pytest.approx(u / (60 * 90))
+    assert table.loc["worst", "auc"] == pytest.approx(1 - table.loc["best", "auc"])
+    equal = (above.to_numpy()[:, None] == below.to_numpy()).mean()
+    assert table.loc["best", "tied"] == pytest.approx(equal)
+    assert (equal > 0.05) == ties
+    assert table.loc["best", ["positive", "negative", "stems"]].tolist() == [60, 90, 150]
+
+
+def by_pairs(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return (x[:, None] > y).astype(float) + (x[:, None] == y) / 2
+
+
+def inflected(
+    *, stems_up=40, stems_down=50, share=0.9, shift=0.0, rng
+) -> tuple[pd.DataFrame, pd.Series]:
+    """Three forms a stem, alike in reward; the last five stems have a form of the other sign
+    each."""
+    roots = rng.permutation(MADE_UP)[: stems_up + stems_down]
+    rows = []
+    for place, root in enumerate(roots):
+        up = place < stems_up
+        own = rng.normal()
+        for form, ending in enumerate(["", "ed", "ing"]):
+            sign = 1 if up else -1
+            if place >= len(roots) - 5 and form == 2:
+                sign = -sign
+            reward = np.sqrt(share) * own + np.sqrt(1 - share) * rng.normal() + shift * (sign > 0)
+            rows.append((root + ending, sign, reward))
+    table = pd.DataFrame(rows, columns=["word", "sign", "best"]).set_index("word")
+    return table[["best"]], table["sign"].astype(float)
+
+
+def test_words_of_one_stem_are_one_unit_across_both_groups():
+    words, lexicon = inflected(rng=np.random.default_rng(3))
+    row = lexicon_groups(words, lexicon).iloc[0]
+    assert row["stems"] == 90
+    up, down = (words.loc[lexicon == sign, "best"] for sign in (1, -1))
+    wins = by_pairs(up.to_numpy(), down.to_numpy())
+    roots = [index.str.replace("(ed|ing)$", "", regex=True) for index in (up.index, down.index)]
+    first = pd.Series(wins.mean(axis=1) - wins.mean()).groupby(roots[0].to_numpy()).sum()
+    second = pd.Series(wins.mean(axis=0) - wins.mean()).groupby(roots[1].to_numpy()).sum()
+    both = pd.concat([first, second], axis=1).fillna(0)
+    variance = len(first) / (len(first) - 1) * (first**2).sum() / len(up) ** 2
+    variance += len(second) / (len(second) - 1) * (second**2).sum() / len(down) ** 2
+    variance += 2 * 90 / 89 * (both[0] * both[1]).sum() / (len(up) * len(down))
+    auc = wins.mean()
+    width = np.log(row["auc_high"] / (1 - row["auc_high"])) - np.log(
+        row["auc_low"] / (1 - row["auc_low"])
+    )
+    freedom = min(len(first), len(second)) - 1
+    assert width / 2 / stats.t.ppf(0.975, freedom) == pytest.approx(
+        np.sqrt(variance) / (auc * (1 - auc))
+    )
+
+
+@pytest.mark.slow
+def test_intervals_hold_the_truth_as_often_as_they_say():
+    """1,500 data sets would take a minute; 150 separate 95 % from the 75 % that words as units
+    give."""
+    rng = np.random.default_rng(5)
+    truth = stats.norm.cdf(
+        0.8 / np.sqrt(2)
+    )  # five words of 135 share a stem with the other group: .001 off
+    held, held_without = 0, 0
+    for _ in range(150):
+        words, lexicon = inflected(share=0.95, shift=0.8, rng=rng)
+        row = lexicon_groups(words, lexicon).iloc[0]
+        held += row["auc_low"] <= truth <= row["auc_high"]
+        apart = words.set_axis(MADE_UP[: len(words)]), lexicon.set_axis(MADE_UP[: len(words)])
+        row = lexicon_groups(*apart).iloc[0]
+        held_without += row["auc_low"] <= truth <= row["auc_high"]
+    assert 0.90 <= held / 150 <= 0.99
+    assert held_without / 150 < 0.85
+
+
+def test_the_difference_is_that_of_means_over_the_vocabularys_spread():
+    words, lexicon = given()
+    row = lexicon_groups(words, lexicon).iloc[0]
+    above, below = words["best"][lexicon > 0], words["best"][lexicon < 0]
+    assert row["difference"] == pytest.approx(above.mean() - below.mean())
+    scale = words["best"].std(ddof=0)
+    assert row["difference_sd"] == pytest.approx(row["difference"] / scale)
+    design = sm.add_constant((lexicon[lexicon != 0] > 0).astype(float).to_numpy())
+    fit = sm.OLS(words["best"][lexicon != 0].to_numpy(), design).fit(cov_type="HC3", use_t=True)
+    low, high = fit.conf_int()[1]
+    assert [row["difference_low_sd"], row["difference_high_sd"]] == pytest.approx(
+        [low / scale, high / scale]
+    )
+    assert row["difference_p"] == pytest.approx(fit.pvalues[1])
+
+
+def test_groups_that_do_not_overlap_have_no_interval_rather_than_one_of_no_width():
+    words, lexicon = given(shift=100)
+    table = lexicon_groups(words, lexicon)
+    assert table["auc"].tolist() == [1, 0]
+    assert table[["auc_low", "auc_high", "auc_p"]].isna().all(axis=None)
+    assert table["difference_low_sd"].notna().all()
+
+
+def test_each_lexicons_groups_are_in_the_table_and_the_probability_in_the_headline(table_set):
+    words, lexicon = given(shift=2.0)
+    blind = pd.DataFrame(
+        np.random.default_rng(9).normal(size=words.shape), words.index, words.columns
+    )
+    matrices = {
+        p: pd.DataFrame({"blind": blind[p], "sees": words[p]}).rename(index=" {}".format)
+        for p in words
+    }
+    tables = table_set(matrices, polarity={"best": 1, "worst": -1})
+    options = Options(
+        lexicons={"Graded": lexicon * 2.5, "Signs": lexicon, "French": pd.Series({"amour": 1.0})}
+    )
+    (result,) = analyse(tables, options)
+    auc = result.table.set_index(["lexicon", "model", "prompt"])["auc"]
+    assert len(auc) == 2 * 2 * 2
+    assert auc["Signs", "sees", "best"] > 0.85
+    assert auc["Signs", "sees", "worst"] < 0.15
+    assert (auc["Graded"] == auc["Signs"]).all(), "of the same signs"
+    for _, family in result.table.groupby("lexicon"):
+        assert (family["auc_p_holm"] == holm(family["auc_p"])).all()
+    p = result.table.set_index(["lexicon", "model", "prompt"])["auc_p_holm"]["Signs"]
+    assert p["sees"].max() < 0.001 < p["blind"].min()
+    assert result.estimate.value == pytest.approx(auc["Graded"][:, "best"].mean())
+    assert result.estimate.n == 2
+    assert f"{auc['Graded'][:, 'best'].mean():.0%}" in result.headline
+    assert result.summary["sentiment/Signs/worst/auc"] == pytest.approx(
+        auc["Signs"][:, "worst"].mean()
+    )
+    assert any(note.startswith("blind, sees with French") for note in result.notes)
+
+
+def test_as_published_the_groups_are_of_tokens_and_without_words_there_are_none(table_set):
+    words, lexicon = given()
+    matrix = pd.concat([words[["best"]], words[["best"]].rename(index=str.title)]).set_axis(
+        ["m"], axis=1
+    )
+    (result,) = analyse(
+        table_set({"best": matrix}, paper=True), Options(lexicons={"L": lexicon}, paper=True)
+    )
+    assert result.table.loc[0, ["positive", "negative", "stems"]].tolist() == [120, 180, 150]
+    with pytest.raises(TableError, match="None of these texts spells a word"):
+        analyse(
+            table_set({"best": matrix.rename(index=lambda text: f"{text}1")}),
+            Options(lexicons={"L": lexicon}),
+        )

@@ -1,0 +1,140 @@
+"""Least squares with errors for words: statsmodels, and leaving groups out by hand."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.api as sm
+from scipy.stats import multivariate_normal
+from statsmodels.stats.multitest import multipletests
+
+from pessimal.analyses.regression import classical, interval, robust, taste
+from pessimal.errors import TableError
+from pessimal.statistics import holm
+
+
+def random_design(n: int = 60, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    design = np.column_stack([np.ones(n), rng.normal(size=n), rng.uniform(size=n)])
+    return design, design @ rng.normal(size=(3, 2)) + rng.normal(size=(n, 2)) * (
+        1 + design[:, [1]] ** 2
+    )
+
+
+def test_with_a_group_a_row_the_errors_are_statsmodels_hc3():
+    design, outcomes = random_design()
+    fit = robust(design, outcomes, np.arange(60))
+    for column in range(2):
+        other = sm.OLS(outcomes[:, column], design).fit(cov_type="HC3")
+        assert fit.coefficients[:, column] == pytest.approx(other.params)
+        assert fit.errors[:, column] == pytest.approx(other.bse)
+    assert fit.freedom == 57
+
+
+def test_with_larger_groups_the_errors_are_those_of_refits_without_each():
+    design, outcomes = random_design()
+    groups = np.random.default_rng(2).integers(0, 15, size=60) * 2  # odd numbers are absent
+    fit = robust(design, outcomes, groups)
+    refits = np.stack(
+        [np.linalg.lstsq(design[groups != g], outcomes[groups != g])[0] for g in np.unique(groups)]
+    )
+    assert fit.errors == pytest.approx(np.sqrt(np.square(refits - fit.coefficients).sum(axis=0)))
+    assert fit.freedom == len(np.unique(groups)) - 3
+
+
+def test_taste_and_noise_are_where_the_restricted_likelihood_is_highest():
+    design, outcomes = random_design()
+    rng = np.random.default_rng(3)
+    meanings = rng.normal(size=(60, 5))
+    outcomes = outcomes + meanings @ rng.normal(size=(5, 2))
+    found = taste(design, outcomes, meanings)
+    contrasts = np.linalg.qr(np.column_stack([design, np.eye(60)]))[0][
+        :, 3:60
+    ]  # orthogonal to the design
+
+    def likelihood(column: int, variance: float, noise: float) -> float:
+        covariance = (
+            contrasts.T @ (variance * meanings @ meanings.T + noise * np.eye(60)) @ contrasts
+        )
+        return multivariate_normal(cov=covariance).logpdf(contrasts.T @ outcomes[:, column])
+
+    for column in range(2):
+        at = found.variance[column], found.noise[column]
+        best = likelihood(column, *at)
+        for factors in ((1.05, 1), (0.95, 1), (1, 1.05), (1, 0.95)):
+            assert likelihood(column, *np.multiply(at, factors)) < best
+        covariance = at[0] * meanings @ meanings.T + at[1] * np.eye(60)
+        left = outcomes[:, column] - design @ np.linalg.lstsq(design, outcomes[:, column])[0]
+        projected = np.eye(60) - design @ np.linalg.solve(design.T @ design, design.T)
+        inner = contrasts @ np.linalg.solve(contrasts.T @ covariance @ contrasts, contrasts.T)
+        expected = projected @ (at[0] * meanings @ meanings.T) @ inner @ left
+        assert found.residuals[:, column] == pytest.approx(left - expected, abs=1e-6)
+
+
+def test_with_meanings_the_coefficients_stay_and_the_errors_hold_what_a_taste_does_to_them():
+    rng = np.random.default_rng(4)
+    n, runs = 300, 400
+    meanings = rng.normal(size=(n, 20))
+    design = np.column_stack([np.ones(n), meanings[:, 0] + rng.normal(size=n)])
+    outcomes = meanings @ rng.normal(size=(20, runs)) + 2 * rng.normal(size=(n, runs))
+    blind, seeing = (robust(design, outcomes, np.arange(n), m) for m in (None, meanings))
+    assert (seeing.coefficients == blind.coefficients).all()
+    rejected = [
+        (
+            interval(fit.coefficients[1], fit.errors[1], fit.freedom, confidence=0.95)[2] < 0.05
+        ).mean()
+        for fit in (blind, seeing)
+    ]
+    assert rejected[0] > 0.3
+    assert 0.02 < rejected[1] < 0.085
+    assert np.sqrt((seeing.errors[1] ** 2).mean()) == pytest.approx(
+        seeing.coefficients[1].std(), rel=0.1
+    )
+
+
+def test_where_there_is_no_taste_the_errors_are_those_without_meanings():
+    design, outcomes = random_design(400)
+    meanings = np.random.default_rng(5).normal(size=(400, 5))
+    fits = [
+        robust(design, outcomes - outcomes.mean(axis=0), np.arange(400) // 2, m)
+        for m in (None, meanings)
+    ]
+    assert fits[1].errors == pytest.approx(fits[0].errors, rel=0.05)
+
+
+def test_textbook_errors_and_intervals_are_statsmodels():
+    design, outcomes = random_design()
+    fit = classical(design, outcomes)
+    other = sm.OLS(outcomes[:, 0], design).fit()
+    assert fit.errors[:, 0] == pytest.approx(other.bse)
+    low, high, p = interval(fit.coefficients[:, 0], fit.errors[:, 0], fit.freedom, confidence=0.9)
+    assert np.column_stack([low, high]) == pytest.approx(other.conf_int(0.1))
+    assert p == pytest.approx(other.pvalues)
+
+
+def test_one_group_that_alone_decides_a_slope_is_refused():
+    design = np.column_stack([np.ones(20), np.r_[np.zeros(19), 1.0]])
+    with pytest.raises(TableError, match="One group of rows alone decides"):
+        robust(design, np.random.default_rng(0).normal(size=(20, 1)), np.arange(20))
+
+
+def test_dependent_columns_and_too_few_groups_are_refused():
+    design = np.column_stack([np.ones(20), np.full(20, 2.0)])
+    with pytest.raises(TableError, match="depend on one another"):
+        robust(design, np.ones((20, 1)), np.arange(20))
+    with pytest.raises(TableError, match="more than 2 groups of rows; given were 2"):
+        robust(np.column_stack([np.ones(20), np.arange(20.0)]), np.ones((20, 1)), np.arange(20) % 2)
+
+
+def test_holm_leaves_missing_values_out_of_the_count():
+    corrected = holm(pd.Series([0.01, np.nan, 0.04, 0.03]))
+    assert corrected.tolist() == pytest.approx([0.03, np.nan, 0.06, 0.06], nan_ok=True)
+    assert holm(pd.Series([np.nan])).isna().all()
+
+
+def test_holm_is_statsmodels():
+    p = pd.Series(
+        np.random.default_rng(0).uniform(size=40) ** 3,
+        index=np.random.default_rng(1).permutation(40),
+    )
+    p.iloc[[3, 4]] = p.iloc[5]
+    assert holm(p).tolist() == pytest.approx(multipletests(p, method="holm")[1])

@@ -1,0 +1,346 @@
+"""Comparisons from files and from the Hub's data sets: what is taken, what is left out and counted,
+what is refused."""
+
+import gzip
+import json
+import sys
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+
+from pessimal.errors import ConfigError, InputError
+from pessimal.explaining.comparison import (
+    EMBEDDED,
+    Comparison,
+    Turn,
+    choose,
+    digest,
+    from_row,
+    helpsteer2,
+    hh_rlhf,
+    load,
+    read_jsonl,
+    usable,
+)
+
+HOSTILE = [
+    "\x00",
+    "<script>",
+    "a\u2028b",
+    "=cmd()",
+    "null",
+    "👨\u200d👩\u200d👧",
+    "明天",
+    "x" * 50_000,
+    "\r\n",
+]
+
+
+def user(content):
+    return {"role": "user", "content": content}
+
+
+def assistant(content):
+    return {"role": "assistant", "content": content}
+
+
+def rated(prompt, response, helpfulness):
+    others = {"correctness": 4, "coherence": 4, "complexity": 1, "verbosity": 1}
+    return {"prompt": prompt, "response": response, "helpfulness": helpfulness, **others}
+
+
+def comparison(key, first="a", second="b", prompt="q"):
+    return Comparison(key, (Turn("user", prompt),), (first, second))
+
+
+@pytest.fixture
+def written(tmp_path):
+    """Writes rows as lines of a file; a row that is bytes stands as it is."""
+
+    def write(*rows, name="set.jsonl"):
+        lines = [row if isinstance(row, bytes) else json.dumps(row).encode() for row in rows]
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        content = b"\n".join(lines)
+        (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+        return tmp_path / name
+
+    return write
+
+
+def test_our_format(written):
+    path = written(
+        {
+            "key": "one",
+            "prompt": "q",
+            "responses": ["a", "b"],
+            "preferred": 1,
+            "attributes": ["clarity"],
+        },
+        b"",
+        {"prompt": [{"role": "system", "content": "s"}, user("q2")], "responses": ["c", "d"]},
+    )
+    assert read_jsonl(path) == [
+        Comparison("one", (Turn("user", "q"),), ("a", "b"), 1),
+        Comparison("set-3", (Turn("system", "s"), Turn("user", "q2")), ("c", "d"), None),
+    ]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"prompt": "q", "chosen": "a", "rejected": "b"},
+        {"prompt": [user("q")], "chosen": [assistant("a")], "rejected": [assistant("b")]},
+        {"prompt": "q", "chosen": [assistant("a")], "rejected": [assistant("b")]},
+        {"chosen": [user("q"), assistant("a")], "rejected": [user("q"), assistant("b")]},
+        {
+            "prompt": "q",
+            "chosen": [user("q"), assistant("a")],
+            "rejected": [user("q"), assistant("b")],
+        },
+        {
+            "prompt": [user("q")],
+            "chosen": [user("q"), assistant("a")],
+            "rejected": [user("q"), assistant("b")],
+        },
+        {"chosen": "\n\nHuman: q\n\nAssistant: a", "rejected": "\n\nHuman: q\n\nAssistant: b"},
+    ],
+)
+def test_formats_of_trl(row):
+    found = from_row({**row, "extra": 1}, where="here", key="k")
+    assert found == Comparison("k", (Turn("user", "q"),), ("a", "b"), 0)
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        (b"{", "is not JSON"),
+        (b'{"prompt": "\xff"}', "is not JSON"),
+        (b"[" * 100_000, "is not JSON"),
+        ([1], "is not an object but"),
+        ({"prompt": "q"}, "has the fields prompt"),
+        ({"prompt": "q", "responses": ["a"]}, "a list of two texts"),
+        ({"prompt": "q", "responses": ["a", None]}, 'nothing for "response"'),
+        ({"prompt": "q", "responses": ["a", "b"], "preferred": True}, 'has "preferred" True'),
+        ({"responses": ["a", "b"]}, 'nothing for "prompt"'),
+        ({"key": 5, "prompt": "q", "responses": ["a", "b"]}, '5 for "key"'),
+        (
+            {"prompt": [assistant("x")], "responses": ["a", "b"]},
+            "the last message of a prompt is the user's",
+        ),
+        ({"chosen": "a", "rejected": "b"}, "texts without a prompt"),
+        (
+            {"prompt": "q", "chosen": [user("a")], "rejected": [assistant("b")]},
+            "is the assistant's",
+        ),
+        (
+            {"chosen": [user("q"), assistant("a")], "rejected": [user("p"), assistant("b")]},
+            "differ before",
+        ),
+        (
+            {
+                "prompt": "p",
+                "chosen": [user("q"), assistant("a")],
+                "rejected": [user("q"), assistant("b")],
+            },
+            "begins with",
+        ),
+        (
+            {"prompt": [{"role": "tool", "content": "x"}], "responses": ["a", "b"]},
+            "system, user, assistant",
+        ),
+        ({"key": "first", "prompt": "q", "responses": ["a", "b"]}, "of line 1"),
+    ],
+)
+def test_an_error_names_the_file_the_line_and_what_was_expected(written, row, said):
+    good = {"prompt": "q", "responses": ["a", "b"]}
+    path = written({**good, "key": "first"}, b"", row, good)
+    with pytest.raises(InputError) as error:
+        read_jsonl(path)
+    assert f"{path}, line 3" in str(error.value)
+    assert said in str(error.value)
+    assert len(str(error.value)) < 600
+
+
+def test_files_that_are_none_are_refused(written, tmp_path):
+    with pytest.raises(InputError, match="holds no comparisons"):
+        read_jsonl(written(b"\n"))
+    with pytest.raises(InputError, match="cannot be read"):
+        read_jsonl(tmp_path / "absent.jsonl")
+    with pytest.raises(InputError, match=r"\.jsonl, \.jsonl\.gz, \.parquet"):
+        read_jsonl(written(b"{}", name="set.csv"))
+    for name in ("bad.jsonl.gz", "bad.parquet"):
+        (tmp_path / name).write_bytes(b"\x1f\x8b no such thing")
+        with pytest.raises(InputError, match="cannot be read"):
+            read_jsonl(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["set.jsonl.gz", "set.parquet", "set.jsonl"])
+def test_hostile_texts_are_data(tmp_path, name):
+    texts = HOSTILE + (["\ud800 half"] if "json" in name else [])
+    rows = [
+        {"prompt": [user(f"{n} {text}")], "chosen": text, "rejected": f"{text}!"}
+        for n, text in enumerate(texts)
+    ]
+    if name.endswith(".parquet"):
+        pd.DataFrame(rows).to_parquet(tmp_path / name)
+    else:
+        content = "\n".join(
+            json.dumps(row, ensure_ascii="\ud800" in row["chosen"]) for row in rows
+        ).encode()
+        content = b"\xef\xbb\xbf" + content
+        (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    found = read_jsonl(tmp_path / name)
+    said = [text.replace("\ud800", "\\ud800") for text in texts]
+    assert [one.responses for one in found] == [(text, f"{text}!") for text in said]
+    for one in found:
+        one.prompt.encode("utf-8")
+
+
+def test_what_cannot_be_explained_is_left_out_and_counted():
+    same_pair = [comparison("first"), comparison("again"), comparison("swapped", "b", "a")]
+    others = [comparison("other prompt", prompt="p"), comparison("other response", "a", "c")]
+    empty = [comparison("e1", " \n"), comparison("e2", second=""), comparison("e3", prompt="\t")]
+    found = usable([*empty, *same_pair, comparison("same", "a", "a"), *others])
+    assert [one.key for one in found.comparisons] == ["first", "other prompt", "other response"]
+    assert found.left_out == {
+        "with an empty text": 3,
+        "of two equal responses": 1,
+        "given twice": 2,
+    }
+
+
+def test_helpsteer2_pairs_neighbours_with_one_prompt():
+    talk = "first\n<extra_id_1>Assistant\nanswer\n\nof two\n<extra_id_1>User\nsecond"
+    opened = f"{talk}\n<extra_id_1>Assistant\n"
+    rows = [
+        *(rated("q", "a", 3), rated("q", "b", 4)),
+        rated("alone", "c", 1),
+        *(rated(talk, "d", 2), rated(talk, "e", 2)),
+        *(rated(opened, "f", 2), rated(opened, "g", 0.5)),
+        *(rated("x<extra_id_1>User\ny", "h", 1), rated("x<extra_id_1>User\ny", "i", 2)),
+        rated("last", "j", 1),
+    ]
+    found, misfits = helpsteer2(rows, key="set")
+    turns = Turn("user", "first"), Turn("assistant", "answer\n\nof two"), Turn("user", "second")
+    assert found == [
+        Comparison("set-0", (Turn("user", "q"),), ("a", "b"), 1),
+        Comparison("set-3", turns, ("d", "e"), None),
+        Comparison("set-5", turns, ("f", "g"), 0),
+    ]
+    assert misfits == 4  # two alone, and a pair whose user speaks twice
+
+
+def test_hh_rlhf_transcripts_share_all_but_the_last_turn():
+    start = "\n\nHuman: first\n\nAssistant: answer\n\nin two parts\n\nHuman: second?"
+    rows = [
+        {"chosen": f"{start}\n\nAssistant: a", "rejected": f"{start}\n\nAssistant: b \n"},
+        {"chosen": f"{start}\n\nAssistant: a", "rejected": "\n\nHuman: other\n\nAssistant: b"},
+        {"chosen": f"{start}\n\nAssistant: a", "rejected": start},
+        {"chosen": "no transcript", "rejected": "none"},
+        {
+            "chosen": "\n\nHuman: x\n\nHuman: y\n\nAssistant: a",
+            "rejected": "\n\nHuman: x\n\nHuman: y\n\nAssistant: b",
+        },
+        {"chosen": "\n\nHuman: q\n\nAssistant:", "rejected": "\n\nHuman: q\n\nAssistant: b"},
+    ]
+    found, misfits = hh_rlhf(rows, key="set")
+    turns = (
+        Turn("user", "first"),
+        Turn("assistant", "answer\n\nin two parts"),
+        Turn("user", "second?"),
+    )
+    assert found == [
+        Comparison("set-0", turns, ("a", "b"), 0),
+        Comparison("set-5", (Turn("user", "q"),), ("", "b"), 0),
+    ]
+    assert misfits == 4
+    assert usable(found).left_out == {"with an empty text": 1}
+    with pytest.raises(InputError, match="set, row 0 has nothing"):
+        hh_rlhf([{"chosen": "x"}], key="set")
+
+
+def test_a_local_copy_is_read_as_the_hub_would_be(written, tmp_path):
+    transcript = "\n\nHuman: q\n\nAssistant: "
+    row = {"chosen": f"{transcript}a", "rejected": f"{transcript}b"}
+    written(row, {"chosen": "", "rejected": ""}, name="hh/helpful-base/test.jsonl.gz")
+    written({}, name="hh/helpful-base/train.jsonl.gz")
+    found = load("hh_rlhf", path=tmp_path / "hh", split="test", subset="helpful-base")
+    assert [one.key for one in found.comparisons] == ["hh_rlhf-helpful-base-test-0"]
+    assert found.left_out == {"that are no comparison": 1}
+    (tmp_path / "steer/data").mkdir(parents=True)
+    rows = pd.DataFrame([rated("q", "a", 1), rated("q", "b", 2)])
+    rows[:1].to_parquet(tmp_path / "steer/data/train-00000-of-00002.parquet")
+    rows[1:].to_parquet(tmp_path / "steer/data/train-00001-of-00002.parquet")
+    [one] = load("helpsteer2", path=tmp_path / "steer").comparisons
+    assert (one.key, one.preferred) == ("helpsteer2-train-0", 1)
+    single = written(rated("q", "a", 1), rated("q", "b", 2), name="any.jsonl")
+    assert load("helpsteer2", path=single).comparisons == (one,)
+    with pytest.raises(InputError, match=r"validation\.jsonl\.gz"):
+        load("helpsteer2", path=tmp_path / "steer", split="validation")
+    with pytest.raises(InputError, match="a row that is not an object"):
+        load("helpsteer2", path=written([1], name="list.jsonl"))
+
+
+def test_the_hub_is_asked_for_subset_split_and_revision(monkeypatch):
+    asked = {}
+
+    def load_dataset(name, **options):
+        asked.update(options, name=name)
+        return SimpleNamespace(
+            to_list=lambda: [
+                {
+                    "chosen": "\n\nHuman: q\n\nAssistant: a",
+                    "rejected": "\n\nHuman: q\n\nAssistant: b",
+                }
+            ]
+        )
+
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
+    found = load("hh_rlhf", revision="abc", split="test", subset="harmless-base")
+    wanted = {"data_dir": "harmless-base", "split": "test", "revision": "abc"}
+    assert asked == {"name": "Anthropic/hh-rlhf", **wanted}
+    assert [one.key for one in found.comparisons] == ["hh_rlhf-harmless-base-test-0"]
+    monkeypatch.setitem(
+        sys.modules, "datasets", SimpleNamespace()
+    )  # no such function, as no such network
+    with pytest.raises(
+        InputError, match=r"(?s)nvidia/HelpSteer2 .*load_dataset.*comparisons\.path=FOLDER"
+    ):
+        load("helpsteer2")
+
+
+def test_sources_without_a_hub_need_no_datasets_library(loaded_by):
+    assert loaded_by(["pessimal.explaining.comparison"], ["datasets", "torch"]) == "[]"
+    assert len(load("embedded").comparisons) == 60
+    with pytest.raises(ConfigError, match=r"comparisons\.path=FILE"):
+        load("jsonl")
+
+
+def test_a_sample_is_fixed_by_its_seed_and_keeps_the_order():
+    every = read_jsonl(EMBEDDED)
+    ten, thirty = (choose(every, n=n, seed=3) for n in (10, 30))
+    places = [every.index(one) for one in ten]
+    assert len(ten) == 10
+    assert places == sorted(places)
+    assert choose(every, n=10, seed=3) == ten
+    assert choose(every, n=10, seed=4) != ten
+    assert {one.key for one in ten} < {one.key for one in thirty}
+    assert {one.key for one in choose(every[::-1], n=10, seed=3)} == {one.key for one in ten}
+    assert choose(every, n=None, seed=0) == every == choose(every, n=60, seed=0)
+
+
+def test_a_sample_favours_nobody():
+    every = [comparison(str(number)) for number in range(10)]
+    drawn = [one.key for seed in range(1000) for one in choose(every, n=3, seed=seed)]
+    counts = [drawn.count(one.key) for one in every]
+    # 300 expected each, standard deviation 14.5.
+    assert all(240 < count < 360 for count in counts)
+
+
+def test_another_text_is_another_digest():
+    every = read_jsonl(EMBEDDED)
+    assert digest(every) == digest(read_jsonl(EMBEDDED))
+    assert digest(every) != digest(every[:-1])
+    assert digest([comparison("k")]) != digest([comparison("k", prompt="other")])
+    assert digest([comparison("k", "\ud800")]) != digest([comparison("k", "\\ud800")])

@@ -1,0 +1,141 @@
+"""Distances between texts, and where an edit lies."""
+
+import math
+
+import numpy as np
+import pytest
+
+from pessimal.explaining import distances
+from pessimal.explaining.distances import embed, locality, pieces, semantic, syntactic, tokens
+from pessimal.tables.minilm import folder
+
+HOSTILE = [
+    "",
+    " \n\t ",
+    "\ud800 half",
+    "nul\x00l",
+    "“Isn’t it?” — naïve cafe\u0301 हिन्दी 漢字 🙂👩‍👩‍👧",
+    "a\r\nb\u2028c\x1dd",
+    "x" * 10_000,
+]
+
+
+def test_words_and_marks_are_apart_and_spaces_are_no_tokens():
+    assert tokens("It isn't  so-so, “no”!") == [
+        "It",
+        "isn't",
+        "so",
+        "-",
+        "so",
+        ",",
+        "“",
+        "no",
+        "”",
+        "!",
+    ]
+
+
+def test_syntactic_distance_is_levenshtein_over_the_longer():
+    assert syntactic("the cat sat", "the dog sat down") == 2 / 4
+    assert syntactic("a b", "b a") == 1.0
+    assert syntactic("a b c", "a b c") == 0.0
+    assert syntactic("", "a b") == 1.0
+    assert syntactic("", " ") == syntactic("a  b\n", "a b") == 0.0
+    assert syntactic("A b", "a b") == 0.5
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_texts_have_distances(text):
+    assert "".join(pieces(text)) == text
+    assert syntactic(text, text) == 0
+    assert np.linalg.norm(embed([text])) == pytest.approx(1, abs=1e-5)
+    assert 0 <= syntactic(text, "some other text") <= 1
+    assert 0 <= semantic([(text, "some other text")])[0] <= 2
+
+
+def test_semantic_distance_follows_meaning_and_is_zero_only_for_equal_texts():
+    near, far, same = semantic(
+        [
+            ("The film was great.", "The movie was excellent."),
+            ("The film was great.", "Pour the milk into the flour."),
+            ("The film was great.", "The film was great."),
+        ]
+    )
+    assert same == 0.0
+    assert 0 < near < 0.4 < far
+
+
+def test_locality_counts_changed_tokens_inside_the_spans():
+    original = "The bad cat sat on the old mat."
+    assert locality(original, "The good cat sat on the old mat.", [(4, 7)]) == 1.0
+    assert locality(original, "The good cat sat on the new mat.", [(4, 7)]) == 0.5
+    assert locality(original, "The good cat sat on the new mat.", [(4, 7), (23, 26)]) == 1.0
+    assert locality(original, "The cat sat on the mat.", [(4, 7)]) == 0.5
+    assert locality(original, "The good cat sat on the old mat.", []) == 0.0
+
+
+def test_an_insertion_counts_at_the_border_it_touches():
+    assert locality("a bad cat", "a very bad cat", [(2, 5)]) == 1.0
+    assert locality("a bad cat", "a bad old cat", [(2, 5)]) == 1.0
+    assert locality("a bad cat sat", "a bad cat sat down now", [(2, 5)]) == 0.0
+    assert locality("a bad cat", "well a bad cat here", [(0, 1)]) == 0.5
+    assert locality("", "new text", [(0, 0)]) == 1.0
+
+
+def test_locality_is_unknown_without_spans_or_changes():
+    assert math.isnan(locality("a", "b", None))
+    assert math.isnan(locality("a b", "a  b", [(0, 3)]))
+
+
+TEXTS = [
+    "The cat sat on the mat.",
+    "A Dog barked; nobody cared!",
+    "word number 7 " * 200,
+    "日本語 und Größe, naïve café 🙂",
+    "null \x00 byte <script>alert(1)</script>",
+    "  spaced\t out \n\n",
+]
+
+
+def afresh(texts, **options):
+    """As a process that has embedded nothing yet would."""
+    distances._KNOWN.clear()
+    return embed(texts, **options)
+
+
+@pytest.fixture(scope="module")
+def upstream():
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    model = sentence_transformers.SentenceTransformer(str(folder()), device="cpu")
+    return model.encode(TEXTS, normalize_embeddings=True)
+
+
+def test_the_vectors_are_those_of_sentence_transformers(upstream):
+    np.testing.assert_allclose(afresh(TEXTS), upstream, atol=2e-6)
+
+
+def test_what_follows_256_word_pieces_is_not_seen():
+    start = "word " * 254  # and both special pieces
+    same, seen = (
+        embed([start, start + "entirely other ending"]),
+        embed(["word " * 253 + "ending", start]),
+    )
+    np.testing.assert_allclose(same[0], same[1], atol=1e-6)
+    assert np.abs(seen[0] - seen[1]).max() > 1e-4
+
+
+def test_a_vector_hardly_depends_on_its_batch_and_not_on_its_place():
+    alone = np.vstack([afresh([text]) for text in TEXTS])
+    together = afresh([*TEXTS, *reversed(TEXTS)], batch_size=4)
+    np.testing.assert_allclose(together[:6], alone, atol=1e-6)
+    np.testing.assert_array_equal(together[:6], together[:5:-1])
+
+
+def test_torch_is_loaded_only_when_something_is_embedded(loaded_by):
+    assert (
+        loaded_by(
+            ["pessimal.explaining.distances", "pessimal.explaining.judge"],
+            ["torch", "transformers"],
+        )
+        == "[]"
+    )

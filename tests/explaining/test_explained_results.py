@@ -1,0 +1,274 @@
+"""What explanations report, of one model and of several: every n is of what it names, and what is
+not known is not claimed."""
+
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pessimal.explaining import metrics as metrics_module
+from pessimal.explaining.agreement import examples, representative
+from pessimal.explaining.attribute import Attribute
+from pessimal.explaining.compare import compared_results, shown_contested
+from pessimal.explaining.comparison import Comparison, Turn
+from pessimal.explaining.explain import Explained
+from pessimal.explaining.outcomes import outcomes, requests_for
+from pessimal.explaining.perturbation import Perturbation, Status
+from pessimal.explaining.results import Options, explained_results
+from pessimal.plots.draw import save_figures
+from pessimal.report.edits import to_json, views
+
+OPTIONS = Options(replicates=100, permutations=100, confidence=0.95, seed=0)
+NAMES = ("length", "tone", "care", "order", "ease")
+PLACEBO = Attribute("placebo", "It says the same.", 1)
+
+
+@pytest.fixture(autouse=True)
+def no_network(monkeypatch):
+    """Vectors by the texts' letters, without a model."""
+    monkeypatch.setattr(
+        metrics_module,
+        "embed",
+        lambda texts: np.array([np.cos(np.arange(4) + len(t)) / 2 for t in texts]),
+    )
+
+
+def asked(n: int) -> list[Comparison]:
+    return [
+        Comparison(f"c{i}", (Turn("user", f"Why {i}?"),), (f"one {i}", f"two {i}"))
+        for i in range(n)
+    ]
+
+
+def rewarded(n: int) -> dict:
+    """Margins of 1, 2, 3, …: the last is the widest."""
+    return {f"c{i}": (float(i + 1), 0.0) for i in range(n)}
+
+
+def table(
+    n,
+    *,
+    names=NAMES,
+    model="m",
+    who="rules",
+    seeds=1,
+    placebos=2,
+    status=Status.changed,
+    same=False,
+):
+    """Each attribute moves the reward by a share of its own; all placebo edits of a response have
+    one text."""
+    tables = []
+    for perturber, attributes, count in (
+        (who, [Attribute(name, f"It has {name}.", 1) for name in names], seeds),
+        ("placebo", [PLACEBO], placebos),
+    ):
+        requests = requests_for(asked(n), rewarded(n), attributes, range(count), 0.0)
+        made, new = [], []
+        for request in requests:
+            null = perturber == "placebo"
+            has = null or status is Status.changed
+            name, number = request.attribute.name, request.seed
+            text = f"{request.text} {name}" + ("" if null or same else f" {number}")
+            made.append(
+                Perturbation(request, Status.changed if has else status, text if has else None)
+            )
+            own = rewarded(n)[request.comparison.key][request.response]
+            size = (
+                0.01
+                if null
+                else 0.4 + 0.9 * names.index(name) + 0.1 * int(request.comparison.key[1:])
+            )
+            new.append(own + size * (-1 if request.response == 0 else 1) if has else None)
+        if made:
+            tables.append(outcomes(model, rewarded(n), made, new, perturber=perturber, tie=0.0))
+    whole = pd.concat(tables, ignore_index=True)
+    known = whole["edited"].notna()
+    for column, value in (("syntactic", 0.5), ("semantic", 0.1), ("locality", 1.0)):
+        whole[column] = np.where(known, value, np.nan)
+    along = known & (whole["attribute"] != "placebo")
+    whole["complied"] = pd.Series([True if yes else None for yes in along], dtype=object)
+    rng = np.random.default_rng(0)
+    for name in names:
+        whole[f"moved/{name}"] = np.where(
+            known, (whole["attribute"] == name) + rng.normal(size=len(whole)), np.nan
+        )
+    return whole
+
+
+def explained(rows: pd.DataFrame, n: int, **changed) -> Explained:
+    usual = {
+        "model": "m",
+        "perturber": "rules",
+        "rewards": rewarded(n),
+        "comparisons": {c.key: c for c in asked(n)},
+        "table": rows,
+        "smallest": None,
+        "largest": None,
+        "too_long": (),
+        "tie": 0.0,
+    }
+    return Explained(**usual | changed)
+
+
+def report(rows, n, **changed):
+    """Results by name."""
+    return {r.name: r for r in explained_results(explained(rows, n, **changed), OPTIONS)}
+
+
+def compared(*tables, labels=None):
+    rows = pd.concat(tables, ignore_index=True)
+    return {
+        r.name: r
+        for r in compared_results(
+            rows, pd.DataFrame({"model": ["m"]}), OPTIONS, labels=labels or {}
+        )
+    }
+
+
+def refused(rows, attribute):
+    """The table as it is where no edit along an attribute came about."""
+    rows = rows.copy()
+    gone = rows["attribute"] == attribute
+    rows.loc[gone, "status"] = "refused"
+    rows.loc[gone, ["edited", "outcome"]] = None
+    rows.loc[gone, ["new_reward", "new_margin", "change", "change_in_sd"]] = np.nan
+    return rows
+
+
+def test_headlines_are_short_and_figures_can_be_drawn(tmp_path):
+    for results in (
+        report(table(9), 9),
+        compared(table(4), table(4, model="n"), table(4, model="o")),
+    ):
+        assert all(len(r.headline.split()) <= 25 for r in results.values())
+        folder = tmp_path / str(len(results))
+        drawn = save_figures(list(results.values()), folder)
+        assert set(drawn) == {name for name, r in results.items() if r.plot}
+        for result in results.values():
+            result.table.to_parquet(folder / f"{result.name}.parquet")
+
+
+def test_coverage_counts_comparisons_and_not_seeds():
+    assert report(table(4, seeds=3), 4)["metrics"].estimate.n == 4
+
+
+def test_without_a_placebo_nothing_is_tested():
+    for results in (report(table(4, placebos=0), 4), compared(table(4, placebos=0))):
+        assert results["sensitivity"].estimate.p is None
+        assert any("placebo" in note for note in results["sensitivity"].notes)
+    assert report(table(4), 4)["sensitivity"].estimate.p is not None
+
+
+def test_only_what_has_a_ranking_is_called_representative():
+    assert math.isfinite(report(table(4), 4)["representatives"].estimate.value)
+    for rows, n in ((table(4, names=NAMES[:3]), 4), (table(1), 1)):
+        found = report(rows, n)["representatives"]
+        assert found.estimate is None
+        assert found.notes
+        assert found.table["tau"].isna().all()
+
+
+def shown(rows, n=3):
+    return examples(rows, representative(rows, "m", perturber="rules"), perturber="rules", n=n)
+
+
+def test_examples_lead_with_the_widest_margin_where_nothing_is_ranked_and_with_the_nearest_flip_within():
+    assert list(dict.fromkeys(shown(table(4, names=NAMES[:3]))["margin"])) == [4, 3, 2]
+    for _, rows in shown(table(4)).groupby("comparison"):
+        assert rows["new_margin"].is_monotonic_increasing
+    assert shown(table(4, status=Status.refused)).empty
+
+
+def test_the_summary_is_strict_json_and_names_both_kinds_of_edits():
+    results = report(refused(table(4), "tone"), 4)
+    summary = {key: value for r in results.values() for key, value in r.summary.items()}
+    json.dumps(summary, allow_nan=False)
+    assert "flip_rate/tone" not in summary
+    assert (summary["edits"], summary["placebo_edits"]) == (32, 16)
+    assert summary["decided"] == 4
+
+
+def test_slopes_say_why_they_have_no_interval_or_no_number():
+    few = report(table(4), 4)["slopes"]  # no more comparisons than attributes
+    assert few.estimate.low is None
+    assert few.notes
+    enough = report(table(9), 9)["slopes"]
+    assert enough.estimate.low < enough.estimate.value < enough.estimate.high
+    assert math.isfinite(enough.summary["slope/length"])
+    unknown = report(table(1, placebos=1, names=NAMES[:2]).iloc[:2], 1)["slopes"]
+    assert unknown.estimate is None
+    assert unknown.plot is None
+
+
+def test_compliance_is_of_the_edits_that_were_judged():
+    rows = table(4)
+    rows.loc[rows["attribute"] == "tone", "complied"] = False
+    found = report(rows, 4)["compliance"].estimate
+    assert (found.value, found.n) == (0.8, 40)
+
+
+def test_medians_are_of_all_flips():
+    row = {"exact": [True, False], "minimal": True, "tokens": [4, 10], "tokens_before": [5, 16]}
+    found = report(
+        table(4),
+        4,
+        smallest=pd.DataFrame(row),
+        largest=pd.DataFrame({"tokens": [3], "tokens_before": [2]}),
+    )
+    assert (found["smallest_flips"].estimate.value, found["smallest_flips"].estimate.n) == (7, 2)
+    assert found["largest_holds"].estimate.value == 3
+
+
+def test_models_that_are_alike_agree_and_labels_stand_in_headlines():
+    results = compared(table(4), table(4, model="n"), table(4, model="o"), labels={"n": "Nelly"})
+    assert results["model_agreement"].estimate.value == pytest.approx(1.0)
+    assert len(results["model_agreement"].table) == 6  # three pairs, two measures
+    assert "Nelly" in " ".join(r.headline for r in results.values())
+    assert results["sensitivity"].summary == {"models": 3, "edits": 40, "placebo_edits": 16}
+
+
+def test_two_models_by_different_perturbers_have_no_agreement_and_no_strange_columns():
+    results = compared(table(4), table(4, model="n", who="other"))
+    assert "model_agreement" not in results
+    drawn = results["sensitivity"].plot.data
+    assert drawn.groupby("perturber")["model"].unique().map(list).to_dict() == {
+        "rules": ["m"],
+        "other": ["n"],
+    }
+    assert (drawn.groupby("perturber")["attribute"].last() == "placebo").all()
+
+
+def test_each_perturber_is_drawn_beside_its_own_placebo(tmp_path):
+    """A language model paraphrases itself; edits by rule and random words have the placebo by
+    rule."""
+    own = table(4, who="local").replace({"perturber": {"placebo": "local"}})
+    results = compared(table(4), table(4, who="random", placebos=0), own)
+    assert "sensitivity" in save_figures([results["sensitivity"]], tmp_path)
+    drawn = results["sensitivity"].plot.data
+    placebo = drawn[drawn["attribute"] == "placebo"]
+    assert placebo["perturber"].tolist() == ["rules", "random", "local"]
+    made_by = results["sensitivity"].table.loc[placebo.index, "perturber"]
+    assert made_by.tolist() == ["placebo", "placebo", "local"]
+
+
+def test_the_contested_comparison_is_shown_with_both_models_edits():
+    rows = pd.concat([table(4), table(4, model="n")], ignore_index=True)
+    ranking = compared(table(4), table(4, model="n"))["contested"].table
+    to_read = shown_contested(rows, ranking)
+    assert set(to_read["model"]) == {"m", "n"}
+    assert set(to_read["comparison"]) == {ranking["comparison"].iloc[0]}
+    assert (to_read["attribute"] != "placebo").all()
+
+
+def test_hostile_texts_can_be_stored_and_shown(tmp_path):
+    rows = table(4)
+    for place, text in enumerate(["\ud800", "<script>", "a\x00b", " ", "🦜" * 500]):
+        rows.loc[rows.index[place], "edited"] = text
+    found = explained(rows, 4)
+    results = explained_results(found, OPTIONS)
+    for result in results:
+        result.table.to_parquet(tmp_path / f"{result.name}.parquet")
+    assert "\ud800" not in to_json(views(shown(rows), found.comparisons))

@@ -1,0 +1,376 @@
+"""Flip rates: hand counts, brute force over all signs, scipy as oracle, and tables with a planted
+effect."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+from scipy.stats import binomtest
+from test_outcomes import made
+
+from pessimal.explaining.flips import (
+    attribute_flip_rates,
+    clustered_share,
+    compliance,
+    flip_rates,
+    off_target,
+)
+from pessimal.explaining.intervals import draws, share_interval
+from pessimal.explaining.outcomes import against_polarity
+
+
+def simulated(
+    effects: dict[str, float],
+    *,
+    comparisons: int = 40,
+    noise: float = 0.5,
+    seed: int = 0,
+    seeds: int = 1,
+):
+    """Each attribute moves every margin by its effect, with noise that a comparison's rows share in
+    part."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for number in range(comparisons):
+        margin, shared = float(rng.exponential()) + 0.01, rng.normal(scale=noise / 2)
+        for (name, effect), side, again in itertools.product(
+            effects.items(), ("chosen", "rejected"), range(seeds)
+        ):
+            moved = float(effect + shared + rng.normal(scale=noise))
+            rows.append(
+                {
+                    "comparison": f"k{number}",
+                    "attribute": name,
+                    "side": side,
+                    "seed": again,
+                    "margin": margin,
+                    "change": moved,
+                    "perturber": "placebo" if name == "placebo" else "rules",
+                }
+            )
+    return made(rows)
+
+
+def of(table: pd.DataFrame, attribute: str) -> pd.Series:
+    rows = table[table["attribute"] == attribute]
+    assert len(rows) == 1
+    return rows.iloc[0]
+
+
+def test_ties_are_in_the_denominator_and_texts_that_failed_are_not():
+    table = attribute_flip_rates(
+        made(
+            [
+                {"comparison": "a", "attribute": "x", "change": -3.0},
+                {
+                    "comparison": "a",
+                    "attribute": "x",
+                    "side": "rejected",
+                    "change": -1.0,
+                },  # m′ = 0: a tie
+                {"comparison": "b", "attribute": "x", "change": 0.5},
+                {"comparison": "b", "attribute": "x", "side": "rejected", "status": "refused"},
+                {"comparison": "c", "attribute": "y", "status": "failed"},
+            ]
+        )
+    )
+    row = of(table, "x")
+    assert row[["asked", "n", "comparisons", "counterfactuals", "ties"]].tolist() == [4, 3, 2, 1, 1]
+    assert row["flip_rate"] == pytest.approx(1 / 3)
+    assert row["change"] == pytest.approx((-3 - 1 + 0.5) / 3)
+    assert row["size"] == pytest.approx((3 + 1 + 0.5) / 3)
+    nothing = of(table, "y")
+    assert nothing[["asked", "n", "comparisons"]].tolist() == [1, 0, 0]
+    assert (
+        nothing[["flip_rate", "flip_low", "change", "flip_rank", "flip_first", "flip_p"]]
+        .isna()
+        .all()
+    )
+    assert row[["flip_rank", "flip_first", "change_rank", "change_first"]].tolist() == [1, 1, 1, 1]
+
+
+def test_a_planted_attribute_comes_first_and_beats_the_placebo_and_nothing_else_does():
+    table = attribute_flip_rates(simulated({"a": 0.0, "planted": -1.0, "b": 0.0, "placebo": 0.0}))
+    planted = of(table, "planted")
+    assert planted["flip_rank"] == planted["change_rank"] == 1
+    assert planted["flip_first"] > 0.99
+    assert planted["flip_q"] < 0.01
+    assert planted["change_q"] < 0.01
+    assert planted["change_high"] < -0.7
+    assert of(table, "a")["change_q"] > 0.05
+    assert of(table, "a")["flip_q"] > 0.05
+    placebo = of(table, "placebo")
+    assert placebo["n"] == 80
+    assert placebo["flip_low"] <= placebo["flip_rate"] <= placebo["flip_high"]
+    assert placebo[["flip_p", "flip_q", "change_p", "flip_rank", "change_first"]].isna().all()
+
+
+def test_what_raises_margins_is_no_flip_but_is_a_change():
+    row = of(attribute_flip_rates(simulated({"turned": 1.0, "placebo": 0.0})), "turned")
+    assert row["change_p"] < 0.01
+    assert row["flip_p"] > 0.5
+
+
+def test_the_placebo_is_met_within_the_same_response_of_the_same_comparison():
+    table = made(
+        [
+            {"comparison": "a", "attribute": "x", "change": -3.0},
+            {"comparison": "a", "attribute": "x", "side": "rejected", "change": -5.0},
+            {"comparison": "a", "attribute": "placebo", "change": -1.0},  # meets the first only
+            {"comparison": "b", "attribute": "x", "change": -3.0},
+            {
+                "comparison": "b",
+                "attribute": "placebo",
+                "side": "rejected",
+                "change": -1.0,
+            },  # meets nothing
+            {"comparison": "c", "attribute": "x", "change": 0.0},
+            {"comparison": "c", "attribute": "x", "seed": 1, "change": 2.0},
+            {"comparison": "c", "attribute": "placebo", "change": -2.0},  # flips
+        ]
+    )
+    row = of(attribute_flip_rates(table), "x")
+    assert row["pairs"] == 2
+    assert row["change_excess"] == pytest.approx(((-3 + 1) + (1 + 2)) / 2)
+    assert row["flip_excess"] == pytest.approx((1 - 1) / 2)
+    assert row["flip_p"] == pytest.approx(
+        3 / 4
+    )  # differences 1 and −1: of four patterns, one gives less
+    assert row["change_p"] == pytest.approx(1.0)
+
+
+def test_the_family_is_one_model_and_perturber():
+    one = simulated({"a": -0.3, "b": 0.0, "c": 0.0, "placebo": 0.0})
+    table = attribute_flip_rates(pd.concat([one, one.assign(model="other")]))
+    alone = attribute_flip_rates(one)
+    for model in ("m", "other"):
+        mine = table[table["model"] == model].reset_index(drop=True)
+        pd.testing.assert_frame_equal(
+            mine.drop(columns="model"), alone.drop(columns="model"), check_exact=True
+        )
+    rules = alone[alone["perturber"] == "rules"]
+    assert rules["change_q"].to_numpy() == pytest.approx(
+        stats.false_discovery_control(rules["change_p"])
+    )
+
+
+def test_ranks_and_their_certainty_are_those_of_a_plain_joint_bootstrap():
+    rows = simulated({"a": -0.35, "b": -0.3, "c": 0.0}, comparisons=20)
+    table = attribute_flip_rates(rows, replicates=300, seed=9)
+    keys = sorted(set(rows["comparison"]))
+    weights = draws(20, replicates=300, seed=9)
+    by_key = {key: rows[rows["comparison"] == key] for key in keys}
+    first = {"flip": dict.fromkeys("abc", 0.0), "change": dict.fromkeys("abc", 0.0)}
+    for draw in weights:
+        drawn = pd.concat(
+            [by_key[key] for key, times in zip(keys, draw, strict=True) for _ in range(int(times))]
+        )
+        rates = (drawn["outcome"] == "CF").groupby(drawn["attribute"].to_numpy()).mean()
+        changes = drawn["change"].astype(float).groupby(drawn["attribute"].to_numpy()).mean().abs()
+        for stem, values in (("flip", rates), ("change", changes)):
+            best = values[np.isclose(values, values.max(), rtol=1e-12)].index
+            for name in best:
+                first[stem][name] += 1 / len(best) / 300
+    for name in "abc":
+        assert of(table, name)["flip_first"] == pytest.approx(first["flip"][name])
+        assert of(table, name)["change_first"] == pytest.approx(first["change"][name])
+    assert 0.05 < of(table, "b")["change_first"] < 0.95
+    assert sorted(table["change_rank"]) == [1, 2, 3]
+
+
+def test_tied_attributes_share_rank_and_first_place():
+    same = [
+        {"comparison": f"k{number}", "attribute": name, "change": -2.0 if number % 2 else -0.5}
+        for number in range(6)
+        for name in "ab"
+    ]
+    table = attribute_flip_rates(made(same))
+    assert table["flip_rank"].tolist() == [1.5, 1.5]
+    assert table["flip_first"].tolist() == [0.5, 0.5]
+
+
+def test_a_model_that_likes_what_polarity_calls_worse_is_found_out():
+    """It likes length: giving the chosen response more of what is called better never flips, taking
+    it away does."""
+    rows = made(
+        [
+            {
+                "comparison": f"k{n}",
+                "attribute": "brevity",
+                "side": side,
+                "change": change,
+                "direction": direction,
+                "amount": {"better": "more", "worse": "less"}[direction],
+            }
+            for n in range(20)
+            for side, direction, change in (
+                ("chosen", "worse", 0.5),
+                ("rejected", "better", 0.4),
+                ("chosen", "better", -2.0),
+                ("rejected", "worse", -2.0),
+            )
+        ]
+        + [
+            {"comparison": f"k{n}", "attribute": "placebo", "change": 0.0, "perturber": "placebo"}
+            for n in range(20)
+        ]
+    )
+    found = attribute_flip_rates(rows).set_index(["attribute", "liked", "which_is"])
+    assert found["flip_rate"].to_dict() == {
+        ("brevity", "more", "better"): 0.0,
+        ("placebo", "", ""): 0.0,
+        ("brevity", "less", "worse"): 1.0,
+    }
+    assert found.loc[("brevity", "less", "worse"), "flip_q"] < 0.001
+    assert found.loc[("brevity", "more", "better"), "flip_q"] > 0.5
+    one_way = attribute_flip_rates(rows[against_polarity(rows)])
+    assert one_way["liked"].tolist() == ["more", ""]
+
+
+def test_edits_are_not_tested_against_placebos_of_another_kind():
+    rows = simulated({"a": -1.0, "placebo": 0.0})
+    others = rows.assign(perturber=rows["perturber"].replace({"rules": "llm"}))
+    assert np.isnan(of(attribute_flip_rates(others), "a")["flip_q"])
+    own = others.assign(perturber="llm")
+    assert (
+        of(attribute_flip_rates(own), "a")["flip_q"]
+        == of(attribute_flip_rates(rows), "a")["flip_q"]
+        < 0.01
+    )
+
+
+BASE = {
+    "model": "m",
+    "comparison": "c0",
+    "response": 0,
+    "side": "chosen",
+    "attribute": "clarity",
+    "direction": "worse",
+    "seed": 0,
+    "perturber": "rules",
+    "edited": "text",
+    "outcome": "SF",
+    "complied": True,
+}
+
+
+def table(*rows: dict) -> pd.DataFrame:
+    found = pd.DataFrame([BASE | row for row in rows])
+    found["complied"] = found["complied"].astype(object)
+    return found
+
+
+def shared_by_two_models() -> pd.DataFrame:
+    """Four comparisons: two edits complied, one did not, one was not judged, and one request came
+    back empty."""
+    rows = [
+        {"comparison": "c0", "complied": True, "outcome": "CF"},
+        {"comparison": "c1", "complied": True, "outcome": "tie"},
+        {"comparison": "c2", "complied": False, "outcome": "SF"},
+        {"comparison": "c3", "complied": None, "outcome": "CF"},
+        {"comparison": "c4", "complied": None, "outcome": None, "edited": None},
+    ]
+    return table(
+        *rows, *[{**row, "model": "other", "outcome": row["outcome"] and "SF"} for row in rows]
+    )
+
+
+def test_the_flip_rate_is_given_for_all_and_by_compliance():
+    found = flip_rates(shared_by_two_models()).set_index(["model", "edits"])
+    assert found.loc["m", "n"].to_dict() == {
+        "all": 4,
+        "complied": 2,
+        "not complied": 1,
+        "not judged": 1,
+    }
+    assert found.loc["m", "share"].to_dict() == {
+        "all": 0.5,
+        "complied": 0.5,
+        "not complied": 0,
+        "not judged": 1,
+    }
+    assert found.loc[("m", "complied"), "ties"] == 0.5
+    assert found.loc[("other", "all"), "share"] == 0
+
+
+def test_a_share_has_its_interval_over_clusters():
+    hits = pd.Series([True] * 30 + [False] * 70)
+    apart = clustered_share(hits, pd.Series(range(100)), confidence=0.95)
+    assert {name: apart[name] for name in ("n", "comparisons", "share")} == {
+        "n": 100,
+        "comparisons": 100,
+        "share": 0.3,
+    }
+    exact = binomtest(30, 100).proportion_ci(method="exact")
+    assert [apart["low"], apart["high"]] == pytest.approx([exact.low, exact.high], abs=2e-3)
+    together = clustered_share(hits, pd.Series(range(100)) // 10, confidence=0.95)
+    assert together["comparisons"] == 10
+    wanted = share_interval(np.array([10] * 3 + [0] * 7), np.full(10, 10), confidence=0.95)
+    assert (together["low"], together["high"]) == wanted
+    assert together["high"] - together["low"] > 2.5 * (apart["high"] - apart["low"])
+
+
+def test_rows_of_one_comparison_may_stand_apart_and_its_rate_takes_them_together():
+    rows = table(
+        *[
+            {"comparison": f"c{n % 4}", "seed": n, "outcome": "CF" if n % 4 == 0 else "SF"}
+            for n in range(12)
+        ]
+    )
+    row = flip_rates(rows, confidence=0.8).iloc[0]
+    assert (row["low"], row["high"]) == share_interval(
+        np.array([3, 0, 0, 0]), np.full(4, 3), confidence=0.8
+    )
+
+
+def test_compliance_is_of_what_was_judged():
+    rows = shared_by_two_models().query("model == 'm'")
+    for by in (["attribute", "side", "perturber"], []):
+        [row] = compliance(rows, by=by).to_dict("records")
+        assert (row["asked"], row["texts"], row["n"], row["comparisons"]) == (5, 4, 3, 3)
+        assert row["share"] == pytest.approx(2 / 3)
+        assert 0 < row["low"] < 2 / 3 < row["high"] < 1
+
+
+def test_moves_are_towards_what_was_asked():
+    """Chosen made worse: clarity less by 2, verbosity more by 3; a placebo; one request without a
+    text."""
+    amounts = {"clarity": "less", "verbosity": "more", "placebo": "less"}
+    keys = [
+        ("c0", "clarity"),
+        ("c1", "clarity"),
+        ("c0", "verbosity"),
+        ("c1", "verbosity"),
+        ("c0", "placebo"),
+    ]
+    outcomes = table(
+        *({"comparison": key, "attribute": name, "amount": amounts[name]} for key, name in keys),
+        {"comparison": "c1", "attribute": "verbosity", "amount": "more", "seed": 1, "edited": None},
+    ).assign(
+        **{
+            "moved/clarity": [-2.0, -2, -1, 1, 0.5, np.nan],
+            "moved/verbosity": [1.0, 1, 3, 5, 0, np.nan],
+            "moved/flat": np.nan,
+        }
+    )
+    found = off_target(outcomes).set_index(["asked", "detector"])
+    assert found["mean"].dropna().to_dict() == {
+        ("clarity", "clarity"): 2,
+        ("clarity", "verbosity"): -1,
+        ("verbosity", "clarity"): 0,
+        ("verbosity", "verbosity"): 4,
+        ("placebo", "clarity"): 0.5,
+        ("placebo", "verbosity"): 0,
+    }
+    half = (
+        stats.t.ppf(0.975, 1) * np.sqrt(2 / 1 * 2) / 2
+    )  # deviations of 1 in each of two comparisons
+    assert found.loc[("verbosity", "clarity"), ["low", "high"]].tolist() == pytest.approx(
+        [-half, half]
+    )
+    assert found.query("on_target").index.tolist() == [
+        ("clarity", "clarity"),
+        ("verbosity", "verbosity"),
+    ]

@@ -1,0 +1,140 @@
+"""Fluency: perplexities against a plain forward, medians and shares against hand counts, and
+nothing where it is not asked."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scripted_server import VERBOSITY
+from test_outcomes import made
+
+from pessimal.explaining.comparison import Comparison
+from pessimal.explaining.explain import explain
+from pessimal.explaining.fluency import FLUENT, fluency, perplexities
+from pessimal.explaining.intervals import draws, median_interval
+from pessimal.explaining.metrics import metrics
+from pessimal.explaining.perturbation import OneByOne, Perturbation, Status
+from pessimal.explaining.results import Options, fluency_results
+from pessimal.rewards.frame import Turn
+from pessimal.rewards.load import open_model
+from pessimal.rewards.spec import Kind, ModelSpec
+from pessimal.scoring.texts import text_scorer
+from tiny_language_models import CHAT, checkpoint
+
+
+def test_a_perplexity_is_the_exponential_of_the_cross_entropy_of_the_answers_tokens(tmp_path):
+    folder = checkpoint(tmp_path / "lm", template=CHAT)
+    model = open_model(ModelSpec(path=str(folder), kind=Kind.log_probability), folder)
+    texts = ["love is good", "war", "I think that truth is kind, and peace too."]
+    asked = [(Turn("user", "What is good?"), Turn("assistant", text)) for text in texts]
+    encode = model.parts[0].conversations.encode
+    found = perplexities(text_scorer(model, asked[:1], device=torch.device("cpu")), encode, asked)
+    network = model.network().causal
+    for conversation, perplexity in zip(asked, found, strict=True):
+        row = encode(conversation)
+        ids = torch.tensor([row.ids])
+        labels = ids.clone()
+        labels[:, : -row.own] = -100
+        with torch.no_grad():
+            loss = network(input_ids=ids, labels=labels).loss
+        assert perplexity == pytest.approx(math.exp(loss), rel=1e-4)
+
+
+class Suffix(OneByOne):
+    """Adds a word; refuses a second response."""
+
+    name = "suffix"
+
+    def perturbed(self, request):
+        if request.response:
+            return Perturbation(request, Status.refused)
+        return Perturbation(request, Status.changed, f"{request.text} and more")
+
+    def placebo(self):
+        return None
+
+
+class Letters:
+    """Longer texts are liked more; the perplexity of a text is its number of letters."""
+
+    def rewards(self, conversations):
+        return np.array([float(len(c[-1].content)) for c in conversations])
+
+
+def test_each_edit_has_the_ratio_to_its_own_response_and_none_without_a_text():
+    asked = [
+        Comparison(f"c{i}", (Turn("user", "Why?"),), ("word " * (i + 2), "no")) for i in range(3)
+    ]
+    options = {"judge": None, "smallest": False}
+    found = explain(
+        Letters(), asked, [VERBOSITY], Suffix(), perplexities=Letters().rewards, **options
+    ).table
+    changed = found[found["edited"].notna()]
+    assert len(changed)
+    assert found["perplexity_ratio"].isna().sum() == len(found) - len(changed) > 0
+    assert (
+        changed["perplexity_ratio"] == changed["edited"].str.len() / changed["original"].str.len()
+    ).all()
+    unmeasured = explain(Letters(), asked, [VERBOSITY], Suffix(), **options).table
+    pd.testing.assert_frame_equal(unmeasured, found.drop(columns="perplexity_ratio"))
+
+
+def by_hand() -> pd.DataFrame:
+    ratios = {"a": [1.0, 3.0, 1.5], "b": [0.5, 2.0], "c": [math.nan]}
+    rows = [
+        {
+            "comparison": key,
+            "attribute": f"x{place % 2}",
+            "seed": place,
+            "change": -2.0 if place == 1 else 0.0,
+            "perplexity_ratio": ratio,
+        }
+        for key, own in ratios.items()
+        for place, ratio in enumerate(own)
+    ]
+    return made(rows).assign(perplexity_ratio=[row["perplexity_ratio"] for row in rows])
+
+
+def test_medians_and_shares_are_of_the_edits_whose_ratio_is_known():
+    assert FLUENT == 1.5
+    whole = fluency(by_hand(), by=["perturber"]).iloc[0]
+    assert (whole["median"], whole["share"], whole["n"], whole["comparisons"]) == (1.5, 3 / 5, 5, 2)
+    assert 0.5 <= whole["median_low"] <= 1.5 <= whole["median_high"] <= 3.0
+    table = fluency(by_hand()).set_index("attribute")
+    assert table["median"].to_dict() == {"x0": 1.0, "x1": 2.5}
+    assert table["share"].to_dict() == {"x0": 1.0, "x1": 0.0}
+
+
+def test_it_is_a_metric_of_a_perturber_and_absent_where_it_was_not_measured():
+    table = metrics(by_hand()).set_index(["metric", "among", "side"])
+    row = table.loc[("perplexity ratio", "all", "any")]
+    assert (row["value"], row["n"], row["comparisons"]) == (1.5, 5, 2)
+    assert table.loc[("perplexity ratio", "CF", "any"), "value"] == 2.5
+    fluent = table.loc[("fluent", "all", "any")]
+    assert (fluent["value"], fluent["count"]) == (3 / 5, 3)
+    unmeasured = by_hand().drop(columns="perplexity_ratio")
+    rest = table.drop(index=["perplexity ratio", "fluent"], level="metric").reset_index()
+    pd.testing.assert_frame_equal(metrics(unmeasured), rest[metrics(unmeasured).columns])
+    assert fluency_results(unmeasured, Options(), method="edits") == []
+
+
+def test_an_edit_that_several_models_were_asked_about_counts_once():
+    both = pd.concat([by_hand(), by_hand().assign(model="other")], ignore_index=True)
+    [alone], [together] = (
+        fluency_results(t, Options(100), method="edits") for t in (by_hand(), both)
+    )
+    pd.testing.assert_frame_equal(alone.table, together.table)
+    assert together.estimate.n == 5
+
+
+def test_the_interval_of_a_median_is_that_of_drawing_whole_comparisons_again():
+    rng = np.random.default_rng(3)
+    groups = [rng.lognormal(rng.normal(), 0.3, size=rng.integers(1, 5)) for _ in range(20)]
+    values, index = np.concatenate(groups), np.repeat(np.arange(20), [len(g) for g in groups])
+    weights = draws(20, replicates=300, seed=0)
+    plain = [np.median(np.repeat(values, row[index].astype(int))) for row in weights]
+    wanted = np.quantile(plain, [0.025, 0.975])
+    assert median_interval(values, index, weights, confidence=0.95) == pytest.approx(tuple(wanted))
+    assert all(map(math.isnan, median_interval(values[:1], index[:1], weights, confidence=0.95)))

@@ -1,0 +1,266 @@
+"""The two steps of a language model's perturbations, against a scripted server."""
+
+import json
+
+import pytest
+from scripted_server import (
+    CLARITY,
+    HOSTILE,
+    OVERALL,
+    PLACEBO,
+    VERBOSITY,
+    Says,
+    case,
+    comparison,
+    good,
+    kind,
+    request,
+    serving,
+)
+
+from pessimal.errors import WorkError
+from pessimal.explaining.attribute import Attribute, Direction
+from pessimal.explaining.perturbation import Request, Status
+from pessimal.explaining.perturbers.llm import Llm, find
+
+BOTH = (CLARITY, VERBOSITY)
+
+
+def perturber(server, folder=None, *, attributes=BOTH, **options) -> Llm:
+    asked = {"model": "m", "base_url": server.url} | options
+    return Llm(attributes=attributes, cache=folder, **asked)
+
+
+def rewrites(*texts, applicable: bool = True):
+    """Names nothing, and rewrites to these in turn."""
+    left = list(texts)
+
+    def script(asked, number):
+        if kind(asked) == "identify":
+            return good(asked)
+        text = left.pop(0) if len(left) > 1 else left[0]
+        return Says(json.dumps({"applicable": applicable, "response": text}))
+
+    return script
+
+
+def test_words_are_named_once_a_response_and_each_request_is_rewritten():
+    everything = [
+        Request(comparison(), response, attribute, direction)
+        for response in (0, 1)
+        for attribute in BOTH
+        for direction in Direction
+    ]
+    with serving(good) as server:
+        made = perturber(server).perturb(everything)
+    assert (len(server.of_kind("identify")), len(server.of_kind("rewrite"))) == (2, 8)
+    assert [each.request for each in made] == everything
+    assert {each.status for each in made} == {Status.changed}
+    assert made[0].text == "clarity-0 is a good thing."
+    assert made[0].spans == ((0, 5),)
+    assert made[4].text == "clarity-0 maybe."
+
+
+def test_a_request_says_which_end_of_the_attribute_is_wanted_and_shows_the_words():
+    with serving(good) as server:
+        perturber(server).perturb([request(VERBOSITY, better=True), request(CLARITY, better=False)])
+    sent = {case(asked)["attribute"]: asked for asked in server.of_kind("rewrite")}
+    for name, way in (("verbosity", "better"), ("clarity", "worse")):
+        said = sent[name]["messages"][0]["content"]
+        assert "it has less of this attribute" in said
+        assert f"it is {way} as a response overall" in said
+    material = case(sent["clarity"])
+    assert (material["words"], material["description"]) == (["Peace"], CLARITY.description)
+    assert material["conversation"] == [{"role": "user", "content": "What is the best thing?"}]
+
+
+def test_control_arms_need_no_words_and_name_no_attribute():
+    with serving(good) as server:
+        made = perturber(server).perturb(
+            [request(OVERALL), request(OVERALL, better=False), request(PLACEBO)]
+        )
+    assert len(server.requests) == len(server.of_kind("rewrite")) == 3
+    assert {(each.status, each.spans) for each in made} == {(Status.changed, None)}
+    assert all("attribute" not in case(asked) for asked in server.requests)
+
+
+@pytest.mark.parametrize(
+    ("response", "named", "spans"),
+    [
+        ("cat category cat", ["cat"], ((0, 3), (13, 16))),
+        ("category", ["cat"], ((0, 3),)),
+        ("so so so", ["so so", "so"], ((0, 5), (6, 8))),
+        ("a b c", ["a b", "b c"], ((0, 5),)),
+        ("Well... no.", ["...", "no."], ((4, 7), (8, 11))),
+        ("日本語です", ["日本"], ((0, 2),)),
+        ("😀😀", ["😀"], ((0, 2),)),
+        ("Peace is good", ["peace", "", " ", "Peace", "good."], ((0, 5),)),
+        ("abc", [], ()),
+    ],
+)
+def test_words_are_found_where_they_stand(response, named, spans):
+    assert find(response, named) == spans
+
+
+def test_a_request_that_fails_alone_takes_no_other_with_it():
+    def script(asked, _):
+        return Says(status=500) if case(asked).get("attribute") == "clarity" else good(asked)
+
+    both = [request(CLARITY), request(VERBOSITY)]
+    with serving(script) as server:
+        with pytest.raises(WorkError, match="1 questions got no answer"):
+            perturber(server, retries=0).perturb(both)
+        made = perturber(server, retries=0, allow_unanswered=True).perturb(both)
+    assert [each.status for each in made] == [Status.failed, Status.changed]
+    assert "status 500" in made[0].note
+
+
+@pytest.mark.parametrize(
+    ("script", "status"),
+    [
+        (rewrites("", applicable=False), Status.not_applicable),
+        (rewrites(" Peace is a good thing.\n"), Status.failed),  # was not changed
+        (rewrites(" \n"), Status.failed),
+        (lambda *_: Says(None, refusal="No."), Status.refused),
+        (lambda *_: Says("hm"), Status.failed),
+        (
+            lambda a, _: good(a) if kind(a) == "identify" else Says("I'm sorry, I can't."),
+            Status.refused,
+        ),
+        (lambda a, _: good(a) if kind(a) == "identify" else Says("hm"), Status.failed),
+    ],
+)
+def test_what_came_of_no_text_is_a_status_with_a_reason(script, status):
+    with serving(script) as server:
+        (made,) = perturber(server).perturb([request()])
+    assert (made.status, made.text) == (status, None)
+    assert made.note
+
+
+INSIDE, OUTSIDE = "Calm is a good thing.", "Peace is a bad idea."
+
+
+def test_a_change_elsewhere_is_asked_for_once_more_with_that_said():
+    with serving(rewrites(OUTSIDE, INSIDE)) as server:
+        llm = perturber(server, min_locality=0.5)
+        (made,) = llm.perturb([request()])
+    said = [
+        "earlier attempt changed words other than" in asked["messages"][0]["content"]
+        for asked in server.of_kind("rewrite")
+    ]
+    assert said == [False, True]
+    assert made.text == INSIDE
+    assert "below" not in made.note
+    assert llm.chat.usage["changes asked for once more"] == 1
+
+
+def test_the_more_local_of_two_is_kept_and_said_to_fall_short():
+    half = "Calm is a bad thing."
+    for texts in ((half, OUTSIDE), (OUTSIDE, half)):
+        with serving(rewrites(*texts)) as server:
+            (made,) = perturber(server, min_locality=0.9).perturb([request()])
+        assert made.text == half
+        assert "below 0.9" in made.note
+    for script, options in ((rewrites(half), {}), (rewrites(INSIDE), {"min_locality": 1.0})):
+        with serving(script) as server:
+            perturber(server, **options).perturb([request()])
+        assert len(server.of_kind("rewrite")) == 1
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_responses_are_data(text):
+    def script(asked, _):
+        material = case(asked)
+        if "attributes" in material:
+            return Says(
+                json.dumps({name: [material["response"]] for name in material["attributes"]})
+            )
+        return Says(json.dumps({"applicable": True, "response": material["response"] + "<b>\0"}))
+
+    with serving(script) as server:
+        (made,) = perturber(server).perturb([request(text=text)])
+    assert (made.status, made.text) == (Status.changed, text + "<b>\0")
+    assert made.spans == (((0, len(text)),) if text.strip() else ())
+
+
+def test_its_provenance_is_all_that_decides_its_texts():
+    with serving(good) as server:
+        own = perturber(server).provenance()
+        assert (
+            own == perturber(server, api_key_variable=None, retries=9, concurrency=1).provenance()
+        )
+        others = [
+            perturber(server, min_locality=0.1),
+            perturber(server, temperature=0.0),
+            perturber(server, model="n"),
+            perturber(server, attempts=2),
+            perturber(server, attributes=(CLARITY,)),
+            perturber(
+                server, attributes=(CLARITY, Attribute("verbosity", "Otherwise described.", -1))
+            ),
+        ]
+    assert all(other.provenance() != own for other in others)
+    assert len(json.loads(json.dumps(own))["prompts"]) == 64
+
+
+def test_the_null_is_made_by_the_same_model_and_keeps_the_length():
+    texts = ["Peace is fine.", "Calm is a fine matter."]
+
+    def script(asked, _):
+        again = "An earlier attempt was longer or shorter" in asked["messages"][0]["content"]
+        return Says(json.dumps({"applicable": True, "response": texts[again]}))
+
+    with serving(script) as server:
+        llm = perturber(server)
+        assert llm.placebo() is llm
+        (made,) = llm.perturb([request(PLACEBO)])
+    assert made.text == texts[1]  # the first one had 3 words for 5
+    assert len(server.requests) == 2
+    with serving(rewrites("Peace is so very much a truly good thing.", "Calm is good.")) as server:
+        (made,) = perturber(server).perturb([request(PLACEBO)])
+    assert made.text == "Calm is good."  # of two of another length the closer one
+    assert "below 0.8" in made.note
+
+
+def test_without_sampling_a_second_seed_is_declined_and_not_paid_for():
+    both = [request(PLACEBO, seed=seed) for seed in (0, 1)]
+    with serving(good) as server:
+        llm = perturber(server, temperature=0.0)
+        assert llm.dry_run(both).calls().total() == 1
+        made = llm.perturb(both)
+    assert [each.status for each in made] == [Status.changed, Status.not_applicable]
+    assert len(server.requests) == 1
+
+
+def test_a_dry_run_counts_what_would_be_asked_and_asks_nothing():
+    ways = [
+        (attribute, better, response)
+        for attribute in BOTH
+        for better in (True, False)
+        for response in (0, 1)
+    ]
+    everything = [request(a, better=better, response=response) for a, better, response in ways] + [
+        request(OVERALL)
+    ]
+    with serving(good) as server:
+        plan = perturber(server).dry_run(everything)
+        assert server.requests == []
+        assert plan.calls() == {"identify": 2, "rewrite": 9}
+        same = [request(PLACEBO), request(PLACEBO, better=False)]  # are one question
+        assert perturber(server).dry_run(same).calls().total() == 1
+        perturber(server).perturb(everything)
+    assert (len(server.of_kind("identify")), len(server.of_kind("rewrite"))) == (2, 9)
+
+
+def test_the_cost_is_a_quarter_of_the_characters_times_the_prices_or_unknown():
+    with serving(good) as server:
+        short = perturber(server).dry_run([request(OVERALL, text="a" * 400)])
+        llm = perturber(server, price_in=2.0, price_out=10.0)
+        long = llm.dry_run([request(OVERALL, text="a" * 4400)])
+    assert long.tokens()[0] - short.tokens()[0] == 1000
+    assert (short.tokens()[1], long.tokens()[1]) == (100, 1100)
+    assert long.cost() == pytest.approx((2 * long.tokens()[0] + 10 * 1100) / 1e6)
+    assert short.cost() is None
+    assert "cost: unknown" in short.text()
+    assert "cost: about 0.0" in long.text()
+    assert '"response": "aaaa' in long.text()

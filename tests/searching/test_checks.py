@@ -1,0 +1,56 @@
+"""The checklist of a search's result: which numbers become which verdict."""
+
+import pytest
+
+from pessimal.searching import checks
+
+
+@pytest.mark.parametrize(("hits", "verdict"), [(8, "holds"), (7, "fails"), (None, "not tried")])
+def test_one_token_holds_only_where_every_restart_hits(hits, verdict):
+    assert checks.one_token(hits, 442.0, restarts=8)[0] == verdict
+
+
+def test_only_a_look_at_everything_is_exact_and_a_pruned_one_says_so():
+    assert checks.all_responses(10_000, scored=True, length=2)[0] == "holds"
+    verdict, measured = checks.all_responses(10_000, scored=False, length=2, pruned=3_000)
+    assert verdict == "not tried"
+    assert measured.startswith("pruned: 3,000 of 10,000")
+    assert "search.evaluations=10000" in measured, "what pays for all of them is offered"
+    assert (
+        "search.method=exhaustive" in checks.all_responses(144_000_000, scored=False, length=2)[1]
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "verdict"),
+    [([2.0, 2.0 - 1e-7, 1.0], "holds"), ([2.0, 1.5, 1.0], "fails"), ([2.0], "not tried")],
+)
+def test_starts_agree_where_two_reach_the_best(values, verdict):
+    assert checks.spread(values, noise=1e-6, exact=False)[0] == verdict
+
+
+@pytest.mark.parametrize(("drift", "verdict"), [(0.4, "holds"), (0.5, "tie"), (2.0, "tie")])
+def test_a_margin_within_twice_the_drift_is_a_tie(drift, verdict):
+    assert checks.scored_again(drift, 1.0)[0] == verdict
+
+
+@pytest.mark.parametrize(
+    ("beam", "budget", "verdict"),
+    [
+        (1.9, 100, "holds"),
+        (2.0, 100, "tie"),
+        (2.1, 100, "fails"),
+        (1.9, 50, "not tried"),
+        (2.1, 50, "fails"),
+    ],
+)
+def test_a_search_must_be_ahead_of_every_baseline_at_equal_budgets(beam, budget, verdict):
+    others, numbers = (
+        {"random search": 1.0, "beam": beam},
+        {"spent": 100, "noise": 1e-6, "exact": False},
+    )
+    found, measured = checks.beats(2.0, others, budget=budget, **numbers)
+    assert found == verdict
+    assert f"beam {2 - beam:+.3g}" in measured
+    assert checks.beats(2.0, {}, budget=0, **numbers)[0] == "not tried"
+    assert checks.beats(2.0, others, budget=100, begun_from="x:v0", **numbers)[0] == "not tried"

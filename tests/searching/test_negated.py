@@ -1,0 +1,42 @@
+"""A model that gives costs: its negated reward is another reward, in every verb."""
+
+import numpy as np
+import pytest
+import torch
+
+from pessimal.config.schema import SearchSpec
+from pessimal.errors import ConfigError
+from pessimal.rewards.frame import Turn
+from pessimal.rewards.load import of_model, open_model
+from pessimal.rewards.spec import Kind, ModelSpec
+from pessimal.scoring.texts import text_scorer
+from pessimal.searching.context import SearchContext
+from pessimal.searching.run import run
+
+PROMPT = "What, in one word, is the greatest thing ever?"
+
+
+def test_negated_reward_is_searched_as_such_after_the_other_in_one_process(tiny_checkpoint):
+    reward, cost = (
+        open_model(ModelSpec(path=str(tiny_checkpoint), negate=negate), tiny_checkpoint)
+        for negate in (False, True)
+    )
+    assert of_model(reward) != of_model(cost), "what is kept of one must not be taken for the other"
+    contexts = [
+        SearchContext(model, {"p": PROMPT}, SearchSpec(length=1)) for model in (reward, cost)
+    ]
+    found = [run(context) for context in contexts]
+    every = torch.from_numpy(np.flatnonzero(contexts[0].mask))[:, None]
+    own = contexts[0].own_rewards(every)
+    assert [one.reward for one in found] == pytest.approx([own.max(), -own.min()], abs=1e-5)
+    turns = [(Turn("user", PROMPT), Turn("assistant", text)) for text in ("love", "evil")]
+    rewards, costs = (
+        text_scorer(model, turns, device=torch.device("cpu")).rewards(turns)
+        for model in (reward, cost)
+    )
+    assert costs == pytest.approx(-rewards)
+
+
+def test_only_a_reward_model_gives_costs(tiny_checkpoint):
+    with pytest.raises(ConfigError, match=r"model\.negate=true"):
+        ModelSpec(path=str(tiny_checkpoint), kind=Kind.log_probability, negate=True)

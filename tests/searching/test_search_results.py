@@ -1,0 +1,217 @@
+"""What a search reports: its numbers, what is ahead of what, and that nothing is claimed that was
+not measured."""
+
+import json
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+
+from pessimal.plots.draw import save_figures
+from pessimal.searching import Goal
+from pessimal.searching.results import search_results
+
+NOISE = 1e-6
+TOKENS = [" good", "<script>", "\n自由"]
+
+
+def tables(
+    *, margin=(0.5, 0.002, 0.1), ends=None, survives=True, sign=1
+) -> dict[str, pd.DataFrame]:
+    """What Results are made of: a search of three tokens that ends at ±5, its baselines where
+    `ends` says (towards the goal)."""
+    ends = {"random search": 4.0, "coordinate ascent": 4.9, "beam": 4.8} if ends is None else ends
+    curve = [
+        (method, evaluations, sign * share * end)
+        for method, end in ({"search": 5.0} | ends).items()
+        for evaluations, share in ((100, 0.5), (20_000, 1.0))
+    ]
+    ranks = [1, 64, 65, 300, 400, 2]
+    rows = {
+        "sequences": {
+            "start": ["random", "beam", "repeat"],
+            "found_by": ["random changes, polish", "gradient", "baseline: beam"],
+            "token_ids": [json.dumps([1, 2, 3])] * 3,
+            "text": ["".join(TOKENS), "second", "third"],
+            "reward": [sign * 5.0, sign * 4.7, sign * 4.6],
+            "survives": [survives, True, False],
+            "one_opt": pd.array([True, True, None], dtype="boolean"),
+        },
+        "neighbours": {
+            "position": range(3),
+            "token": ["Ġgood", "<script>", "Ċx"],
+            "text": TOKENS,
+            "neighbour": ["Ġfine", "Ġgreat", "Ġjoy"],
+            "neighbour_text": [" fine", " great", " joy"],
+            "margin": margin,
+        },
+        "gradient_quality": {
+            "point": ["start"] * 3 + ["result"] * 3,
+            "position": [0, 1, 2] * 2,
+            "gradient_rank": ranks,
+            "within_top_k": [rank <= 64 for rank in ranks],
+            "n": 989,
+            "top_k": 64,
+        },
+        "growth": {
+            "length": [1, 2, 3, 3],
+            "reward": [sign * value for value in (3.0, 4.0, 4.8, 5.0)],
+            "what": ["scan", "beam", "beam", "search"],
+        },
+        "ladder": {
+            "rung": [3, 4, 7],
+            "check": "claim",
+            "verdict": ["holds", "fails", "not tried"],
+            "meaning": "meant",
+        },
+        "provenance": {"model": ["tiny"], "prompt": ["greatest"]},
+    }
+    made = {name: pd.DataFrame(columns) for name, columns in rows.items()}
+    return made | {"curve": pd.DataFrame(curve, columns=["method", "evaluations", "reward"])}
+
+
+def exhaustive() -> dict[str, pd.DataFrame]:
+    """Of a search through all pairs: the tables that come besides."""
+    rows = {
+        f"{end}_pairs": {
+            "rank": [1, 2],
+            "text": ["best", "next"],
+            "reward": [5.0, 4.9],
+            "end": end,
+            "model": "tiny",
+        }
+        for end in ("top", "bottom")
+    }
+    rows["histogram"] = {"low": [-5.0, 0.0], "high": [0.0, 5.1], "n": [980_000, 100]}
+    rows["standing"] = {
+        "result": ["pruned", "beam", "restart 0"],
+        "reward": [5.0, 5.0, 4.0],
+        "rank": [1, 1, 3],
+        "rank_most": [1, 2, 3],
+        "of": 980_100,
+    }
+    return tables() | {name: pd.DataFrame(columns) for name, columns in rows.items()}
+
+
+def report(given, *, goal=Goal.optimal, length=3, exact=False, begun_from=""):
+    """Results by name."""
+    found = SimpleNamespace(
+        context=SimpleNamespace(
+            spec=SimpleNamespace(goal=goal, length=length),
+            prompts={"greatest": "?"},
+            dtype=SimpleNamespace(value="float32"),
+        ),
+        problem=SimpleNamespace(tokens=990),
+        evaluations=20_000,
+        noise=NOISE,
+        verdict="1-opt",
+        exact=exact,
+        begun_from=begun_from,
+    )
+    return {result.name: result for result in search_results(given, found)}
+
+
+EXHAUSTIVE = {"length": 2, "exact": True}
+
+
+def test_the_response_comes_first_every_table_is_kept_and_the_summary_holds_what_searches_are_compared_by():
+    given = tables()
+    results = report(given)
+    assert next(iter(results)) == "sequences"
+    assert results.keys() == given.keys()
+    for name, result in results.items():
+        assert len(result.headline.split()) <= 25
+        pd.testing.assert_frame_equal(result.table, given[name])
+    summary = results["sequences"].summary
+    json.dumps(summary)  # as it is written, and as W&B takes it
+    assert summary["gradient_within_top_k_share"] == pytest.approx(2 / 3), "at the random response"
+    assert {k: v for k, v in summary.items() if not k.startswith(("beats", "gradient"))} == {
+        "best_reward": 5.0,
+        "best_text": "".join(TOKENS),
+        "found_by": "random changes, polish",
+        "length": 3,
+        "goal": "optimal",
+        "verdict": "1-opt",
+        "exact": False,
+        "evaluations": 20_000,
+        "survives": True,
+        "smallest_margin": 0.002,
+    }
+    assert report(tables(survives=False))["sequences"].notes
+    ladder = results["ladder"]
+    assert (ladder.estimate.value, ladder.estimate.n) == (1, 2), "what was not tried is not counted"
+
+
+@pytest.mark.parametrize(
+    ("margin", "word"), [((0.5, 0.2, 0.1), "worse"), ((0.5, -1.5e-6, 1e-6), "ties")]
+)
+def test_the_closest_neighbour_is_the_estimate_with_twice_the_noise_around_it(margin, word):
+    found = report(tables(margin=margin))["neighbours"]
+    assert word in found.headline
+    assert found.estimate.value == min(margin)
+    assert (found.estimate.low, found.estimate.high) == pytest.approx(
+        (min(margin) - 2 * NOISE, min(margin) + 2 * NOISE)
+    )
+    assert found.estimate.n == 990 * 3
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("ahead", [-0.3, -1.9 * NOISE, 1.9 * NOISE, 2.1 * NOISE, 0.5])
+def test_the_strongest_baseline_is_the_one_spoken_of_in_either_direction(ahead, sign):
+    ends = {"random search": 4.0, "coordinate ascent": 5.0 - ahead}
+    results = report(tables(ends=ends, sign=sign), goal=Goal.optimal if sign > 0 else Goal.pessimal)
+    beats = ahead > 2 * NOISE
+    assert results["curve"].estimate.value == pytest.approx(ahead, abs=1e-12)
+    assert (" is ahead of " in results["curve"].headline) is beats
+    summary = results["sequences"].summary
+    assert (summary["beats_coordinate_ascent"], summary["beats_random"]) == (beats, True)
+    assert "beats_beam" not in summary
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"given": tables(ends={})},
+        {"given": exhaustive(), **EXHAUSTIVE},
+        {"given": tables(), "begun_from": "x:v0"},
+    ],
+)
+def test_without_baselines_and_where_all_were_scored_or_known_nothing_is_said_to_be_beaten(options):
+    results = report(options.pop("given"), **options)
+    assert results["curve"].estimate is None
+    assert not [key for key in results["sequences"].summary if key.startswith("beats")]
+
+
+def test_a_baseline_of_a_smaller_budget_is_not_said_to_be_beaten_at_equal_ones():
+    given = tables(ends={"beam": 4.0})
+    given["curve"].loc[given["curve"]["method"] == "beam", "evaluations"] = [100, 500]
+    equal, small = report(tables(ends={"beam": 4.0}))["curve"], report(given)["curve"]
+    assert "evaluations each" in equal.headline
+    assert "evaluations each" not in small.headline
+    assert small.weight < equal.weight
+
+
+def test_of_all_pairs_those_that_reach_the_best_for_sure_are_counted():
+    found = report(exhaustive(), **EXHAUSTIVE)["standing"].estimate
+    assert (found.value, found.n) == (1, 3)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_growth_is_of_the_best_of_each_length_and_needs_two(sign):
+    goal = Goal.optimal if sign > 0 else Goal.pessimal
+    found = report(tables(sign=sign), goal=goal)["growth"].estimate
+    assert (found.value, found.n) == (pytest.approx(sign * 2.0), 3)
+    assert report(tables() | {"growth": tables()["growth"].tail(1)})["growth"].plot is None
+
+
+@pytest.mark.parametrize("given", ["whole", "bare", "exhaustive"])
+def test_every_declared_figure_can_be_drawn_and_every_table_stored(given, tmp_path):
+    held = exhaustive() if given == "exhaustive" else tables()
+    if given == "bare":
+        held = {name: held[name] for name in ("sequences", "provenance")}
+    results = report(held, **(EXHAUSTIVE if given == "exhaustive" else {}))
+    assert set(save_figures(results.values(), tmp_path)) == {
+        name for name, r in results.items() if r.plot
+    }
+    for result in results.values():
+        result.table.to_parquet(tmp_path / f"{result.name}.parquet")
