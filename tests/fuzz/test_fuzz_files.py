@@ -29,8 +29,8 @@ from pessimal.explaining.comparison import (
 )
 from pessimal.report.edits import from_json, to_json, views
 from pessimal.scoring.candidates import items
-from pessimal.searching import Filter
 from pessimal.searching.allowed import allowed_tokens
+from pessimal.searching.spec import Filter
 from pessimal.tables.published import read_eloeverything, read_factorial54, read_vocabulary
 from pessimal.tables.score_table import (
     ScoreProvenance,

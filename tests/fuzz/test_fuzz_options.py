@@ -18,8 +18,8 @@ from pessimal.cli.messages import composition_message
 from pessimal.config.schema import SCHEMAS, TASKS
 from pessimal.config.schema.runs import FILTERS, runs_overrides
 from pessimal.config.schema.shared import check_writable
-from pessimal.config.schema.values import existing_file, matching
 from pessimal.errors import ConfigError, UserError
+from pessimal.options import existing_file, matching
 from pessimal.rewards.spec import ModelSpec
 from pessimal.tracking.listing import frame, select
 from pessimal.tracking.registry import Manifest

@@ -8,7 +8,6 @@ import torch
 from test_sequences import CPU, ITEMS, PROMPT, THINGS, opened, scanned
 from transformers import T5Config, T5ForConditionalGeneration
 
-from pessimal.config.schema import SearchSpec
 from pessimal.errors import ConfigError, ModelError
 from pessimal.rewards.frame import Turn
 from pessimal.rewards.spec import Dtype, JudgeSpec, Kind, ModelSpec
@@ -16,6 +15,7 @@ from pessimal.scoring.common_prefix import ResponseScorer
 from pessimal.scoring.texts import text_scorer
 from pessimal.searching.context import SearchContext
 from pessimal.searching.run import run
+from pessimal.searching.spec import SearchSpec
 from tiny_language_models import CHAT, checkpoint, tokenizer
 
 ASKED = "Question: {prompt}\nAnswer:\n{response}\nIs it good?"

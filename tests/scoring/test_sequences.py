@@ -10,7 +10,6 @@ import torch
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
-from pessimal.config.schema import SearchSpec
 from pessimal.errors import ConfigError, FrameError, ModelError
 from pessimal.rewards.frame import Turn
 from pessimal.rewards.load import open_model
@@ -23,6 +22,7 @@ from pessimal.scoring.sequence import FullSequence, SharedSequence
 from pessimal.scoring.texts import text_scorer
 from pessimal.searching.context import SearchContext
 from pessimal.searching.run import run
+from pessimal.searching.spec import SearchSpec
 from tiny_language_models import CHAT, checkpoint
 
 PROMPT = "What, in one word, is the greatest thing ever?"

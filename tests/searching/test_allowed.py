@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from pessimal.errors import ConfigError, InputError
-from pessimal.searching import Filter
 from pessimal.searching.allowed import allowed_tokens, digest, is_word
+from pessimal.searching.spec import Filter
 
 # id, spelling, text, kind; id 12 has no token.
 ROWS = [

@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from pessimal.config.schema import SearchSpec
 from pessimal.errors import ConfigError
 from pessimal.searching.gcg import (
     Buffer,
@@ -19,6 +18,7 @@ from pessimal.searching.gcg import (
     unseen,
 )
 from pessimal.searching.objective import GRADIENT_COST, EvaluationCounter
+from pessimal.searching.spec import SearchSpec
 
 OPTIONS = SearchSpec(search_width=128, top_k=64)
 WINNERS = torch.tensor([[1, 2, 3], [4, 5, 6], [7, 8, 9], [1, 1, 1], [2, 2, 2], [3, 3, 3]])

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from pessimal.config.schema import SearchSpec
 from pessimal.errors import ConfigError
 from pessimal.rewards.frame import Turn
 from pessimal.rewards.load import of_model, open_model
@@ -12,6 +11,7 @@ from pessimal.rewards.spec import Kind, ModelSpec
 from pessimal.scoring.texts import text_scorer
 from pessimal.searching.context import SearchContext
 from pessimal.searching.run import run
+from pessimal.searching.spec import SearchSpec
 
 PROMPT = "What, in one word, is the greatest thing ever?"
 

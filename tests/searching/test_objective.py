@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from pessimal.errors import ModelError
-from pessimal.searching import Goal
 from pessimal.searching.objective import RewardObjective
+from pessimal.searching.spec import Goal
 
 
 class Prompt:

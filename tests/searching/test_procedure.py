@@ -6,7 +6,6 @@ import json
 import pytest
 import torch
 
-from pessimal.config.schema import SearchSpec
 from pessimal.searching.objective import BudgetExceededError, EvaluationCounter, Point
 from pessimal.searching.procedure import (
     SEARCH,
@@ -17,6 +16,7 @@ from pessimal.searching.procedure import (
     one_token,
     search,
 )
+from pessimal.searching.spec import SearchSpec
 
 
 def spec(**changes):

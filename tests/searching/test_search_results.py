@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from pessimal.plots.draw import save_figures
-from pessimal.searching import Goal
 from pessimal.searching.results import search_results
+from pessimal.searching.spec import Goal
 
 NOISE = 1e-6
 TOKENS = [" good", "<script>", "\n自由"]

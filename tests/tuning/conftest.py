@@ -3,9 +3,11 @@
 import pytest
 from toy_study import parsed
 
-from pessimal.config.schema import PathsSpec, SearchConfig, SearchSpec, TuningSpec
+from pessimal.config.schema import PathsSpec, SearchConfig
 from pessimal.rewards.spec import ModelSpec, RecipeSpec
+from pessimal.searching.spec import SearchSpec
 from pessimal.tuning.space import Space
+from pessimal.tuning.spec import TuningSpec
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from optuna.trial import TrialState
 from toy_study import parsed
 
 from pessimal.errors import ConfigError, InputError, UserError, WorkError
-from pessimal.searching import Goal
+from pessimal.searching.spec import Goal
 from pessimal.tuning.study import DEFAULTS, Trials, check_prompts, database, load, options_tried
 from pessimal.tuning.sweep import work
 

@@ -14,9 +14,9 @@ import pandas as pd
 import pytest
 from toy_command import BEST_MOMENTUM, ToyContext
 
-from pessimal.config.schema import SearchSpec
 from pessimal.report.artifact import Artifact
 from pessimal.report.page import page
+from pessimal.searching.spec import SearchSpec
 
 HERE = Path(__file__).parent
 USUAL = SearchSpec()

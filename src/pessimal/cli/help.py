@@ -23,7 +23,7 @@ from omegaconf import DictConfig, OmegaConf
 from pessimal.cli.arguments import CONF
 from pessimal.cli.compose import composed
 from pessimal.config.schema import TASKS, TaskConfig
-from pessimal.config.schema.values import OneOf, needed, rules
+from pessimal.options import OneOf, needed, rules
 
 LONG = 40
 """Characters of a default above which only its size is shown."""

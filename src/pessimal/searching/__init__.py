@@ -3,6 +3,7 @@ never a model.
 
 The room, from the inside out:
 
+    spec          the options of a search; imports no torch
     objective     what is maximised, and the counter that every evaluation goes through
     allowed       which tokens a response may be made of
     round_trip    which responses a text gives
@@ -16,40 +17,4 @@ The room, from the inside out:
     checks        what holds of a result, what fails, what was not tried
     results       the tables and Results of one search
     run           all of it on one model: `search(model, prompts, *, length, …) -> Found`
-
-This face imports no torch, since a configuration names these choices.
 """
-
-from enum import Enum
-
-
-class Goal(Enum):
-    """Which end of the reward is searched for: optimal (the highest) or pessimal (the lowest)."""
-
-    optimal = "optimal"
-    pessimal = "pessimal"
-
-    @property
-    def sign(self) -> int:
-        return 1 if self is Goal.optimal else -1
-
-
-class Filter(Enum):
-    """Which tokens a response may be made of; several filters hold together."""
-
-    no_special = "no_special"
-    """Without control tokens and unused entries."""
-    ascii = "ascii"
-    """Tokens whose text is printable ASCII."""
-    words = "words"
-    """Tokens whose text is a word: letters, with or without a space before them."""
-
-
-class Method(Enum):
-    """How the best response is looked for."""
-
-    auto = "auto"
-    """All responses where the budget allows it; else gradients, random changes and exhaustive
-    sweeps."""
-    exhaustive = "exhaustive"
-    """Every response of two tokens, whatever it costs."""

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from pessimal.errors import ConfigError, InputError
-from pessimal.searching import Filter
+from pessimal.searching.spec import Filter
 
 log = logging.getLogger(__name__)
 

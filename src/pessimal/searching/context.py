@@ -8,7 +8,6 @@ import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -23,9 +22,7 @@ from pessimal.searching.allowed import allowed_tokens
 from pessimal.searching.gcg import gcg, random_responses, starts
 from pessimal.searching.objective import EvaluationCounter, RewardObjective
 from pessimal.searching.round_trip import RoundTrip
-
-if TYPE_CHECKING:
-    from pessimal.config.schema import SearchSpec
+from pessimal.searching.spec import SearchSpec
 
 NEIGHBOURS, TIMED = 64, 512  # single changes on which noise and rate are measured
 
@@ -38,7 +35,7 @@ class SearchContext:
         self,
         model: NetworkReward,
         prompts: Mapping[str, str],
-        spec: "SearchSpec",
+        spec: SearchSpec,
         *,
         mode: Mode = Mode.ids,
         seed: int = 0,

@@ -13,7 +13,6 @@ Sources: Zou et al. 2023 (GCG, algorithm 1); Zhang & Wei 2024 (momentum); the na
 import logging
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -21,9 +20,7 @@ from torch import Tensor
 from pessimal.errors import ConfigError
 from pessimal.searching.objective import GRADIENT_COST, EvaluationCounter, Point
 from pessimal.searching.round_trip import Retokenizes
-
-if TYPE_CHECKING:
-    from pessimal.config.schema import SearchSpec
+from pessimal.searching.spec import SearchSpec
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +34,7 @@ _LOOK_CLOSER, _WIDEN = 8, 4
 def gcg(
     counter: EvaluationCounter,
     start: Tensor,
-    options: "SearchSpec",
+    options: SearchSpec,
     *,
     allowed: Tensor,
     budget: int,

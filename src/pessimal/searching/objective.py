@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from pessimal.errors import ModelError
-from pessimal.searching import Goal
 from pessimal.searching.round_trip import Retokenizes, best_retokenizing
+from pessimal.searching.spec import Goal
 
 if TYPE_CHECKING:
     from pessimal.scoring.common_prefix import ResponseScorer

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -32,10 +32,8 @@ from pessimal.searching.exact import every_response, pair_sizes, pairs, polish
 from pessimal.searching.gcg import gcg, starts
 from pessimal.searching.objective import EvaluationCounter, Objective, Point
 from pessimal.searching.round_trip import Retokenizes
+from pessimal.searching.spec import SearchSpec
 from pessimal.tables.files import write_atomically
-
-if TYPE_CHECKING:
-    from pessimal.config.schema import SearchSpec
 
 START, GRADIENT, RANDOM, POLISH = "start", "gradient", "random changes", "polish"
 SEARCH = (START, GRADIENT, RANDOM, POLISH)
@@ -105,7 +103,7 @@ class Budget(NamedTuple):
         return {phase: evaluations for phase, evaluations in phases.items() if evaluations}
 
 
-def divide(problem: Problem, spec: "SearchSpec") -> Budget:
+def divide(problem: Problem, spec: SearchSpec) -> Budget:
     """The budget's division: starts first, within their shares; then gradient, random changes and
     polish by theirs. Where one sweep is not affordable, random changes get the polish's share."""
     total, tokens = spec.evaluations, problem.tokens
@@ -256,7 +254,7 @@ class Final(NamedTuple):
     )
 
 
-def search(stages: Stages, problem: Problem, spec: "SearchSpec", *, seed: int) -> list[Final]:
+def search(stages: Stages, problem: Problem, spec: SearchSpec, *, seed: int) -> list[Final]:
     """Distinct final responses, best first, within `spec.evaluations` evaluations in all; what
     every stage ever evaluated best is among them."""
     budget, among, found = divide(problem, spec), problem.among, []
@@ -321,7 +319,7 @@ def baselines(stages: Stages, problem: Problem, *, budget: int, seed: int) -> li
 
 
 def one_token(
-    stages: Stages, problem: Problem, spec: "SearchSpec", *, best: float, seed: int
+    stages: Stages, problem: Problem, spec: SearchSpec, *, best: float, seed: int
 ) -> tuple[int, float]:
     """How many restarts of greedy coordinate gradient, from one random token each, reach the value
     `best` of the best single token; and the median of the evaluations until each had its own
@@ -359,7 +357,7 @@ def _beam(problem: Problem, width: int, counter: EvaluationCounter) -> list[Poin
 
 def _gcg(
     problem: Problem,
-    spec: "SearchSpec",
+    spec: SearchSpec,
     random: torch.Generator,
     start: Tensor,
     counter: EvaluationCounter,
@@ -370,7 +368,7 @@ def _gcg(
 def _gradients(
     stages: Stages,
     problem: Problem,
-    spec: "SearchSpec",
+    spec: SearchSpec,
     budget: int,
     *,
     winners: list[Final],
@@ -407,7 +405,7 @@ def _best_evers(stages: Stages, problem: Problem, found: list[Final]) -> list[Fi
 
 
 def _polished(
-    stages: Stages, problem: Problem, spec: "SearchSpec", found: list[Final], *, total: int
+    stages: Stages, problem: Problem, spec: SearchSpec, found: list[Final], *, total: int
 ) -> list[Final]:
     """Some distinct responses go through exhaustive coordinate sweeps, as far as the budget goes;
     others stay as they are."""

@@ -15,7 +15,6 @@ import torch
 
 from pessimal.rewards.base import NetworkReward
 from pessimal.rewards.spec import Dtype, Mode
-from pessimal.searching import Goal
 from pessimal.searching.context import SearchContext
 from pessimal.searching.exact import NOT_ONE_OPT, certify, neighbour_values
 from pessimal.searching.objective import Point
@@ -35,6 +34,7 @@ from pessimal.searching.procedure import (
 from pessimal.searching.procedure import search as search_by_stages
 from pessimal.searching.results import Found
 from pessimal.searching.round_trip import best_retokenizing
+from pessimal.searching.spec import Goal, SearchSpec
 
 # Final responses that are scored again by the model's own forward.
 _RESCORED = 32
@@ -53,7 +53,6 @@ def search(
     **options: object,
 ) -> Found:
     """`pessimal.search` (see there) on user turns by key; `options` are those of `SearchSpec`."""
-    from pessimal.config.schema import SearchSpec
 
     spec = SearchSpec(**{**options, "goal": Goal(options.get("goal", "optimal"))})
     own = {"mode": Mode(mode), "seed": seed, "device": device, "batch_size": batch_size}

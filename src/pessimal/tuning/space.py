@@ -23,8 +23,9 @@ from optuna.distributions import (
     IntDistribution,
 )
 
-from pessimal.config.schema import SearchConfig, SearchSpec
+from pessimal.config.schema import SearchConfig
 from pessimal.errors import ConfigError, did_you_mean
+from pessimal.searching.spec import SearchSpec
 
 # How greedy coordinate gradient searches. What is searched for, and the budget, are not among them:
 # values of trials that differ in these cannot be compared.

@@ -15,7 +15,7 @@ import pandas as pd
 from rich.table import Table
 from rich.text import Text
 
-from pessimal.config.schema import Method, SearchConfig
+from pessimal.config.schema import SearchConfig
 from pessimal.errors import ConfigError, WorkError
 from pessimal.rewards.load import open_model
 from pessimal.rewards.spec import Mode
@@ -28,6 +28,7 @@ from pessimal.searching.objective import Point
 from pessimal.searching.procedure import Final, Stage
 from pessimal.searching.results import Found, pair_tables, responses_of
 from pessimal.searching.run import run as search
+from pessimal.searching.spec import Method
 from pessimal.tables import read_score_table
 from pessimal.tables.result import Result
 from pessimal.tables.score_table import ModelProvenance

@@ -14,8 +14,8 @@ from hydra.core.override_parser.types import Override
 from optuna.trial import Trial
 
 from pessimal.config.schema import SearchConfig, TaskConfig
-from pessimal.config.schema.values import at_least
 from pessimal.errors import ConfigError
+from pessimal.options import at_least
 from pessimal.tracking.mirror import Mirror
 from pessimal.tuning.results import best_of, conclude, key_of
 from pessimal.tuning.space import as_overrides, check_space, parse_space

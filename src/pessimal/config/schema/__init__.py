@@ -13,7 +13,7 @@ from dataclasses import is_dataclass
 from pessimal.config.schema.explain import ExplainConfig, JudgeKind
 from pessimal.config.schema.runs import PushConfig, RunsAction, RunsConfig, RunsFormat
 from pessimal.config.schema.scan import CheckConfig, PreferenceRecipe, ScanConfig, TrainConfig
-from pessimal.config.schema.search import Goal, Method, SearchConfig, SearchSpec, TuningSpec
+from pessimal.config.schema.search import SearchConfig
 from pessimal.config.schema.shared import (
     PathsSpec,
     Strategy,

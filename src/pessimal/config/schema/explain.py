@@ -10,9 +10,9 @@ from annotated_types import Ge, Interval
 from omegaconf import MISSING
 
 from pessimal.config.schema.shared import TaskConfig, TrainerSpec
-from pessimal.config.schema.values import Count, Level, NotBlank, OneOf, Options
 from pessimal.errors import ConfigError, ModelError
 from pessimal.explaining.attribute import OVERALL, PLACEBO, Edit
+from pessimal.options import Count, Level, NotBlank, OneOf, Options
 from pessimal.rewards.spec import Kind, ModelSpec
 
 PAIR = ("prompt", "chosen", "rejected")

@@ -7,8 +7,8 @@ from enum import Enum
 from typing import Any
 
 from pessimal.config.schema.shared import TaskConfig
-from pessimal.config.schema.values import listed
 from pessimal.errors import ConfigError, did_you_mean
+from pessimal.options import listed
 
 
 class RunsAction(Enum):

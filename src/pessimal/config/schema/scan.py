@@ -7,8 +7,8 @@ from annotated_types import Ge, Gt, Interval
 from omegaconf import MISSING
 
 from pessimal.config.schema.shared import Strategy, TaskConfig, TrainerSpec
-from pessimal.config.schema.values import Count, NotBlank, Options, Prompts, Share, existing_file
 from pessimal.errors import ConfigError, did_you_mean
+from pessimal.options import Count, NotBlank, Options, Prompts, Share, existing_file
 from pessimal.rewards.spec import Dtype, EndpointSpec, Kind, Mode, ModelSpec
 
 SERVED = {

@@ -10,8 +10,8 @@ from typing import Annotated, ClassVar
 
 from annotated_types import Ge
 
-from pessimal.config.schema.values import Count, OneOf, Options
 from pessimal.errors import ConfigError
+from pessimal.options import Count, OneOf, Options
 from pessimal.rewards.spec import ModelSpec
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)

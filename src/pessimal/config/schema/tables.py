@@ -9,8 +9,8 @@ from annotated_types import Ge
 
 from pessimal.config.schema.scan import TAKEN
 from pessimal.config.schema.shared import TaskConfig
-from pessimal.config.schema.values import Count, Level, OneOf, Options, existing_file, matching
 from pessimal.errors import ConfigError
+from pessimal.options import Count, Level, OneOf, Options, existing_file, matching
 from pessimal.rewards.spec import Mode, ModelSpec
 
 
