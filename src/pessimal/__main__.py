@@ -8,8 +8,8 @@ import logging
 import os
 import sys
 
-from pessimal import __version__
 from pessimal.errors import UserError, WorkError
+from pessimal.version import __version__
 
 HELP = f"""pessimal {__version__}: shows what a reward model wants.
 

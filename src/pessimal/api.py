@@ -11,6 +11,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pessimal.catalogue import named_prompts
 from pessimal.errors import ConfigError, InputError, did_you_mean
 from pessimal.tables import ScoreTable
 from pessimal.tables.result import Result, Results
@@ -18,9 +19,6 @@ from pessimal.tables.result import Result, Results
 if TYPE_CHECKING:
     from pessimal.rewards.base import Reward
     from pessimal.searching.run import Found
-
-PROMPTS = ("greatest", "best", "worst")
-"""The three prompts of Christian et al. (2025), which may be named by their keys."""
 
 
 def load(
@@ -310,32 +308,9 @@ def save(results: Sequence[Result], folder: str | Path) -> Path:
     return folder
 
 
-def named_prompts(prompts: str | Sequence[str] | Mapping[str, str]) -> dict[str, str]:
-    """User turns by key: a key of `PROMPTS` stands for its wording, another text for itself."""
-    if isinstance(prompts, Mapping):
-        asked = dict(prompts)
-    else:
-        texts = [prompts] if isinstance(prompts, str) else list(prompts)
-        asked = {text: _wording(text) if text in PROMPTS else text for text in texts}
-    if not asked or not all(isinstance(text, str) and text.strip() for text in asked.values()):
-        raise InputError(
-            f"prompts={prompts!r}: give a user turn, several, or a mapping of key to user turn"
-        )
-    return asked
-
-
-def _wording(key: str) -> str:
-    """The user turn of conf/prompts."""
-    from omegaconf import OmegaConf
-
-    from pessimal.cli.arguments import CONF
-
-    return OmegaConf.load(CONF / "prompts" / f"{key}.yaml")[key]
-
-
 def _trainer_for(model: "Reward"):
     """One device: the one that a network in memory is on, else the CPU."""
-    from pessimal.config.schema import TrainerSpec
+    from pessimal.scoring.spec import TrainerSpec
 
     return TrainerSpec(accelerator="cpu" if _device_of(model).type == "cpu" else "auto")
 

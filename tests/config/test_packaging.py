@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from pessimal.cli.arguments import CONF
+from pessimal.catalogue import CONF
 from pessimal.cli.messages import EXTRAS, missing_extra
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,7 +12,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import assume, example
 from hypothesis import strategies as st
 
-from pessimal.cli.arguments import CONF, with_task
+from pessimal.catalogue import CONF
+from pessimal.cli.arguments import with_task
 from pessimal.cli.compose import build, register
 from pessimal.cli.messages import composition_message
 from pessimal.config.schema import SCHEMAS, TASKS

@@ -4,7 +4,8 @@ import pytest
 from toy_study import parsed
 
 from pessimal.config.schema import PathsSpec, SearchConfig
-from pessimal.rewards.spec import ModelSpec, RecipeSpec
+from pessimal.demo.recipes import Recipe
+from pessimal.rewards.spec import ModelSpec
 from pessimal.searching.spec import SearchSpec
 from pessimal.tuning.space import Space
 from pessimal.tuning.spec import TuningSpec
@@ -26,7 +27,7 @@ def config(tmp_path) -> SearchConfig:
         paths=PathsSpec(
             **{name: str(tmp_path / name) for name in ("root", "registry", "cache", "wandb")}
         ),
-        model=ModelSpec(name="toy", recipe=RecipeSpec()),
+        model=ModelSpec(name="toy", recipe=Recipe()),
         prompts=prompts,
         prompt="dawn",
         search=SearchSpec(length=4, search_width=512, top_k=256, momentum=0.9),

@@ -118,7 +118,7 @@ def test_model_of_the_registry_is_an_input_and_another_is_named(tmp_path):
     sibling = model(tmp_path, recipe=recipe, path=None)
     assert model_inputs(registry, sibling)[0] == []
     assert model_inputs(registry, sibling)[1]["reward_model"].startswith("demo:m@")
-    key = common.demo_recipe(sibling.spec).digest()
+    key = sibling.spec.recipe.digest()
     folder, manifest = registry.publish("reward-model", "m", lambda f: (f / "a").touch(), key=key)
     ours = ([manifest.reference], {"reward_model": manifest.reference})
     assert model_inputs(registry, sibling) == ours

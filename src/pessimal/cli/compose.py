@@ -16,7 +16,8 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from pessimal.cli.arguments import CONF, LOOKS
+from pessimal.catalogue import CONF
+from pessimal.cli.arguments import LOOKS
 from pessimal.cli.messages import composition_message, disk_full_message, missing_extra
 from pessimal.config.schema import TASKS, ExplainConfig, ScanConfig, TaskConfig, TrainConfig
 from pessimal.config.schema.shared import check_writable

@@ -20,7 +20,7 @@ from itertools import pairwise
 
 from omegaconf import DictConfig, OmegaConf
 
-from pessimal.cli.arguments import CONF
+from pessimal.catalogue import CONF
 from pessimal.cli.compose import composed
 from pessimal.config.schema import TASKS, TaskConfig
 from pessimal.options import OneOf, needed, rules

@@ -19,9 +19,9 @@ import torch
 from pessimal.errors import ConfigError, WorkError
 from pessimal.progress import counted
 from pessimal.rewards.base import NetworkReward, Reward, TextReward
+from pessimal.rewards.checkpoint_files import of_model
 from pessimal.rewards.frame import Frame, Turn
 from pessimal.rewards.language import Continued
-from pessimal.rewards.load import of_model
 from pessimal.rewards.spec import Dtype, Kind, Mode
 from pessimal.scoring.candidates import Candidates, Inputs, inputs
 from pessimal.scoring.certify import Certified, certify, certify_tails, uncertified

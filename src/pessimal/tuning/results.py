@@ -17,7 +17,6 @@ from optuna.distributions import json_to_distribution
 from optuna.importance import FanovaImportanceEvaluator, get_param_importances
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from pessimal import __version__
 from pessimal.config.schema import SearchConfig
 from pessimal.errors import WorkError
 from pessimal.plots import Forest, Scatter
@@ -26,6 +25,7 @@ from pessimal.tuning import held_out
 from pessimal.tuning.space import options_of, short
 from pessimal.tuning.study import DEFAULTS, ERROR, FINISHED, STUDY_SPEC, options_tried
 from pessimal.tuning.trial import PROVENANCE, SEARCHES, Prepare, same_model
+from pessimal.version import __version__
 
 log = logging.getLogger(__name__)
 

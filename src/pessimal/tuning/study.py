@@ -28,13 +28,13 @@ from optuna.storages._heartbeat import (
 )  # what Study.optimize uses; it has no public name
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from pessimal import __version__
 from pessimal.config.schema import SearchConfig
 from pessimal.errors import ConfigError, InputError
 from pessimal.tables.files import sha256_of
 from pessimal.tracking.listing import figures
 from pessimal.tracking.registry import safe_name
 from pessimal.tuning.space import TUNABLE, Options, Space, contains, options_of
+from pessimal.version import __version__
 
 STUDY_SPEC, DEFAULTS, ERROR = "spec", "defaults", "error"
 FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from hydra.core.hydra_config import HydraConfig
 
-from pessimal.config.schema import SearchConfig, TaskConfig, TrackingMode, demo_recipe
+from pessimal.config.schema import SearchConfig, TaskConfig, TrackingMode
 from pessimal.rewards.hub import files_of
 from pessimal.rewards.packaged import obtain_packaged
 from pessimal.rewards.spec import Kind, ModelSpec
@@ -56,9 +56,9 @@ def obtain_demo(
 ) -> Path:
     """The checkpoint of a demo sibling; trains it where it is not cached (or `again`), saying how
     far it is, also to the `mirror`."""
-    from pessimal.demo.family import checkpoint_folder, is_cached, obtain
+    from pessimal.training.demo_family.family import checkpoint_folder, is_cached, obtain
 
-    recipe, models = demo_recipe(spec), Path(cache) / "models"
+    recipe, models = spec.recipe, Path(cache) / "models"
     if again:  # trained in a place of its own first: a kill leaves the old checkpoint where it is
         fresh = obtain_demo(
             spec, cache=str(Path(cache) / "again"), progress=progress, mirror=mirror
@@ -189,7 +189,7 @@ def model_inputs(registry: Registry, model: "Reward") -> tuple[list[str], dict[s
         return [], {
             "reward_model": f"server:{spec.endpoint.served or spec.name}@{spec.endpoint.url}"
         }
-    recipe = demo_recipe(spec).digest() if spec.recipe is not None else None
+    recipe = spec.recipe.digest() if spec.recipe is not None else None
     for folder, manifest in reversed(registry.manifests("reward-model")):
         if (
             recipe is not None and manifest.key == recipe

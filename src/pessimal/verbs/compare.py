@@ -6,9 +6,9 @@ from dataclasses import asdict, fields
 from pathlib import Path
 
 from pessimal.analyses import ANALYSES, Options, compare
+from pessimal.catalogue import answering, names_of
 from pessimal.config.schema import CompareConfig, Join
 from pessimal.errors import TableError
-from pessimal.rewards.spec import answering, names_of
 from pessimal.tables import ScoreTable, read_score_table
 from pessimal.tables.score_table import REWARD, SharedColumns
 from pessimal.tables.table_set import Reading, labels_of, table_sets

@@ -14,7 +14,8 @@ import torch
 from rich.text import Text
 
 from pessimal import explaining as explain_package
-from pessimal.config.models import is_named, spec_of
+from pessimal.catalogue import is_named
+from pessimal.config.models import spec_of
 from pessimal.config.schema import ExplainConfig, JudgeKind
 from pessimal.errors import ConfigError, InputError
 from pessimal.explaining.agreement import examples
@@ -36,7 +37,8 @@ from pessimal.explaining.results import (
 from pessimal.report.differences import GONE, LEFT_OUT, NEW, condensed, diff
 from pessimal.report.edits import to_json, views
 from pessimal.rewards.base import Reward
-from pessimal.rewards.load import of_model, open_model
+from pessimal.rewards.checkpoint_files import of_model
+from pessimal.rewards.load import open_model
 from pessimal.rewards.spec import ModelSpec
 from pessimal.scoring.texts import KeptRewards, TextScorer, text_scorer
 from pessimal.tables.result import Result

@@ -13,7 +13,6 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
-from pessimal import __version__
 from pessimal.config.schema import TaskConfig
 from pessimal.plots import TokenTable
 from pessimal.plots.draw import save_figures
@@ -22,6 +21,7 @@ from pessimal.tracking.mirror import MAX_TABLE_ROWS, Mirror
 from pessimal.tracking.registry import Manifest, Registry
 from pessimal.verbs.common import config_hash
 from pessimal.verbs.progress import console, in_sweep, steps
+from pessimal.version import __version__
 
 log = logging.getLogger(__name__)
 

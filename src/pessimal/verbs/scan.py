@@ -13,11 +13,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from pessimal.catalogue import run_of
 from pessimal.config.schema import ScanConfig
 from pessimal.errors import ConfigError
 from pessimal.rewards.base import Reward, TextReward
 from pessimal.rewards.load import open_model
-from pessimal.rewards.spec import Mode, run_of
+from pessimal.rewards.spec import Mode
 from pessimal.scoring.candidates import Candidates, items, listed, rows_of, vocabulary
 from pessimal.scoring.loop import Loop, wait_for_all
 from pessimal.scoring.scan import forget_work, identify, locked, scan, scan_texts

@@ -8,9 +8,9 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
-from pessimal.config.schema import TrainConfig, demo_recipe
-from pessimal.demo.checkpoint import read_training_report
-from pessimal.demo.family import is_cached
+from pessimal.config.schema import TrainConfig
+from pessimal.training.demo_family.checkpoint import read_training_report
+from pessimal.training.demo_family.family import is_cached
 from pessimal.verbs.common import config_hash, obtain_demo, quiet_libraries, registry_of, tracked
 from pessimal.verbs.publish import print_path, show
 
@@ -34,7 +34,7 @@ def run(config: TrainConfig) -> None:
         from pessimal.verbs.train_preferences import train_preferences
 
         return train_preferences(config)
-    recipe, registry = demo_recipe(config.model), registry_of(config)
+    recipe, registry = config.model.recipe, registry_of(config)
     name, key = config.model.name, recipe.digest()
     published = registry.find("reward-model", key)
     if published and not config.force:

@@ -8,9 +8,9 @@ import torch
 from pytorch_lightning.strategies import ModelParallelStrategy
 from pytorch_lightning.utilities import rank_zero_only
 
-from pessimal.config.schema import Strategy, TrainerSpec
 from pessimal.errors import ConfigError
 from pessimal.scoring.memory import keep_large_buffers
+from pessimal.scoring.spec import Strategy, TrainerSpec
 
 
 def begin_process(spec: TrainerSpec) -> bool:

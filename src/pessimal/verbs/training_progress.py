@@ -7,10 +7,10 @@ from pathlib import Path
 from pytorch_lightning import Callback
 
 from pessimal.demo.bases import load_base
-from pessimal.demo.evaluation import core_accuracy, evaluate_sentences
 from pessimal.demo.recipes import Recipe
 from pessimal.demo.utility import compute_utility
 from pessimal.tracking.mirror import Mirror
+from pessimal.training.demo_family.evaluation import core_accuracy, evaluate_sentences
 
 log = logging.getLogger(__name__)
 
