@@ -1,11 +1,9 @@
 """Score tables and results as a notebook shows them. Tokens are hostile strings: everything is
-escaped. `pessimal.api` imports this room, which gives their classes the method that notebooks ask
-for: tables know nothing of figures."""
+escaped. Tables know nothing of figures: `pessimal.api` calls `show_in_notebooks`."""
 
 from collections.abc import Sequence
 from html import escape
 
-from pessimal.plots.draw import draw, styled, vector
 from pessimal.tables.result import Result, Results
 from pessimal.tables.score_table import ScoreTable
 from pessimal.texts import literal, significant
@@ -63,6 +61,8 @@ def results_html(results: Sequence[Result]) -> str:
 def _figure(result: Result) -> str:
     if result.plot is None:
         return ""
+    from pessimal.plots.draw import draw, styled, vector
+
     figure = next(iter(draw(result.plot, result.table).values()), None)
     if figure is None:
         return ""
@@ -85,9 +85,11 @@ def _cell(value: object) -> str:
     return literal(value, limit=60) if isinstance(value, str) else str(value)
 
 
-for _shown, _html in (
-    (ScoreTable, score_table_html),
-    (Result, result_html),
-    (Results, results_html),
-):
-    setattr(_shown, "_repr_html_", _html)  # noqa: B010 what a class has not is not assigned
+def show_in_notebooks() -> None:
+    """Give the classes the method that notebooks ask objects for."""
+    for shown, html in (
+        (ScoreTable, score_table_html),
+        (Result, result_html),
+        (Results, results_html),
+    ):
+        setattr(shown, "_repr_html_", html)  # noqa: B010 the classes know nothing of it

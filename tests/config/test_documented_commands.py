@@ -11,7 +11,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from pessimal.catalogue import CONF
 from pessimal.cli.arguments import with_task
-from pessimal.cli.compose import register
+from pessimal.config.compose import register
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [

@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from pessimal.demo.groups import Groups, SentenceGroups
-from pessimal.demo.recipes import Recipe
-from pessimal.training.demo_family.evaluation import pairwise_accuracy, score
-from pessimal.training.demo_family.packing import (
+from pessimal.demo.packing import (
     compute_conversation_rewards,
     compute_rewards,
     pack,
     pad,
 )
+from pessimal.demo.recipes import Recipe
+from pessimal.training.demo_family.evaluation import pairwise_accuracy, score
 from pessimal.training.demo_family.training import build_model, soft_bradley_terry, train
 
 

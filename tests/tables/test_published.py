@@ -160,7 +160,7 @@ def test_published_models_have_the_size_in_their_name():
     from hydra import compose, initialize_config_dir
 
     from pessimal.catalogue import CONF
-    from pessimal.cli.compose import build, register
+    from pessimal.config.compose import build, register
 
     register()
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):

@@ -21,7 +21,7 @@ from itertools import pairwise
 from omegaconf import DictConfig, OmegaConf
 
 from pessimal.catalogue import CONF
-from pessimal.cli.compose import composed
+from pessimal.config.compose import composed
 from pessimal.config.schema import TASKS, TaskConfig
 from pessimal.options import OneOf, needed, rules
 

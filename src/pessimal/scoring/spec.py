@@ -56,7 +56,7 @@ class TrainerSpec(Options):
 
     def check_here(self, *, sweep: bool) -> None:
         """ConfigError where this machine, or how the command was started, cannot be what is asked
-        for; without torch, which alone knows the rest (`verbs.trainer`)."""
+        for; without torch, which alone knows the rest (`scoring.trainer`)."""
         linux_card = any(map(os.path.exists, ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")))
         if sys.platform == "linux" and self.accelerator in ("gpu", "cuda") and not linux_card:
             raise ConfigError(

@@ -16,6 +16,7 @@ from optuna.trial import Trial
 from pessimal.config.schema import SearchConfig, TaskConfig
 from pessimal.errors import ConfigError
 from pessimal.options import at_least
+from pessimal.progress import console
 from pessimal.tracking.mirror import Mirror
 from pessimal.tuning.results import best_of, conclude, key_of
 from pessimal.tuning.space import as_overrides, check_space, parse_space
@@ -23,7 +24,6 @@ from pessimal.tuning.study import Trials, check_prompts, load, located, lock, op
 from pessimal.tuning.sweep import work
 from pessimal.tuning.trial import PROVENANCE, Prepare, run_trial
 from pessimal.verbs.common import registry_of, tracked
-from pessimal.verbs.progress import console
 from pessimal.verbs.publish import Artifact, print_path, publish
 
 log = logging.getLogger(__name__)

@@ -2,6 +2,7 @@
 work."""
 
 import logging
+from pathlib import Path
 
 import pytorch_lightning as pl
 import torch
@@ -44,7 +45,7 @@ def check_trainer(spec: TrainerSpec) -> None:
         )
 
 
-def make_trainer(spec: TrainerSpec, *, root: str) -> pl.Trainer:
+def make_trainer(spec: TrainerSpec, *, root: Path | str) -> pl.Trainer:
     """A trainer for prediction that keeps no checkpoints, draws nothing and divides nothing by
     itself."""
     if spec.accelerator == "cpu":
