@@ -53,6 +53,7 @@ def run_hydra() -> None:
             if sweep or not isinstance(known, UserError | WorkError):
                 raise known from error  # of a sweep, Hydra then says which job it was
             mistakes.append(known)
+            return None
 
     job()
     if mistakes:

@@ -51,7 +51,7 @@ def disk_full_message(error: Exception) -> str | None:
     if not isinstance(error, OSError) or error.errno not in DISK_FULL:
         return None
     return (
-        f"the disk is full: {os.strerror(error.errno)} ({error.filename or 'paths.root'}). What "
+        f"the disk is full: {os.strerror(error.errno or 0)} ({error.filename or 'paths.root'}). What "
         f"was finished is kept. "
         "Free space, and the same command goes on from there"
     )
@@ -91,18 +91,15 @@ def _unknown_option(message: str) -> str | None:
 
 def _unknown_key(cause: BaseException | None) -> str | None:
     """For options that a file of conf/ lists, and no class: those of a perturber."""
-    group = getattr(cause, "parent_node", None)
-    if (
-        "is not in struct" not in str(cause)
-        or not isinstance(group, DictConfig)
-        or "_target_" not in group
-    ):
+    if not isinstance(cause, OmegaConfBaseException) or "is not in struct" not in str(cause):
         return None
-    known = [name for name in map(str, group) if name != "_target_"]
+    group = cause.parent_node
+    if not isinstance(group, DictConfig) or "_target_" not in group:
+        return None
+    options = [name for name in map(str, group) if name != "_target_"]
     return (
-        f"there is no option {cause.full_key!r}.{did_you_mean(str(cause.key), known)} Options "
-        f"here: "
-        f"{', '.join(known) or 'none'}"
+        f"there is no option {cause.full_key!r}.{did_you_mean(str(cause.key), options)} Options "
+        f"here: {', '.join(options) or 'none'}"
     )
 
 
