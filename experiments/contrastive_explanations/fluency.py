@@ -14,11 +14,11 @@ from pathlib import Path
 import pandas as pd
 
 from pessimal.cli.compose import configuration
+from pessimal.explaining.analyses.flips import clustered_share
+from pessimal.explaining.analyses.fluency import FLUENT, RATIO, fluency
 from pessimal.explaining.attribute import PLACEBO, Direction
 from pessimal.explaining.comparison import read_jsonl
-from pessimal.explaining.flips import clustered_share
-from pessimal.explaining.fluency import FLUENT, RATIO, fluency
-from pessimal.explaining.judge import RuleJudge
+from pessimal.explaining.judges.rules import RuleJudge
 from pessimal.tracking.registry import Registry
 from pessimal.verbs.explain import attributes_of
 

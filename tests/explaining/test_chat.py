@@ -12,7 +12,7 @@ from pessimal.errors import ConfigError, WorkError
 from pessimal.explaining.attribute import Amount
 from pessimal.explaining.chat.client import Cache, Came, Question, Reply, Shape
 from pessimal.explaining.chat.endpoint import STOP_AFTER
-from pessimal.explaining.judge import LlmJudge, edited_first, make_judge
+from pessimal.explaining.judges.rules import LlmJudge, edited_first, make_judge
 
 WORD_SHAPE = Shape("word", {"word": str})
 WORD = Says('{"word": "peace"}')

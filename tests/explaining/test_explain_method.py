@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from pessimal.errors import InputError, WorkError
-from pessimal.explaining import distances
 from pessimal.explaining.attribute import Amount, Attribute
 from pessimal.explaining.comparison import Comparison, Turn
+from pessimal.explaining.edits import distances
 from pessimal.explaining.explain import explain, explain_pair
 from pessimal.explaining.perturbation import Perturbation, Status
 from pessimal.explaining.results import (

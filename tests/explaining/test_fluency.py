@@ -10,11 +10,11 @@ import torch
 from scripted_server import VERBOSITY
 from test_outcomes import made
 
+from pessimal.explaining.analyses.fluency import FLUENT, fluency, perplexities
+from pessimal.explaining.analyses.intervals import draws, median_interval
+from pessimal.explaining.analyses.metrics import metrics
 from pessimal.explaining.comparison import Comparison
 from pessimal.explaining.explain import explain
-from pessimal.explaining.fluency import FLUENT, fluency, perplexities
-from pessimal.explaining.intervals import draws, median_interval
-from pessimal.explaining.metrics import metrics
 from pessimal.explaining.perturbation import OneByOne, Perturbation, Status
 from pessimal.explaining.results import Options, fluency_results
 from pessimal.rewards.frame import Turn

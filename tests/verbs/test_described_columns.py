@@ -86,7 +86,9 @@ def test_columns_of_what_asks_a_model_are_described():
 
 
 def test_columns_that_explain_lists_are_described():
-    from pessimal.explaining import explain, flips, fluency, metrics, outcomes, slopes, smallest
+    from pessimal.explaining import explain, outcomes
+    from pessimal.explaining.analyses import flips, fluency, metrics, slopes
+    from pessimal.explaining.edits import smallest
 
     shrunk, grown = (
         [field.name for field in fields(kind)] for kind in (smallest.Shrunk, smallest.Grown)

@@ -9,11 +9,12 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from pessimal.explaining.agreement import contested, model_agreement
+from pessimal.explaining.analyses.agreement import contested, model_agreement
+from pessimal.explaining.analyses.flips import NULLS, attribute_flip_rates, flip_rates, null_makers
+from pessimal.explaining.analyses.metrics import metrics
+from pessimal.explaining.analyses.slopes import slopes
 from pessimal.explaining.attribute import PLACEBO
 from pessimal.explaining.explain import CONTROLS
-from pessimal.explaining.flips import NULLS, attribute_flip_rates, flip_rates, null_makers
-from pessimal.explaining.metrics import metrics
 from pessimal.explaining.outcomes import KEY, against_polarity
 from pessimal.explaining.results import (
     Options,
@@ -22,7 +23,6 @@ from pessimal.explaining.results import (
     fluency_results,
     slopes_result,
 )
-from pessimal.explaining.slopes import slopes
 from pessimal.plots import Forest, Heatmap
 from pessimal.tables.result import Result, weight_of
 from pessimal.texts import literal

@@ -15,11 +15,12 @@ import numpy as np
 import pandas as pd
 
 from pessimal.errors import InputError, WorkError
+from pessimal.explaining.analyses.flips import MOVED
+from pessimal.explaining.analyses.fluency import RATIO, Perplexities
 from pessimal.explaining.attribute import ANY_WAY, OVERALL, PLACEBO, Attribute, Direction
 from pessimal.explaining.comparison import Comparison
-from pessimal.explaining.distances import locality, semantic, syntactic
-from pessimal.explaining.flips import MOVED
-from pessimal.explaining.fluency import RATIO, Perplexities
+from pessimal.explaining.edits.distances import locality, semantic, syntactic
+from pessimal.explaining.edits.smallest import Grown, Margins, Shrunk, grow, shrink
 from pessimal.explaining.outcomes import (
     CHOSEN,
     COUNTERFACTUAL,
@@ -32,7 +33,6 @@ from pessimal.explaining.outcomes import (
     reward_sd,
 )
 from pessimal.explaining.perturbation import Perturber, Request, Status
-from pessimal.explaining.smallest import Grown, Margins, Shrunk, grow, shrink
 from pessimal.rewards.frame import Conversation, Turn
 from pessimal.tables.score_table import storable
 
@@ -349,7 +349,7 @@ def _measured(
     the words identified), complied (whether an edit along an attribute did what was asked; missing
     where nobody says) and `moved/NAME` (see `flips.MOVED`): an LLM judge counts nothing, so the
     latter are always of pessimal's own detectors."""
-    from pessimal.explaining.judge import (
+    from pessimal.explaining.judges.rules import (
         RuleJudge,
     )  # an encoder and word lists, of which pairs need none
 

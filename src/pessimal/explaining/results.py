@@ -10,10 +10,8 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from pessimal.explaining.agreement import representative
-from pessimal.explaining.attribute import PLACEBO
-from pessimal.explaining.explain import CONTROLS, Explained
-from pessimal.explaining.flips import (
+from pessimal.explaining.analyses.agreement import representative
+from pessimal.explaining.analyses.flips import (
     OTHER,
     attribute_flip_rates,
     compliance,
@@ -22,9 +20,11 @@ from pessimal.explaining.flips import (
     null_makers,
     off_target,
 )
-from pessimal.explaining.fluency import FLUENT, RATIO, fluency
+from pessimal.explaining.analyses.fluency import FLUENT, RATIO, fluency
+from pessimal.explaining.analyses.slopes import slopes
+from pessimal.explaining.attribute import PLACEBO
+from pessimal.explaining.explain import CONTROLS, Explained
 from pessimal.explaining.outcomes import COUNTERFACTUAL, KEY, SEMIFACTUAL, against_polarity
-from pessimal.explaining.slopes import slopes
 from pessimal.plots import Forest, Heatmap
 from pessimal.tables.result import Estimate, Result, weight_of
 from pessimal.tables.score_table import storable
@@ -60,7 +60,7 @@ def explained_results(explained: Explained, options: Options) -> list[Result]:
     Metrics, representative comparisons and flip rates by judgement are of edits against polarity,
     as published.
     """
-    from pessimal.explaining.metrics import metrics
+    from pessimal.explaining.analyses.metrics import metrics
 
     published = explained.table[against_polarity(explained.table)]
     sensitive = attribute_flip_rates(

@@ -17,10 +17,10 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
+from pessimal.explaining.edits.differences import readable
 from pessimal.plots import BETWEEN, tabs_of
 from pessimal.report.artifact import Artifact, Shown, method
 from pessimal.report.cards import cards, of_model
-from pessimal.report.differences import readable
 from pessimal.report.explorer import Explorer
 from pessimal.report.scripts import library, own_script, policy
 from pessimal.report.svg import drawing

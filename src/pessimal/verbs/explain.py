@@ -17,12 +17,14 @@ from pessimal import explaining as explain_package
 from pessimal.config.models import is_named, spec_of
 from pessimal.config.schema import ExplainConfig, JudgeKind
 from pessimal.errors import ConfigError, InputError
-from pessimal.explaining.agreement import examples
+from pessimal.explaining.analyses.agreement import examples
+from pessimal.explaining.analyses.fluency import perplexities
 from pessimal.explaining.attribute import ANY_WAY, PLACEBO, Attribute
 from pessimal.explaining.comparison import Comparison, choose, digest, load
+from pessimal.explaining.edits.differences import GONE, LEFT_OUT, NEW, condensed, diff
+from pessimal.explaining.edits.views import to_json, views
 from pessimal.explaining.explain import CONTROLS, NEUTRAL, Explained, explain, explain_pair, pair
-from pessimal.explaining.fluency import perplexities
-from pessimal.explaining.judge import LikelihoodJudge, RuleJudge, make_judge
+from pessimal.explaining.judges.rules import LikelihoodJudge, RuleJudge, make_judge
 from pessimal.explaining.outcomes import as_lines, preference_pairs, requests_for
 from pessimal.explaining.perturbation import Perturber
 from pessimal.explaining.perturbers import make_perturber
@@ -33,8 +35,6 @@ from pessimal.explaining.results import (
     pair_results,
     smallest_edits,
 )
-from pessimal.report.differences import GONE, LEFT_OUT, NEW, condensed, diff
-from pessimal.report.edits import to_json, views
 from pessimal.rewards.base import Reward
 from pessimal.rewards.load import of_model, open_model
 from pessimal.rewards.spec import ModelSpec

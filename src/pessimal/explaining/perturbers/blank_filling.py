@@ -15,7 +15,7 @@ from annotated_types import Ge, Interval
 
 from pessimal.errors import ModelError
 from pessimal.explaining.chat.client import digest_of
-from pessimal.explaining.edits import WORD, generator
+from pessimal.explaining.edits.language import WORD, generator
 from pessimal.explaining.perturbation import OneByOne, Perturbation, Request, Status
 from pessimal.explaining.perturbers.checkpoint import Checkpoint
 from pessimal.tables.files import sha256_of

@@ -183,7 +183,7 @@ class TwoSteps:
             return fewer / max(more, 1), _SAME_LENGTH
         if self.min_locality == 0 or made.status is not Status.changed or not made.spans:
             return 1.0, 0.0
-        from pessimal.explaining.distances import locality  # tokenizers come with it
+        from pessimal.explaining.edits.distances import locality  # tokenizers come with it
 
         share = locality(made.request.text, made.text, made.spans)
         return (1.0, 0.0) if math.isnan(share) else (share, self.min_locality)

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import yaml
 
-from pessimal.explaining import edits
 from pessimal.explaining.attribute import Edit
-from pessimal.explaining.edits import Draw, Passage, Replacement
+from pessimal.explaining.edits import language as edits
+from pessimal.explaining.edits.language import Draw, Passage, Replacement
 from pessimal.explaining.perturbation import OneByOne, Perturbation, Request, Status
 
 RULES = Path(__file__).with_suffix(".yaml")

@@ -14,7 +14,7 @@ from typing import Annotated
 import numpy as np
 from annotated_types import Interval
 
-from pessimal.explaining.edits import generator
+from pessimal.explaining.edits.language import generator
 from pessimal.explaining.perturbation import OneByOne, Perturbation, Request, Status
 
 FREQUENT = 1000

@@ -11,8 +11,8 @@ from importlib import metadata
 from pathlib import Path
 
 from pessimal.errors import ConfigError
-from pessimal.explaining import edits
 from pessimal.explaining.attribute import Attribute
+from pessimal.explaining.edits import language as edits
 from pessimal.explaining.perturbation import OneByOne, Perturbation, Request, Status
 
 

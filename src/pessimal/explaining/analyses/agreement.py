@@ -12,9 +12,9 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
+from pessimal.explaining.analyses.flips import USED, Sums, sums
+from pessimal.explaining.analyses.intervals import draws, percentiles
 from pessimal.explaining.attribute import PLACEBO
-from pessimal.explaining.flips import USED, Sums, sums
-from pessimal.explaining.intervals import draws, percentiles
 from pessimal.explaining.outcomes import CHOSEN, check_outcomes, valid_rows
 
 RETURNED = [

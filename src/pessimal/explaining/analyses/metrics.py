@@ -12,16 +12,16 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from pessimal.explaining.attribute import PLACEBO
-from pessimal.explaining.distances import embed, syntactic
-from pessimal.explaining.fluency import FLUENT, RATIO
-from pessimal.explaining.intervals import (
+from pessimal.explaining.analyses.fluency import FLUENT, RATIO
+from pessimal.explaining.analyses.intervals import (
     cluster_index,
     draws,
     median_interval,
     ratio_interval,
     share_interval,
 )
+from pessimal.explaining.attribute import PLACEBO
+from pessimal.explaining.edits.distances import embed, syntactic
 from pessimal.explaining.outcomes import (
     CHOSEN,
     COUNTERFACTUAL,

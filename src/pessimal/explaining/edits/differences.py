@@ -7,8 +7,8 @@ import unicodedata
 from dataclasses import dataclass
 from typing import Literal
 
-from pessimal.explaining.distances import numbered
-from pessimal.explaining.distances import pieces as words
+from pessimal.explaining.edits.distances import numbered
+from pessimal.explaining.edits.distances import pieces as words
 
 SAME, GONE, NEW, LEFT_OUT = "same", "gone", "new", "left out"
 CONTEXT = 200  # characters of unchanged text that are shown on either side of an edit

@@ -17,7 +17,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from pessimal.errors import InputError, TableError
 from pessimal.explaining.comparison import Comparison, Turn
-from pessimal.report.differences import Piece, condensed, diff, readable
+from pessimal.explaining.edits.differences import Piece, condensed, diff, readable
 from pessimal.texts import significant
 
 KIND = "pessimal comparison views 1"

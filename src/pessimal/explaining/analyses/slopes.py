@@ -11,8 +11,8 @@ import pandas as pd
 from scipy import stats
 
 from pessimal.errors import TableError
-from pessimal.explaining.flips import MOVED, USED
-from pessimal.explaining.intervals import benjamini_hochberg, cluster_index
+from pessimal.explaining.analyses.flips import MOVED, USED
+from pessimal.explaining.analyses.intervals import benjamini_hochberg, cluster_index
 from pessimal.explaining.outcomes import CHOSEN, check_outcomes, valid_rows
 
 RETURNED = [

@@ -19,14 +19,20 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from pessimal.errors import ConfigError
-from pessimal.explaining import detectors
 from pessimal.explaining.attribute import Amount, Attribute
 from pessimal.explaining.chat.client import Answer, Came, Client, digest_of
 from pessimal.explaining.chat.endpoint import Endpoint, EndpointOptions
 from pessimal.explaining.chat.prompts import judge, judge_plainly, prompts_digest
-from pessimal.explaining.detectors import DETECTORS, PROTOTYPES, WORDS, Reading, split_sentences
-from pessimal.explaining.distances import embed, levenshtein
-from pessimal.explaining.edits import digest_of_sources
+from pessimal.explaining.edits.distances import embed, levenshtein
+from pessimal.explaining.edits.language import digest_of_sources
+from pessimal.explaining.judges import detectors
+from pessimal.explaining.judges.detectors import (
+    DETECTORS,
+    PROTOTYPES,
+    WORDS,
+    Reading,
+    split_sentences,
+)
 from pessimal.tables.minilm import WEIGHTS_SHA256
 
 if TYPE_CHECKING:

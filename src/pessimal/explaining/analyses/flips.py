@@ -13,8 +13,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from pessimal.explaining.attribute import OVERALL, PLACEBO, Amount
-from pessimal.explaining.intervals import (
+from pessimal.explaining.analyses.intervals import (
     benjamini_hochberg,
     cluster_index,
     draws,
@@ -22,6 +21,7 @@ from pessimal.explaining.intervals import (
     replicated,
     share_interval,
 )
+from pessimal.explaining.attribute import OVERALL, PLACEBO, Amount
 from pessimal.explaining.outcomes import (
     CHOSEN,
     COUNTERFACTUAL,

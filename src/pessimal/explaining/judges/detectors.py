@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from pessimal.explaining.distances import embed
+from pessimal.explaining.edits.distances import embed
 
 PROTOTYPES, WORDS = (Path(__file__).parent / name for name in ("prototypes.csv", "detectors.yaml"))
 RAREST = 1.0

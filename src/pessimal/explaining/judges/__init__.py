@@ -1,0 +1,1 @@
+"""Did an edit move the attribute it was asked to move? Who answers that, behind one protocol."""
