@@ -11,8 +11,8 @@ from scripted_server import CLARITY, HOSTILE, VERBOSITY, Says, case, chat, servi
 from pessimal.errors import ConfigError, WorkError
 from pessimal.explaining.attribute import Amount
 from pessimal.explaining.chat.client import Cache, Came, Question, Reply, Shape
-from pessimal.explaining.chat.endpoint import STOP_AFTER
 from pessimal.explaining.judges.rules import LlmJudge, edited_first, make_judge
+from pessimal.rewards.server import STOP_AFTER
 
 WORD_SHAPE = Shape("word", {"word": str})
 WORD = Says('{"word": "peace"}')
@@ -212,8 +212,8 @@ def test_the_key_travels_is_in_no_provenance_and_is_missed_before_anything_is_as
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(ConfigError, match="export OPENAI_API_KEY="):
         chat(None)
-    assert chat(None, api_key_variable=None).transport.key is None
-    assert chat("http://localhost:8000/v1").transport.key is None
+    assert chat(None, api_key_variable=None).transport.server.key == ""
+    assert chat("http://localhost:8000/v1").transport.server.key == ""
 
 
 @pytest.mark.parametrize(
