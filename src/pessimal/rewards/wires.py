@@ -14,7 +14,7 @@ Sources of the shapes (vLLM takes token ids at `/classify` from 0.15 on; nothing
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import numpy as np
