@@ -17,9 +17,9 @@ from pessimal.explaining.edits.differences import (
     Piece,
     condensed,
     diff,
-    readable,
 )
 from pessimal.explaining.edits.views import from_json, to_json, views
+from pessimal.texts import readable
 
 
 def row(

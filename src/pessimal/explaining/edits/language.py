@@ -19,6 +19,7 @@ import numpy as np
 import regex
 
 from pessimal.explaining.attribute import Edit
+from pessimal.texts import WORD, sentences
 
 MOST_SECONDS = 2.0
 """Seconds of one expression on one response. Some expressions, such as (a+)+b, take longer than the
@@ -27,7 +28,6 @@ it they fall on depends on the machine."""
 MOST_READ, MOST_CHARACTERS = 50_000, 1_000_000
 """Characters of a response that rules look at, which is more than language models write; and of
 what edits may make of it, since each may multiply it."""
-WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 
 Option = TypeVar("Option")
 
@@ -96,12 +96,6 @@ _UNTOUCHED = re.compile(
     r"`[^`\n]+`|https?://\S+|www\.\S+|[\w.+-]{1,64}@[\w-]+\.[\w.-]+|\$\$?[^$\n]+\$\$?"
 )
 _MARKER = re.compile(r"[ \t]*(?:(?:[-*•+]|\d{1,3}[.)]|#{1,6}|>)[ \t]+)*")
-_BOUNDARY = re.compile(r"[.!?…]+[\"'”’)\]*_]*[ \t]+(?=[\"'“‘(\[*_]*[A-Z0-9À-Þ])|[。！？]")
-_ABBREVIATION = re.compile(
-    r"(?:^|[\s(])(?:Mr|Mrs|Ms|Dr|Prof|St|Sr|Jr|vs|etc|e\.g|i\.e|cf|approx|No|Fig|U\.S|U\.K|[A-Z]|\d{1,3})$"
-)
-# 'vitamin C.' and 'in 12.' end a sentence all the same.
-_CLOSES = re.compile(r"[a-z]{3,} (?:[A-HJ-Z]|\d{1,3})$(?<! [Nn]o)")
 _ENGLISH = frozenset(
     """
     about all also and any are as at be because been but by can could did do does don't each for from had
@@ -177,18 +171,8 @@ class Passage:
         return self.text[sentence.start : sentence.end]
 
     def _of_line(self, start: int, end: int) -> Iterator[Sentence]:
-        first = _MARKER.match(self.text, start, end).end()
-        cuts = [first]
-        for match in _BOUNDARY.finditer(self.text, first, end):
-            before = self.text[max(start, match.start() - 12) : match.start()]
-            if (
-                match.group().rstrip() != "."
-                or not _ABBREVIATION.search(before)
-                or _CLOSES.search(before)
-            ):
-                cuts.append(match.end())
-        for cut, behind in zip(cuts, [*cuts[1:], end], strict=True):
-            last = cut + len(self.text[cut:behind].rstrip())
+        marker = _MARKER.match(self.text, start, end)
+        for cut, last in sentences(self.text, marker.end() if marker else start, end):
             index = bisect_right(self.untouched, cut, key=lambda span: span[1])
             begin, stop = self.untouched[index] if index < len(self.untouched) else (last + 1, last)
             if WORD.search(self.text, cut, last) and not (begin <= cut and last <= stop):

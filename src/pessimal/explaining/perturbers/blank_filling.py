@@ -15,10 +15,11 @@ from annotated_types import Ge, Interval
 
 from pessimal.errors import ModelError
 from pessimal.explaining.chat.client import digest_of
-from pessimal.explaining.edits.language import WORD, generator
+from pessimal.explaining.edits.language import generator
 from pessimal.explaining.perturbation import OneByOne, Perturbation, Request, Status
 from pessimal.explaining.perturbers.checkpoint import Checkpoint
 from pessimal.tables.files import sha256_of
+from pessimal.texts import WORD
 
 _STARTS = ("Ġ", "▁")  # how byte-level and unigram vocabularies mark a token that begins a word
 _CONTINUES = "##"  # how WordPiece marks one that does not
