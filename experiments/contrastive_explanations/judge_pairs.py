@@ -19,7 +19,7 @@ from pessimal.cli.compose import configuration
 from pessimal.config.models import spec_of
 from pessimal.explaining.analyses.flips import clustered_share
 from pessimal.explaining.attribute import Amount
-from pessimal.explaining.judges.rules import LikelihoodJudge
+from pessimal.explaining.judges.language_models import LikelihoodJudge
 from pessimal.rewards.load import open_model
 from pessimal.rewards.spec import Kind
 from pessimal.scoring.texts import text_scorer

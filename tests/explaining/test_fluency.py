@@ -15,7 +15,8 @@ from pessimal.explaining.analyses.intervals import draws, median_interval
 from pessimal.explaining.analyses.metrics import metrics
 from pessimal.explaining.comparison import Comparison
 from pessimal.explaining.explain import explain
-from pessimal.explaining.perturbation import OneByOne, Perturbation, Status
+from pessimal.explaining.perturbation import Perturbation, Status
+from pessimal.explaining.perturbers.placebo import OneByOne
 from pessimal.explaining.results import Options, fluency_results
 from pessimal.rewards.frame import Turn
 from pessimal.rewards.load import open_model

@@ -9,7 +9,6 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 import numpy as np
 import pandas as pd
@@ -26,6 +25,7 @@ from pessimal.explaining.outcomes import (
     COUNTERFACTUAL,
     SEMIFACTUAL,
     Rewards,
+    Scorer,
     against_polarity,
     chosen_response,
     outcomes,
@@ -33,7 +33,7 @@ from pessimal.explaining.outcomes import (
     reward_sd,
 )
 from pessimal.explaining.perturbation import Perturber, Request, Status
-from pessimal.rewards.frame import Conversation, Turn
+from pessimal.rewards.frame import Turn
 from pessimal.tables.score_table import storable
 
 CONTROLS = (PLACEBO, OVERALL)
@@ -60,13 +60,6 @@ NAMED += ["original", "margin"]
 Begin = Callable[[str, int | None], None]
 """Called before each part of the work, with its name and how many rewards there will be in all,
 where that is known."""
-
-
-class Scorer(Protocol):
-    """Gives rewards."""
-
-    def rewards(self, conversations: Sequence[Conversation]) -> np.ndarray:
-        """Rewards float64 (n,); NaN for what is longer than the model reads."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,7 @@ measured them.
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,7 @@ from pessimal.errors import TableError
 from pessimal.explaining.attribute import PLACEBO, Attribute, Direction
 from pessimal.explaining.comparison import Comparison
 from pessimal.explaining.perturbation import Perturbation, Request, Status
+from pessimal.rewards.frame import Conversation
 
 CHOSEN, REJECTED = "chosen", "rejected"
 COUNTERFACTUAL, SEMIFACTUAL, TIE = "CF", "SF", "tie"
@@ -41,6 +43,13 @@ KINDS = {
 
 Rewards = Mapping[str, tuple[float, float]]
 """Of both responses as they stand, by the comparison's key."""
+
+
+class Scorer(Protocol):
+    """Gives rewards."""
+
+    def rewards(self, conversations: Sequence[Conversation]) -> np.ndarray:
+        """Rewards float64 (n,); NaN for what is longer than the model reads."""
 
 
 def chosen_response(rewards: tuple[float, float], *, tie: float) -> int | None:

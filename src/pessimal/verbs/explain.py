@@ -24,7 +24,8 @@ from pessimal.explaining.comparison import Comparison, choose, digest, load
 from pessimal.explaining.edits.differences import GONE, LEFT_OUT, NEW, condensed, diff
 from pessimal.explaining.edits.views import to_json, views
 from pessimal.explaining.explain import CONTROLS, NEUTRAL, Explained, explain, explain_pair, pair
-from pessimal.explaining.judges.rules import LikelihoodJudge, RuleJudge, make_judge
+from pessimal.explaining.judges.language_models import LikelihoodJudge, make_judge
+from pessimal.explaining.judges.rules import RuleJudge
 from pessimal.explaining.outcomes import as_lines, preference_pairs, requests_for
 from pessimal.explaining.perturbation import Perturber
 from pessimal.explaining.perturbers import make_perturber

@@ -12,7 +12,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, cached_property
 from itertools import groupby
-from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -21,6 +20,8 @@ import regex
 from pessimal.explaining.attribute import Edit
 from pessimal.texts import WORD, sentences
 
+VERSION = 1
+"""Of the language: raise it where the same rules and the same seed would make another text."""
 MOST_SECONDS = 2.0
 """Seconds of one expression on one response. Some expressions, such as (a+)+b, take longer than the
 age of the universe; those that are anywhere near this limit should be rewritten, for which side of
@@ -78,14 +79,6 @@ def generator(*named: str | int) -> np.random.Generator:
     # JSON escapes lone surrogates, which UTF-8 has no bytes for.
     digest = hashlib.sha256(json.dumps(named).encode()).digest()
     return np.random.default_rng(int.from_bytes(digest[:16]))
-
-
-def digest_of_sources(*paths: Path) -> str:
-    """SHA-256 (hex) of source files, in the order of their names: word lists may be code."""
-    digest = hashlib.sha256()
-    for path in sorted(paths, key=lambda each: each.name):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
-    return digest.hexdigest()
 
 
 # 2. Sentences

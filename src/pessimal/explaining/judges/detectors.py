@@ -21,6 +21,8 @@ from pessimal.explaining.edits.distances import embed
 from pessimal.texts import WORD, sentences
 
 PROTOTYPES, WORDS = (Path(__file__).parent / name for name in ("prototypes.csv", "detectors.yaml"))
+VERSION = 1
+"""Of the detectors: raise it where one would give another amount, or has another threshold."""
 RAREST = 1.0
 """Zipf frequency that words wordfreq does not know are given: one use in a hundred million
 words."""

@@ -1,58 +1,44 @@
-"""Did an edit move the attribute it was asked to move? Judged by detectors, or by a language model.
+"""Judged by detectors (`detectors`): offline, and the same always.
 
-The detectors share nothing with the rules that edit, and are a smoke test of an edit (how often
-they are right stands in `detectors`). A language model is blind: which text is the original is
-hidden by an order drawn from a digest of the pair (one on this machine is asked in both orders),
-and the wanted direction is not given. Knows texts and attributes. Does not know who made the edit,
-nor any reward.
+They share nothing with the rules that edit, and are a smoke test of an edit (how often they are
+right stands in `detectors`).
 """
 
-import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from importlib.metadata import version
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
 from pessimal.errors import ConfigError
 from pessimal.explaining.attribute import Amount, Attribute
-from pessimal.explaining.chat.client import Answer, Came, Client, digest_of
-from pessimal.explaining.chat.endpoint import Endpoint, EndpointOptions
-from pessimal.explaining.chat.prompts import judge, judge_plainly, prompts_digest
 from pessimal.explaining.edits.distances import embed, levenshtein
-from pessimal.explaining.edits.language import digest_of_sources
-from pessimal.explaining.judges import detectors
+from pessimal.explaining.judges import Item
 from pessimal.explaining.judges.detectors import (
     DETECTORS,
     PROTOTYPES,
+    VERSION,
     WORDS,
     Reading,
     split_sentences,
 )
+from pessimal.tables.files import sha256_of
 from pessimal.tables.minilm import WEIGHTS_SHA256
-
-if TYPE_CHECKING:
-    from pessimal.rewards.base import Reward
-
-Item = tuple[str, str, str, Attribute, Amount]
-"""(prompt, original, edited, attribute, the amount that was asked for)."""
 
 
 class RuleJudge:
-    """Judges by the detectors, and by the pattern of an attribute that brings its own. Offline; the
-    same always."""
+    """Judges by the detectors, and by the pattern of an attribute that brings its own."""
 
     name = "detectors"
 
-    def provenance(self) -> dict:
+    def provenance(self) -> dict[str, Any]:
         """Everything that decides its judgements."""
         return {
             "judge": self.name,
-            "detectors": digest_of_sources(Path(detectors.__file__), PROTOTYPES, WORDS),
+            "detectors": VERSION,
+            "lists": [sha256_of(PROTOTYPES), sha256_of(WORDS)],
             "encoder": WEIGHTS_SHA256,
             **{package: version(package) for package in ("vaderSentiment", "wordfreq")},
         }
@@ -73,9 +59,8 @@ class RuleJudge:
         that it does not know and that brings no pattern, and an edit for correctness that moves no
         slip and no wrong sum, since facts are not seen.
         """
-        _embed(
-            [item[3] for item in items], [(item[0], text) for item in items for text in item[1:3]]
-        )
+        texts = [(item[0], text) for item in items for text in item[1:3]]
+        _embed([item[3] for item in items], texts)
         return [_moved(*item) for item in items]
 
     def amounts(
@@ -93,13 +78,8 @@ class RuleJudge:
 def _embed(attributes: Sequence[Attribute], pairs: Sequence[tuple[str, str]]) -> None:
     """Embed all sentences together, where a detector will ask for them."""
     if any(one.detect is None and one.name in DETECTORS for one in attributes):
-        embed(
-            [
-                part
-                for prompt, text in dict.fromkeys(pairs)
-                for part in (prompt, *split_sentences(text))
-            ]
-        )
+        unique = dict.fromkeys(pairs)
+        embed([part for prompt, text in unique for part in (prompt, *split_sentences(text))])
 
 
 def _amount(attribute: Attribute, prompt: str, text: str) -> float:
@@ -134,134 +114,12 @@ def _moved(
     return bool(towards > detector.threshold * share)
 
 
-def _pattern(attribute: Attribute) -> re.Pattern | None:
+def _pattern(attribute: Attribute) -> re.Pattern[str] | None:
     try:
         return None if attribute.detect is None else re.compile(attribute.detect, re.IGNORECASE)
     except re.error as error:
         raise ConfigError(
             f"The attribute {attribute.name!r} has detect={attribute.detect!r}, which is no "
-            f"regular expression "
-            f"({error}). Correct it, or leave it out: the judge then has no opinion on this "
-            f"attribute."
+            f"regular expression ({error}). Correct it, or leave it out: the judge then has no "
+            "opinion on this attribute."
         ) from error
-
-
-class LlmJudge:
-    """Asks a language model which of two texts has more of an attribute, once for a pair."""
-
-    name = "llm"
-
-    def __init__(self, chat: Client):
-        self.chat = chat
-
-    def provenance(self) -> dict:
-        """Everything that decides its judgements."""
-        return {"judge": self.name, "chat": self.chat.provenance(), "prompts": prompts_digest()}
-
-    def judge(self, items: Sequence[Item]) -> list[bool | None]:
-        """Whether each change moved its attribute the way that was asked; one judgement an item, in
-        their order.
-
-        False where the model sees the same amount in both, or a move the other way, and of equal
-        texts, which are not asked about. None, no opinion, where it refused or gave no usable
-        answer.
-
-        Raises:
-            ConfigError, WorkError: see `Client.complete` and `Client.check_answered`.
-        """
-        questions = {}
-        for prompt, original, edited, attribute, _ in items:
-            if original != edited:
-                first = edited_first(prompt, original, edited, attribute)
-                texts = (edited, original) if first else (original, edited)
-                questions[prompt, original, edited, attribute] = judge(prompt, *texts, attribute)
-        answers = dict(zip(questions, self.chat.complete(list(questions.values())), strict=True))
-        self.chat.check_answered()
-        return [_complied(item, answers.get(item[:4])) for item in items]
-
-
-class LikelihoodJudge:
-    """Asks a language model on this machine which of two texts has more of an attribute, in both
-    orders, and reads how likely it is to name either. It writes nothing, so that one too small to
-    write a JSON object can be asked."""
-
-    name = "local"
-    scorer = None
-    """Gives log p(response | prompt) of conversations as rewards; set before it judges."""
-
-    def __init__(self, model: "Reward"):
-        """`model`: a reward of the kind log_probability."""
-        self.model = model
-
-    def provenance(self) -> dict:
-        """Everything that decides its judgements."""
-        from pessimal.rewards.load import of_model  # torch comes with it
-
-        return {"judge": self.name, "model": of_model(self.model), "prompts": prompts_digest()}
-
-    def judge(self, items: Sequence[Item]) -> list[bool | None]:
-        """Whether each change moved its attribute the way that was asked; one judgement an item, in
-        their order.
-
-        The log-odds of naming the edited text, summed over both orders, so that a taste for the
-        first or the last named cancels out, speak for more (above 0) or less of the attribute.
-        False for equal texts. None, no opinion, where a question is longer than the model reads, or
-        the sum is 0.
-        """
-        asked = [
-            judge_plainly(prompt, *texts, attribute, answer)
-            for prompt, original, edited, attribute, _ in items
-            for texts in ((edited, original), (original, edited))
-            for answer in ("A", "B")
-        ]
-        found = self.scorer.rewards(asked).reshape(-1, 2, 2)  # (items, orders, answers)
-        odds = found[:, :, 0] - found[:, :, 1]
-        return [
-            _said(item, more) for item, more in zip(items, odds[:, 0] - odds[:, 1], strict=True)
-        ]
-
-
-def _said(item: Item, more: float) -> bool | None:
-    """Whether a change did what was asked, by the log-odds that the edited text has more."""
-    if item[1] == item[2]:
-        return False
-    if not more or math.isnan(more):
-        return None
-    return bool((more > 0) == (item[4] is Amount.more))
-
-
-def make_judge(
-    model: str, perturber: Mapping[str, Any], *, cache: Path | None, base_url: str | None = None
-) -> LlmJudge:
-    """A judge that always says what is likeliest.
-
-    Args:
-        model: its name at the endpoint.
-        perturber: options of the perturber; what they say of an endpoint holds for the judge.
-        cache: folder of its answers; None keeps none.
-        base_url: address of its endpoint, where it is not the perturber's.
-
-    Raises:
-        ConfigError: a wrong address, or a key that is missing.
-    """
-    known = {field.name for field in fields(EndpointOptions)}
-    options = {name: value for name, value in perturber.items() if name in known}
-    options |= {"model": model, "temperature": 0.0} | ({"base_url": base_url} if base_url else {})
-    asking = {
-        name: perturber[name] for name in ("attempts", "allow_unanswered") if name in perturber
-    }
-    return LlmJudge(Client(Endpoint(EndpointOptions(**options)), cache=cache, **asking))
-
-
-def edited_first(prompt: str, original: str, edited: str, attribute: Attribute) -> bool:
-    """Whether the edited text is shown as A: for half of all pairs, and always the same for one."""
-    return int(digest_of([prompt, original, edited, attribute.name])[:8], 16) % 2 == 0
-
-
-def _complied(item: Item, answer: Answer | None) -> bool | None:
-    if answer is None:  # equal texts
-        return False
-    if answer.came is not Came.answered:
-        return None
-    more = answer.content["more"]
-    return more != "same" and ((more == "A") == edited_first(*item[:4])) == (item[4] is Amount.more)
