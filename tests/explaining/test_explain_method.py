@@ -11,7 +11,7 @@ from pessimal.explaining.edits import distances
 from pessimal.explaining.explain import explain, explain_pair
 from pessimal.explaining.perturbation import Perturbation, Status
 from pessimal.explaining.results import (
-    Options,
+    Resampling,
     explained_results,
     overview,
     pair_results,
@@ -20,7 +20,7 @@ from pessimal.explaining.results import (
 
 BREVITY = Attribute("brevity", "It is short.", 1, detect=r"$^")
 CALM = Attribute("calm", "It does not shout.", 1, detect=r"!")
-OPTIONS = Options(replicates=100, permutations=5000)
+OPTIONS = Resampling(replicates=100, permutations=5000)
 
 
 class Words:

@@ -17,10 +17,10 @@ from pessimal.explaining.edits.views import to_json, views
 from pessimal.explaining.explain import Explained
 from pessimal.explaining.outcomes import outcomes, requests_for
 from pessimal.explaining.perturbation import Perturbation, Status
-from pessimal.explaining.results import Options, explained_results
+from pessimal.explaining.results import Resampling, explained_results
 from pessimal.plots.draw import save_figures
 
-OPTIONS = Options(replicates=100, permutations=100, confidence=0.95, seed=0)
+OPTIONS = Resampling(replicates=100, permutations=100, confidence=0.95, seed=0)
 NAMES = ("length", "tone", "care", "order", "ease")
 PLACEBO = Attribute("placebo", "It says the same.", 1)
 

@@ -17,7 +17,7 @@ from pessimal.explaining.attribute import PLACEBO
 from pessimal.explaining.explain import CONTROLS
 from pessimal.explaining.outcomes import KEY, against_polarity
 from pessimal.explaining.results import (
-    Options,
+    Resampling,
     coverage_result,
     estimated,
     fluency_results,
@@ -44,14 +44,20 @@ SLOPES = Heatmap(
 
 
 def compared_results(
-    outcomes: pd.DataFrame, provenance: pd.DataFrame, options: Options, *, labels: Mapping[str, str]
+    outcomes: pd.DataFrame,
+    provenance: pd.DataFrame,
+    options: Resampling,
+    *,
+    labels: Mapping[str, str],
 ) -> list[Result]:
     """The Results over the outcomes of one or several models on one set of comparisons; `labels`:
     their names for people."""
     named = {model: labels.get(model, model) for model in dict.fromkeys(outcomes["model"])}
     published = outcomes[against_polarity(outcomes)]
-    sensitive = attribute_flip_rates(outcomes, permutations=options.permutations, **options.drawn)
-    measured = metrics(published, **options.drawn)
+    sensitive = attribute_flip_rates(
+        outcomes, permutations=options.permutations, **options.bootstrap
+    )
+    measured = metrics(published, **options.bootstrap)
     arms = published[(published["attribute"] == PLACEBO) | ~published["attribute"].isin(CONTROLS)]
     return [
         slopes_result(
@@ -136,10 +142,12 @@ def _flip_rate_result(
     )
 
 
-def _agreement(outcomes: pd.DataFrame, options: Options, named: Mapping[str, str]) -> list[Result]:
+def _agreement(
+    outcomes: pd.DataFrame, options: Resampling, named: Mapping[str, str]
+) -> list[Result]:
     """How alike models are in what moves them; and of the least alike two, where their reasons
     differ most."""
-    table = model_agreement(outcomes, **options.drawn)
+    table = model_agreement(outcomes, **options.bootstrap)
     if table.empty:  # no perturber explained two of them
         return []
     known = table[table["measure"] == CHANGE].dropna(subset=["tau"])

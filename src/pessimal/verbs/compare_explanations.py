@@ -11,7 +11,7 @@ from pessimal.explaining.compare import compared_results, shown_contested
 from pessimal.explaining.comparison import Comparison, read_jsonl
 from pessimal.explaining.edits.views import to_json, views
 from pessimal.explaining.outcomes import KEY
-from pessimal.explaining.results import Options
+from pessimal.explaining.results import Resampling as Options
 from pessimal.rewards.spec import answering
 from pessimal.tables.result import Result
 from pessimal.tracking.registry import Manifest, Registry

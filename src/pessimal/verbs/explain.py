@@ -29,8 +29,8 @@ from pessimal.explaining.judges.rules import RuleJudge
 from pessimal.explaining.outcomes import as_lines, preference_pairs, requests_for
 from pessimal.explaining.perturbation import Perturber
 from pessimal.explaining.perturbers import make_perturber
+from pessimal.explaining.results import Resampling as Options
 from pessimal.explaining.results import (
-    Options,
     explained_results,
     overview,
     pair_results,

@@ -100,10 +100,7 @@ class Endpoint:
         """One question to its end; a content filter's refusal is a reply."""
         options = self.options
         request = {"model": options.model, "messages": question.sent(), "seed": question.seed}
-        limits = {
-            "temperature": options.temperature,
-            self.server.token_limit: options.max_tokens,
-        }
+        limits = {"temperature": options.temperature, self.server.token_limit: options.max_tokens}
         request |= {name: value for name, value in limits.items() if value is not None}
         try:
             reply = _read(self.server.post(f"{self.server.address}/chat/completions", request))
