@@ -98,7 +98,7 @@ def test_columns_that_explain_lists_are_described():
         "slopes": slopes.RETURNED,
         "metrics": metrics.RETURNED,
         "outcomes": [
-            *outcomes.KINDS,
+            *outcomes.COLUMNS,
             "syntactic",
             "semantic",
             "locality",
@@ -107,8 +107,8 @@ def test_columns_that_explain_lists_are_described():
             fluency.RATIO,
         ],
         "fluency": ["perturber", "attribute", *fluency.MEDIANS, *flips.SHARES],
-        "smallest_flips": [*explain.NAMED, *shrunk],
-        "largest_holds": [*explain.NAMED, *grown],
+        "smallest_flips": [*explain.EDIT, *shrunk],
+        "largest_holds": [*explain.EDIT, *grown],
     }
     assert [
         u for name, columns in listed.items() for u in undescribed("explanation", name, columns)
