@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from pessimal.explaining.comparison import read_jsonl
-from pessimal.report.edits import from_json
+from pessimal.explaining.edits.views import from_json
 from pessimal.rewards.frame import Templated, Turn
 from pessimal.rewards.load import open_model
 from pessimal.rewards.spec import ModelSpec

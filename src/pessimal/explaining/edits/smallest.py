@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from rapidfuzz.distance import Levenshtein
 
-from pessimal.explaining.distances import numbered
+from pessimal.explaining.edits.distances import numbered
 
 Margins = Callable[[list[tuple[int, str]]], Sequence[float]]
 """From (number of the edit, a text for its response) to m′ of each: the margin with that text in
