@@ -80,8 +80,9 @@ def run(config: ExplainConfig) -> None:
     # 1. What is explained, along what, changed and judged by whom.
     quiet_libraries(lightning=config.trainer.accelerator != "cpu")
     cache, pair_given = Path(config.paths.cache), config.pair
+    left_out: Mapping[str, int] = {}
     if pair_given:
-        comparisons, left_out = [pair(*pair_given)], {}
+        comparisons = [pair(*pair_given)]
     else:
         comparisons, left_out = _comparisons(config.comparisons, seed=config.seed)
     contrast = plain(config)["contrast"]
@@ -167,8 +168,8 @@ def run(config: ExplainConfig) -> None:
             files=_files(explained, results, of_pair=bool(pair_given), shown=config.examples),
         )
         folder, _ = publish(config, registry, mirror, artifact, results)
-    for asking in (perturber, judge):  # what a language model was asked, for those that ask one
-        if chat := getattr(asking, "chat", None):
+    for asking in filter(None, (perturber, judge)):
+        if chat := getattr(asking, "chat", None):  # what a language model was asked
             log.info("%s: %s", asking.name, chat.usage.sentence())
     _print_pair(results, explained) if pair_given else _print(results, explained)
     print_path(folder)
