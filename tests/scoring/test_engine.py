@@ -251,10 +251,10 @@ def test_out_of_memory_halves_the_batch_until_it_fits(network, frame, monkeypatc
 # The trust check.
 
 
-@pytest.mark.parametrize(("off", "holds"), [(2, True), (2000, False)])
+@pytest.mark.parametrize(("off", "holds"), [(50, True), (2000, False)])
 @pytest.mark.parametrize("spread", [0.0, 1e-3])
 def test_rounding_of_rewards_that_hardly_vary_is_no_reason_for_mistrust(spread, off, holds):
-    """`off` in float32 roundings of a reward of 101: 1.5e-5 and 1.5e-2."""
+    """`off` in float32 roundings of a reward of 101: 4e-4 and 1.5e-2."""
     own = 101 + spread * np.arange(4)
     moved = own + off * 2.0**-17
     assert judge(own, moved, moved, moved, rounding=0.0, dtype=Dtype.float32).holds is holds
