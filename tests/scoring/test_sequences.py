@@ -118,7 +118,7 @@ def test_items_are_the_sums_of_their_tokens_whatever_the_batch(folders, kind, tm
     truth = [by_hand(network, before, ids) for ids in own]
     for size in (64, 1):
         table = scanned(model, THINGS, batch_size=size, tmp=tmp_path)
-        assert close(table.rows["reward"].to_numpy(), truth)
+        assert close(table.rows["reward"], truth)
         assert table.provenance.attention == "shared-prefix"
     assert table.measured["tokens_per_item"] == {
         "least": min(map(len, own)),
@@ -145,7 +145,7 @@ def test_implicit_reward_is_the_difference_of_two_log_probabilities(folders, clo
     # What an explanation asks: whole conversations.
     turns = [(Turn("user", PROMPT), Turn("assistant", item)) for item in ITEMS]
     texts = text_scorer(model, turns, device=CPU)
-    assert close(texts.rewards(turns), items.to_numpy())
+    assert close(texts.rewards(turns), items)
     assert texts.path == "full-forward"
 
 
@@ -176,12 +176,14 @@ def test_search_of_an_implicit_reward_has_its_gradient_and_finds_the_best(folder
         each = torch.log_softmax(logits, dim=-1)[len(frame.prefix) - 1 :]
         value = (each[:3] * soft).sum() + each[3, frame.suffix[0]]
         slopes.append(torch.autograd.grad(value, soft)[0])
-    assert close(both.gradient(response), slopes[0] - slopes[1])
+    size = float(torch.cat(slopes).abs().max())
+    assert close(both.gradient(response), slopes[0] - slopes[1], size=size)
     # Responses that share a beginning with another.
     changed = response.repeat(6, 1)
     changed[torch.arange(6), torch.arange(6) % 3] = torch.arange(50, 56)
     assert scorers[0].path == "shared-prefix, common prefix"
-    assert close(both.rewards(changed, anchor=response).numpy(), both.own_rewards(changed))
+    size = np.abs([scorer.own_rewards(changed) for scorer in scorers]).max()
+    assert close(both.rewards(changed, anchor=response), both.own_rewards(changed), size=size)
     searched = SearchContext(model, {"p": PROMPT}, SearchSpec(length=1, check_gradient=False))
     every = torch.from_numpy(np.flatnonzero(searched.mask))[:, None]
     assert run(searched).response == tuple(every[both.own_rewards(every).argmax()].tolist())
@@ -196,7 +198,7 @@ def test_low_precision_has_few_ties_and_certifies_its_tails(folders, kind, tmp_p
     top = exact["reward"].nlargest(10).index
     assert (table.rows["reward"].nlargest(10).index == top).all()
     assert table.rows.loc[top, "certified"].all()
-    assert close(table.rows.loc[top, "reward"].to_numpy(), exact.loc[top, "reward"])
+    assert close(table.rows.loc[top, "reward"], exact.loc[top, "reward"])
 
 
 def test_path_that_differs_from_the_own_forward_is_not_taken(
@@ -208,7 +210,7 @@ def test_path_that_differs_from_the_own_forward_is_not_taken(
     table = scanned(opened(folders["llama"]), THINGS, tmp=tmp_path)
     assert "Falling back" in caplog.text
     assert table.provenance.attention == "full-forward"
-    assert close(table.rows["reward"].to_numpy(), right.to_numpy())
+    assert close(table.rows["reward"], right)
 
 
 def test_network_that_sees_what_comes_later_is_not_believed_on_items(folders, tmp_path):

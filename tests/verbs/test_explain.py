@@ -109,11 +109,12 @@ def test_numbers_are_those_of_the_models_own_rewards_and_others_can_read_them(ex
         rewards = [own(prompt, text) for text in responses]
         preferred = int(np.argmax(rewards))
         assert row.side == ("chosen" if row.response == preferred else "rejected")
-        assert close(row.margin, max(rewards) - min(rewards))
+        size = max(map(abs, rewards))
+        assert close(row.margin, max(rewards) - min(rewards), size=size)
         changed = list(rewards)
         changed[row.response] = own(prompt, row.edited)
         margin = changed[preferred] - changed[1 - preferred]
-        assert close(row.new_margin, margin)
+        assert close(row.new_margin, margin, size=max(map(abs, [*rewards, *changed])))
         assert row.outcome == ("CF" if margin < 0 else "SF")
         assert row.change == pytest.approx(row.new_margin - row.margin, abs=1e-9)
     smallest = table(folder, "smallest_flips")
