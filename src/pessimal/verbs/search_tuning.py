@@ -188,9 +188,7 @@ def _distribution(override: Override) -> Distribution:
     except (ValueError, ArithmeticError) as error:
         raise ConfigError(f"{override.input_line or name}: {error}") from error
     for end in (
-        values.choices
-        if isinstance(values, CategoricalDistribution)
-        else (values.low, values.high)
+        values.choices if isinstance(values, CategoricalDistribution) else (values.low, values.high)
     ):
         with_options(SearchSpec(), {name: end})  # ConfigError where the option refuses it
     return values
