@@ -43,7 +43,7 @@ def worked(spec, space, *, total, at_once=1, prepare=None):
                 errors.append(error)
         return errors
 
-    work(study, spec.file, launch, total=total, at_once=at_once)
+    work(study, spec, launch, total=total, at_once=at_once)
     return study
 
 

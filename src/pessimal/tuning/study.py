@@ -320,7 +320,7 @@ def finished(study: optuna.Study) -> list[FrozenTrial]:
     return study.get_trials(deepcopy=False, states=FINISHED)
 
 
-def work(study: optuna.Study, file: Path, run: Run, *, total: int, at_once: int) -> None:
+def work(study: optuna.Study, spec: StudySpec, run: Run, *, total: int, at_once: int) -> None:
     """Run trials, `at_once` in a batch, until the study has `total` finished ones, whoever runs
     them.
 
@@ -332,27 +332,27 @@ def work(study: optuna.Study, file: Path, run: Run, *, total: int, at_once: int)
     failures: list[str] = []
     reported, waiting = {trial.number for trial in finished(study)}, False
     while len(reported) < total:
-        places = min(at_once, _places(study, file, total))
+        places = min(at_once, _places(study, spec.file, total))
         try:
             errors = run(places) if places else ()
         except Exception as error:  # say a killed process of a pool
+            log.warning("trials were lost: %s", _one_line(error))
             errors = [error]
         for failure in errors:
             if isinstance(failure, UserError):
                 raise failure
-            failures = [*failures, one_line(failure)] if failure else []
+            failures = [*failures, _one_line(failure)] if failure else []
         if len(failures) >= PATIENCE:
             raise WorkError(
                 f"{len(failures)} trials in a row failed, the last with: {failures[-1]}. What was "
-                f"finished is kept in sqlite:///{file}, and the same command goes on from there"
+                f"finished is kept in {spec.storage}, and the same command goes on from there"
             )
-        if not places:
-            if not waiting:
-                log.info(
-                    "waiting for other workers' trials (where one died, its trial is tried again "
-                    f"after {GRACE} s)"
-                )
-            time.sleep(WAIT)
+        if not places and not waiting:
+            log.info(
+                "waiting for other workers' trials (where one died, its trial is tried again after "
+                f"{GRACE} s)"
+            )
+        time.sleep(0 if places else WAIT)
         waiting = not places
         for trial in finished(study):
             if trial.number not in reported:
@@ -369,7 +369,7 @@ def _standing(trial: FrozenTrial, study: optuna.Study) -> str:
     return f"{what} with {tried}; best {best:.4f}"
 
 
-def one_line(error: BaseException) -> str:
+def _one_line(error: BaseException) -> str:
     """An error as one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
@@ -395,11 +395,10 @@ def run_trial(spec: StudySpec, prepare: Prepare, track: Track) -> float | None:
     None where the study has all its `tuning.trials`. Raises WorkError where another worker has
     given the trial up, or a search gave no number."""
     study = load(spec)
-    space = space_of(study)
 
     def objective(trial: Trial) -> float:
         try:
-            values = _draw(trial, space)
+            values = _draw(trial, space_of(study))
             trial.set_user_attr(DRAWN, trial.number)
             lock(spec.file).release()
             search = with_options(spec.search, values)
@@ -409,12 +408,11 @@ def run_trial(spec: StudySpec, prepare: Prepare, track: Track) -> float | None:
                 value, state = _run_searches(trial, spec, model, mirror)
         except KeyboardInterrupt:  # for Optuna a failure; here its options are tried again
             RetryHeartbeatStaleTrialCallback()(study, study.get_trials()[trial.number])
-            trial.set_user_attr(ERROR, "stopped")
             raise
         except Exception as error:
-            trial.set_user_attr(ERROR, one_line(error))
+            trial.set_user_attr(ERROR, _one_line(error))
             expected = isinstance(error, UserError | WorkError)
-            log.warning("trial %d failed: %s", trial.number, one_line(error), exc_info=not expected)
+            log.warning("trial %d failed: %s", trial.number, _one_line(error), exc_info=not expected)
             raise
         if state is TrialState.PRUNED:
             raise TrialPruned

@@ -89,7 +89,7 @@ def tune(
     trial = [*job, f"tuning.trials={total}"]
     done = len(finished(study))
     log.info("study %s in %s: %d of %d trials are finished", spec.name, spec.storage, done, total)
-    work(study, spec.file, lambda n: run([trial] * n), total=total, at_once=at_once)
+    work(study, spec, lambda n: run([trial] * n), total=total, at_once=at_once)
     log.info("all trials are finished; one worker concludes the study, others wait for it")
     with lock(spec.file, "conclusion"):
         registry, key = registry_of(config), key_of(spec, study)
