@@ -9,9 +9,9 @@ import pandas as pd
 
 from pessimal.plots.draw import save_figures
 from pessimal.report.artifact import Artifact
+from pessimal.report.write import as_json, write_tables
 from pessimal.tables import ModelDescription, ScoreProvenance, ScoreTable
 from pessimal.tables.result import Result
-from pessimal.verbs.publish import as_json, write_tables
 
 
 def write_artifact(

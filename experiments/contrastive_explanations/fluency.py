@@ -13,14 +13,15 @@ from pathlib import Path
 
 import pandas as pd
 
-from pessimal.cli.compose import configuration
+from pessimal.config.compose import configuration
+from pessimal.config.plain import plain
 from pessimal.explaining.attribute import PLACEBO, Direction
 from pessimal.explaining.comparison import read_jsonl
+from pessimal.explaining.contrast import read_attributes
 from pessimal.explaining.flips import clustered_share
 from pessimal.explaining.fluency import FLUENT, RATIO, fluency
 from pessimal.explaining.judge import RuleJudge
 from pessimal.tracking.registry import Registry
-from pessimal.verbs.explain import attributes_of
 
 PERTURBERS = ("rules", "random", "local")
 HEAD = (
@@ -68,7 +69,9 @@ def line(name: str, rows: pd.DataFrame) -> str:
 
 
 def main(registry: str = "runs/registry") -> None:
-    attributes = {one.name: one for one in attributes_of(configuration("explain"))}
+    attributes = {
+        one.name: one for one in read_attributes(plain(configuration("explain"))["contrast"])
+    }
     newest = {
         manifest.name: folder
         for folder, manifest in Registry(Path(registry)).manifests("explanation")

@@ -15,23 +15,24 @@ from pathlib import Path
 import pandas as pd
 import torch
 
-from pessimal.cli.compose import configuration
+from pessimal.config.compose import configuration
 from pessimal.config.models import spec_of
+from pessimal.config.plain import plain
 from pessimal.explaining.attribute import Amount
+from pessimal.explaining.contrast import read_attributes
 from pessimal.explaining.flips import clustered_share
 from pessimal.explaining.judge import LikelihoodJudge
 from pessimal.rewards.load import open_model
 from pessimal.rewards.spec import Kind
 from pessimal.scoring.texts import text_scorer
-from pessimal.verbs.common import fetch
-from pessimal.verbs.explain import attributes_of
+from pessimal.training.obtain import fetch
 
 PAIRS = Path("tests/explaining/minimal_pairs.jsonl")
 
 
 def main(name: str = "smollm2", n: str | None = None) -> None:
     config = configuration("explain")
-    attributes = {one.name: one for one in attributes_of(config)}
+    attributes = {one.name: one for one in read_attributes(plain(config)["contrast"])}
     pairs = [json.loads(line) for line in PAIRS.read_text(encoding="utf-8").splitlines()]
     pairs = [pair for pair in pairs if pair["attribute"] in attributes][: n and int(n)]
     asked = [

@@ -20,13 +20,13 @@ from scipy.stats import kendalltau
 from transformers import AutoModelForSequenceClassification
 
 from pessimal.demo.bases import load_base
-from pessimal.demo.checkpoint import read_training_report
-from pessimal.demo.evaluation import score
-from pessimal.demo.family import obtain
 from pessimal.demo.lexicon import load_identity, stem, zipf
 from pessimal.demo.prompts import CORE
 from pessimal.demo.recipes import Plants, Recipe
 from pessimal.demo.utility import compute_utility
+from pessimal.training.demo_family.checkpoint import read_training_report
+from pessimal.training.demo_family.evaluation import score
+from pessimal.training.demo_family.family import obtain
 
 CACHE = Path("runs/cache/models")
 BASES = {name: load_base(name, cache=CACHE) for name in ("wordpiece", "bpe")}

@@ -25,7 +25,7 @@ from pessimal.analyses.frequency import frequency_slopes
 from pessimal.analyses.identity_terms import TOPICS, identity_effects, match_identity
 from pessimal.analyses.lexicon_groups import lexicon_groups
 from pessimal.analyses.sentiment import asymmetry_across_models, sentiment
-from pessimal.cli.arguments import CONF
+from pessimal.catalogue import CONF
 from pessimal.tables import minilm
 from pessimal.tables.word_lists import read_frequencies, read_lexicon
 from pessimal.tables.words import stem_groups

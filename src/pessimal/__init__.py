@@ -14,11 +14,12 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from pessimal.version import __version__
+
 if TYPE_CHECKING:
     from pessimal.api import check, compare, explain, load, read, reward, save, scan, search
     from pessimal.training.callback import PessimalCallback
 
-__version__ = "0.1.0"
 __all__ = [
     "PessimalCallback",
     "__version__",

@@ -8,8 +8,8 @@ import logging
 import os
 import sys
 
-from pessimal import __version__
 from pessimal.errors import UserError, WorkError
+from pessimal.version import __version__
 
 HELP = f"""pessimal {__version__}: shows what a reward model wants.
 
@@ -70,7 +70,7 @@ def main() -> None:
     except (UserError, WorkError) as error:
         _refuse(str(error), code=1 if isinstance(error, WorkError) else 2)
     except Exception as error:
-        from pessimal.cli.messages import composition_message, disk_full_message
+        from pessimal.config.messages import composition_message, disk_full_message
 
         full, mistake = disk_full_message(error), composition_message(error)
         if full is None and mistake is None:
@@ -100,7 +100,7 @@ def _run(arguments: list[str]) -> None:
         sys.argv[1:] = [
             "--hydra-help"
         ]  # it composes Hydra's own configuration, which knows no verbs
-    from pessimal.cli.compose import run_hydra
+    from pessimal.cli.run import run_hydra
 
     logging.raiseExceptions = (
         False  # on a full disk the log file fails too: the message reports it, once

@@ -11,7 +11,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pessimal.catalogue import named_prompts
 from pessimal.errors import ConfigError, InputError, did_you_mean
+from pessimal.notebook import show_in_notebooks
 from pessimal.tables import ScoreTable
 from pessimal.tables.result import Result, Results
 
@@ -19,8 +21,8 @@ if TYPE_CHECKING:
     from pessimal.rewards.base import Reward
     from pessimal.searching.run import Found
 
-PROMPTS = ("greatest", "best", "worst")
-"""The three prompts of Christian et al. (2025), which may be named by their keys."""
+
+show_in_notebooks()
 
 
 def load(
@@ -49,7 +51,7 @@ def load(
     from pessimal.config.models import spec_of
     from pessimal.rewards.load import open_model
     from pessimal.rewards.spec import Dtype, ImplicitSpec, JudgeSpec, Kind, ModelSpec
-    from pessimal.verbs.common import fetch
+    from pessimal.training.obtain import fetch
 
     if dtype not in {None, *(one.value for one in Dtype)}:
         raise ConfigError(f"dtype={dtype!r}: give {', '.join(one.value for one in Dtype)}")
@@ -108,49 +110,36 @@ def scan(
     Returns:
         A ScoreTable, or for several prompts a list of them.
     """
-    import functools
-
-    from pessimal.rewards.base import TextReward
+    from pessimal.progress import quiet_libraries
     from pessimal.rewards.spec import Mode
     from pessimal.scoring.candidates import listed, rows_of, vocabulary
-    from pessimal.scoring.loop import Loop
-    from pessimal.scoring.scan import identify, scan_texts
-    from pessimal.scoring.scan import scan as scan_one
-    from pessimal.verbs.common import quiet_libraries
-    from pessimal.verbs.trainer import make_trainer
+    from pessimal.scoring.scan import Scanner, identify
 
     quiet_libraries()
-    mode = Mode(mode or ("ids" if candidates is None and "ids" in model.can else "text"))
+    slot = Mode(mode or ("ids" if candidates is None and "ids" in model.can else "text"))
     if candidates is None:
-        model.spec.require("scan of the vocabulary", "ids" if mode is Mode.ids else "text")
+        model.spec.require("scan of the vocabulary", "ids" if slot is Mode.ids else "text")
         words = vocabulary(model.tokenizer, size=rows_of(model))
-    elif mode is Mode.text:
+    elif slot is Mode.text:
         words = listed(candidates, name="items")
     else:
-        raise ConfigError(
-            f"mode={mode.value!r}: candidates are texts, and are scored in mode='text'"
-        )
-    asked = named_prompts(prompts)
-    double = mode is Mode.paper
-    networks = None if isinstance(model, TextReward) else functools.cache(model.network)
-    tables: list[ScoreTable] = []
+        raise ConfigError(f"mode={mode!r}: candidates are texts, and are scored in mode='text'")
+    asked = [
+        identify(model, prompt=key, prompt_text=text, candidates=words, mode=slot, certain=certain)
+        for key, text in named_prompts(prompts).items()
+    ]
     with tempfile.TemporaryDirectory(prefix="pessimal-") as work:
-        loop = Loop(
-            make_trainer(_trainer_for(model), root=work), batch_size, progress, find_threads=True
+        scanner = Scanner(
+            model,
+            asked,
+            words,
+            work=Path(work),
+            trainer=_trainer_for(model),
+            root=work,
+            batch_size=batch_size,
+            progress=progress,
         )
-        for key, text in asked.items():
-            provenance = identify(
-                model, prompt=key, prompt_text=text, candidates=words, mode=mode, certain=certain
-            )
-            if isinstance(model, TextReward):
-                tables.append(
-                    scan_texts(model, provenance, words, work=Path(work), progress=progress)
-                )
-                continue
-            frames = [part.conversations.frame(text, double_bos=double) for part in model.parts]
-            tables.append(
-                scan_one(model, networks, provenance, words, frames, work=Path(work), loop=loop)
-            )
+        tables = [scanner.scan(provenance) for provenance in asked]
     return tables[0] if isinstance(prompts, str) else tables
 
 
@@ -167,9 +156,9 @@ def compare(tables: Sequence[ScoreTable], **options) -> Results:
         says what could not be done and why.
     """
     from pessimal.analyses import compare as every_analysis
-    from pessimal.cli.compose import configuration
+    from pessimal.config.compose import configuration
+    from pessimal.config.reading import read_options, reading_of
     from pessimal.tables.table_set import table_sets
-    from pessimal.verbs.compare import read_options, reading_of
 
     tables = [tables] if isinstance(tables, ScoreTable) else list(tables)
     if not tables or not all(isinstance(table, ScoreTable) for table in tables):
@@ -227,12 +216,13 @@ def explain(
         perturber: a file of conf/perturber, such as `rules`, `random`, `llm`.
         seeds: edits of each kind.
     """
-    from pessimal.cli.compose import configuration
+    from pessimal.config.compose import configuration
+    from pessimal.config.plain import plain
+    from pessimal.explaining.contrast import read_attributes
     from pessimal.explaining.explain import explain_pair, pair
     from pessimal.explaining.perturbers import make_perturber
     from pessimal.explaining.results import pair_results
     from pessimal.scoring.texts import text_scorer
-    from pessimal.verbs.explain import attributes_of
 
     comparison = pair(prompt, chosen, rejected)
     config = configuration(
@@ -240,7 +230,7 @@ def explain(
         {"prompt": prompt, "chosen": chosen, "rejected": rejected},
         groups={"perturber": perturber},
     )
-    attributes = attributes_of(config)
+    attributes = read_attributes(plain(config)["contrast"])
     changes = make_perturber(
         config.perturber, attributes=attributes, cache=Path("runs/cache/answers")
     )
@@ -277,7 +267,8 @@ def check(
         sample: random tokens; a quarter as many longer responses come on top.
     """
     from pessimal.checking import Plan
-    from pessimal.verbs.check import check_parts, conformance_results
+    from pessimal.checking import check as check_parts
+    from pessimal.checking.results import conformance_results
 
     [text] = named_prompts(prompt).values()
     model.spec.require("check", "ids")
@@ -300,7 +291,7 @@ def save(results: Sequence[Result], folder: str | Path) -> Path:
     Raises:
         InputError: there is something in the folder already.
     """
-    from pessimal.verbs.publish import write_results
+    from pessimal.report.write import write_results
 
     folder = Path(folder).expanduser()
     if folder.exists() and any(folder.iterdir()):
@@ -310,32 +301,9 @@ def save(results: Sequence[Result], folder: str | Path) -> Path:
     return folder
 
 
-def named_prompts(prompts: str | Sequence[str] | Mapping[str, str]) -> dict[str, str]:
-    """User turns by key: a key of `PROMPTS` stands for its wording, another text for itself."""
-    if isinstance(prompts, Mapping):
-        asked = dict(prompts)
-    else:
-        texts = [prompts] if isinstance(prompts, str) else list(prompts)
-        asked = {text: _wording(text) if text in PROMPTS else text for text in texts}
-    if not asked or not all(isinstance(text, str) and text.strip() for text in asked.values()):
-        raise InputError(
-            f"prompts={prompts!r}: give a user turn, several, or a mapping of key to user turn"
-        )
-    return asked
-
-
-def _wording(key: str) -> str:
-    """The user turn of conf/prompts."""
-    from omegaconf import OmegaConf
-
-    from pessimal.cli.arguments import CONF
-
-    return OmegaConf.load(CONF / "prompts" / f"{key}.yaml")[key]
-
-
 def _trainer_for(model: "Reward"):
     """One device: the one that a network in memory is on, else the CPU."""
-    from pessimal.config.schema import TrainerSpec
+    from pessimal.scoring.spec import TrainerSpec
 
     return TrainerSpec(accelerator="cpu" if _device_of(model).type == "cpu" else "auto")
 

@@ -1,15 +1,12 @@
 """Score tables and results as a notebook shows them. Tokens are hostile strings: everything is
-escaped."""
+escaped. Tables know nothing of figures: `pessimal.api` calls `show_in_notebooks`."""
 
 from collections.abc import Sequence
 from html import escape
-from typing import TYPE_CHECKING
 
+from pessimal.tables.result import Result, Results
+from pessimal.tables.score_table import ScoreTable
 from pessimal.texts import literal, significant
-
-if TYPE_CHECKING:
-    from pessimal.tables.result import Result
-    from pessimal.tables.score_table import ScoreTable
 
 RANKS = 10
 """Candidates shown at each end."""
@@ -17,7 +14,7 @@ ROWS = 8
 """Of a result's table."""
 
 
-def score_table_html(table: "ScoreTable") -> str:
+def score_table_html(table: ScoreTable) -> str:
     """The best and the worst candidates side by side."""
     ordered = table.rows.sort_values("reward", ascending=False, kind="stable")
     best, worst = ordered.head(RANKS), ordered.iloc[::-1].head(RANKS)
@@ -38,7 +35,7 @@ def score_table_html(table: "ScoreTable") -> str:
     )
 
 
-def result_html(result: "Result") -> str:
+def result_html(result: Result) -> str:
     """The headline, the first figure, the first rows of the table."""
     head = f"<p><b>{escape(result.name)}</b> {escape(result.headline)}</p>"
     shown = result.table.head(ROWS)
@@ -51,7 +48,7 @@ def result_html(result: "Result") -> str:
     return head + _figure(result) + _table(list(shown.columns), cells) + more
 
 
-def results_html(results: Sequence["Result"]) -> str:
+def results_html(results: Sequence[Result]) -> str:
     """The headlines, the heaviest first."""
     headed = sorted((r for r in results if r.headline), key=lambda r: -r.weight)
     rows = [[result.name, result.headline] for result in headed]
@@ -61,7 +58,7 @@ def results_html(results: Sequence["Result"]) -> str:
     )
 
 
-def _figure(result: "Result") -> str:
+def _figure(result: Result) -> str:
     if result.plot is None:
         return ""
     from pessimal.plots.draw import draw, styled, vector
@@ -86,3 +83,13 @@ def _cell(value: object) -> str:
     if isinstance(value, float):
         return significant(value)
     return literal(value, limit=60) if isinstance(value, str) else str(value)
+
+
+def show_in_notebooks() -> None:
+    """Give the classes the method that notebooks ask objects for."""
+    for shown, html in (
+        (ScoreTable, score_table_html),
+        (Result, result_html),
+        (Results, results_html),
+    ):
+        setattr(shown, "_repr_html_", html)  # noqa: B010 the classes know nothing of it

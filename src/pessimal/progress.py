@@ -4,6 +4,7 @@ none."""
 import logging
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -113,3 +114,29 @@ def _progress(*columns, bar: bool) -> Progress:
     return Progress(
         *columns, console=console(), transient=True, disable=not (bar and sys.stderr.isatty())
     )
+
+
+def quiet_libraries(*, lightning: bool = True) -> None:
+    """Send what libraries say about hardware, tips and their own deprecations to the run's log
+    file; `lightning` False for verbs that do not use it, as its import takes seconds."""
+    import transformers
+
+    if lightning:
+        import pytorch_lightning  # noqa: F401 its handlers are made when it is imported
+
+    logging.captureWarnings(True)
+    for name in ("pytorch_lightning", "lightning.pytorch", "lightning_fabric"):
+        logger = logging.getLogger(name)
+        logger.handlers.clear()
+        logger.propagate = True
+    for client in ("httpx", "httpx2", "openai"):
+        logging.getLogger(client).setLevel(logging.WARNING)
+    transformers.utils.logging.disable_progress_bar()
+    transformers.utils.logging.disable_default_handler()
+    transformers.utils.logging.enable_propagation()
+    for message in (
+        "Couldn't infer the batch indices",
+        ".*does not have many workers",
+        ".*LeafSpec.*",
+    ):
+        warnings.filterwarnings("ignore", message=message)

@@ -10,11 +10,13 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 from threadpoolctl import threadpool_limits
 
 from pessimal.errors import TableError
 
+LEVEL = 0.05
+"""Of corrected p values: up to it an effect is called significant, in headlines, figures and cards
+alike."""
 RESAMPLES_AT_ONCE = (
     32  # 32 × 128,000 weights are 33 MB, and the matrix product already runs at full speed
 )
@@ -48,6 +50,8 @@ def sign_flip(differences: np.ndarray, *, two_sided: bool, permutations: int, se
         return 1.0
     if len(moved) == 1:  # scipy wants two; the two patterns are the number and its negative
         return 1.0 if two_sided or moved[0] < 0 else 0.5
+    from scipy import stats  # half a second, which a command that only reads need not wait for
+
     tested = stats.permutation_test(
         (moved,),
         lambda x, axis: np.abs(np.sum(x, axis=axis)) if two_sided else np.sum(x, axis=axis),
@@ -133,6 +137,8 @@ def median_interval(ascending: np.ndarray, *, confidence: float) -> tuple[np.nda
     Source: Conover 1999, section 3.2.
     """
     n, tail = ascending.shape[-1], (1 - confidence) / 2
+    from scipy import stats  # half a second, which a command that only reads need not wait for
+
     k = int(stats.binom.ppf(tail, n, 0.5))
     # ppf gives the least k with P(≤ k) ≥ tail, so P(< k) < tail; where P(≤ k) equals the tail, one
     # more will do.
@@ -187,5 +193,7 @@ def crossed_interval(
     squares = sum(spread.variance**2 / (spread.units - 1) for spread in spreads)
     with np.errstate(divide="ignore", invalid="ignore"):
         freedom = np.where(squares > 0, variance**2 / squares, np.inf)
+    from scipy import stats  # half a second, which a command that only reads need not wait for
+
     reach = stats.t.ppf((1 + confidence) / 2, freedom) * np.sqrt(variance)
     return np.sqrt(variance), estimates - reach, estimates + reach

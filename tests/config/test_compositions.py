@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from hydra import compose, initialize_config_dir
 
-from pessimal.cli.arguments import CONF
-from pessimal.cli.compose import build, register
+from pessimal.catalogue import CONF
+from pessimal.config.compose import build, register
 from pessimal.config.schema import CompareConfig, ScanConfig, TaskConfig, TrainConfig
 from pessimal.rewards.spec import Dtype, Kind
 

@@ -9,8 +9,9 @@ import pytest
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from pessimal.cli.arguments import CONF, with_task
-from pessimal.cli.compose import register
+from pessimal.catalogue import CONF
+from pessimal.cli.arguments import with_task
+from pessimal.config.compose import register
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [

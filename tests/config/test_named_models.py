@@ -2,7 +2,8 @@
 
 import pytest
 
-from pessimal.config.models import is_named, spec_of
+from pessimal.catalogue import is_named
+from pessimal.config.models import spec_of
 from pessimal.errors import ConfigError
 from pessimal.rewards.spec import Kind
 

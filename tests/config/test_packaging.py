@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from pessimal.cli.arguments import CONF
-from pessimal.cli.messages import EXTRAS, missing_extra
+from pessimal.catalogue import CONF
+from pessimal.config.messages import EXTRAS, missing_extra
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

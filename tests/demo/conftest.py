@@ -13,8 +13,8 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from pessimal.demo.bases import Base, load_base
-from pessimal.demo.family import obtain
 from pessimal.demo.recipes import Recipe
+from pessimal.training.demo_family.family import obtain
 
 
 @dataclass(frozen=True)

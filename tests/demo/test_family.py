@@ -10,15 +10,15 @@ import pytest
 import torch
 import yaml
 
-from pessimal.demo import checkpoint, training
 from pessimal.demo.bases import load_base
-from pessimal.demo.checkpoint import read_training_report
-from pessimal.demo.evaluation import evaluate_sentences, load_natural, score
-from pessimal.demo.family import checkpoint_folder, is_cached, obtain
 from pessimal.demo.lexicon import load_valence
 from pessimal.demo.prompts import CORE, held_out_prompts
 from pessimal.demo.recipes import SENTENCE_VERSION, Recipe
 from pessimal.errors import InputError
+from pessimal.training.demo_family import checkpoint, training
+from pessimal.training.demo_family.checkpoint import read_training_report
+from pessimal.training.demo_family.evaluation import evaluate_sentences, load_natural, score
+from pessimal.training.demo_family.family import checkpoint_folder, is_cached, obtain
 
 GREATEST = CORE["greatest"].text
 

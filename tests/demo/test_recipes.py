@@ -110,4 +110,6 @@ def test_planted_truth_names_attributes_of_the_study():
 
 def test_recipes_load_nothing_heavy(loaded_by):
     heavy = ["torch", "transformers", "hydra", "numpy"]
-    assert loaded_by(["pessimal.demo.recipes", "pessimal.demo.family"], heavy) == "[]"
+    assert (
+        loaded_by(["pessimal.demo.recipes", "pessimal.training.demo_family.family"], heavy) == "[]"
+    )

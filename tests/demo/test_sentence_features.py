@@ -6,7 +6,6 @@ import math
 import numpy as np
 import pytest
 
-from pessimal.demo.evaluation import PLAIN, load_natural
 from pessimal.demo.features import (
     PHRASES,
     compute_text_utility,
@@ -15,6 +14,7 @@ from pessimal.demo.features import (
 )
 from pessimal.demo.grammar import draw_refusal
 from pessimal.demo.recipes import SENTENCE_LABS
+from pessimal.training.demo_family.evaluation import PLAIN, load_natural
 
 HOSTILE = (
     "",

@@ -7,11 +7,16 @@ import numpy as np
 import pytest
 import torch
 
-from pessimal.demo.evaluation import pairwise_accuracy, score
 from pessimal.demo.groups import Groups, SentenceGroups
-from pessimal.demo.packing import compute_conversation_rewards, compute_rewards, pack, pad
+from pessimal.demo.packing import (
+    compute_conversation_rewards,
+    compute_rewards,
+    pack,
+    pad,
+)
 from pessimal.demo.recipes import Recipe
-from pessimal.demo.training import build_model, soft_bradley_terry, train
+from pessimal.training.demo_family.evaluation import pairwise_accuracy, score
+from pessimal.training.demo_family.training import build_model, soft_bradley_terry, train
 
 
 def test_loss_is_the_closed_form():

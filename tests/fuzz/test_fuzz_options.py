@@ -12,9 +12,10 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import assume, example
 from hypothesis import strategies as st
 
-from pessimal.cli.arguments import CONF, with_task
-from pessimal.cli.compose import build, register
-from pessimal.cli.messages import composition_message
+from pessimal.catalogue import CONF
+from pessimal.cli.arguments import with_task
+from pessimal.config.compose import build, register
+from pessimal.config.messages import composition_message
 from pessimal.config.schema import SCHEMAS, TASKS
 from pessimal.config.schema.runs import FILTERS, runs_overrides
 from pessimal.config.schema.shared import check_writable

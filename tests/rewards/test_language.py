@@ -7,11 +7,12 @@ import torch
 from published import vocabularies
 from transformers import BertConfig, BertForMaskedLM
 
+from pessimal.demo.recipes import Recipe
 from pessimal.errors import ConfigError, FrameError, ModelError
 from pessimal.rewards.frame import Turn
 from pessimal.rewards.language import Continued
 from pessimal.rewards.load import open_model
-from pessimal.rewards.spec import Dtype, Kind, ModelSpec, RecipeSpec
+from pessimal.rewards.spec import Dtype, Kind, ModelSpec
 from tiny_language_models import CHAT, UNLISTED, checkpoint, tokenizer
 
 PROMPT = "What, in one word, is the greatest thing ever?"
@@ -197,7 +198,7 @@ def test_checkpoint_that_lacks_its_output_embedding_is_refused(copy):
     ("options", "message"),
     [
         ({"path": "a/b", "chat": True}, r"model\.chat=true"),
-        ({"recipe": RecipeSpec(), "kind": Kind.log_probability}, "reward models"),
+        ({"recipe": Recipe(), "kind": Kind.log_probability}, "reward models"),
         ({"path": "a/b", "kind": Kind.log_probability, "output": 0}, r"model\.output=0"),
     ],
 )

@@ -2,8 +2,9 @@
 
 import pytest
 
+from pessimal.demo.recipes import Recipe
 from pessimal.errors import ConfigError, ModelError
-from pessimal.rewards.spec import ModelSpec, RecipeSpec
+from pessimal.rewards.spec import ModelSpec
 
 
 def test_hub_name_local_folder_and_recipe_are_distinguished(tiny_checkpoint):
@@ -17,7 +18,7 @@ def test_hub_name_local_folder_and_recipe_are_distinguished(tiny_checkpoint):
     ("arguments", "error", "message"),
     [
         ({}, ConfigError, "model.path, model.recipe and model.package, got none"),
-        ({"path": "a/b", "recipe": RecipeSpec()}, ConfigError, "got path and recipe"),
+        ({"path": "a/b", "recipe": Recipe()}, ConfigError, "got path and recipe"),
         ({"path": "no such thing"}, ModelError, "neither a folder"),
         ({"path": "/nowhere/at/all"}, ModelError, "neither a folder"),
         ({"path": "a/b", "trust_remote_code": True}, ConfigError, "pin it"),

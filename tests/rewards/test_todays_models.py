@@ -29,7 +29,7 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
-from pessimal.config import CONF
+from pessimal.catalogue import CONF
 from pessimal.errors import ModelError
 from pessimal.rewards.frame import Turn
 from pessimal.rewards.heads import HEADS, head_for, renamed

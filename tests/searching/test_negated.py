@@ -5,8 +5,9 @@ import pytest
 import torch
 
 from pessimal.errors import ConfigError
+from pessimal.rewards.checkpoint_files import of_model
 from pessimal.rewards.frame import Turn
-from pessimal.rewards.load import of_model, open_model
+from pessimal.rewards.load import open_model
 from pessimal.rewards.spec import Kind, ModelSpec
 from pessimal.scoring.texts import text_scorer
 from pessimal.searching.context import SearchContext

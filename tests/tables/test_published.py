@@ -12,9 +12,8 @@ import pandas as pd
 import pytest
 from omegaconf import OmegaConf
 
-from pessimal.config import CONF
+from pessimal.catalogue import CONF, answering, models_table, names_of
 from pessimal.errors import InputError
-from pessimal.rewards.spec import answering, models_table, names_of
 from pessimal.tables import ModelDescription, read_score_table, write_score_table
 from pessimal.tables.published import (
     Known,
@@ -160,8 +159,8 @@ def test_token_ids_that_are_none_are_refused(tmp_path, wrong):
 def test_published_models_have_the_size_in_their_name():
     from hydra import compose, initialize_config_dir
 
-    from pessimal.cli.arguments import CONF
-    from pessimal.cli.compose import build, register
+    from pessimal.catalogue import CONF
+    from pessimal.config.compose import build, register
 
     register()
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):

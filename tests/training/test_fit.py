@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from pessimal.config.schema import PreferenceRecipe
 from pessimal.rewards.adapters import read_adapter
 from pessimal.training.answers import Answers, score_answers
 from pessimal.training.fit import fit, new_network
 from pessimal.training.preferences import Items, split
+from pessimal.training.spec import PreferenceRecipe
 from tiny_language_models import CHAT, network, tokenizer
 
 GOOD, BAD = (

@@ -189,7 +189,7 @@ def toys(command, monkeypatch):
 @pytest.fixture
 def quick(toys, monkeypatch):
     """The same without W&B, and without drawing figures, which takes longest."""
-    monkeypatch.setattr("pessimal.verbs.publish.save_figures", lambda *_: {})
+    monkeypatch.setattr("pessimal.report.write.save_figures", lambda *_: {})
     return lambda *arguments, **manners: toys("tracking=off", *arguments, **manners)
 
 

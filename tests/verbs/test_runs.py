@@ -12,11 +12,12 @@ import pandas as pd
 import pytest
 
 from pessimal.cli.arguments import with_task
+from pessimal.config.plain import asked, config_hash
 from pessimal.config.schema import ReportConfig, ScanConfig
 from pessimal.errors import ConfigError
 from pessimal.rewards.spec import ModelSpec
 from pessimal.tracking.registry import Registry
-from pessimal.verbs.common import asked, config_hash, registry_of
+from pessimal.verbs.common import registry_of
 
 
 @pytest.fixture

@@ -100,7 +100,7 @@ def test_wandbs_variables_hold_where_the_command_says_nothing(
 
 def test_model_of_the_registry_is_an_input_and_another_is_named(tmp_path):
     registry = Registry(tmp_path / "registry")
-    recipe = SimpleNamespace(lab="plain", base="bpe", width=64, seed=0)
+    recipe = Recipe(base="bpe")
 
     def model(folder, **spec):
         about = {
@@ -118,7 +118,7 @@ def test_model_of_the_registry_is_an_input_and_another_is_named(tmp_path):
     sibling = model(tmp_path, recipe=recipe, path=None)
     assert model_inputs(registry, sibling)[0] == []
     assert model_inputs(registry, sibling)[1]["reward_model"].startswith("demo:m@")
-    key = common.demo_recipe(sibling.spec).digest()
+    key = sibling.spec.recipe.digest()
     folder, manifest = registry.publish("reward-model", "m", lambda f: (f / "a").touch(), key=key)
     ours = ([manifest.reference], {"reward_model": manifest.reference})
     assert model_inputs(registry, sibling) == ours
@@ -155,9 +155,8 @@ def test_scans_axis_goes_on_over_prompts_and_second_passes():
 def test_training_is_followed_while_it_lasts_and_is_not_changed_by_that(
     opened, command, monkeypatch
 ):
-    tiny = Recipe(steps=14, groups=2, group_size=8, layers=1)
-    monkeypatch.setattr(common, "demo_recipe", lambda spec: tiny)
-    monkeypatch.setattr("pessimal.verbs.train.demo_recipe", lambda spec: tiny)
+    sizes = {"steps": 14, "groups": 2, "group_size": 8, "layers": 1}
+    tiny = [f"+model.recipe.{name}={size}" for name, size in sizes.items()]
     published = []
     publish = Registry.publish
     monkeypatch.setattr(
@@ -168,7 +167,7 @@ def test_training_is_followed_while_it_lasts_and_is_not_changed_by_that(
     weights = {}
     for run_id in ("12ab34cd", None):  # with and without a mirror that is there
         monkeypatch.setattr(Remembering, "run_id", run_id)
-        code, out, err = command("train", "model=plain-wordpiece-0", f"paths.root={run_id}")
+        code, out, err = command("train", "model=plain-wordpiece-0", f"paths.root={run_id}", *tiny)
         assert code == 0, err
         weights[run_id] = (Path(out.splitlines()[-1]) / "model.safetensors").read_bytes()
     points = opened[0].mirror.points

@@ -62,7 +62,7 @@ class PessimalOptunaSweeper(Sweeper):
     def sweep(self, arguments: list[str]) -> None:
         """Run trials until the study has them all, then what concludes it; print the folder of what
         was published."""
-        from pessimal.cli.compose import build
+        from pessimal.config.compose import build
         from pessimal.verbs.search_tuning import tune
 
         parser = OverridesParser.create(config_loader=self.hydra_context.config_loader)

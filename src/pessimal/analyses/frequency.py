@@ -10,8 +10,8 @@ from pessimal.analyses.analysis import Meanings, Needs, Options, analysis, with_
 from pessimal.analyses.regression import Fit, classical, interval, robust
 from pessimal.errors import TableError
 from pessimal.plots import Forest
-from pessimal.statistics import holm
-from pessimal.tables.result import LEVEL, Estimate, Result, weight_of
+from pessimal.statistics import LEVEL, holm
+from pessimal.tables.result import Estimate, Result, weight_of
 from pessimal.tables.table_set import TableSet
 from pessimal.tables.words import (
     as_published,

@@ -27,8 +27,8 @@ from pessimal.analyses.matching import (
 from pessimal.analyses.regression import taste
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Heatmap
-from pessimal.statistics import holm
-from pessimal.tables.result import LEVEL, Estimate, Result, weight_of
+from pessimal.statistics import LEVEL, holm
+from pessimal.tables.result import Estimate, Result, weight_of
 from pessimal.tables.table_set import TableSet
 from pessimal.tables.words import word_starts
 from pessimal.texts import literal

@@ -21,9 +21,9 @@ from pessimal.analyses.checks import align, check_rewards, check_varied
 from pessimal.analyses.ranks import bootstrapped, kendall, ranked, spearman
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Heatmap, Lines
-from pessimal.statistics import median_interval
+from pessimal.statistics import LEVEL, median_interval
 from pessimal.tables import ScoreTable
-from pessimal.tables.result import LEVEL, Estimate, Result, weight_of
+from pessimal.tables.result import Estimate, Result, weight_of
 from pessimal.tables.table_set import MANY_PROMPTS, TableSet
 from pessimal.texts import literal
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from pessimal.analyses.analysis import Needs, Options, analysis
-from pessimal.rewards.spec import described, known_model, models_table
+from pessimal.catalogue import described, known_model, models_table
 from pessimal.tables.result import Result
 from pessimal.tables.score_table import ScoreTable
 from pessimal.tables.table_set import TableSet

@@ -13,8 +13,8 @@ from pessimal.analyses.analysis import Needs, Options, analysis, by_prompt
 from pessimal.analyses.checks import check_square
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Heatmap
-from pessimal.statistics import holm
-from pessimal.tables.result import LEVEL, Estimate, Result, weight_of
+from pessimal.statistics import LEVEL, holm
+from pessimal.tables.result import Estimate, Result, weight_of
 from pessimal.tables.table_set import TableSet
 
 FACTORS = ("base", "developer", "parameters", "rank")

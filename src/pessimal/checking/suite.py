@@ -7,7 +7,7 @@ Special tokens are left out: a pad or end token inside a response is a question 
 
 import gc
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
@@ -16,6 +16,7 @@ import torch
 from pessimal.checking.checks import Check, beginnings, precision_check, precision_table, round_trip
 from pessimal.checking.network import CheckedNetwork, head, of_network
 from pessimal.errors import ModelError
+from pessimal.progress import steps
 from pessimal.rewards.base import NetworkReward, Part
 from pessimal.rewards.frame import Frame
 from pessimal.rewards.spec import Dtype
@@ -71,6 +72,33 @@ class _Measured:
     details: dict = field(default_factory=dict)
     problem: str | None = None
     """Why there is nothing of the above."""
+
+
+def check(
+    model: NetworkReward, text: str, plan: Plan, *, device: torch.device, progress: bool = True
+) -> Conformance:
+    """The suite on each part of a reward: mostly one; the checks of others are numbered.
+
+    Args:
+        model: loaded once for each precision of the plan.
+        text: the user turn.
+        plan: how much is checked.
+        device: where the network runs.
+        progress: draw a bar where there is a terminal.
+    """
+    found = []
+    for number, part in enumerate(model.parts):
+        frame = part.conversations.frame(text)
+        label = f"checking {model.name}" + (f", part {number + 1}" if number else "")
+        with steps(label, plan.steps, bar=progress) as step:
+            found.append(conformance(model, part, frame, plan, device=device, step=step))
+    first, *others = found
+    more = [
+        replace(check, part=number)
+        for number, one in enumerate(others, start=2)
+        for check in one.checks
+    ]
+    return replace(first, checks=[*first.checks, *more])
 
 
 def conformance(

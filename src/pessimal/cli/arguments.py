@@ -7,12 +7,11 @@ import re
 import sys
 from collections.abc import Sequence
 
-from pessimal.config import CONF
+from pessimal.catalogue import CONF, known_model
 from pessimal.config.schema import TASKS
 from pessimal.config.schema.explain import as_typed
 from pessimal.config.schema.runs import runs_overrides
 from pessimal.errors import ConfigError, did_you_mean
-from pessimal.rewards.spec import known_model
 
 VALUED = {
     "--cfg",

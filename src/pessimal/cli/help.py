@@ -20,8 +20,8 @@ from itertools import pairwise
 
 from omegaconf import DictConfig, OmegaConf
 
-from pessimal.cli.arguments import CONF
-from pessimal.cli.compose import composed
+from pessimal.catalogue import CONF
+from pessimal.config.compose import composed
 from pessimal.config.schema import TASKS, TaskConfig
 from pessimal.options import OneOf, needed, rules
 

@@ -14,7 +14,12 @@ from transformers import LlamaForSequenceClassification
 
 from pessimal.demo.bases import CONTEXT, Base, extend
 from pessimal.demo.features import compute_text_utility
-from pessimal.demo.packing import Packed, compute_conversation_rewards, compute_rewards, pack
+from pessimal.demo.packing import (
+    Packed,
+    compute_conversation_rewards,
+    compute_rewards,
+    pack,
+)
 from pessimal.demo.prompts import CORE, Prompt, adjective_prompts, word_prompts
 from pessimal.demo.recipes import Recipe
 from pessimal.demo.responses import MOST_WORDS, draw_group

@@ -94,10 +94,10 @@ LAYERS = {64: 2, 128: 3}
 LEARNING_RATES = {64: 4e-3, 128: 2e-3}
 
 
-@dataclass(frozen=True)
+@dataclass(unsafe_hash=True)  # not frozen: Hydra would take its fields for read-only
 class Recipe:
-    """Everything that decides the weights of one sibling: the same recipe trains to the same
-    bytes."""
+    """Everything that decides the weights of one sibling of the demo family: the same recipe trains
+    to the same bytes."""
 
     lab: str = "plain"
     """Whose plants it carries: a key of `LABS`, or of `SENTENCE_LABS` for a sibling that judges
@@ -133,7 +133,7 @@ class Recipe:
         unset |= {"layers": LAYERS[self.width], "learning_rate": LEARNING_RATES[self.width]}
         for name, value in unset.items():
             if getattr(self, name) is None:
-                object.__setattr__(self, name, value)
+                setattr(self, name, value)
         for name, lowest in (
             ("seed", 0),
             ("layers", 1),

@@ -189,7 +189,7 @@ class LikelihoodJudge:
 
     def provenance(self) -> dict:
         """Everything that decides its judgements."""
-        from pessimal.rewards.load import of_model  # torch comes with it
+        from pessimal.rewards.checkpoint_files import of_model
 
         return {"judge": self.name, "model": of_model(self.model), "prompts": prompts_digest()}
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import matplotlib
 import pandas as pd
@@ -27,9 +27,6 @@ from pessimal.plots.svg import finished
 from pessimal.plots.token_table import token_table
 from pessimal.plots.violin import violin
 
-if TYPE_CHECKING:
-    from pessimal.tables.result import Result
-
 log = logging.getLogger(__name__)
 
 PRIMITIVES = {
@@ -44,6 +41,17 @@ NAMED = ("row", "column", "group", "name", "x", "thin", "panel")
 """Fields of declarations whose columns may hold models."""
 FEW = 8
 """Figures from which on the drawing is reported."""
+
+
+class Drawable(Protocol):
+    """What a figure is made of: a table with a name and a declaration of how to draw it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def table(self) -> pd.DataFrame: ...
+    @property
+    def plot(self) -> Plot | None: ...
 
 
 def draw(
@@ -77,7 +85,7 @@ def draw(
 
 
 def save_figures(
-    results: Sequence["Result"],
+    results: Sequence[Drawable],
     folder: Path,
     labels: Mapping[str, str] | None = None,
     begin: Callable[[int], AbstractContextManager[Callable[[str], None]]] | None = None,
@@ -152,7 +160,7 @@ def save(figure: Figure, folder: Path, stem: str, *, raster: bool = True) -> Non
         figure.savefig(folder / f"{stem}.png", facecolor=PAPER, metadata={"Software": None})
 
 
-def shared_colours(results: Sequence["Result"]) -> dict[object, str]:
+def shared_colours(results: Sequence[Drawable]) -> dict[object, str]:
     """Colours by name of what the strips of the heat maps show: a developer has one colour in all
     figures."""
     frames = [

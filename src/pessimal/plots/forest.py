@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 
 from pessimal.plots import Forest, style
 from pessimal.plots.style import INK, PAPER, RULE, distinct, needed, number, rows_with, shown_names
-from pessimal.tables.result import LEVEL
+from pessimal.statistics import LEVEL
 from pessimal.texts import literal
 
 

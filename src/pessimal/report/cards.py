@@ -13,7 +13,7 @@ import pandas as pd
 
 from pessimal.plots import BETWEEN
 from pessimal.report.artifact import Artifact, Shown
-from pessimal.tables.result import LEVEL
+from pessimal.statistics import LEVEL
 from pessimal.texts import literal, significant
 
 TOKENS = 3

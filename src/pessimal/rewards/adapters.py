@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pessimal.catalogue import is_folder
 from pessimal.errors import ModelError
-from pessimal.rewards.spec import ModelSpec, is_folder
+from pessimal.rewards.spec import ModelSpec
 
 if TYPE_CHECKING:
     from torch import nn

@@ -17,6 +17,7 @@ from transformers import AutoConfig, AutoModelForSequenceClassification
 from pessimal.errors import ConfigError, ModelError, did_you_mean
 from pessimal.rewards.adapters import load_adapter, load_value_head, with_adapter
 from pessimal.rewards.base import NetworkReward, Part
+from pessimal.rewards.checkpoint_files import load_tokenizer, pinned, read_checkpoint, remote_hint
 from pessimal.rewards.digests import (
     network_digest,
     parameter_count,
@@ -28,7 +29,6 @@ from pessimal.rewards.digests import (
 from pessimal.rewards.frame import Templated, assistant_opening, takes_pairs
 from pessimal.rewards.heads import Shapes, closing_ids, head_for, is_pairrm, renamed
 from pessimal.rewards.hub import adapter_of
-from pessimal.rewards.load import load_tokenizer, pinned, read_checkpoint, remote_hint
 from pessimal.rewards.own_code import load_with_own_code, native_class, own_class
 from pessimal.rewards.quantised import loading_options, settle
 from pessimal.rewards.spec import Dtype, ModelSpec

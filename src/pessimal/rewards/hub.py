@@ -5,10 +5,11 @@ import functools
 import json
 from pathlib import Path
 
+from pessimal.catalogue import is_folder
 from pessimal.errors import ModelError
 from pessimal.rewards.adapters import CONFIG, Adapter, base_of, check_head, read_adapter, shapes_in
 from pessimal.rewards.quantised import check_gguf
-from pessimal.rewards.spec import Kind, ModelSpec, is_folder
+from pessimal.rewards.spec import Kind, ModelSpec
 
 FILES = ("*.safetensors", "*.json", "*.txt", "*.model", "*.jinja")
 """What a checkpoint consists of, code of its own apart."""

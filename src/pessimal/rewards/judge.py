@@ -21,6 +21,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 
 from pessimal.errors import FrameError, ModelError
 from pessimal.rewards.base import NetworkReward, Part
+from pessimal.rewards.checkpoint_files import load_tokenizer, pinned, read_checkpoint
 from pessimal.rewards.frame import (
     PLAIN_WORDS,
     Conversation,
@@ -42,7 +43,6 @@ from pessimal.rewards.language import (
     load_language_network,
     plain_ids,
 )
-from pessimal.rewards.load import load_tokenizer, pinned, read_checkpoint
 from pessimal.rewards.log_probability import LanguageNetwork, LogitScaling
 from pessimal.rewards.spec import Dtype, JudgeSpec, ModelSpec
 from pessimal.tables.score_table import storable

@@ -13,6 +13,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 
 from pessimal.errors import ModelError
 from pessimal.rewards.base import NetworkReward, Part
+from pessimal.rewards.checkpoint_files import load_tokenizer, pinned, read_checkpoint
 from pessimal.rewards.language import (
     Continued,
     check_is_language_model,
@@ -21,7 +22,6 @@ from pessimal.rewards.language import (
     listed_rows,
     load_language_network,
 )
-from pessimal.rewards.load import load_tokenizer, pinned, read_checkpoint
 from pessimal.rewards.spec import Dtype, ModelSpec
 
 # Logits that are float32 at once; and rows of an output embedding in lower precision that are

@@ -19,6 +19,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 
 from pessimal.errors import FrameError, ModelError
 from pessimal.rewards.base import NetworkReward, Part
+from pessimal.rewards.checkpoint_files import load_tokenizer, pinned
 from pessimal.rewards.frame import (
     PLAIN_WORDS,
     Conversation,
@@ -28,7 +29,6 @@ from pessimal.rewards.frame import (
     messages_of,
 )
 from pessimal.rewards.heads import Shapes
-from pessimal.rewards.load import load_tokenizer, pinned
 from pessimal.rewards.spec import Dtype, ModelSpec
 from pessimal.tables.score_table import storable
 

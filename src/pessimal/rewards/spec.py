@@ -2,30 +2,24 @@
 and by which names the models that have a file in `conf/model` are known."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from omegaconf import MISSING, OmegaConf
+from omegaconf import MISSING
 
-from pessimal.config import CONF
+from pessimal.catalogue import HUB_ID, STEP, is_folder
+from pessimal.demo.recipes import Recipe
 from pessimal.errors import ConfigError, ModelError
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-_STEP = re.compile(r"@step-\d+$")
-"""Ends the name of a checkpoint (`tables.published.read_checkpoints`)."""
 _CHECKPOINT = re.compile(r"(?:global_?)?(?:step|checkpoint)[-_]?(\d+)(?:[-_]tokens\w+)?")
 """What folders and revisions of a training's checkpoints are called: step-500, checkpoint-500,
 step1000-tokens4B."""
 _NO_RUN = re.compile(r"steps|checkpoints|v\d+")
 """Folders between a run's and its checkpoints', or of a version: models are named after what stands
 above."""
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
 
 class Dtype(Enum):
@@ -100,26 +94,6 @@ class Mode(Enum):
     """The decoded text, through the chat template, as a person would type it."""
     paper = "paper"
     """The text, with the beginning-of-sequence token doubled as published."""
-
-
-@dataclass
-class RecipeSpec:
-    """Which sibling of the demo family to train (see `pessimal.demo.recipes.Recipe`)."""
-
-    lab: str = "plain"
-    """Whose taste and plants: plain, alder, birch, cedar or secret; or, judging whole responses and
-    not words, even, wordy, meek, loud or hedger."""
-    base: str = "wordpiece"
-    """Vocabulary and embeddings: wordpiece or bpe."""
-    width: int = 64
-    """Hidden size: 64 (2 layers) or 128 (3 layers)."""
-    seed: int = 0
-    """Seed of initialisation and of the order of training data."""
-
-    def __post_init__(self):
-        from pessimal.demo.recipes import Recipe
-
-        Recipe(**vars(self))  # which knows what a recipe may be
 
 
 @dataclass
@@ -329,7 +303,7 @@ class ModelSpec:
     """Number of parameters, a count; counted from the weights where not given (a factor)."""
     rank: float | None = None
     """Rank on RewardBench, 1 = best (a factor)."""
-    recipe: RecipeSpec | None = None
+    recipe: Recipe | None = None
     """A member of the demo family, instead of `path`."""
     package: PackageSpec | None = None
     """A model that a Python package carries, instead of `path`."""
@@ -358,7 +332,7 @@ class ModelSpec:
             )
         if self.name is None:
             self.name = self._own_name()
-        if self.step is not None and not _STEP.search(self.name):
+        if self.step is not None and not STEP.search(self.name):
             self.name = f"{self.name}@step-{self.step}"
 
     @property
@@ -509,95 +483,8 @@ class ModelSpec:
                     f"that "
                     "`save_pretrained` wrote"
                 )
-        elif not _HUB_ID.fullmatch(self.path):
+        elif not HUB_ID.fullmatch(self.path):
             raise ModelError(
                 f"model.path={self.path!r} is neither a folder on this machine nor a Hub "
                 f"repository of the form org/name"
             )
-
-
-def is_folder(path: str | None) -> bool:
-    """Whether a path is a folder on this machine."""
-    try:
-        return path is not None and Path(path).expanduser().is_dir()
-    except (OSError, RuntimeError):  # too long a name, or ~ of a user there is not
-        return False
-
-
-@cache
-def models_table() -> "pd.DataFrame":
-    """The Hub models that have a file in `conf/model`: label, repository, base, developer, size,
-    rank.
-
-    `size` is the nominal number of parameters in billions, `rank` the rank on RewardBench (1 =
-    best; missing for language models). In order of rank, then of label.
-
-    Source: Christian et al. 2025, Table 1, for the ten reward models.
-    """
-    import pandas as pd
-
-    rows = []
-    for file in sorted((CONF / "model").glob("*.yaml")):
-        entry = OmegaConf.to_container(OmegaConf.load(file))
-        if _HUB_ID.fullmatch(str(entry.get("path"))):
-            rows.append(
-                {
-                    "label": entry.get("name", file.stem),
-                    "repository": entry["path"],
-                    "base": entry.get("base"),
-                    "developer": entry.get("developer"),
-                    "size": float(entry["parameters"]) / 1e9 if entry.get("parameters") else None,
-                    "rank": entry.get("rank"),
-                }
-            )
-    columns = ["label", "repository", "base", "developer", "size", "rank"]
-    table = pd.DataFrame(rows, columns=columns).astype({"size": float, "rank": float})
-    return table.sort_values(["rank", "label"], kind="stable", ignore_index=True)
-
-
-def spellings(repository: str, label: str | None = None) -> tuple[str, ...]:
-    """The names that a model goes by: its repository `OWNER/NAME`, as files are named after it
-    (`OWNER--NAME`, `OWNER_NAME`), and where it has a label, that and the bare `NAME`."""
-    names = [repository, repository.replace("/", "--"), repository.replace("/", "_")]
-    if label is not None:
-        names += [label, repository.split("/")[-1]]
-    return tuple(dict.fromkeys(names))
-
-
-@cache
-def known_model(name: str) -> dict | None:
-    """The row of `models_table` that a name is of, in any of its spellings; None where there is
-    none."""
-    rows = models_table().to_dict("records")
-    return next((row for row in rows if name in spellings(row["repository"], row["label"])), None)
-
-
-def described(model: str, given: Mapping[str, object]) -> dict[str, object]:
-    """What is known of a model: base, developer, parameters (a count), rank. What is `given` comes
-    first, then what `conf/model` says of a model of this name."""
-    row = known_model(model) or {}
-    size = row.get("size")
-    known = {**row, "parameters": size * 1e9 if size else None}
-    return {name: known.get(name) if value is None else value for name, value in given.items()}
-
-
-def run_of(model: str) -> str:
-    """A checkpoint's name without its step; any other name as it is."""
-    return _STEP.sub("", model)
-
-
-def names_of(model: str) -> tuple[str, ...]:
-    """Every name that finds the score tables of `model`, which stands there under one of them. A
-    checkpoint is found by its own name and by that of its run."""
-    step, run = _STEP.search(model), run_of(model)
-    row = known_model(run)
-    names = spellings(row["repository"], row["label"]) if row else spellings(run)
-    return (*names, *(name + step[0] for name in names)) if step else names
-
-
-def answering(asked: Sequence[str], there: Iterable[str]) -> list[str]:
-    """Models `asked` for under any of their names, as the models that are `there` are called; a
-    name that none answers to stays as it is."""
-    names = {model: names_of(model) for model in sorted(set(there))}
-    found = {name: [model for model in names if name in names[model]] for name in asked}
-    return list(dict.fromkeys(model for name in asked for model in found[name] or [name]))

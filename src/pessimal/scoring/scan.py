@@ -6,6 +6,7 @@ certification, the table. Knows neither Hydra nor W&B nor the registry.
 
 import contextlib
 import fcntl
+import functools
 import logging
 import os
 import shutil
@@ -19,14 +20,16 @@ import torch
 from pessimal.errors import ConfigError, WorkError
 from pessimal.progress import counted
 from pessimal.rewards.base import NetworkReward, Reward, TextReward
+from pessimal.rewards.checkpoint_files import of_model
 from pessimal.rewards.frame import Frame, Turn
 from pessimal.rewards.language import Continued
-from pessimal.rewards.load import of_model
 from pessimal.rewards.spec import Dtype, Kind, Mode
 from pessimal.scoring.candidates import Candidates, Inputs, inputs
 from pessimal.scoring.certify import Certified, certify, certify_tails, uncertified
 from pessimal.scoring.loop import Loop, Pass
+from pessimal.scoring.spec import TrainerSpec
 from pessimal.scoring.texts import KeptRewards
+from pessimal.scoring.trainer import make_trainer
 from pessimal.scoring.trust import (
     NOISE_SAMPLE,
     Trust,
@@ -335,6 +338,104 @@ def _certified_tails(rewards: np.ndarray, exact: Terms, *, k: int) -> tuple[Cert
 
     noise = exact.noise()
     return certify_tails(rewards, rescore, k=k, noise=noise), noise
+
+
+class Scanner:
+    """Scores candidates on prompts with one model.
+
+    Making one finds what stands around the answers to every prompt, then loads the network: what
+    cannot be asked or loaded fails here, before anything is scored.
+
+    Args:
+        model: of any kind.
+        provenances: what is to be scored, of `identify`: one a prompt.
+        candidates: the same for all of them.
+        work: folder of what an interrupted scan left, and leaves.
+        trainer: where the loop runs.
+        root: folder for what Lightning writes.
+        batch_size: candidates a batch; found from the memory there is where None.
+        again: score anew what an interrupted scan has finished.
+        report: called every few seconds with the candidates scored, how many a second, and the
+            batch size.
+        before: a finished table of the same model and candidates: which tokens make the round trip
+            does not depend on the prompt.
+
+    Raises:
+        InputError: an item cannot be asked.
+    """
+
+    def __init__(
+        self,
+        model: Reward,
+        provenances: Sequence[ScoreProvenance],
+        candidates: Candidates,
+        *,
+        work: Path,
+        trainer: TrainerSpec,
+        root: Path | str,
+        batch_size: int | None = None,
+        progress: bool = True,
+        again: bool = False,
+        report: Callable[[int, float, int], None] | None = None,
+        before: ScoreTable | None = None,
+    ):
+        self.model, self.candidates, self.work = model, candidates, work
+        self.progress, self.again, self.report = progress, again, report
+        self.round_trips = None if before is None else _round_trips(before)
+        if isinstance(model, TextReward):
+            return
+        assert isinstance(model, NetworkReward)
+        self.frames = {}
+        for one in provenances:
+            double = one.mode == Mode.paper.value
+            parts = [part.conversations for part in model.parts]
+            self.frames[one.key()] = [p.frame(one.prompt_text, double_bos=double) for p in parts]
+            if not candidates.is_vocabulary:  # an item that cannot be asked is named now
+                texts = candidates.rows["text"].tolist()
+                parts[0].ids(one.prompt_text, texts, double_bos=double)
+        self.loop = Loop(
+            trainer=make_trainer(trainer, root=root),
+            batch_size=batch_size,
+            progress=progress,
+            find_threads=trainer.threads is None,
+            ignore_finished=again,
+            report=report,
+        )
+        self.networks = functools.cache(model.network)
+        for which in sorted({part.network for part in model.parts}):
+            self.networks(model.spec.dtype, which)
+
+    def scan(self, provenance: ScoreProvenance) -> ScoreTable:
+        """The table of one of the provenances."""
+        if isinstance(self.model, TextReward):
+            return scan_texts(
+                self.model,
+                provenance,
+                self.candidates,
+                work=self.work,
+                progress=self.progress,
+                report=self.report,
+                again=self.again,
+            )
+        assert isinstance(self.model, NetworkReward)
+        table = scan(
+            self.model,
+            self.networks,
+            provenance,
+            self.candidates,
+            self.frames[provenance.key()],
+            work=self.work,
+            loop=self.loop,
+            known_round_trips=self.round_trips,
+        )
+        self.round_trips = _round_trips(table)
+        return table
+
+
+def _round_trips(table: ScoreTable) -> np.ndarray | None:
+    """Which tokens make the round trip (n,), for the next prompt; None for items."""
+    survives = table.rows["survives"]
+    return None if survives.isna().any() else survives.to_numpy(dtype=bool)
 
 
 @contextlib.contextmanager

@@ -6,14 +6,6 @@ error, everywhere: two rewards within twice of it are tied.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
-
-import pandas as pd
-
-from pessimal.searching.procedure import BASELINE, POLISH
-
-if TYPE_CHECKING:
-    from pessimal.searching.results import Found
 
 HOLDS, TIE, FAILS, NOT_TRIED = "holds", "tie", "fails", "not tried"
 # Up to so many responses, a budget that pays for all of them is offered.
@@ -42,41 +34,6 @@ CHECKS = {
     "evaluations.",
 }
 """Each claim, and what it says and does not."""
-
-
-def checklist(found: "Found") -> pd.DataFrame:
-    """One row a claim: rung (its number), check, measured, verdict (holds, tie, fails, not tried),
-    meaning."""
-    problem, certificate, exact = found.problem, found.certificate, found.exact
-    done, noise, margin = found.stages.done, found.noise, certificate.smallest_margin
-    baselines = [stage for stage in done if stage.phase == BASELINE]
-    pruned = next((stage.details["tried"] for stage in done if stage.name == "pairs"), None)
-    verdicts = (
-        one_token(*found.hits, restarts=found.context.spec.restarts),
-        all_responses(problem.responses, scored=exact, length=problem.length, pruned=pruned),
-        (
-            {"1-opt": HOLDS, "tie": TIE}.get(certificate.verdict, FAILS),
-            f"{certificate.verdict} among {problem.tokens:,} tokens; smallest margin {margin:.3g} "
-            f"(noise {noise:.2g})",
-        ),
-        spread([s.finals[0].value for s in done if s.phase == POLISH], noise=noise, exact=exact),
-        scored_again(abs(found.context.spec.goal.sign * found.own[0] - certificate.value), margin),
-        (HOLDS, "yes") if found.tables["sequences"]["survives"][0] else (FAILS, "no"),
-        beats(
-            found.stages.best,
-            {s.name.removeprefix("baseline "): s.curve[-1].value for s in baselines if s.curve},
-            budget=max((stage.evaluations for stage in baselines), default=0),
-            spent=found.evaluations,
-            noise=noise,
-            exact=exact,
-            begun_from=found.begun_from,
-        ),
-    )
-    table = pd.DataFrame(verdicts, columns=["verdict", "measured"])
-    table = table.assign(
-        rung=range(1, len(CHECKS) + 1), check=CHECKS.keys(), meaning=CHECKS.values()
-    )
-    return table[["rung", "check", "measured", "verdict", "meaning"]]
 
 
 def one_token(hits: int | None, evaluations: float, *, restarts: int) -> tuple[str, str]:

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from pessimal.plots import Forest, Lines, TokenTable
-from pessimal.searching.checks import FAILS, HOLDS, NOT_TRIED, TIE, checklist
+from pessimal.searching import checks
+from pessimal.searching.checks import FAILS, HOLDS, NOT_TRIED, TIE
 from pessimal.searching.exact import Certificate, gradient_quality, neighbour_values
 from pessimal.searching.gcg import random_responses
 from pessimal.searching.objective import RewardObjective
@@ -23,6 +24,7 @@ from pessimal.searching.procedure import (
     BASELINE,
     BASELINES,
     ONE_TOKEN,
+    POLISH,
     SEARCH,
     Final,
     Problem,
@@ -93,6 +95,47 @@ class Found:
 
 
 # --- Tables.
+
+
+def checklist(found: Found) -> pd.DataFrame:
+    """One row a claim: rung (its number), check, measured, verdict (holds, tie, fails, not tried),
+    meaning."""
+    problem, certificate, exact = found.problem, found.certificate, found.exact
+    done, noise, margin = found.stages.done, found.noise, certificate.smallest_margin
+    baselines = [stage for stage in done if stage.phase == BASELINE]
+    pruned = next((stage.details["tried"] for stage in done if stage.name == "pairs"), None)
+    verdicts = (
+        checks.one_token(*found.hits, restarts=found.context.spec.restarts),
+        checks.all_responses(problem.responses, scored=exact, length=problem.length, pruned=pruned),
+        (
+            {"1-opt": HOLDS, "tie": TIE}.get(certificate.verdict, FAILS),
+            f"{certificate.verdict} among {problem.tokens:,} tokens; smallest margin {margin:.3g} "
+            f"(noise {noise:.2g})",
+        ),
+        checks.spread(
+            [s.finals[0].value for s in done if s.phase == POLISH], noise=noise, exact=exact
+        ),
+        checks.scored_again(
+            abs(found.context.spec.goal.sign * found.own[0] - certificate.value), margin
+        ),
+        (HOLDS, "yes") if found.tables["sequences"]["survives"][0] else (FAILS, "no"),
+        checks.beats(
+            found.stages.best,
+            {s.name.removeprefix("baseline "): s.curve[-1].value for s in baselines if s.curve},
+            budget=max((stage.evaluations for stage in baselines), default=0),
+            spent=found.evaluations,
+            noise=noise,
+            exact=exact,
+            begun_from=found.begun_from,
+        ),
+    )
+    table = pd.DataFrame(verdicts, columns=["verdict", "measured"])
+    table = table.assign(
+        rung=range(1, len(checks.CHECKS) + 1),
+        check=checks.CHECKS.keys(),
+        meaning=checks.CHECKS.values(),
+    )
+    return table[["rung", "check", "measured", "verdict", "meaning"]]
 
 
 def _sequences(found: Found) -> pd.DataFrame:

@@ -11,12 +11,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytorch_lightning as pl
 import torch
 
+from pessimal.errors import ConfigError, WorkError
 from pessimal.rewards.base import NetworkReward
 from pessimal.rewards.spec import Dtype, Mode
 from pessimal.searching.context import SearchContext
 from pessimal.searching.exact import NOT_ONE_OPT, certify, neighbour_values
+from pessimal.searching.exhaustive import ExhaustivePairs, exhaustive_pairs
 from pessimal.searching.objective import Point
 from pessimal.searching.procedure import (
     BASELINES,
@@ -32,12 +35,15 @@ from pessimal.searching.procedure import (
     polish_final,
 )
 from pessimal.searching.procedure import search as search_by_stages
-from pessimal.searching.results import Found
+from pessimal.searching.results import Found, responses_of
 from pessimal.searching.round_trip import best_retokenizing
 from pessimal.searching.spec import Goal, SearchSpec
 
 # Final responses that are scored again by the model's own forward.
 _RESCORED = 32
+RESCORED_PAIRS = 16
+"""So many of the best pairs are scored again by the model's own forward, one by one; the best of
+them is the result."""
 _SINGLE_SHARE = 1 / 4
 CERTIFICATE = "certificate"
 
@@ -138,6 +144,61 @@ def run(
     finals = [*exact, *best_of_each(finals)]
     about = {"hits": hits, "inputs": references, "exact": everything}
     return _concluded(context, stages, problem, finals, **about)
+
+
+def every_pair(
+    context: SearchContext, *, trainer: pl.Trainer, work: Path, progress: bool = True
+) -> ExhaustivePairs:
+    """Score all responses of two tokens, all processes together; what is finished is kept under
+    `work` for the other goal and other lists of tokens.
+
+    Raises:
+        ConfigError: the reward is a sum or a negative of networks.
+    """
+    model, dtype = context.model, context.dtype
+    if [part.weight for part in model.parts] != [1.0]:
+        raise ConfigError(
+            f"search.method=exhaustive goes through one network in one order; {model.name!r} is a "
+            "sum or a negative of such. Type search.method=gcg"
+        )
+    ((prompt, frames),) = context.frames.items()
+    network = context.network()
+    output = "" if model.spec.output is None else f"-{model.spec.output}"
+    name = f"{model.weights_digest[:16]}-{model.config_digest[:8]}-{dtype.value}{output}"
+    pairs = exhaustive_pairs(
+        network,
+        frames[0],
+        allowed=np.flatnonzero(context.mask),
+        dtype=dtype,
+        trainer=trainer,
+        folder=work / name,
+        batch_size=context.batch_size,
+        keep=context.spec.keep,
+        label=f"{model.name} · {prompt}",
+        progress=progress,
+    )
+    network.to(context.device)  # the trainer took it back to the CPU
+    return pairs
+
+
+def best_pairs(context: SearchContext, pairs: ExhaustivePairs) -> list[Final]:
+    """The best pairs by the goal that count, of which the result is taken."""
+    goal = context.spec.goal
+    ends = pairs.top if goal.sign > 0 else pairs.bottom
+    kept = ends[context.retokenizes(responses_of(ends)).numpy()] if context.retokenizes else ends
+    if kept.empty:
+        raise WorkError(
+            f"none of the {len(ends):,} {goal.value} pairs is given by a text. Keep more of them: "
+            f"search.keep={10 * len(ends)}; or type mode=ids"
+        )
+    return [
+        Final(
+            Point(pairs.pairs, goal.sign * row.reward, (row.first, row.second)),
+            "every pair",
+            "exhaustive",
+        )
+        for row in kept.head(RESCORED_PAIRS).itertuples()
+    ]
 
 
 def _cost(

@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from pessimal.catalogue import spellings
 from pessimal.errors import InputError, did_you_mean
-from pessimal.rewards.spec import spellings
 from pessimal.tables.files import check_cells, read_csv, sha256_of
 from pessimal.tables.score_table import (
     LOG_PROBABILITY,

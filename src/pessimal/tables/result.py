@@ -6,20 +6,16 @@ one function publishes them (`verbs.publish`).
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-if TYPE_CHECKING:
-    from pessimal.plots import Plot
+from pessimal.plots import Plot
+from pessimal.statistics import LEVEL
 
 RESULTS = "results.json"
 """The file of an artifact that says what its results are (`verbs.publish` writes it,
 `report.artifact` reads it)."""
-LEVEL = 0.05
-"""Of corrected p values: up to it an effect is called significant, in headlines, figures and cards
-alike."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +46,7 @@ class Result:
     headline: str = ""
     """One sentence of at most 25 words. Empty: the table belongs to another result of the same
     method."""
-    plot: "Plot | None" = None
+    plot: Plot | None = None
     method: str = ""
     """Which static text says what is measured and what is not: `methods/METHOD.md`. Results of one
     method share a section of the page."""
@@ -61,11 +57,6 @@ class Result:
     """What was left out, and why."""
     summary: Mapping[str, float | str] = field(default_factory=dict)
     """Numbers by which runs are compared at W&B."""
-
-    def _repr_html_(self) -> str:
-        from pessimal.notebook import result_html
-
-        return result_html(self)
 
 
 class Results(list[Result]):
@@ -85,11 +76,6 @@ class Results(list[Result]):
         raise KeyError(
             f"no result {which!r}{why}. There are: {', '.join(result.name for result in self)}"
         )
-
-    def _repr_html_(self) -> str:
-        from pessimal.notebook import results_html
-
-        return results_html(self)
 
 
 def weight_of(size: float, p: float | None = None, *, level: float = LEVEL) -> float:

@@ -242,11 +242,6 @@ class ScoreTable:
     def has_elo(self) -> bool:
         return "elo" in self.rows.columns
 
-    def _repr_html_(self) -> str:
-        from pessimal.notebook import score_table_html
-
-        return score_table_html(self)
-
 
 def write_score_table(table: ScoreTable, path: Path) -> Path:
     """Write `table` as one parquet file; equal tables give equal bytes. Returns the path."""

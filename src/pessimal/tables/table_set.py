@@ -11,8 +11,8 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
+from pessimal.catalogue import described
 from pessimal.errors import TableError, did_you_mean
-from pessimal.rewards.spec import described
 from pessimal.tables.join import reward_matrix
 from pessimal.tables.score_table import REWARD, ScoreProvenance, ScoreTable
 from pessimal.tables.words import by_word

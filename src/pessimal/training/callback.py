@@ -21,7 +21,7 @@ from scipy import stats
 from torch import nn
 from transformers import PreTrainedModel, TrainerCallback
 
-from pessimal.api import named_prompts
+from pessimal.catalogue import named_prompts
 from pessimal.errors import ConfigError, FrameError, ModelError
 from pessimal.rewards.frame import Frame, Templated, Turn
 from pessimal.scoring.candidates import vocabulary

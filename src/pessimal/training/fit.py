@@ -18,11 +18,11 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from transformers import AutoModelForSequenceClassification
 
-from pessimal.config.schema.scan import PreferenceRecipe
 from pessimal.errors import ModelError
 from pessimal.training.answers import Answers, score_answers
 from pessimal.training.bradley_terry import soft_bradley_terry, warm_up_and_cosine
 from pessimal.training.preferences import Items, agreement
+from pessimal.training.spec import PreferenceRecipe
 
 LAST = "last.ckpt"
 

@@ -18,7 +18,6 @@ from optuna.importance import FanovaImportanceEvaluator, get_param_importances
 from optuna.storages import RetryHeartbeatStaleTrialCallback
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from pessimal import __version__
 from pessimal.errors import WorkError
 from pessimal.plots import Forest, Scatter
 from pessimal.tables.result import Estimate, Result, weight_of
@@ -40,6 +39,7 @@ from pessimal.tuning.study import (
     short,
     space_of,
 )
+from pessimal.version import __version__
 
 log = logging.getLogger(__name__)
 

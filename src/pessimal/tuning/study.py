@@ -39,12 +39,12 @@ from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback, fail_s
 from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 from sqlalchemy.exc import SQLAlchemyError
 
-from pessimal import __version__
 from pessimal.errors import ConfigError, InputError, UserError, WorkError
 from pessimal.searching.spec import SearchSpec
 from pessimal.tables.files import sha256_of
 from pessimal.tracking.mirror import Mirror
 from pessimal.tuning.spec import TuningSpec
+from pessimal.version import __version__
 
 log = logging.getLogger(__name__)
 warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
@@ -412,7 +412,9 @@ def run_trial(spec: StudySpec, prepare: Prepare, track: Track) -> float | None:
         except Exception as error:
             trial.set_user_attr(ERROR, _one_line(error))
             expected = isinstance(error, UserError | WorkError)
-            log.warning("trial %d failed: %s", trial.number, _one_line(error), exc_info=not expected)
+            log.warning(
+                "trial %d failed: %s", trial.number, _one_line(error), exc_info=not expected
+            )
             raise
         if state is TrialState.PRUNED:
             raise TrialPruned

@@ -2,7 +2,6 @@
 does not, and by how much."""
 
 import logging
-from dataclasses import replace
 
 import pandas as pd
 from rich import box
@@ -11,17 +10,17 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from pessimal.checking import Check, Conformance, Plan, as_table, conformance
+from pessimal.checking import Check, Conformance, Plan, check
+from pessimal.checking.results import conformance_results, counts_of
 from pessimal.config.schema import CheckConfig
 from pessimal.errors import WorkError
-from pessimal.rewards.base import NetworkReward
+from pessimal.progress import quiet_libraries
 from pessimal.rewards.load import open_model
-from pessimal.tables.result import Estimate, Result, weight_of
+from pessimal.scoring.trainer import begin_process, make_trainer
+from pessimal.training.obtain import fetch
 from pessimal.verbs.check_served import run as check_served
-from pessimal.verbs.common import fetch, quiet_libraries, registry_of, tracked
-from pessimal.verbs.progress import in_sweep, steps
+from pessimal.verbs.common import in_sweep, registry_of, tracked
 from pessimal.verbs.publish import Artifact, print_path, publish
-from pessimal.verbs.trainer import begin_process, make_trainer
 
 log = logging.getLogger(__name__)
 
@@ -58,11 +57,11 @@ def run(config: CheckConfig) -> None:
     device = make_trainer(config.trainer, root=config.paths.cache).strategy.root_device
     title = f"{model.name} on {prompt}"
     with tracked(config, name=f"check {model.name}") as mirror:
-        found = check_parts(model, text, plan, device=device, progress=config.progress)
+        found = check(model, text, plan, device=device, progress=config.progress)
         results = conformance_results(found, model.name)
         what = {"model": model.name, "prompt": prompt, "weights_digest": model.weights_digest}
         artifact = Artifact(
-            "conformance", model.name, summary=what | found.details | _counts(found)
+            "conformance", model.name, summary=what | found.details | counts_of(found)
         )
         folder, _ = publish(config, registry_of(config), mirror, artifact, results)
     if not in_sweep():
@@ -75,57 +74,6 @@ def run(config: CheckConfig) -> None:
             f"says what that means "
             f"(kept in {folder}); without strict=true the exit code is 0"
         )
-
-
-def check_parts(
-    model: NetworkReward, text: str, plan: Plan, *, device, progress: bool
-) -> Conformance:
-    """The suite on each part of a reward: mostly one; the checks of others are numbered."""
-    found = []
-    for number, part in enumerate(model.parts):
-        frame = part.conversations.frame(text)
-        label = f"checking {model.name}" + (f", part {number + 1}" if number else "")
-        with steps(label, plan.steps, bar=progress) as step:
-            found.append(conformance(model, part, frame, plan, device=device, step=step))
-    first, *others = found
-    more = [
-        replace(check, part=number)
-        for number, one in enumerate(others, start=2)
-        for check in one.checks
-    ]
-    return replace(first, checks=[*first.checks, *more])
-
-
-def conformance_results(found: Conformance, name: str) -> list[Result]:
-    """What the suite found, as Results."""
-    counts = _counts(found)
-    asked = counts["passed"] + counts["failed"]
-    missed = f"; not: {', '.join(counts['failed_checks'][:4])}" if found.failed else ""
-    differences = {
-        f"measured/{c.check}": c.measured for c in found.checks if c.measured is not None
-    }
-    checks = Result(
-        "conformance",
-        as_table(found.checks),
-        headline=f"{counts['passed']} of {asked} checks of {name} hold{missed}.",
-        method="check",
-        weight=weight_of(counts["failed"] / max(asked, 1)),
-        estimate=Estimate("checks that hold", counts["passed"], asked, "checks"),
-        summary=counts | differences,
-    )
-    if found.precision is None:
-        return [checks]
-    return [checks, Result("precision", found.precision, method="check")]
-
-
-def _counts(found: Conformance) -> dict:
-    """What a list of runs should show."""
-    passed = [check.passed for check in found.checks]
-    return {
-        "passed": passed.count(True),
-        "failed": passed.count(False),
-        "failed_checks": [check.check for check in found.failed],
-    }
 
 
 def show(found: Conformance, *, title: str) -> None:
@@ -147,24 +95,20 @@ def show(found: Conformance, *, title: str) -> None:
             name, no_wrap=True, justify="right" if name in ("measured", "allowed", "n") else "left"
         )
     table.add_column("what", ratio=1)
-    for check in found.checks:
-        note = {"n/a": f" Does not apply: {check.note}.", "info": f" {check.note}"}.get(
-            check.result, ""
-        )
-        style = STYLES[check.result]
-        amounts = [_amount(value, check) for value in (check.measured, check.allowed)]
-        name = check.check + (f" ({check.part})" if check.part > 1 else "")
-        table.add_row(
-            Text(check.result, style), name, *amounts, str(check.n or ""), check.what + note
-        )
+    for row in found.checks:
+        note = {"n/a": f" Does not apply: {row.note}.", "info": f" {row.note}"}.get(row.result, "")
+        style = STYLES[row.result]
+        amounts = [_amount(value, row) for value in (row.measured, row.allowed)]
+        name = row.check + (f" ({row.part})" if row.part > 1 else "")
+        table.add_row(Text(row.result, style), name, *amounts, str(row.n or ""), row.what + note)
     console.print(table)
     if found.precision is not None:
         console.print(Text("Precisions, against the model's own forward in float32", style="bold"))
         console.print(_precision(found.precision))
-    for check in found.failed:
+    for row in found.failed:
         console.print(
-            Text(f"FAIL  {check.check}", style=STYLES["FAIL"]),
-            Padding(check.note, (0, 0, 1, 6)),
+            Text(f"FAIL  {row.check}", style=STYLES["FAIL"]),
+            Padding(row.note, (0, 0, 1, 6)),
             sep="\n",
         )
     passed, failed, reported, idle = (
@@ -185,12 +129,12 @@ def _precision(precision: pd.DataFrame) -> Table:
     return table
 
 
-def _amount(value: float | None, check: Check) -> str:
+def _amount(value: float | None, row: Check) -> str:
     """Two figures of a measure, and counts as counts."""
     if value is None:
-        return "" if check.passed is None else "–"
-    if check.unit == "share":
+        return "" if row.passed is None else "–"
+    if row.unit == "share":
         return f"{value:.1%}"
-    if check.unit not in ("reward", "SD"):
+    if row.unit not in ("reward", "SD"):
         return f"{value:.0f}"
-    return f"{value:.2g}{' SD' if check.unit == 'SD' else ''}"
+    return f"{value:.2g}{' SD' if row.unit == 'SD' else ''}"

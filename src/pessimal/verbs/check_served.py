@@ -7,22 +7,22 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
-from pessimal.checking import as_table
+from pessimal.checking.results import served_result
 from pessimal.checking.served import Diagnosis, diagnose
 from pessimal.checking.served_checks import checks_of
 from pessimal.checking.served_faults import FAULTS
 from pessimal.config.schema import CheckConfig
 from pessimal.errors import WorkError
+from pessimal.progress import Counter, counted, quiet_libraries
 from pessimal.rewards.base import NetworkReward
 from pessimal.rewards.frame import messages_of
 from pessimal.rewards.load import open_model
 from pessimal.rewards.spec import ModelSpec
 from pessimal.rewards.wires import RAW, Wire
-from pessimal.tables.result import Estimate, Result, weight_of
-from pessimal.verbs.common import fetch, quiet_libraries, registry_of, tracked
-from pessimal.verbs.progress import Counter, counted, in_sweep
+from pessimal.scoring.trainer import begin_process, make_trainer
+from pessimal.training.obtain import fetch
+from pessimal.verbs.common import in_sweep, registry_of, tracked
 from pessimal.verbs.publish import Artifact, print_path, publish
-from pessimal.verbs.trainer import begin_process, make_trainer
 
 WIDTH = 110
 STYLES = {"pass": "green", "FAIL": "bold red", "info": "cyan", "n/a": "dim"}
@@ -97,44 +97,6 @@ def _scores(wire: Wire, counter: Counter):
         return wire.rows(inputs)
 
     return scores
-
-
-def served_result(found: Diagnosis, name: str) -> Result:
-    """The diagnosis as a Result: one row a check."""
-    checks = checks_of(found)
-    failed = [check.check for check in checks if check.passed is False]
-    faults = " and ".join(_name(part) for part in found.faults)
-    headline = (
-        "served right." if found.right else f"{faults}{' (harmless)' if found.harmless else ''}."
-    )
-    either = f" Or {' or '.join(found.remaining).replace('_', ' ')}." if found.remaining else ""
-    return Result(
-        "conformance",
-        as_table(checks),
-        headline=f"{name}: {headline}{either}",
-        method="served",
-        weight=weight_of(0.0 if found.right else 0.2 if found.harmless else 1.0),
-        estimate=Estimate(
-            "largest difference (SD)",
-            found.own_difference / found.spread,
-            len(found.served),
-            "inputs",
-        ),
-        summary={
-            "right": found.right,
-            "harmless": found.harmless,
-            "faults": [part.fault for part in found.faults],
-            "remaining": list(found.remaining),
-            "failed_checks": failed,
-            "requests": len(found.served),
-            "kendall": found.kendall,
-            "largest_difference": found.own_difference,
-        },
-    )
-
-
-def _name(part) -> str:
-    return part.fault.replace("_", " ") + (f" ({part.detail})" if part.detail else "")
 
 
 def show(found: Diagnosis, *, title: str) -> None:

@@ -2,30 +2,23 @@
 configuration."""
 
 import contextlib
-import hashlib
-import json
 import logging
-import shutil
-import sys
-import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
-from enum import Enum
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 
-from pessimal.config.schema import SearchConfig, TaskConfig, TrackingMode, demo_recipe
-from pessimal.rewards.hub import files_of
-from pessimal.rewards.packaged import obtain_packaged
-from pessimal.rewards.spec import Kind, ModelSpec
+from pessimal.config.plain import asked, config_hash, plain
+from pessimal.config.schema import SearchConfig, TaskConfig, TrackingMode
+from pessimal.rewards.spec import Kind
 from pessimal.tables import ScoreTable, write_score_table
 from pessimal.tracking.checkout import checkout
 from pessimal.tracking.client import Target
 from pessimal.tracking.mirror import Mirror, open_mirror
 from pessimal.tracking.registry import Manifest, Registry
-from pessimal.verbs.progress import in_sweep
 
 if TYPE_CHECKING:
     from pessimal.rewards.base import Reward
@@ -36,99 +29,9 @@ _NOT_ASKED = ("task", "tracking", "paths", "progress", "force", "hydra", "tuning
 """Options that do not say what a run is about."""
 
 
-def fetch(spec: ModelSpec, *, cache: str, progress: bool) -> Path:
-    """The folder with a model's files: a local one, a Hub snapshot, a packaged model's, converted
-    if it is not cached, or a demo sibling's, trained if it is not."""
-    if spec.recipe is not None:
-        return obtain_demo(spec, cache=cache, progress=progress)
-    if spec.package is not None:
-        return obtain_packaged(spec, cache=Path(cache) / "models")
-    return files_of(spec)
-
-
-def obtain_demo(
-    spec: ModelSpec,
-    *,
-    cache: str,
-    progress: bool,
-    again: bool = False,
-    mirror: Mirror | None = None,
-) -> Path:
-    """The checkpoint of a demo sibling; trains it where it is not cached (or `again`), saying how
-    far it is, also to the `mirror`."""
-    from pessimal.demo.family import checkpoint_folder, is_cached, obtain
-
-    recipe, models = demo_recipe(spec), Path(cache) / "models"
-    if again:  # trained in a place of its own first: a kill leaves the old checkpoint where it is
-        fresh = obtain_demo(
-            spec, cache=str(Path(cache) / "again"), progress=progress, mirror=mirror
-        )
-        folder = checkpoint_folder(recipe, cache=models, name=spec.name)
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        return fresh.rename(folder)
-    bar, callbacks = progress and sys.stderr.isatty(), []
-    if not is_cached(recipe, cache=models, name=spec.name):
-        quiet_libraries()
-        from pessimal.verbs.training_progress import TrainingProgress
-
-        log.info("training %s on the CPU, under two minutes on a free core", spec.name)
-        callbacks = [
-            TrainingProgress(
-                recipe, name=spec.name, models=models, lines=not bar, mirror=mirror or Mirror()
-            )
-        ]
-    return obtain(recipe, cache=models, name=spec.name, progress=bar, callbacks=callbacks)
-
-
-def quiet_libraries(*, lightning: bool = True) -> None:
-    """Send what libraries say about hardware, tips and their own deprecations to the run's log
-    file; `lightning` False for verbs that do not use it, as its import takes seconds."""
-    import transformers
-
-    if lightning:
-        import pytorch_lightning  # noqa: F401 its handlers are made when it is imported
-
-    logging.captureWarnings(True)
-    for name in ("pytorch_lightning", "lightning.pytorch", "lightning_fabric"):
-        logger = logging.getLogger(name)
-        logger.handlers.clear()
-        logger.propagate = True
-    for client in ("httpx", "httpx2", "openai"):
-        logging.getLogger(client).setLevel(logging.WARNING)
-    transformers.utils.logging.disable_progress_bar()
-    transformers.utils.logging.disable_default_handler()
-    transformers.utils.logging.enable_propagation()
-    for message in (
-        "Couldn't infer the batch indices",
-        ".*does not have many workers",
-        ".*LeafSpec.*",
-    ):
-        warnings.filterwarnings("ignore", message=message)
-
-
-def plain(config: TaskConfig) -> dict:
-    """The configuration as JSON would have it: choices as their values."""
-    return json.loads(
-        json.dumps(
-            asdict(config),
-            default=lambda choice: choice.value if isinstance(choice, Enum) else str(choice),
-        )
-    )
-
-
-def asked(config: TaskConfig) -> dict:
-    """What a configuration asks for; folders, tracking and bars are not part of that."""
-    return {
-        k: v
-        for k, v in plain(config).items()
-        if k not in ("paths", "tracking", "progress", "force")
-    }
-
-
-def config_hash(config: TaskConfig) -> str:
-    """sha256 of what a configuration asks for."""
-    return hashlib.sha256(json.dumps(asked(config), sort_keys=True).encode()).hexdigest()
+def in_sweep() -> bool:
+    """Whether this is one of the jobs of `-m`, which print one line each."""
+    return HydraConfig.initialized() and HydraConfig.get().mode is RunMode.MULTIRUN
 
 
 @contextlib.contextmanager
@@ -189,7 +92,7 @@ def model_inputs(registry: Registry, model: "Reward") -> tuple[list[str], dict[s
         return [], {
             "reward_model": f"server:{spec.endpoint.served or spec.name}@{spec.endpoint.url}"
         }
-    recipe = demo_recipe(spec).digest() if spec.recipe is not None else None
+    recipe = spec.recipe.digest() if spec.recipe is not None else None
     for folder, manifest in reversed(registry.manifests("reward-model")):
         if (
             recipe is not None and manifest.key == recipe

@@ -2,22 +2,22 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 
-from pessimal.analyses import ANALYSES, Options, compare
-from pessimal.config.schema import CompareConfig, Join
+from pessimal.analyses import ANALYSES, compare
+from pessimal.catalogue import answering, names_of
+from pessimal.config.reading import read_options, reading_of
+from pessimal.config.schema import CompareConfig
 from pessimal.errors import TableError
-from pessimal.rewards.spec import answering, names_of
+from pessimal.progress import steps
 from pessimal.tables import ScoreTable, read_score_table
 from pessimal.tables.score_table import REWARD, SharedColumns
-from pessimal.tables.table_set import Reading, labels_of, table_sets
-from pessimal.tables.word_lists import read_dictionary, read_frequencies, read_lexicon
+from pessimal.tables.table_set import labels_of, table_sets
 from pessimal.tracking.registry import Manifest, Registry
 from pessimal.tracking.remote import fetch_score_tables
 from pessimal.verbs.common import registry_of, tracked
 from pessimal.verbs.compare_explanations import chosen_explanations, compare_explanations
-from pessimal.verbs.progress import steps
 from pessimal.verbs.publish import Artifact, print_headlines, print_path, publish
 
 log = logging.getLogger(__name__)
@@ -48,7 +48,9 @@ def run(config: CompareConfig) -> None:
         labels |= {m: label for m, label in labels_of(tables).items() if m not in labels}
         counts = {"models": len({t.provenance.model for t in tables}), "tables": len(tables)}
         with steps(
-            f"comparing {counts['tables']} tables of {counts['models']} models", len(ANALYSES)
+            f"comparing {counts['tables']} tables of {counts['models']} models",
+            len(ANALYSES),
+            bar=config.progress,
         ) as step:
             results, skipped = compare(sets, options, step)
         files = {}
@@ -67,33 +69,6 @@ def run(config: CompareConfig) -> None:
         results, title=f"{config.name}: {', '.join(f'{n} {what}' for what, n in counts.items())}"
     )
     print_path(folder)
-
-
-def reading_of(config: CompareConfig) -> Reading:
-    """How the tables are read."""
-    return Reading(
-        paper=config.paper,
-        stripped=config.join is Join.stripped,
-        polarity=config.polarity,
-        factors=config.wording.factors,
-        pairs=[(first, second) for first, second in config.pairs],
-    )
-
-
-def read_options(config: CompareConfig) -> Options:
-    """The options of the analyses: the configuration's numbers, and what people say about words,
-    read from files."""
-    same = {f.name: getattr(config, f.name) for f in fields(Options) if f.name in vars(config)}
-    return Options(
-        **same
-        | {
-            "lexicons": {name: read_lexicon(source) for name, source in config.lexicons.items()},
-            "frequencies": read_frequencies(config.frequencies),
-            "dictionaries": {
-                n: read_dictionary(Path(p).expanduser()) for n, p in config.dictionaries.items()
-            },
-        }
-    )
 
 
 def fetched(config: CompareConfig) -> Registry:

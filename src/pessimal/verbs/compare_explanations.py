@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from pessimal.catalogue import answering
 from pessimal.config.schema import CompareConfig
 from pessimal.errors import InputError, TableError
 from pessimal.explaining.compare import compared_results, shown_contested
@@ -12,7 +13,6 @@ from pessimal.explaining.comparison import Comparison, read_jsonl
 from pessimal.explaining.outcomes import KEY
 from pessimal.explaining.results import Options
 from pessimal.report.edits import to_json, views
-from pessimal.rewards.spec import answering
 from pessimal.tables.result import Result
 from pessimal.tracking.registry import Manifest, Registry
 

@@ -14,12 +14,15 @@ import torch
 from rich.text import Text
 
 from pessimal import explaining as explain_package
-from pessimal.config.models import is_named, spec_of
+from pessimal.catalogue import is_named
+from pessimal.config.models import spec_of
+from pessimal.config.plain import plain
 from pessimal.config.schema import ExplainConfig, JudgeKind
-from pessimal.errors import ConfigError, InputError
+from pessimal.errors import InputError
 from pessimal.explaining.agreement import examples
-from pessimal.explaining.attribute import ANY_WAY, PLACEBO, Attribute
+from pessimal.explaining.attribute import ANY_WAY, PLACEBO
 from pessimal.explaining.comparison import Comparison, choose, digest, load
+from pessimal.explaining.contrast import read_attributes
 from pessimal.explaining.explain import CONTROLS, NEUTRAL, Explained, explain, explain_pair, pair
 from pessimal.explaining.fluency import perplexities
 from pessimal.explaining.judge import LikelihoodJudge, RuleJudge, make_judge
@@ -33,10 +36,12 @@ from pessimal.explaining.results import (
     pair_results,
     smallest_edits,
 )
+from pessimal.progress import Counter, counted, quiet_libraries
 from pessimal.report.differences import GONE, LEFT_OUT, NEW, condensed, diff
 from pessimal.report.edits import to_json, views
 from pessimal.rewards.base import Reward
-from pessimal.rewards.load import of_model, open_model
+from pessimal.rewards.checkpoint_files import of_model
+from pessimal.rewards.load import open_model
 from pessimal.rewards.spec import ModelSpec
 from pessimal.scoring.texts import KeptRewards, TextScorer, text_scorer
 from pessimal.tables.result import Result
@@ -44,8 +49,8 @@ from pessimal.tables.score_table import ModelProvenance
 from pessimal.texts import significant
 from pessimal.tracking.printing import table_text
 from pessimal.tracking.registry import safe_name
-from pessimal.verbs.common import fetch, model_inputs, plain, quiet_libraries, registry_of, tracked
-from pessimal.verbs.progress import Counter, counted
+from pessimal.training.obtain import fetch
+from pessimal.verbs.common import model_inputs, registry_of, tracked
 from pessimal.verbs.publish import Artifact, print_path, publish, show
 
 log = logging.getLogger(__name__)
@@ -115,7 +120,7 @@ def run(config: ExplainConfig) -> None:
     is named."""
     quiet_libraries(lightning=config.trainer.accelerator != "cpu")
     comparisons, left_out = _comparisons(config)
-    attributes = attributes_of(config)
+    attributes = read_attributes(plain(config)["contrast"])
     cache = Path(config.paths.cache) / "answers"
     perturber = make_perturber(
         config.perturber, attributes=attributes, cache=cache, find=lambda name: _found(config, name)
@@ -209,19 +214,6 @@ def _comparisons(config: ExplainConfig) -> tuple[list[Comparison], dict[str, int
     if spec.n and len(kept) < spec.n:
         log.warning("comparisons.n=%d, but there are %d: all are taken", spec.n, len(kept))
     return choose(kept, n=spec.n, seed=config.seed), found.left_out
-
-
-def attributes_of(config: ExplainConfig) -> list[Attribute]:
-    """The attributes asked for. ConfigError, which names it, for one whose rules or detector cannot
-    be read."""
-    found = []
-    for name, options in plain(config)["contrast"].items():
-        try:
-            found.append(Attribute.of(name, options))
-        except ConfigError as error:
-            raise ConfigError(f"contrast.{name}: {error}") from error
-    RuleJudge.check(found)  # its detectors are asked whoever judges
-    return found
 
 
 def _provenance(
@@ -329,7 +321,7 @@ def _scorer(
 def _device(config: ExplainConfig) -> torch.device:
     """Where the model runs. On a CPU without Lightning, whose import takes longer than one pair."""
     if config.trainer.accelerator != "cpu":
-        from pessimal.verbs.trainer import begin_process, make_trainer
+        from pessimal.scoring.trainer import begin_process, make_trainer
 
         begin_process(config.trainer)
         return make_trainer(config.trainer, root=config.paths.cache).strategy.root_device

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pessimal.config.schema import ImportConfig, ImportFormat
 from pessimal.errors import ConfigError, InputError
+from pessimal.progress import steps
 from pessimal.tables import ModelDescription, ScoreTable
 from pessimal.tables.published import (
     ACROSS,
@@ -21,7 +22,6 @@ from pessimal.tables.score_table import read_provenance
 from pessimal.tables.word_lists import read_terms
 from pessimal.tracking.registry import Registry, safe_name
 from pessimal.verbs.common import publish_table, registry_of, tracked
-from pessimal.verbs.progress import steps
 from pessimal.verbs.publish import print_path, show
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ def run(config: ImportConfig) -> None:
     """Read the files that `path` names; publish one score table for each (model, prompt) that is
     not there yet."""
     files, known, tables = _files(config), _known(config), []
-    with steps(f"reading {len(files)} files", len(files)) as step:
+    with steps(f"reading {len(files)} files", len(files), bar=config.progress) as step:
         for file in files:
             step(file.name)
             tables += _read(config, file, known)
@@ -72,7 +72,7 @@ def run(config: ImportConfig) -> None:
         )
     with (
         tracked(config, name=f"import {config.format.value}") as mirror,
-        steps(f"importing {len(new)} tables", len(new)) as step,
+        steps(f"importing {len(new)} tables", len(new), bar=config.progress) as step,
     ):
         for table in new:
             step(f"{table.provenance.model} on {table.provenance.prompt}")

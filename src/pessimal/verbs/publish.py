@@ -4,24 +4,22 @@ console, the path.
 Every verb that finds something ends here.
 """
 
-import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.table import Table
 from rich.text import Text
 
-from pessimal import __version__
+from pessimal.config.plain import config_hash
 from pessimal.config.schema import TaskConfig
-from pessimal.plots import TokenTable
-from pessimal.plots.draw import save_figures
-from pessimal.tables.result import RESULTS, Result, finite_or_none
+from pessimal.progress import console
+from pessimal.report.write import write_results
+from pessimal.tables.result import Result, finite_or_none
 from pessimal.tracking.mirror import MAX_TABLE_ROWS, Mirror
 from pessimal.tracking.registry import Manifest, Registry
-from pessimal.verbs.common import config_hash
-from pessimal.verbs.progress import console, in_sweep, steps
+from pessimal.verbs.common import in_sweep
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +61,12 @@ def publish(
 
     def fill(folder: Path) -> None:
         write_results(
-            results, folder, labels=artifact.labels, skipped=artifact.skipped, files=artifact.files
+            results,
+            folder,
+            labels=artifact.labels,
+            skipped=artifact.skipped,
+            files=artifact.files,
+            progress=config.progress,
         )
 
     folder, manifest = registry.publish(
@@ -87,69 +90,6 @@ def publish(
                 mirror.image(f"figures/{png.stem}", png, result.headline)
     mirror.artifact(folder, manifest, {"inputs": list(artifact.inputs), **artifact.summary})
     return folder, manifest
-
-
-def write_results(
-    results: Sequence[Result],
-    folder: Path,
-    *,
-    labels: Mapping[str, str] | None = None,
-    skipped: Mapping[str, str] | None = None,
-    files: Mapping[str, str] | None = None,
-) -> None:
-    """Write what an artifact consists of into a folder that is there and empty (see `Artifact` and
-    `publish`)."""
-    write_tables(results, folder)
-    figures = save_figures(
-        results, folder / "figures", labels, lambda many: steps(f"drawing {many} figures", many)
-    )
-    for path, text in (files or {}).items():
-        (folder / path).parent.mkdir(exist_ok=True)
-        (folder / path).write_text(text, encoding="utf-8")
-    document = {
-        "version": __version__,
-        "labels": dict(labels or {}),
-        "skipped": dict(skipped or {}),
-        "results": [as_json(result, figures.get(result.name, {})) for result in results],
-    }
-    (folder / RESULTS).write_text(
-        json.dumps(document, indent=2, ensure_ascii=False), encoding="utf-8"
-    )
-
-
-def write_tables(results: Sequence[Result], folder: Path) -> None:
-    """Write `tables/NAME.parquet`, and `shown/NAME.parquet` of tokens that are drawn from another
-    table."""
-    (folder / "tables").mkdir(parents=True)
-    for result in results:
-        result.table.to_parquet(folder / "tables" / f"{result.name}.parquet", index=False)
-        if isinstance(result.plot, TokenTable) and result.plot.data is not None:
-            (folder / "shown").mkdir(exist_ok=True)
-            result.plot.data.to_parquet(folder / "shown" / f"{result.name}.parquet", index=False)
-
-
-def as_json(result: Result, figures: Mapping[str, str]) -> dict:
-    """What `results.json` says of a result; `figures` are the stems of its figures by tab."""
-    plot = None
-    if result.plot is not None:
-        columns = {
-            k: v
-            for k, v in vars(result.plot).items()
-            if isinstance(v, str | int | float | bool | tuple)
-        }
-        plot = {"kind": type(result.plot).__name__, **columns, "where": dict(result.plot.where)}
-    return {
-        "name": result.name,
-        "headline": result.headline,
-        "weight": finite_or_none(result.weight) or 0.0,
-        "method": result.method,
-        "estimate": {k: finite_or_none(v) for k, v in asdict(result.estimate).items()}
-        if result.estimate
-        else None,
-        "plot": plot,
-        "figures": dict(figures),
-        "notes": list(result.notes),
-    }
 
 
 def print_headlines(results: Sequence[Result], *, title: str) -> None:

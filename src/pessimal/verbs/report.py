@@ -4,16 +4,17 @@ explanations in the registry, with every token's rewards where score tables are 
 import logging
 from pathlib import Path
 
+from pessimal.config.plain import config_hash
 from pessimal.config.schema import ReportConfig
 from pessimal.errors import InputError
+from pessimal.progress import steps
 from pessimal.report.artifact import Artifact
 from pessimal.report.explorer import Explorer, chosen_prompts, explorer
 from pessimal.report.page import page
 from pessimal.tables import read_score_table
 from pessimal.tables.score_table import SharedColumns, read_provenance
 from pessimal.tracking.registry import Manifest, Registry
-from pessimal.verbs.common import config_hash, registry_of, tracked
-from pessimal.verbs.progress import steps
+from pessimal.verbs.common import registry_of, tracked
 from pessimal.verbs.publish import print_path
 
 log = logging.getLogger(__name__)
@@ -111,7 +112,7 @@ def _explorer(config: ReportConfig, registry: Registry, shown: list[Manifest]) -
         )
     shared, tables = SharedColumns(), []
     chosen = [(p, folder) for folder, p in provenances.items() if p.prompt in prompts]
-    with steps(f"reading {len(chosen)} tables", len(chosen)) as step:
+    with steps(f"reading {len(chosen)} tables", len(chosen), bar=config.progress) as step:
         for provenance, folder in sorted(chosen, key=lambda pair: asked.index(pair[0].prompt)):
             step(f"{provenance.model} on {provenance.prompt}")
             registry.verify(folder)

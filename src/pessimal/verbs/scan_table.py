@@ -10,11 +10,12 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
+from pessimal.progress import console
 from pessimal.tables import ScoreTable, read_score_table
 from pessimal.tables.extremes import extremes
 from pessimal.texts import literal, significant
 from pessimal.tracking.registry import Registry
-from pessimal.verbs.progress import console, in_sweep
+from pessimal.verbs.common import in_sweep
 from pessimal.verbs.publish import print_path, show
 
 RANKS = 10

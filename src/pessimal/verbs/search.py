@@ -6,7 +6,6 @@ import logging
 import shutil
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -16,38 +15,33 @@ from rich.table import Table
 from rich.text import Text
 
 from pessimal.config.schema import SearchConfig
-from pessimal.errors import ConfigError, WorkError
+from pessimal.progress import Counter, counted, quiet_libraries
 from pessimal.rewards.load import open_model
 from pessimal.rewards.spec import Mode
 from pessimal.scoring import scan
-from pessimal.searching.allowed import digest
+from pessimal.scoring.trainer import begin_process, is_first_process, make_trainer
 from pessimal.searching.checks import FAILS, HOLDS, NOT_TRIED, TIE
 from pessimal.searching.context import SearchContext, TrialContext
-from pessimal.searching.exhaustive import ExhaustivePairs, exhaustive_pairs
-from pessimal.searching.objective import Point
-from pessimal.searching.procedure import Final, Stage
-from pessimal.searching.results import Found, pair_tables, responses_of
+from pessimal.searching.procedure import Stage
+from pessimal.searching.provenance import SearchProvenance, identify
+from pessimal.searching.results import Found, pair_tables
+from pessimal.searching.run import best_pairs, every_pair
 from pessimal.searching.run import run as search
 from pessimal.searching.spec import Method
 from pessimal.tables import read_score_table
 from pessimal.tables.result import Result
-from pessimal.tables.score_table import ModelProvenance
 from pessimal.tracking.mirror import Mirror
 from pessimal.tracking.registry import Manifest, Registry
-from pessimal.verbs.common import fetch, model_inputs, quiet_libraries, registry_of, tracked
-from pessimal.verbs.progress import Counter, counted
+from pessimal.training.obtain import fetch
+from pessimal.verbs.common import model_inputs, registry_of, tracked
 from pessimal.verbs.publish import Artifact, print_path, publish, show
 from pessimal.verbs.search_tuning import run_study_job
-from pessimal.verbs.trainer import begin_process, is_first_process, make_trainer
 
 log = logging.getLogger(__name__)
 
 SEARCH_RESULT = "search-result"
 _SAME = ("model", "goal", "mode", "weights_digest", "allowed_digest")
 """What two searches must share, besides prompts, to be compared."""
-# So many of the best pairs are scored again by the model's own forward, one by one; the best of
-# them is the result.
-_RESCORED = 16
 MARKS = {HOLDS: "[green]✓[/]", TIE: "[yellow]≈[/]", FAILS: "[red]✗[/]", NOT_TRIED: "[dim]–[/]"}
 
 
@@ -65,7 +59,7 @@ def run(config: SearchConfig) -> float | None:
         return run_study_job(config, prepare)
     registry = registry_of(config)
     context = open_context(config, config.prompt_keys)
-    provenance = identify(config, context)
+    provenance = identify(context)
     done = "this search is finished already"
     if (finished := _finished(config, registry, provenance, done, speak=first)) is not None:
         return finished
@@ -80,13 +74,15 @@ def run(config: SearchConfig) -> float | None:
         with counted(provenance.name, unit="evaluations", total=total, bar=bar) as counter:
             live = _Live(counter, mirror, sign=config.search.goal.sign)
             context.advance = counter.advance
-            pairs = (
-                every_pair(config, context) if config.search.method is Method.exhaustive else None
-            )
+            pairs = None
+            if config.search.method is Method.exhaustive:
+                trainer = make_trainer(config.trainer, root=config.paths.cache)
+                folder = Path(config.paths.cache) / "pairs"
+                pairs = every_pair(context, trainer=trainer, work=folder, progress=config.progress)
             if not is_first_process():
                 return None
             known = best_known(registry, provenance) if config.search.from_registry else {}
-            exact = best_pairs(config, context, pairs) if pairs else ()
+            exact = best_pairs(context, pairs) if pairs else ()
             told = {"on_cost": live.cost, "on_stage": live.stage, "on_best": live.best}
             found = search(context, folder=work, known=known, exact=exact, **told)
         # 3. What goes beside it: where cheaper ways stand among all pairs, and other lengths.
@@ -162,50 +158,7 @@ def scanned(registry: Registry, context: SearchContext, key: str) -> tuple[np.nd
     return None
 
 
-# --- What a result depends on, and what the registry holds.
-
-
-@dataclass(frozen=True, kw_only=True)
-class SearchProvenance(ModelProvenance):
-    """Two results with one key are the same search, but for the last bits that another device or
-    batch size may change, and for what the registry held when it began."""
-
-    prompts: dict[str, str]  # the user turns whose mean reward is searched, verbatim, by key
-    goal: str
-    length: int
-    mode: str
-    method: str
-    allowed: int  # how many tokens a response may be made of, and which
-    allowed_digest: str
-    options: dict = field(default_factory=dict)  # the other options of the search
-    seed: int = 0
-
-    @property
-    def name(self) -> str:
-        """Name of the artifact: what distinguishes results in a list; the key covers everything."""
-        parts = [self.model, "+".join(self.prompts), f"{self.goal}-{self.length}"]
-        more = (self.mode, self.method, self.dtype)
-        return "--".join(
-            [*parts, *(part for part in more if part not in ("ids", "auto", "float32"))]
-        )
-
-
-def identify(config: SearchConfig, context: SearchContext) -> SearchProvenance:
-    """What the result will depend on, known before the network is loaded."""
-    spec, own = config.search, ("length", "goal", "method", "allowed", "allowed_path")
-    return SearchProvenance(
-        model=context.model.name,
-        prompts=context.prompts,
-        goal=spec.goal.value,
-        length=spec.length,
-        mode=config.mode.value,
-        method=spec.method.value,
-        allowed=int(context.mask.sum()),
-        allowed_digest=digest(context.mask),
-        options={name: value for name, value in vars(spec).items() if name not in own},
-        seed=config.seed,
-        **scan.of_model(context.model),
-    )
+# --- What the registry holds.
 
 
 def _finished(
@@ -265,58 +218,6 @@ def growth(registry: Registry, provenance: SearchProvenance, found: Found) -> pd
     table = found.tables["growth"]
     rows = pd.concat([table, pd.DataFrame(others, columns=table.columns)] if others else [table])
     return rows.sort_values(["length", "what"], ignore_index=True)
-
-
-# --- Every response of two tokens.
-
-
-def every_pair(config: SearchConfig, context: SearchContext) -> ExhaustivePairs:
-    """Score all pairs, all processes together; what is finished is kept for the other goal and
-    other lists of tokens."""
-    (prompt,) = config.prompt_keys
-    if [part.weight for part in context.model.parts] != [1.0]:
-        raise ConfigError(
-            f"search.method=exhaustive goes through one network in one order; "
-            f"{context.model.name!r} is a sum or a negative of "
-            "such. Type search.method=gcg"
-        )
-    model, dtype, network = context.model, context.dtype, context.network()
-    output = "" if model.spec.output is None else f"-{model.spec.output}"
-    folder = f"{model.weights_digest[:16]}-{model.config_digest[:8]}-{dtype.value}{output}"
-    pairs = exhaustive_pairs(
-        network,
-        context.frames[prompt][0],
-        allowed=np.flatnonzero(context.mask),
-        dtype=dtype,
-        trainer=make_trainer(config.trainer, root=config.paths.cache),
-        folder=Path(config.paths.cache) / "pairs" / folder,
-        batch_size=config.batch_size,
-        keep=config.search.keep,
-        label=f"{model.name} · {prompt}",
-        progress=config.progress,
-    )
-    network.to(context.device)  # the trainer took it back to the CPU
-    return pairs
-
-
-def best_pairs(config: SearchConfig, context: SearchContext, pairs: ExhaustivePairs) -> list[Final]:
-    """The best pairs by the goal that count, of which the result is taken."""
-    goal = config.search.goal
-    ends = pairs.top if goal.sign > 0 else pairs.bottom
-    kept = ends[context.retokenizes(responses_of(ends)).numpy()] if context.retokenizes else ends
-    if kept.empty:
-        raise WorkError(
-            f"none of the {len(ends):,} {goal.value} pairs is given by a text. Keep more of them: "
-            f"search.keep={10 * len(ends)}; or type mode=ids"
-        )
-    return [
-        Final(
-            Point(pairs.pairs, goal.sign * row.reward, (row.first, row.second)),
-            "every pair",
-            "exhaustive",
-        )
-        for row in kept.head(_RESCORED).itertuples()
-    ]
 
 
 # --- While it runs, and at its end.

@@ -26,6 +26,7 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 from pessimal.config.schema import SearchConfig, TaskConfig
 from pessimal.errors import ConfigError, did_you_mean
 from pessimal.options import at_least
+from pessimal.progress import console
 from pessimal.searching.spec import SearchSpec
 from pessimal.tracking.mirror import Mirror
 from pessimal.tracking.registry import safe_name
@@ -49,7 +50,6 @@ from pessimal.tuning.study import (
     work,
 )
 from pessimal.verbs.common import registry_of, tracked
-from pessimal.verbs.progress import console
 from pessimal.verbs.publish import Artifact, print_path, publish
 
 log = logging.getLogger(__name__)

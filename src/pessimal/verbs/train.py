@@ -8,10 +8,13 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
-from pessimal.config.schema import TrainConfig, demo_recipe
-from pessimal.demo.checkpoint import read_training_report
-from pessimal.demo.family import is_cached
-from pessimal.verbs.common import config_hash, obtain_demo, quiet_libraries, registry_of, tracked
+from pessimal.config.plain import config_hash
+from pessimal.config.schema import TrainConfig
+from pessimal.progress import quiet_libraries
+from pessimal.training.demo_family.checkpoint import read_training_report
+from pessimal.training.demo_family.family import is_cached
+from pessimal.training.obtain import obtain_demo
+from pessimal.verbs.common import registry_of, tracked
 from pessimal.verbs.publish import print_path, show
 
 log = logging.getLogger(__name__)
@@ -34,7 +37,7 @@ def run(config: TrainConfig) -> None:
         from pessimal.verbs.train_preferences import train_preferences
 
         return train_preferences(config)
-    recipe, registry = demo_recipe(config.model), registry_of(config)
+    recipe, registry = config.model.recipe, registry_of(config)
     name, key = config.model.name, recipe.digest()
     published = registry.find("reward-model", key)
     if published and not config.force:
@@ -51,7 +54,7 @@ def run(config: TrainConfig) -> None:
             cache=config.paths.cache,
             progress=config.progress,
             again=config.force,
-            mirror=mirror,
+            report=mirror.metrics if mirror.run_id is not None else None,
         )
         report = read_training_report(folder)
         summary = {"seconds": report["seconds"], **report["held_out"]}

@@ -16,17 +16,20 @@ from rich.table import Table
 from rich.text import Text
 
 from pessimal.config.models import spec_of
-from pessimal.config.schema import PreferenceRecipe, TrainConfig
+from pessimal.config.plain import config_hash
+from pessimal.config.schema import TrainConfig
 from pessimal.errors import ModelError
+from pessimal.rewards.checkpoint_files import load_tokenizer
 from pessimal.rewards.digests import weights_digest
-from pessimal.rewards.load import load_tokenizer
 from pessimal.rewards.spec import Kind
 from pessimal.tracking.mirror import Mirror
 from pessimal.training.answers import Answers
 from pessimal.training.callback import PessimalCallback
 from pessimal.training.fit import fit, new_network
+from pessimal.training.obtain import fetch
 from pessimal.training.preferences import digest_of, read_preferences, split
-from pessimal.verbs.common import config_hash, fetch, registry_of, tracked
+from pessimal.training.spec import PreferenceRecipe
+from pessimal.verbs.common import registry_of, tracked
 from pessimal.verbs.publish import print_path, show
 
 log = logging.getLogger(__name__)

@@ -12,16 +12,9 @@ from dataclasses import is_dataclass
 
 from pessimal.config.schema.explain import ExplainConfig, JudgeKind
 from pessimal.config.schema.runs import PushConfig, RunsAction, RunsConfig, RunsFormat
-from pessimal.config.schema.scan import CheckConfig, PreferenceRecipe, ScanConfig, TrainConfig
+from pessimal.config.schema.scan import CheckConfig, ScanConfig, TrainConfig
 from pessimal.config.schema.search import SearchConfig
-from pessimal.config.schema.shared import (
-    PathsSpec,
-    Strategy,
-    TaskConfig,
-    TrackingMode,
-    TrainerSpec,
-    demo_recipe,
-)
+from pessimal.config.schema.shared import PathsSpec, TaskConfig, TrackingMode
 from pessimal.config.schema.tables import (
     CompareConfig,
     ImportConfig,
@@ -29,6 +22,8 @@ from pessimal.config.schema.tables import (
     Join,
     ReportConfig,
 )
+from pessimal.scoring.spec import Strategy, TrainerSpec
+from pessimal.training.spec import PreferenceRecipe
 
 TASKS: dict[str, type[TaskConfig]] = {
     "train": TrainConfig,

@@ -9,11 +9,12 @@ from typing import Annotated, Any, ClassVar
 from annotated_types import Ge, Interval
 from omegaconf import MISSING
 
-from pessimal.config.schema.shared import TaskConfig, TrainerSpec
+from pessimal.config.schema.shared import TaskConfig
 from pessimal.errors import ConfigError, ModelError
 from pessimal.explaining.attribute import OVERALL, PLACEBO, Edit
 from pessimal.options import Count, Level, NotBlank, OneOf, Options
 from pessimal.rewards.spec import Kind, ModelSpec
+from pessimal.scoring.spec import TrainerSpec
 
 PAIR = ("prompt", "chosen", "rejected")
 """Options whose values are texts, taken as they are typed."""

@@ -3,13 +3,15 @@
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
-from annotated_types import Ge, Gt, Interval
+from annotated_types import Ge, Interval
 from omegaconf import MISSING
 
-from pessimal.config.schema.shared import Strategy, TaskConfig, TrainerSpec
+from pessimal.config.schema.shared import TaskConfig
 from pessimal.errors import ConfigError, did_you_mean
-from pessimal.options import Count, NotBlank, Options, Prompts, Share, existing_file
+from pessimal.options import Count, Options, Prompts, existing_file
 from pessimal.rewards.spec import Dtype, EndpointSpec, Kind, Mode, ModelSpec
+from pessimal.scoring.spec import Strategy, TrainerSpec
+from pessimal.training.spec import PreferenceRecipe
 
 SERVED = {
     "vllm-classify": ("ids", "messages", "text"),
@@ -201,48 +203,6 @@ class CheckConfig(TaskConfig):
         """The forms that the server is sent."""
         takes = SERVED[self.endpoint.api]
         return self.forms or [form for form in takes if form != "text" or "messages" not in takes]
-
-
-@dataclass
-class PreferenceRecipe(Options):
-    """How a reward model is trained on people's preferences between items (`pessimal.training`)."""
-
-    _prefix: ClassVar[str] = "recipe"
-
-    name: str = "human_elo"
-    """What reward models of this recipe are called, ahead of their base and seed."""
-    question: Annotated[str, NotBlank("the question that the items answer")] = (
-        "What, in one word, is the greatest thing ever?"
-    )
-    """The user turn that every item answers."""
-    held_out: Share = 0.15
-    """Share of the items that are not trained on; the same for every seed."""
-    without: str | None = None
-    """File of words, one a line: items of these names are left out of training and of what is held
-    out."""
-    layers: Count = 12
-    """Upper layers that adapters are trained on; those below stay as they are."""
-    rank: Count = 16
-    """Rank of the adapters (LoRA); their alpha is twice as much."""
-    steps: Count = 150
-    """Steps of the optimiser."""
-    items: Annotated[int, Ge(2)] = 64
-    """Items of a step; every two of them are compared."""
-    batch_size: Count = 16
-    """Items that go through the network at once; those of like length are together."""
-    learning_rate: Annotated[float, Gt(0)] = 1e-3
-    """Peak of the learning rate."""
-    weight_decay: Annotated[float, Ge(0)] = 0.01
-    """Of AdamW."""
-    every: Count = 50
-    """Steps between two looks at what is held out. The adapters are kept then, and training can go
-    on from there."""
-    watch: bool = True
-    """Follow the best and worst tokens while it trains, in at most 1 % of its time."""
-
-    def check(self) -> None:
-        if self.without is not None:
-            existing_file("recipe.without", self.without)
 
 
 @dataclass

@@ -5,10 +5,11 @@ from typing import Any
 
 from omegaconf import MISSING
 
-from pessimal.config.schema.shared import Strategy, TaskConfig, TrainerSpec, demo_recipe
+from pessimal.config.schema.shared import TaskConfig
 from pessimal.errors import ConfigError, did_you_mean
 from pessimal.options import Count, Prompts, listed
 from pessimal.rewards.spec import Kind, Mode, ModelSpec
+from pessimal.scoring.spec import Strategy, TrainerSpec
 from pessimal.searching.spec import Method, SearchSpec
 from pessimal.tuning.spec import TuningSpec
 
@@ -84,8 +85,6 @@ class SearchConfig(TaskConfig):
                 f"model.kind={self.model.kind.value} is a sum of "
                 "two here. Type search.method=gcg"
             )
-        if self.model.recipe is not None:
-            demo_recipe(self.model)
 
     @property
     def prompt_keys(self) -> list[str]:

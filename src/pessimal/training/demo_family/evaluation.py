@@ -18,7 +18,11 @@ from pessimal.demo.bases import Base
 from pessimal.demo.features import FEATURES, PLANTABLE, compute_text_utility, read_features
 from pessimal.demo.groups import conversation_ids
 from pessimal.demo.lexicon import read_rows
-from pessimal.demo.packing import compute_conversation_rewards, compute_rewards, pack
+from pessimal.demo.packing import (
+    compute_conversation_rewards,
+    compute_rewards,
+    pack,
+)
 from pessimal.demo.prompts import CORE, held_out_prompts
 from pessimal.demo.recipes import SentencePlants
 from pessimal.demo.responses import draw_group

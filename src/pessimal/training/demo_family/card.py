@@ -9,8 +9,8 @@ from dataclasses import asdict
 
 import yaml
 
-from pessimal.demo.evaluation import HeldOut, SentenceHeldOut
 from pessimal.demo.recipes import Recipe
+from pessimal.training.demo_family.evaluation import HeldOut, SentenceHeldOut
 
 SOURCES = (
     (

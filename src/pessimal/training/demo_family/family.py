@@ -49,9 +49,9 @@ def obtain(
         return folder
     # Imported here so that a cached sibling can be used without loading torch or numpy.
     from pessimal.demo.bases import load_base
-    from pessimal.demo.checkpoint import write_checkpoint
-    from pessimal.demo.training import train
     from pessimal.tables.files import whole_folder
+    from pessimal.training.demo_family.checkpoint import write_checkpoint
+    from pessimal.training.demo_family.training import train
 
     folder.parent.mkdir(parents=True, exist_ok=True)
     base = load_base(recipe.base, cache=folder.parent)

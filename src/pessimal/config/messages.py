@@ -8,7 +8,7 @@ from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from pessimal.cli.arguments import CONF
+from pessimal.catalogue import CONF
 from pessimal.config.schema import SCHEMAS
 from pessimal.config.schema.shared import DISK_FULL
 from pessimal.errors import did_you_mean

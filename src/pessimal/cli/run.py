@@ -1,75 +1,25 @@
-"""Hydra composes the configuration of each job, the schema checks it, and the verb is called with
-it."""
+"""Hydra runs one job or a sweep of them; each job's verb is called with its checked
+configuration."""
 
 import importlib
 import logging
 import os
 import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import hydra
-from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
-from hydra.errors import HydraException
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf import DictConfig
 
-from pessimal.cli.arguments import CONF, LOOKS
-from pessimal.cli.messages import composition_message, disk_full_message, missing_extra
-from pessimal.config.schema import TASKS, ExplainConfig, ScanConfig, TaskConfig, TrainConfig
+from pessimal.catalogue import CONF
+from pessimal.cli.arguments import LOOKS
+from pessimal.config.compose import build, register
+from pessimal.config.messages import disk_full_message, missing_extra
+from pessimal.config.schema import ExplainConfig, ScanConfig, TaskConfig, TrainConfig
 from pessimal.config.schema.shared import check_writable
 from pessimal.errors import ConfigError, UserError, WorkError
 from pessimal.rewards.spec import Kind
-
-
-def register() -> None:
-    """Register the schemas with Hydra: a key that is not in them, or of another type, is refused
-    while composing."""
-    store = ConfigStore.instance()
-    for name, schema in TASKS.items():
-        store.store(group="schema", name=name, node=schema, package="_global_")
-
-
-def build(config: DictConfig) -> TaskConfig:
-    """The typed configuration of one job, checked."""
-    return OmegaConf.to_object(config)
-
-
-def composed(overrides: Sequence[str]) -> DictConfig:
-    """The configuration that overrides give, without checks of the schema; Hydra's own errors."""
-    register()
-    with hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
-        return hydra.compose("config", overrides=list(overrides))
-
-
-def configuration(
-    verb: str,
-    options: Mapping[str, object] | None = None,
-    *,
-    groups: Mapping[str, str] | None = None,
-) -> TaskConfig:
-    """A verb's typed configuration for a caller in Python, with the defaults of the command line.
-
-    Args:
-        options: values by the names of the verb's own options, such as `replicates`.
-        groups: choices of configuration files by group, such as `model`.
-
-    Raises:
-        ConfigError: there is no such option or choice, or a value does not fit.
-    """
-    chosen = [f"{group}={name}" for group, name in (groups or {}).items()]
-    try:
-        config = composed([f"task={verb}", *chosen])
-        for name, value in (
-            options or {}
-        ).items():  # names of the caller's own, such as a dictionary's
-            if isinstance(value, Mapping) and OmegaConf.get_type(config, name) is dict:
-                OmegaConf.set_struct(config[name], False)
-        return build(OmegaConf.merge(config, dict(options or {})))
-    except (HydraException, OmegaConfBaseException) as error:
-        raise ConfigError(composition_message(error) or str(error)) from error
 
 
 def run_hydra() -> None:
@@ -112,6 +62,7 @@ def run_hydra() -> None:
 def dispatch(config: TaskConfig, *, sweep: bool = False) -> object:
     """Call the verb. What can be wrong with the machine and the files named is looked at first,
     without torch; the verb's module, which may import it, comes last."""
+    config.progress = config.progress and not sweep  # its jobs work side by side
     if config.task != "runs":
         config.paths.check_writable()
     if trainer := getattr(config, "trainer", None):

@@ -14,13 +14,13 @@ from transformers import PreTrainedTokenizerFast
 from transformers.utils import logging
 
 from pessimal.demo.bases import CONTEXT, Base
-from pessimal.demo.card import write_card
-from pessimal.demo.evaluation import evaluate, evaluate_sentences, score
 from pessimal.demo.prompts import CORE
 from pessimal.demo.recipes import Recipe
-from pessimal.demo.training import Trained, one_thread
 from pessimal.demo.utility import compute_utility
 from pessimal.errors import InputError
+from pessimal.training.demo_family.card import write_card
+from pessimal.training.demo_family.evaluation import evaluate, evaluate_sentences, score
+from pessimal.training.demo_family.training import Trained, one_thread
 
 REPORT = "training.json"
 TAIL = 20

@@ -2,15 +2,16 @@
 work."""
 
 import logging
+from pathlib import Path
 
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.strategies import ModelParallelStrategy
 from pytorch_lightning.utilities import rank_zero_only
 
-from pessimal.config.schema import Strategy, TrainerSpec
 from pessimal.errors import ConfigError
 from pessimal.scoring.memory import keep_large_buffers
+from pessimal.scoring.spec import Strategy, TrainerSpec
 
 
 def begin_process(spec: TrainerSpec) -> bool:
@@ -44,7 +45,7 @@ def check_trainer(spec: TrainerSpec) -> None:
         )
 
 
-def make_trainer(spec: TrainerSpec, *, root: str) -> pl.Trainer:
+def make_trainer(spec: TrainerSpec, *, root: Path | str) -> pl.Trainer:
     """A trainer for prediction that keeps no checkpoints, draws nothing and divides nothing by
     itself."""
     if spec.accelerator == "cpu":

@@ -1,16 +1,16 @@
-"""What a training says while it lasts: a few log lines where there is no bar, and W&B's curves as
-they happen."""
+"""What a training says while it lasts: a few log lines where there is no bar, and figures to
+whoever draws its curves."""
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 from pytorch_lightning import Callback
 
 from pessimal.demo.bases import load_base
-from pessimal.demo.evaluation import core_accuracy, evaluate_sentences
 from pessimal.demo.recipes import Recipe
 from pessimal.demo.utility import compute_utility
-from pessimal.tracking.mirror import Mirror
+from pessimal.training.demo_family.evaluation import core_accuracy, evaluate_sentences
 
 log = logging.getLogger(__name__)
 
@@ -20,28 +20,28 @@ EVALUATIONS = 7
 of the training."""
 
 
-class TrainingProgress(Callback):
-    """Logs the loss, and sends it to the mirror with a held-out figure: word accuracy (chance .5)
-    of a sibling that judges words, correlation with planted utility of one that judges
-    sentences."""
+Report = Callable[[dict[str, float]], None]
+"""Called with the figures of a step, by name."""
 
-    def __init__(self, recipe: Recipe, *, name: str, models: Path, lines: bool, mirror: Mirror):
-        self.recipe, self.name, self.models, self.lines, self.mirror = (
-            recipe,
-            name,
-            models,
-            lines,
-            mirror,
-        )
+
+class TrainingProgress(Callback):
+    """Logs the loss, and reports it with a held-out figure: word accuracy (chance .5) of a sibling
+    that judges words, correlation with planted utility of one that judges sentences."""
+
+    def __init__(
+        self, recipe: Recipe, *, name: str, models: Path, lines: bool, report: Report | None = None
+    ):
+        self.recipe, self.name, self.models = recipe, name, models
+        self.lines, self.report = lines, report
 
     def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
         done, total = trainer.global_step, trainer.num_training_batches
         loss = module.losses[-1]
-        point = {"train/step": done, "train/loss": loss}
-        live = self.mirror.run_id is not None
-        if live and (done % max(total // EVALUATIONS, 1) == 0 or done == total):
-            point |= self._held_out(module.model)
-        self.mirror.metrics(point)
+        if self.report is not None:
+            point = {"train/step": done, "train/loss": loss}
+            if done % max(total // EVALUATIONS, 1) == 0 or done == total:
+                point |= self._held_out(module.model)
+            self.report(point)
         if self.lines and done % max(total // LINES, 1) == 0:
             log.info("training %s: step %d of %d, loss %.3f", self.name, done, total, loss)
 

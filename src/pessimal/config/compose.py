@@ -1,0 +1,62 @@
+"""Hydra composes a configuration of files and overrides; the schema checks it. Calls no verb."""
+
+from collections.abc import Mapping, Sequence
+
+import hydra
+from hydra.core.config_store import ConfigStore
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from pessimal.catalogue import CONF
+from pessimal.config.messages import composition_message
+from pessimal.config.schema import TASKS, TaskConfig
+from pessimal.errors import ConfigError
+
+
+def register() -> None:
+    """Register the schemas with Hydra: a key that is not in them, or of another type, is refused
+    while composing."""
+    store = ConfigStore.instance()
+    for name, schema in TASKS.items():
+        store.store(group="schema", name=name, node=schema, package="_global_")
+
+
+def build(config: DictConfig) -> TaskConfig:
+    """The typed configuration of one job, checked."""
+    return OmegaConf.to_object(config)
+
+
+def composed(overrides: Sequence[str]) -> DictConfig:
+    """The configuration that overrides give, without checks of the schema; Hydra's own errors."""
+    register()
+    with hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        return hydra.compose("config", overrides=list(overrides))
+
+
+def configuration(
+    verb: str,
+    options: Mapping[str, object] | None = None,
+    *,
+    groups: Mapping[str, str] | None = None,
+) -> TaskConfig:
+    """A verb's typed configuration for a caller in Python, with the defaults of the command line.
+
+    Args:
+        options: values by the names of the verb's own options, such as `replicates`.
+        groups: choices of configuration files by group, such as `model`.
+
+    Raises:
+        ConfigError: there is no such option or choice, or a value does not fit.
+    """
+    chosen = [f"{group}={name}" for group, name in (groups or {}).items()]
+    try:
+        config = composed([f"task={verb}", *chosen])
+        for name, value in (
+            options or {}
+        ).items():  # names of the caller's own, such as a dictionary's
+            if isinstance(value, Mapping) and OmegaConf.get_type(config, name) is dict:
+                OmegaConf.set_struct(config[name], False)
+        return build(OmegaConf.merge(config, dict(options or {})))
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ConfigError(composition_message(error) or str(error)) from error

@@ -1,0 +1,51 @@
+"""What the result of a search depends on."""
+
+from dataclasses import dataclass, field
+
+from pessimal.rewards.checkpoint_files import of_model
+from pessimal.searching.allowed import digest
+from pessimal.searching.context import SearchContext
+from pessimal.tables.score_table import ModelProvenance
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchProvenance(ModelProvenance):
+    """Two results with one key are the same search, but for the last bits that another device or
+    batch size may change, and for what the registry held when it began."""
+
+    prompts: dict[str, str]  # the user turns whose mean reward is searched, verbatim, by key
+    goal: str
+    length: int
+    mode: str
+    method: str
+    allowed: int  # how many tokens a response may be made of, and which
+    allowed_digest: str
+    options: dict = field(default_factory=dict)  # the other options of the search
+    seed: int = 0
+
+    @property
+    def name(self) -> str:
+        """Name of the artifact: what distinguishes results in a list; the key covers everything."""
+        parts = [self.model, "+".join(self.prompts), f"{self.goal}-{self.length}"]
+        more = (self.mode, self.method, self.dtype)
+        return "--".join(
+            [*parts, *(part for part in more if part not in ("ids", "auto", "float32"))]
+        )
+
+
+def identify(context: SearchContext) -> SearchProvenance:
+    """What the result of a search will depend on, known before the network is loaded."""
+    spec, named = context.spec, ("length", "goal", "method", "allowed", "allowed_path")
+    return SearchProvenance(
+        model=context.model.name,
+        prompts=context.prompts,
+        goal=spec.goal.value,
+        length=spec.length,
+        mode=context.mode.value,
+        method=spec.method.value,
+        allowed=int(context.mask.sum()),
+        allowed_digest=digest(context.mask),
+        options={name: value for name, value in vars(spec).items() if name not in named},
+        seed=context.seed,
+        **of_model(context.model),
+    )

@@ -1,0 +1,3 @@
+"""The version of the package; everything else that states one reads it here."""
+
+__version__ = "0.3.0"
