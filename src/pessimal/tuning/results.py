@@ -136,8 +136,7 @@ def options_result(table: pd.DataFrame, trials: pd.DataFrame, *, flattered: bool
     who = "the defaults themselves" if best["defaults"] else f"trial {best['trial']}"
     usual = f"{defaults[0]:.3f}" if defaults else "not known"
     note = (
-        "No prompts were held out, and values of trials flatter the best: tuning.held_out=[KEY,…] "
-        "compares."
+        "No prompts were held out, and the best value flatters: tuning.held_out=[KEY,…] compares."
     )
     summary = {"trials": int(trials["value"].notna().sum()), "best_value": float(best["value"])}
     return _result(
