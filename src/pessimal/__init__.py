@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pessimal.api import check, compare, explain, load, read, reward, save, scan, search
     from pessimal.training.callback import PessimalCallback
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "PessimalCallback",
     "__version__",

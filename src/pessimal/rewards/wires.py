@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from pessimal.errors import ConfigError, ModelError, WorkError, did_you_mean
+from pessimal.errors import ConfigError, ModelError, WorkError, did_you_mean, require
 from pessimal.rewards.spec import EndpointSpec
 
 PATHS = {
@@ -84,7 +84,7 @@ class Wire:
                 f"model.endpoint.api={self.spec.api!r} is none of {', '.join(PATHS)}."
                 f"{did_you_mean(self.spec.api, PATHS)}"
             )
-        import openai  # noqa: F401  that it is missing shows before work
+        require("openai", why="a reward behind a server")
 
         self.key = api_key(self.spec)
 

@@ -12,7 +12,7 @@ from pessimal.rewards.spec import answering, names_of
 from pessimal.tables import ScoreTable, read_score_table
 from pessimal.tables.score_table import REWARD, SharedColumns
 from pessimal.tables.table_set import Reading, labels_of, table_sets
-from pessimal.tables.word_lists import read_dictionary, read_frequencies, read_lexicon
+from pessimal.tables.word_lists import read_dictionary, read_frequencies, read_lexicons
 from pessimal.tracking.registry import Manifest, Registry
 from pessimal.tracking.remote import fetch_score_tables
 from pessimal.verbs.common import registry_of, tracked
@@ -87,7 +87,7 @@ def read_options(config: CompareConfig) -> Options:
     return Options(
         **same
         | {
-            "lexicons": {name: read_lexicon(source) for name, source in config.lexicons.items()},
+            "lexicons": read_lexicons(config.lexicons),
             "frequencies": read_frequencies(config.frequencies),
             "dictionaries": {
                 n: read_dictionary(Path(p).expanduser()) for n, p in config.dictionaries.items()

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from annotated_types import Ge, Gt, Interval
 
-from pessimal.errors import ConfigError, WorkError
+from pessimal.errors import ConfigError, WorkError, require
 from pessimal.explaining.chat.client import Question, Reply, Usage
 from pessimal.tables.score_table import storable
 
@@ -105,7 +105,9 @@ class Endpoint:
     """An httpx2 transport in place of the network; tests put a scripted one here."""
 
     def __init__(self, options: EndpointOptions):
-        """ConfigError for an impossible option, or a key that is missing. Nothing is sent yet."""
+        """ConfigError for an impossible option, or a key that is missing; MissingExtraError without
+        openai's client. Nothing is sent yet."""
+        require("openai", why="a language model behind a server")
         self.options, self.usage, self.max_tokens = options, Usage(), options.max_tokens
         self.key = options.api_key()
         self._ever_answered = False
