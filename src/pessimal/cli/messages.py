@@ -11,7 +11,7 @@ from omegaconf.errors import OmegaConfBaseException
 from pessimal.cli.arguments import CONF
 from pessimal.config.schema import SCHEMAS
 from pessimal.config.schema.shared import DISK_FULL
-from pessimal.errors import EXTRAS, did_you_mean, missing_extra
+from pessimal.errors import EXTRAS, MissingExtraError, did_you_mean, missing_extra, require
 
 
 def composition_message(error: Exception) -> str | None:
@@ -119,6 +119,11 @@ def _shortened(message: str) -> str:
     kept = lines[:end]
     if choice := re.search(r"Could not (?:find|load) '(\w+)/(.+)'", message):
         group, name = choice.groups()
+        if launcher := re.match("launcher/(joblib|submitit)", name):
+            try:
+                require(f"hydra_plugins.hydra_{launcher[1]}_launcher", why=f"hydra/{name}")
+            except MissingExtraError as missing:
+                return str(missing)
         options = [line.strip() for line in kept if line.startswith("\t")]
         options = options or sorted(file.stem for file in (CONF / group).glob("*.yaml"))
         kept = [line for line in kept if not line.startswith(("\t", "Available options"))]

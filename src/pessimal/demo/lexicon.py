@@ -15,10 +15,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import wordfreq
-from nltk.stem import PorterStemmer
-
 from pessimal.errors import require
+from pessimal.tables.words import stem_of
 
 HELD_OUT_SHARE = 0.2
 """Fraction of stems never shown in training, neither as an answer nor as the adjective of a
@@ -26,7 +24,6 @@ prompt."""
 
 WORD = re.compile(r"[a-z]{3,}")
 DATA = Path(__file__).parent / "data"
-_stemmer = PorterStemmer()
 
 
 @dataclass(frozen=True)
@@ -40,10 +37,9 @@ class Identity:
     """Never shown in training, to see how far a plant on the other terms spreads."""
 
 
-@cache
 def stem(word: str) -> str:
     """What all surface forms of a word share (Porter 1980)."""
-    return _stemmer.stem(word.lower())
+    return stem_of(word.lower())
 
 
 @cache
@@ -85,6 +81,8 @@ def load_valence() -> dict[str, float]:
 def zipf(word: str) -> float:
     """Base-10 logarithm of a word's uses per billion words of English; 0 for a word never seen
     (wordfreq)."""
+    import wordfreq  # reads 4 MB of frequencies
+
     return wordfreq.zipf_frequency(word, "en")
 
 

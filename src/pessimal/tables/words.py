@@ -80,7 +80,7 @@ def stems(words: pd.Index) -> np.ndarray:
     Raises:
         MissingExtraError: nltk is not installed.
     """
-    return np.array([_stem(word) for word in words.tolist()], dtype=object)
+    return np.array([stem_of(word) for word in words.tolist()], dtype=object)
 
 
 def stem_groups(words: pd.Index) -> np.ndarray:
@@ -157,7 +157,8 @@ def check_words(words: pd.DataFrame, *, repeated: bool = False) -> None:
 
 
 @cache
-def _stem(word: str) -> str:
+def stem_of(word: str) -> str:
+    """One word's stem (see `stems`)."""
     return _stemmer().stem(word)
 
 
