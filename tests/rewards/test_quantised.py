@@ -176,7 +176,11 @@ def test_weights_that_are_quantised_already_are_not_quantised_again():
 
 @pytest.mark.parametrize(
     ("method", "install"),
-    [("awq", "gptqmodel"), ("gptq", "optimum gptqmodel"), ("bitsandbytes", "bitsandbytes")],
+    [
+        ("awq", "gptqmodel"),
+        ("gptq", "optimum gptqmodel"),
+        ("bitsandbytes", r"'pessimal\[quantised\]'"),
+    ],
 )
 def test_a_missing_package_is_named(monkeypatch, method, install):
     monkeypatch.setattr(quantised.importlib.util, "find_spec", lambda name: None)

