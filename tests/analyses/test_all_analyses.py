@@ -11,7 +11,7 @@ from pessimal.analyses import Options, compare
 
 PACKAGE = pessimal.analyses
 MODULES = [
-    module.name for module in pkgutil.walk_packages(PACKAGE.__path__, prefix="pessimal.compare.")
+    module.name for module in pkgutil.walk_packages(PACKAGE.__path__, prefix="pessimal.analyses.")
 ]
 UNWANTED = ["torch", "hydra", "wandb", "transformers", "matplotlib"]
 

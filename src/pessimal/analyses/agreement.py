@@ -292,7 +292,7 @@ def rank_biased_overlap(
     return float(weights @ agreement + below)
 
 
-@analysis("agreement", Needs(models=2))
+@analysis("agreement", Needs(models=2), place=40)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """Agreement of every pair on each prompt, over shared candidates and over whole vocabularies;
     the noise floor."""

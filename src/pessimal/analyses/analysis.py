@@ -1,12 +1,12 @@
 """What an analysis is: a function from score tables to Results, and what it needs.
 
-To add one: a file beside this one whose `analyse` stands under `@analysis(...)`, a line in
-`compare.ANALYSES`, a text in `methods/`, its columns in `docs/columns.yaml`, a test.
+To add one: a file beside this one whose `analyse` stands under `@analysis(...)`, a text in
+`methods/`, its columns in `docs/columns.yaml`, a test. One of another package comes in by an entry
+point (docs/extend/analysis.md).
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 import pandas as pd
@@ -19,6 +19,8 @@ from pessimal.tables.word_lists import Frequencies
 
 MEAN = "mean of models"
 """Names a row of figures."""
+LAST = 1000.0
+"""Place of an analysis that says none."""
 Meanings = Callable[[Sequence[str]], np.ndarray]
 """Words → a vector of meaning each."""
 
@@ -129,23 +131,36 @@ class Needs:
         return "; ".join(f"needs {what}" for there, what in checks if not there)
 
 
-class Analysis(Protocol):
-    """A function from tables to Results, with a name and needs."""
+@dataclass(frozen=True)
+class Analysis:
+    """A function from tables to Results, with its name, its needs and its place."""
 
     name: str
+    function: Callable[[TableSet, Options], list[Result]]
     needs: Needs
+    place: float
+    """Results stand on the page in the order of their analyses' places."""
 
-    def __call__(self, tables: TableSet, options: Options) -> list[Result]: ...
+    def __call__(self, tables: TableSet, options: Options) -> list[Result]:
+        return self.function(tables, options)
+
+    @property
+    def path(self) -> str:
+        """`module:function`."""
+        return f"{self.function.__module__}:{self.function.__qualname__}"
 
 
-def analysis(name: str, needs: Needs | None = None) -> Callable[[Callable], Analysis]:
-    """Gives a function the name of its analysis and what it needs."""
+def analysis(
+    name: str, needs: Needs | None = None, *, place: float = LAST
+) -> Callable[[Callable[[TableSet, Options], list[Result]]], Analysis]:
+    """Makes a function an analysis.
 
-    def give(function: Callable) -> Analysis:
-        function.name, function.needs = name, needs or Needs()
-        return function
-
-    return give
+    Args:
+        name: of what could not be done, in messages and progress.
+        needs: what the tables must have; any table will do where None.
+        place: on the page. Those of the package are 10, 20, …: grep `place=`.
+    """
+    return lambda function: Analysis(name, function, needs or Needs(), place)
 
 
 def by_prompt(

@@ -232,7 +232,7 @@ def _check_columns(table: pd.DataFrame) -> None:
         )
 
 
-@analysis("base_models", Needs(models=0, prompts=0, language=True))
+@analysis("base_models", Needs(models=0, prompts=0, language=True), place=230)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """What language models would say to each prompt, beside the rewards on it; and every pair of
     them as a reward."""

@@ -97,7 +97,7 @@ def everywhere(tables: list[ScoreTable], *, top: int) -> tuple[dict[str, object]
     return counts, tokens
 
 
-@analysis("census", Needs(judges=True))
+@analysis("census", Needs(judges=True), place=200)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """Which tokens make each judge say yes; where the published master keys stand; whether prompts
     agree."""

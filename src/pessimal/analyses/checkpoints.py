@@ -68,7 +68,7 @@ def rank_changes(ranks: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-@analysis("checkpoints", Needs(prompts=0, checkpoints=True))
+@analysis("checkpoints", Needs(prompts=0, checkpoints=True), place=180)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """Ranks over training steps: of a dictionary's categories, of named words, and the words that
     moved furthest.

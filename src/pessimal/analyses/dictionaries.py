@@ -326,7 +326,7 @@ def _common(by_word: Mapping[tuple[str, str], pd.Series]) -> set[str]:
     return set.intersection(*(set(values.index) for values in by_word.values()))
 
 
-@analysis("dictionaries", Needs(models=0, prompts=0, dictionaries=True))
+@analysis("dictionaries", Needs(models=0, prompts=0, dictionaries=True), place=170)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """Median ranks by category of each dictionary, on all prompts of known polarity, and what moves
     them: of reward models, and apart from them of language models by their log-probabilities

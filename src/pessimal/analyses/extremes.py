@@ -13,7 +13,7 @@ from pessimal.texts import literal
 NEEDED = ("candidate_id", "text", "token", "reward")
 
 
-@analysis("extremes", Needs(prompts=1))
+@analysis("extremes", Needs(prompts=1), place=20)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """What each model wants most and least, of all candidates that it was given, and of those that
     all models share."""

@@ -202,7 +202,7 @@ def _share_of_difference(x: np.ndarray, y: np.ndarray) -> Statistic:
     return Statistic(float(share), (difference - share * both) / both.mean(), share=True)
 
 
-@analysis("framing", Needs(prompts=2))
+@analysis("framing", Needs(prompts=2), place=70)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """Each model's rewards under one prompt against its rewards under another, each model over all
     its own items; the ends of both axes over the shared items too."""

@@ -187,7 +187,7 @@ def _rows(
     )
 
 
-@analysis("frequency", Needs(frequencies=True))
+@analysis("frequency", Needs(frequencies=True), place=120)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """Slopes of each model's reward on word frequency, under opposite prompts and under each."""
     valence = next(

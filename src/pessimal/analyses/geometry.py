@@ -67,7 +67,7 @@ def _oriented(places: np.ndarray) -> np.ndarray:
     return turned * np.where(farthest < 0, -1.0, 1.0)
 
 
-@analysis("geometry", Needs(models=3))
+@analysis("geometry", Needs(models=3), place=50)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """A map of the models for each prompt, of 1 − Kendall's tau-b."""
     table = by_prompt(tables, lambda prompt: _map(tables, prompt, options))

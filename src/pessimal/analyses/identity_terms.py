@@ -376,7 +376,7 @@ def corrected(effects: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-@analysis("identity_terms", Needs(prompts=1, frequencies=True, identity=True))
+@analysis("identity_terms", Needs(prompts=1, frequencies=True, identity=True), place=130)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """Identity terms against matched controls: all together, by axis, and one by one; their
     controls, and the lists."""

@@ -153,7 +153,7 @@ def _separation(
     }
 
 
-@analysis("lexicon_groups", Needs(lexicons=True))
+@analysis("lexicon_groups", Needs(lexicons=True), place=110)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """How well each model's rewards set each lexicon's positive words apart from its negative
     ones."""

@@ -202,7 +202,7 @@ def _correlations(rewards: pd.DataFrame, **bootstrap) -> dict[tuple[str, str], d
     return table[STATISTICS].to_dict("index")
 
 
-@analysis("modes", Needs(modes=True))
+@analysis("modes", Needs(modes=True), place=210)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """Each model that was scanned in several modes, against itself."""
     compared, farthest, drawn, notes = [], [], [], []

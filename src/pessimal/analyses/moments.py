@@ -88,7 +88,7 @@ def _densities(rewards: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(pieces) if pieces else pd.DataFrame()
 
 
-@analysis("moments", Needs(prompts=1))
+@analysis("moments", Needs(prompts=1), place=30)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """How each model's rewards are distributed over the shared candidates."""
     failed: list[str] = []

@@ -443,7 +443,7 @@ def _people_like(rewards: pd.DataFrame, elo: pd.Series) -> pd.Series:
     return people
 
 
-@analysis("people", Needs(elo=True, prompts=0))
+@analysis("people", Needs(elo=True, prompts=0), place=140)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """How far models agree with the people who rated the items, on which items they differ, and how
     surely.

@@ -52,7 +52,7 @@ def prompt_agreement(
     )
 
 
-@analysis("prompt_agreement", Needs(prompts=2))
+@analysis("prompt_agreement", Needs(prompts=2), place=80)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """For each model, over all its own items: tau-b of every two of its prompts."""
     pieces, notes = [], []

@@ -65,7 +65,7 @@ def provenance(table: ScoreTable) -> dict[str, object]:
     }
 
 
-@analysis("provenance", Needs(models=0, prompts=0))
+@analysis("provenance", Needs(models=0, prompts=0), place=10)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """Every table that was given, those that stand for no model included."""
     rows = pd.DataFrame([provenance(table) for table in tables.tables])[COLUMNS]

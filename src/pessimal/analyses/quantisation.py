@@ -135,7 +135,7 @@ def changed_ends(whole: pd.DataFrame, quantised: pd.DataFrame, *, top: int = 20)
     return found[[*ENDS, *(column for column in found if column not in ENDS)]]
 
 
-@analysis("quantisation", Needs(models=2))
+@analysis("quantisation", Needs(models=2), place=220)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """Each model against its quantised self, prompt by prompt."""
     pairs = quantised_pairs(tables.models, options.quantised)

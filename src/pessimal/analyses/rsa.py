@@ -6,7 +6,6 @@ comes from permuting models, never from counting dyads.
 
 import numpy as np
 import pandas as pd
-from statsmodels.regression.linear_model import OLS
 
 from pessimal.analyses.agreement import tau_matrix
 from pessimal.analyses.analysis import Needs, Options, analysis, by_prompt
@@ -106,6 +105,8 @@ def rsa(
 
     Source: Christian et al. 2025, Figure 2C; Dekker, Krackhardt & Snijders 2007 for the test.
     """
+    from statsmodels.regression.linear_model import OLS
+
     check_square(similarity, name="similarity", least=4)
     models = list(similarity.index)
     if unknown := [str(model) for model in models if model not in descriptors.index]:
@@ -224,7 +225,7 @@ def _standardised(values: np.ndarray) -> np.ndarray:
     return (values - values.mean(axis=-1, keepdims=True)) / values.std(axis=-1, keepdims=True)
 
 
-@analysis("rsa", Needs(models=4))
+@analysis("rsa", Needs(models=4), place=60)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """For each prompt: the tau-b of every two models, regressed on what the two have in common."""
     matrices, failed = {}, {}

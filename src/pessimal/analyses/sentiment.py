@@ -414,7 +414,7 @@ def _moves_of_mean(
     return (total.to_numpy() / len(part) if whole else np.array([np.nan])), names
 
 
-@analysis("sentiment", Needs(lexicons=True))
+@analysis("sentiment", Needs(lexicons=True), place=100)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """Slopes by valence of each model, prompt and lexicon; which side is steeper; rewards by
     valence."""

@@ -29,7 +29,7 @@ Runs = dict[tuple[str, str], dict[int, ScoreTable]]
 """By (prompt, run): a table for each step, steps rising."""
 
 
-@analysis("trajectories", Needs(models=0, prompts=0, checkpoints=True))
+@analysis("trajectories", Needs(models=0, prompts=0, checkpoints=True), place=190)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """Each measure at each step of each run that has several, and the first step from which it is
     settled."""

@@ -101,7 +101,7 @@ def contrast_words(contrast: pd.Series, *, k: int) -> pd.DataFrame:
     return pd.concat(ends, ignore_index=True)
 
 
-@analysis("valence", Needs(models=0, prompts=0, lexicons=True))
+@analysis("valence", Needs(models=0, prompts=0, lexicons=True), place=90)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """Each model and lexicon, on each prompt and on the contrast of opposite ones; and the words at
     the contrast's ends."""

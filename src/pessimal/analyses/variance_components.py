@@ -452,7 +452,7 @@ def _checked(
     return prompts, [str(model) for model in first]
 
 
-@analysis("variance_components", Needs(wordings=True, prompts=0))
+@analysis("variance_components", Needs(wordings=True, prompts=0), place=160)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """What decides the order of tokens: the question, the model, the wording and its factors."""
     design, reading = design_of(tables), tables.reading

@@ -267,7 +267,7 @@ def _own_rewards(used: Mapping[str, list[ScoreTable]], model: str) -> pd.DataFra
     return rewards.set_axis(pd.Index(texts, dtype=object, name="text"))
 
 
-@analysis("wording", Needs(wordings=True, prompts=0))
+@analysis("wording", Needs(wordings=True, prompts=0), place=150)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """How often the extreme candidates of one wording are those of another, for each model in its
     whole set."""
