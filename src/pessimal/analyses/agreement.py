@@ -242,9 +242,8 @@ def head(values: np.ndarray, *, depth: int) -> Head:
     _, inverse, size = np.unique(-values[items], return_inverse=True, return_counts=True)
     group = np.full(n, -1, dtype=np.int32)
     group[items] = inverse
-    first = (
-        np.cumsum(size) - size
-    )  # rank, counted from 0, at which the group begins; the last may reach beyond the depth
+    # Rank, counted from 0, at which the group begins; the last may reach beyond the depth.
+    first = np.cumsum(size) - size
     counted = np.clip((np.arange(1, depth + 1) - first[:, None]) / size[:, None], 0, 1)
     return Head(group, counted, np.sum(size[:, None] * counted**2, axis=0))
 
@@ -252,9 +251,8 @@ def head(values: np.ndarray, *, depth: int) -> Head:
 def overlap_by_depth(a: Head, b: Head) -> np.ndarray:
     """Items that both rankings hold among their first d, for d = 1 … D, (D,): a mean over all
     orders of ties."""
-    both = np.flatnonzero(
-        (a.group >= 0) & (b.group >= 0)
-    )  # few of the items, so nothing below is large
+    # Few of the items, so nothing below is large.
+    both = np.flatnonzero((a.group >= 0) & (b.group >= 0))
     pairs = a.group[both].astype(np.int64) * len(b.counted) + b.group[both]
     pairs, items = np.unique(pairs, return_counts=True)
     of_a, of_b = np.divmod(pairs, len(b.counted))
@@ -314,16 +312,13 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     drawn = pairs if floor.empty else pd.concat([pairs, _diagonal(floor)], ignore_index=True)
     headline = (
         f"On {closest['prompt']}, {label[closest['model_a']]} and {label[closest['model_b']]} "
-        f"agree most "
-        f"(τ = {closest['kendall']:.2f}), {label[farthest['model_a']]} and "
-        f"{label[farthest['model_b']]} least "
-        f"({farthest['kendall']:.2f})."
+        f"agree most (τ = {closest['kendall']:.2f}), {label[farthest['model_a']]} and "
+        f"{label[farthest['model_b']]} least ({farthest['kendall']:.2f})."
     )
     if len(first) == 1:
         headline = (
             f"On {closest['prompt']}, {label[closest['model_a']]} and {label[closest['model_b']]} "
-            f"order "
-            f"{closest['n']:,} {tables.things} alike to τ = {closest['kendall']:.2f}."
+            f"order {closest['n']:,} {tables.things} alike to τ = {closest['kendall']:.2f}."
         )
     results = [
         Result(

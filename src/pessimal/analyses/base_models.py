@@ -56,16 +56,14 @@ def implicit_reward(p: pd.Series, q: pd.Series) -> pd.DataFrame:
     values = pd.DataFrame(
         {"log_p": p.to_numpy(dtype=float), "log_q": q.to_numpy(dtype=float)}, index=p.index
     )
-    wrong = ~(
-        np.isfinite(values.to_numpy()) & (values.to_numpy() <= 1e-6)
-    )  # rounding may leave it above zero
+    # Rounding may leave it above zero.
+    wrong = ~(np.isfinite(values.to_numpy()) & (values.to_numpy() <= 1e-6))
     if wrong.any():
         row, column = np.argwhere(wrong)[0]
         raise TableError(
             f"{wrong.sum()} values are no log-probabilities (first: {values.iat[row, column]} for "
             f"{values.index[row]!r}, model {column + 1}): they must be finite and at most 0. Give "
-            f"tables of "
-            "`pessimal scan model.score=log_probability`."
+            "tables of `pessimal scan model.score=log_probability`."
         )
     ratio = values["log_q"] - values["log_p"]
     mixture = (np.exp(values["log_p"]) + np.exp(values["log_q"])) / 2
@@ -227,8 +225,7 @@ def _check_columns(table: pd.DataFrame) -> None:
     if missing := [name for name in COLUMNS if name not in table]:
         raise TableError(
             f"The table lacks {', '.join(missing)}; it has {', '.join(map(str, table.columns))}. "
-            f"Give one of "
-            "`implicit_reward`."
+            "Give one of `implicit_reward`."
         )
 
 
@@ -352,8 +349,7 @@ def _results(
     surest = firsts.loc[firsts["probability"].idxmax()]
     headline = (
         f"On {surest['prompt']}, {label[surest['model']]} would most likely say "
-        f"{literal(surest['text'])} "
-        f"(probability {surest['probability']:.2g})."
+        f"{literal(surest['text'])} (probability {surest['probability']:.2g})."
     )
     summary = {f"{row.prompt}/likeliest/{row.model}": row.text for row in firsts.itertuples()}
     spoken = "log p, " + pd.Series(label)  # a name of their own: a reward model may have the same
@@ -363,8 +359,7 @@ def _results(
         best = found.loc[found["kendall"].abs().idxmax()]
         headline = (
             f"On {best['prompt']}, {tables.labels[best['model']]}'s rewards go furthest with or "
-            f"against the "
-            f"log-probabilities of {label[best['language_model']]} (τ = "
+            f"against the log-probabilities of {label[best['language_model']]} (τ = "
             f"{_number(best['kendall'], '.2f')})."
         )
         summary = {
@@ -430,8 +425,7 @@ def _results(
         best = implicit.loc[implicit["kendall"].abs().idxmax()]
         headline = (
             f"On {best['prompt']}, {tables.labels[best['model']]}'s rewards go furthest with or "
-            f"against the step from "
-            f"{steps[best['pair']]} (τ = {_number(best['kendall'], '.2f')})."
+            f"against the step from {steps[best['pair']]} (τ = {_number(best['kendall'], '.2f')})."
         )
         drawn = Forest(
             estimate="kendall", group="measure", xlabel="Kendall's τ-b with the step", **plot

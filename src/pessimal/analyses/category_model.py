@@ -345,9 +345,10 @@ def _coding(table: pd.DataFrame) -> tuple[dict[str, list[str]], list[_Term]]:
     interactions."""
     levels = {factor: _ordered(table, factor) for factor in _Term._fields}
     terms = [_Term(*choice) for choice in product(*(["", *found[1:]] for found in levels.values()))]
+    # As a formula's.
     return levels, sorted(
         terms, key=lambda term: (sum(map(bool, term)), [not level for level in term])
-    )  # as a formula's
+    )
 
 
 def _design(table: pd.DataFrame, terms: Iterable[_Term]) -> np.ndarray:

@@ -166,8 +166,7 @@ def _published_keys(tables: TableSet, judged: list[ScoreTable]) -> list[Result]:
     fool, best = int(table["yes"].sum()), table.loc[table["rank"].idxmin()]
     headline = (
         f"{fool} of {len(table)} trials with the published keys make a judge say yes; the "
-        f"strongest, "
-        f"{literal(best['text'])}, has rank {best['rank']:,} of {best['n']:,}."
+        f"strongest, {literal(best['text'])}, has rank {best['rank']:,} of {best['n']:,}."
     )
     plot = Scatter(
         x="reward",

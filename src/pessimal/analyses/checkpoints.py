@@ -182,8 +182,7 @@ def _categories_result(medians: pd.DataFrame, name: str) -> Result:
         "checkpoint_categories",
         medians[[*columns, "prompt", "candidates"]],
         headline=f"{name}: by step {int(row['step'])}, {run} has moved {category} words from "
-        f"median rank {row['first']:.0f} to "
-        f"{row['last']:.0f} of {words}.",
+        f"median rank {row['first']:.0f} to {row['last']:.0f} of {words}.",
         plot=Lines(
             x="step",
             y="median_rank",
@@ -246,9 +245,8 @@ def _changes_result(table: pd.DataFrame, top: int) -> Result:
         "checkpoint_changes",
         table[[*columns, "prompt", "candidates"]],
         headline=f"From step {furthest['first_step']} to {furthest['last_step']}, "
-        f"{furthest['run']} moves "
-        f"{furthest['word']} from rank {furthest['first_rank']:.0f} to {furthest['last_rank']:.0f} "
-        f"of {furthest['words']}.",
+        f"{furthest['run']} moves {furthest['word']} from rank {furthest['first_rank']:.0f} to "
+        f"{furthest['last_rank']:.0f} of {furthest['words']}.",
         plot=Forest(
             data=shown,
             row="word",

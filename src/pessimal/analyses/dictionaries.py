@@ -282,9 +282,8 @@ def _by_word(
 ) -> dict[tuple[str, str], pd.Series]:
     """One number for each word that the dictionary finds, for each prompt and model."""
     entries = _entries(dictionary)["word"].unique()
-    spelled: list[
-        tuple[pd.Index, np.ndarray, np.ndarray]
-    ] = []  # a model's prompts share their texts
+    # A model's prompts share their texts.
+    spelled: list[tuple[pd.Index, np.ndarray, np.ndarray]] = []
     found = {}
     for prompt, by_model in rewards.items():
         for model, values in by_model.items():
@@ -312,11 +311,10 @@ def _members(everywhere: set[str], dictionary: pd.DataFrame) -> dict[str, pd.Ser
     kept = sorted(sizes.index[sizes >= LEAST_WORDS])
     if len(kept) < 2:
         raise TableError(
-            f"Of the words of the dictionary {len(everywhere)} are among every model's candidates, "
-            f"{dict(sizes)} by "
-            f"category; two categories with {LEAST_WORDS} words each are needed. Give the words as "
-            f"items: pessimal scan "
-            "candidates=items candidates.path=FILE candidates.name=NAME mode=text"
+            f"Of the words of the dictionary {len(everywhere)} are among every model's "
+            f"candidates, {dict(sizes)} by category; two categories with {LEAST_WORDS} words each "
+            "are needed. Give the words as items: pessimal scan candidates=items "
+            "candidates.path=FILE candidates.name=NAME mode=text"
         )
     return {category: entries.loc[entries["category"] == category, "word"] for category in kept}
 
@@ -415,9 +413,8 @@ def _ranks_result(
     keys = ["dictionary", "candidates", "framing", "model", "category"]
     own = medians.groupby(keys)["median_rank"].mean().rename("mean").reset_index()
     own = own.sort_values("framing", ascending=False, kind="stable")  # positive first
-    own = own.sort_values(
-        "model", key=lambda models: models.map(bases), kind="stable"
-    )  # one base together
+    # One base together.
+    own = own.sort_values("model", key=lambda models: models.map(bases), kind="stable")
     by_model = own[own["framing"] == framing].set_index(["model", "category"])["mean"].unstack()
     apart = (by_model[last["category"]] - by_model[first["category"]]).to_numpy()
     low, high = _mean_interval(apart, confidence=confidence)
@@ -426,8 +423,7 @@ def _ranks_result(
         "dictionary_means",
         means,
         headline=f"{called}: on {framing} prompts, models rank {first['category']} words first "
-        f"(mean median "
-        f"rank {first['mean']:.0f} of {words}), {last['category']} words last "
+        f"(mean median rank {first['mean']:.0f} of {words}), {last['category']} words last "
         f"({last['mean']:.0f}).",
         plot=Forest(
             tabs=("dictionary", "candidates"),
@@ -457,9 +453,8 @@ def _contrasts_result(contrasts: pd.DataFrame, called: str, words: int) -> Resul
         "dictionary_contrasts",
         contrasts,
         headline=f"{called}: on {best['framing']} prompts, {best['base']} models rank "
-        f"{best['category']} words "
-        f"{_places(best['estimate'])} than {best['reference']} models (p = "
-        f"{best['p_adjusted']:.3f}, Holm).",
+        f"{best['category']} words {_places(best['estimate'])} than {best['reference']} models (p "
+        f"= {best['p_adjusted']:.3f}, Holm).",
         plot=_contrast_plot(contrasts.assign(pair=pair), row="category", group="pair"),
         method="dictionaries",
         weight=weight_of(2 * best["estimate"] / words, best["p_adjusted"]),
@@ -476,8 +471,7 @@ def _pairs_result(contrasts: pd.DataFrame, called: str, tables: TableSet) -> Res
         "model_contrasts",
         contrasts,
         headline=f"{called}: on {best['framing']} prompts, {label[best['model']]} ranks "
-        f"{best['category']} words "
-        f"{_places(best['estimate'])} than {label[best['reference']]}.",
+        f"{best['category']} words {_places(best['estimate'])} than {label[best['reference']]}.",
         plot=_contrast_plot(contrasts.assign(pair=pair), row="pair", group="category"),
         method="dictionaries",
         estimate=_difference(best, int(best["units"]), "adjectives"),
@@ -588,9 +582,8 @@ def _usable(
     modes: dict[str, set[str]] = {}
     for table in (table for own in found.values() for table in own):
         modes.setdefault(table.provenance.model, set()).add(table.provenance.mode)
-    several = {
-        model for model, own in modes.items() if len(own) > 1
-    }  # the mode would pass for the prompt
+    # The mode would pass for the prompt.
+    several = {model for model, own in modes.items() if len(own) > 1}
     whole = (
         set(modes).intersection(*({t.provenance.model for t in own} for own in found.values()))
         - several

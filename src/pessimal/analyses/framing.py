@@ -232,9 +232,8 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     if not pieces:
         raise TableError(
             "; ".join(notes)
-            or "no two prompts are known to be opposites. State their polarity (+polarity.KEY=-1), "
-            "or "
-            "choose two: pairs=[[KEY,KEY]]"
+            or "no two prompts are known to be opposites. State their polarity "
+            "(+polarity.KEY=-1), or choose two: pairs=[[KEY,KEY]]"
         )
     table = pd.concat(pieces, ignore_index=True)
     scattered = (
@@ -248,9 +247,8 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     label = tables.labels
     headline = (
         f"From {first} to {second}, {turning} of {len(head)} models reverse most pairs of "
-        f"{tables.things}; "
-        f"most, {label[most['model']]} ({most['reversal']:.0%}); least, {label[least['model']]} "
-        f"({least['reversal']:.0%})."
+        f"{tables.things}; most, {label[most['model']]} ({most['reversal']:.0%}); least, "
+        f"{label[least['model']]} ({least['reversal']:.0%})."
     )
     if len(head) == 1:
         headline = f"From {first} to {second}, {label[most['model']]} reverses {most['reversal']:.0%} of pairs of {tables.things}."

@@ -82,9 +82,8 @@ def frequency_slopes(
     values = valence.reindex(words.index).to_numpy(dtype=float)
     free = np.isnan(values) & (words.index.str.len() >= LEAST_LETTERS)
     if unrated is not None:
-        free &= (
-            unrated.get_indexer(words.index) >= 0
-        )  # ten times as fast as `isin` on an index of Arrow strings
+        # Ten times as fast as `isin` on an index of Arrow strings.
+        free &= unrated.get_indexer(words.index) >= 0
     chosen = {"rated": ~np.isnan(values) & ~np.isnan(used), "unrated": free & (used >= least_zipf)}
     pieces = []
     for name, inside in chosen.items():
@@ -104,8 +103,7 @@ def frequency_slopes(
         counted = ", ".join(f"{name} {int(chosen[name].sum())}" for name in SETS)
         raise TableError(
             f"Too few words whose frequency is known ({counted}); a slope needs {LEAST_WORDS}. "
-            f"Scan a vocabulary, or "
-            "give a frequency list that knows these words."
+            "Scan a vocabulary, or give a frequency list that knows these words."
         )
     table = pd.concat(pieces, ignore_index=True)
     table["frames"] = np.where(table["prompt"].isin(list(words)), "one", "opposite")
@@ -142,10 +140,9 @@ def published_frequency_slopes(
     joined = rated.join(per_million[per_million > 0].rename("per_million"), how="inner")
     if len(joined) < LEAST_WORDS:
         raise TableError(
-            f"{len(joined)} rows are left of {len(tokens)} tokens after the joins with the lexicon "
-            f"and the frequency list; "
-            f"a slope needs {LEAST_WORDS}. The published joins lose tokens with a leading space: "
-            f"try paper=false."
+            f"{len(joined)} rows are left of {len(tokens)} tokens after the joins with the "
+            f"lexicon and the frequency list; a slope needs {LEAST_WORDS}. The published joins "
+            "lose tokens with a leading space: try paper=false."
         )
     control = valence.reindex(joined.index).to_numpy(dtype=float)
     design = np.column_stack([np.ones(len(joined)), np.log(joined["per_million"]), control])
@@ -190,9 +187,8 @@ def _rows(
 @analysis("frequency", Needs(frequencies=True), place=120)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """Slopes of each model's reward on word frequency, under opposite prompts and under each."""
-    valence = next(
-        iter(options.lexicons.values()), pd.Series(dtype=float)
-    )  # the first lexicon controls
+    # The first lexicon controls.
+    valence = next(iter(options.lexicons.values()), pd.Series(dtype=float))
     models = list(filter(tables.columns_of, tables.models))
     spelled = {word for model in models for word in tables.words(model).index.tolist()}
     zipf = options.frequencies.zipf(sorted(spelled))
@@ -250,8 +246,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             "frequency",
             table,
             headline=f"On {first['prompt']}, {what}: {first['slope_sd']:+.2f} SD per {unit}; "
-            f"slopes of {certain.sum()} of "
-            f"{len(asked)} models differ from 0.",
+            f"slopes of {certain.sum()} of {len(asked)} models differ from 0.",
             plot=Forest(
                 data=with_mean(table, "slope_sd", by=["words", "prompt", "frames"]),
                 estimate="slope_sd",

@@ -129,11 +129,9 @@ def match_identity(
     if not found or len(everyday) < LEAST_TOPICS:
         raise TableError(
             f"Of {len(axes)} axes {len(found)}, and of {len(topics)} everyday topics "
-            f"{len(everyday)}, have at least "
-            f"{LEAST_STEMS} words with controls among the {len(words):,} words of known frequency; "
-            f"needed are 1 axis and "
-            f"{LEAST_TOPICS} topics. Scan a whole vocabulary, or give longer lists: "
-            f"identity.AXIS.terms=[...]"
+            f"{len(everyday)}, have at least {LEAST_STEMS} words with controls among the "
+            f"{len(words):,} words of known frequency; needed are 1 axis and {LEAST_TOPICS} "
+            "topics. Scan a whole vocabulary, or give longer lists: identity.AXIS.terms=[...]"
         )
     # A term on two axes is one word; short axes are in it too, as here they are not alone.
     once = controls[controls["group"] == controls.groupby("term")["group"].transform("first")]
@@ -248,9 +246,8 @@ def identity_effects(
     at = rewards.index.get_indexer(matches.words)
     if len(missing := matches.words[at < 0]):
         raise TableError(
-            f"{len(missing)} words that were matched have no reward, such as {missing[0]!r}; match "
-            f"the words of the "
-            "rewards' own index."
+            f"{len(missing)} words that were matched have no reward, such as {missing[0]!r}; "
+            "match the words of the rewards' own index."
         )
     values = rewards.iloc[at]
     check_rewards(values)
@@ -267,9 +264,8 @@ def identity_effects(
     reward_sd, topics = float(spread[main]), list(matches.topics.values())
     noise = _within([*matches.axes.values(), *topics], grid)
     # Variance about 0 of a topic's true effect; 0 where topics move no farther than their words do.
-    moved = np.array(
-        [sets.unit_effects(grid).mean(axis=0) for sets in topics]
-    )  # (topics, measures)
+    # (topics, measures)
+    moved = np.array([sets.unit_effects(grid).mean(axis=0) for sets in topics])
     by_chance = noise * np.array([[sets.mean_variance] for sets in topics])
     topic = np.maximum(0.0, (moved**2 - by_chance).mean(axis=0))
     liking = None if matches.meanings is None else taste(matches.design, grid, matches.meanings)
@@ -471,8 +467,7 @@ def _effects(
         "identity",
         effects,
         headline=f"{label} ranks {what} {far} matched controls, on {where}; significant in "
-        f"{len(alike)} of "
-        f"{rows['model'].nunique()} models."
+        f"{len(alike)} of {rows['model'].nunique()} models."
         if len(alike)
         else f"No model ranks identity terms significantly apart from matched controls; farthest "
         f"is {label}, {far}, on {where}.",

@@ -187,8 +187,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             "lexicon_groups",
             table,
             headline=f"On {prompt}, a word that {lexicon} calls positive earns more than a "
-            f"negative one in "
-            f"{mean:.0%} of pairs (mean of {len(first)} models).",
+            f"negative one in {mean:.0%} of pairs (mean of {len(first)} models).",
             plot=Forest(
                 estimate="auc",
                 low="auc_low",

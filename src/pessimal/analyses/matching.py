@@ -81,10 +81,9 @@ def matched_controls(
     """
     if "zipf" not in covariates or not covariates.index.is_unique:
         raise TableError(
-            f"Matching needs one row a word with a column 'zipf'; given are {len(covariates)} rows "
-            f"of "
-            f"{covariates.index.nunique()} words with the columns {list(covariates.columns)}. Drop "
-            f"the repeated words."
+            f"Matching needs one row a word with a column 'zipf'; given are {len(covariates)} "
+            f"rows of {covariates.index.nunique()} words with the columns "
+            f"{list(covariates.columns)}. Drop the repeated words."
         )
     words = covariates.index.tolist()
     places = {word: place for place, word in enumerate(words)}

@@ -51,8 +51,7 @@ def side_by_side(scans: Mapping[str, pd.DataFrame]) -> SideBySide:
     if len(scans) < 2:
         raise TableError(
             f"Modes are compared with one another; given was {', '.join(scans) or 'none'}. Scan "
-            f"the same model and "
-            "prompt again in another: pessimal scan mode=text"
+            "the same model and prompt again in another: pessimal scan mode=text"
         )
     by_id = {mode: rows.set_index("candidate_id").sort_index() for mode, rows in scans.items()}
     first, *others = by_id
@@ -60,9 +59,8 @@ def side_by_side(scans: Mapping[str, pd.DataFrame]) -> SideBySide:
         if not by_id[first][["text"]].equals(by_id[mode][["text"]]):
             raise TableError(
                 f"The scans in modes {first} and {mode} are not of the same candidates "
-                f"({len(by_id[first])} and "
-                f"{len(by_id[mode])}, ids or texts differ). Scan both with one model and one "
-                f"version: force=true"
+                f"({len(by_id[first])} and {len(by_id[mode])}, ids or texts differ). Scan both "
+                "with one model and one version: force=true"
             )
     rewards = pd.DataFrame({mode: rows["reward"].astype(float) for mode, rows in by_id.items()})
     check_rewards(rewards, least_models=2)
@@ -321,10 +319,9 @@ def _disagreement(table: pd.DataFrame, what: str) -> list[str]:
     ]
     return [
         f"{what}: tokens that are one input in ids and text differ by up to "
-        f"{row.largest_difference:.2g}, more than the "
-        f"scans' numerical error of {row.noise:.2g} (of which low precision measures only a part); "
-        f"scan both again on "
-        "one machine: force=true"
+        f"{row.largest_difference:.2g}, more than the scans' numerical error of {row.noise:.2g} "
+        "(of which low precision measures only a part); scan both again on one machine: "
+        "force=true"
         for row in same.itertuples()
         if row.largest_difference > row.noise
     ]

@@ -163,9 +163,8 @@ def rank_difference(
     check_rewards(rewards)
     people = _people_like(rewards, elo)
     human = rankdata(-people.to_numpy())
-    raters = np.sort(
-        rankdata(-rewards.to_numpy(), axis=0), axis=1
-    )  # (items, models), ascending in each row
+    # (items, models), ascending in each row.
+    raters = np.sort(rankdata(-rewards.to_numpy(), axis=0), axis=1)
     median = np.median(raters, axis=1)
     published = np.median(np.column_stack([raters, human]), axis=1)
     consensus = rankdata(median)
@@ -248,9 +247,8 @@ def consensus_test(
     mean, people = scores.mean(axis=1), _normal_scores(elo.to_numpy(dtype=float))
     if not spread.any():
         return pd.DataFrame(np.nan, index=rewards.index, columns=["t", "p", "p_adjusted"])
-    known = (
-        1 - spread.mean() / models / mean.var()
-    )  # the share of the models' mean scores that is no noise
+    # The share of the models' mean scores that is no noise.
+    known = 1 - spread.mean() / models / mean.var()
     if known <= 0:
         return pd.DataFrame({"t": 0.0, "p": 1.0, "p_adjusted": 1.0}, index=rewards.index)
     variance, freedom = moderated(spread, models - 1)
@@ -359,8 +357,7 @@ def least_error(matches: pd.Series) -> pd.Series:
     if bad := int((~(counts >= 1)).sum()):
         raise TableError(
             f"{bad} of {len(counts)} items without a count of matches (first: "
-            f"{counts.index[~(counts >= 1)][0]!r}). Leave "
-            "them out, or give no matches at all."
+            f"{counts.index[~(counts >= 1)][0]!r}). Leave them out, or give no matches at all."
         )
     return 2 * POINTS / np.sqrt(counts)
 
@@ -379,9 +376,8 @@ def reliability(elo: pd.Series, matches: pd.Series) -> float:
     if not error < spread:
         raise TableError(
             f"The items' Elo has a standard deviation of {np.sqrt(spread):.0f} points and, by the "
-            f"match counts, an error of "
-            f"at least {np.sqrt(error):.0f}: the scores order nothing. Keep the items with many "
-            f"matches."
+            f"match counts, an error of at least {np.sqrt(error):.0f}: the scores order nothing. "
+            "Keep the items with many matches."
         )
     return float(1 - error / spread)
 
@@ -418,9 +414,8 @@ def rank_intervals(
     centre, spread = scores.mean() + own * (scores - scores.mean()), np.sqrt(own) * error
     ranks, rng = np.empty((draws, len(scores)), dtype=np.float32), np.random.default_rng(seed)
     for row in ranks:
-        order = np.argsort(
-            -(centre + spread * rng.standard_normal(len(scores)))
-        )  # normal draws do not tie
+        # Normal draws do not tie.
+        order = np.argsort(-(centre + spread * rng.standard_normal(len(scores))))
         row[order] = np.arange(1, len(scores) + 1)
     tail = (1 - confidence) / 2
     low, high = np.quantile(ranks, [tail, 1 - tail], axis=0)
@@ -531,10 +526,9 @@ def people_of(tables: list[ScoreTable], texts: pd.Index, *, stripped: bool) -> p
             a, b = first.provenance.model, other.provenance.model
             raise TableError(
                 f"score tables {first.name!r} and {other.name!r} give {differs.sum():,} of "
-                f"{len(people):,} items another Elo "
-                f"or number of matches (first: {texts[int(np.argmax(differs))]!r}). Score or "
-                f"import one of them again from "
-                f"the other's file, or compare them apart: models=[{a}], then models=[{b}]"
+                f"{len(people):,} items another Elo or number of matches (first: "
+                f"{texts[int(np.argmax(differs))]!r}). Score or import one of them again from the "
+                f"other's file, or compare them apart: models=[{a}], then models=[{b}]"
             )
     return people
 
@@ -542,9 +536,8 @@ def people_of(tables: list[ScoreTable], texts: pd.Index, *, stripped: bool) -> p
 def _people(table: ScoreTable, *, stripped: bool) -> pd.DataFrame:
     """Elo and match counts by text, for the texts that a reward matrix can hold."""
     rows = table.rows.drop_duplicates("text", keep=False)
-    if (
-        stripped
-    ):  # as the reward matrix does: of texts that differ in outer white space only, the barest
+    # As the reward matrix does: of texts that differ in outer white space only, the barest.
+    if stripped:
         barest = rows.loc[rows["text"].str.len().sort_values(kind="stable").index]
         rows = barest.assign(text=barest["text"].str.strip()).drop_duplicates("text")
     return rows.set_index("text").reindex(columns=["elo", "elo_matches"]).astype(float)
@@ -727,9 +720,8 @@ def _valued_result(valued: pd.DataFrame, items: int) -> Result:
     return Result(
         "valued",
         valued,
-        headline=f"On {most['prompt']}, models rank {named.get(ENDS[0], 'no item')} farthest above "
-        f"people, "
-        f"{named.get(ENDS[1], 'no item')} farthest below.",
+        headline=f"On {most['prompt']}, models rank {named.get(ENDS[0], 'no item')} farthest "
+        f"above people, {named.get(ENDS[1], 'no item')} farthest below.",
         plot=Forest(
             data=drawn, row="name", estimate="difference", xlabel="models' rank − people's rank"
         ),

@@ -40,8 +40,7 @@ def quantised_pairs(models: Iterable[str], said: Mapping[str, str]) -> dict[str,
     if unknown := [name for pair in said.items() for name in pair if name not in models]:
         raise TableError(
             f"quantised names the model {unknown[0]!r}, of which no score table is given; there "
-            f"are: {', '.join(models)}."
-            f"{did_you_mean(unknown[0], models)}"
+            f"are: {', '.join(models)}.{did_you_mean(unknown[0], models)}"
         )
     pairs = {}
     for name in models:
@@ -90,9 +89,8 @@ def paired(whole: pd.DataFrame, quantised: pd.DataFrame) -> tuple[pd.DataFrame, 
     shared = whole[keys].merge(quantised[keys])
     if 2 * len(shared) < max(len(whole), len(quantised)):
         raise TableError(
-            f"the two share {len(shared)} of {len(whole)} and {len(quantised)} tokens: they are of "
-            f"different vocabularies, "
-            "so that neither is the other quantised"
+            f"the two share {len(shared)} of {len(whole)} and {len(quantised)} tokens: they are "
+            "of different vocabularies, so that neither is the other quantised"
         )
     both = []
     for rows in (whole, quantised):
@@ -174,8 +172,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             "quantisation",
             table,
             headline=f"On {least['prompt']}, {label} orders {things} as in full precision to τ = "
-            f"{least['kendall']:.3f}; "
-            f"{least['moved']:.0%} move by over 1% of ranks.",
+            f"{least['kendall']:.3f}; {least['moved']:.0%} move by over 1% of ranks.",
             plot=Forest(
                 estimate="kendall",
                 reference=1.0,
@@ -200,9 +197,8 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         farthest = changed.loc[(changed["rank_whole"] - changed["rank_quantised"]).abs().idxmax()]
         headline = (
             f"On {farthest['prompt']}, {literal(farthest['text'])} {farthest['change']} the "
-            f"{farthest['end']} {options.top} of "
-            f"{tables.labels[farthest['model']]}: rank {farthest['rank_whole']:,.0f}, quantised "
-            f"{farthest['rank_quantised']:,.0f}."
+            f"{farthest['end']} {options.top} of {tables.labels[farthest['model']]}: rank "
+            f"{farthest['rank_whole']:,.0f}, quantised {farthest['rank_quantised']:,.0f}."
         )
     results.append(Result("quantisation_ends", changed, headline=headline, method="quantisation"))
     return results

@@ -201,9 +201,8 @@ def kendall(a: Ranked, b: Ranked, net: np.ndarray | None = None) -> Statistic:
     1948; Kendall 1945 for the ties).
     """
     others = len(a.dense) - 1
-    net = (
-        net_concordance(a, b) if net is None else net
-    ) / others  # (n,): the item's own share of concordant minus discordant pairs
+    # (n,): the item's own share of concordant minus discordant pairs.
+    net = (net_concordance(a, b) if net is None else net) / others
     untied_a = 1 - (a.equal - 1) / others
     untied_b = 1 - (b.equal - 1) / others
     scale = np.sqrt(untied_a.mean() * untied_b.mean())

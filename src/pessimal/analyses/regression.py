@@ -103,9 +103,8 @@ def robust(
     deviations = np.zeros((size, k, m))
     order = np.argsort(groups, kind="stable")
     for count in np.unique(sizes[sizes > 0]).tolist():  # groups of one size at once
-        rows = order[sizes[groups[order]] == count].reshape(
-            -1, count
-        )  # (groups of this size, count)
+        # (groups of this size, count)
+        rows = order[sizes[groups[order]] == count].reshape(-1, count)
         near, along = basis[rows], directions[rows]
         explained = (along[:, :, None] * along[:, None]) @ kept  # (groups, count, count, m)
         explained += (near @ near.transpose(0, 2, 1))[..., None]
@@ -197,9 +196,10 @@ def classical(design: np.ndarray, outcomes: np.ndarray) -> Fit:
     Raises:
         TableError: too few rows, or columns that depend on one another.
     """
+    # .15 s, and only the published procedure needs it.
     from statsmodels.regression.linear_model import (
         OLS,
-    )  # .15 s, and only the published procedure needs it
+    )
 
     n, k = design.shape
     _check(design, n, things="rows")
@@ -241,6 +241,5 @@ def _check(design: np.ndarray, units: int, *, things: str) -> None:
     if np.linalg.matrix_rank(design) < k:
         raise TableError(
             f"The {k} columns of the design depend on one another over these {n} rows (a column "
-            f"that does not vary, "
-            "say). Give words that differ in each of them."
+            "that does not vary, say). Give words that differ in each of them."
         )

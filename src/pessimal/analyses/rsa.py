@@ -178,9 +178,8 @@ def _semi_partial_test(
     """Partial correlation and MRQAP p value of factor x (dyads,) beside others (dyads, factors),
     and null betas."""
     design = np.column_stack([np.ones(len(others)), others])
-    annihilator = np.eye(len(others)) - design @ np.linalg.pinv(
-        design
-    )  # takes a vector to its residuals
+    # Takes a vector to its residuals.
+    annihilator = np.eye(len(others)) - design @ np.linalg.pinv(design)
     residual_y, residual_x = annihilator @ y, annihilator @ x
     scale = np.linalg.norm(residual_y)
     if scale < TINY:  # the other factors leave nothing to explain
@@ -203,9 +202,8 @@ def _semi_partial_test(
 
 def _p_value(observed: float, null: np.ndarray) -> float:
     """Two-sided permutation p value; the observed arrangement is one of those counted."""
-    as_extreme = np.sum(
-        np.abs(null) >= abs(observed) - 1e-12
-    )  # rounding must not untie equal arrangements
+    # Rounding must not untie equal arrangements.
+    as_extreme = np.sum(np.abs(null) >= abs(observed) - 1e-12)
     return float((as_extreme + 1) / (len(null) + 1))
 
 
@@ -247,9 +245,8 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     table = by_prompt(tables, of_prompt)
     if table.empty:
         raise TableError("; ".join(f"{prompt}: {why}" for prompt, why in failed.items()))
-    table = table.assign(
-        p_holm=holm(table["p_value"]), mantel_p_holm=holm(table["mantel_p"])
-    )  # factors × prompts
+    # Factors × prompts.
+    table = table.assign(p_holm=holm(table["p_value"]), mantel_p_holm=holm(table["mantel_p"]))
     shown = table.assign(factor=table["factor"].map(WORDS))
     found, left_out = shown[shown["status"] == ESTIMATED], shown[shown["status"] != ESTIMATED]
     ordered = found.assign(size=-found["beta"].abs()).sort_values(["p_holm", "size"])

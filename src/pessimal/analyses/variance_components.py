@@ -309,9 +309,8 @@ def _main_effects(mean: np.ndarray, signs: np.ndarray, noise: Mapping[str, float
     models = len(mean)
     per_frame = [mean[:, signs == sign] for sign in np.unique(signs)[::-1]]  # the positive first
     freedom = sum(frame.shape[1] - 1 for frame in per_frame)
-    left = (
-        1 / len(per_frame) ** 2 * sum(1 / frame.shape[1] for frame in per_frame)
-    )  # of one wording in the mean
+    # Of one wording in the mean.
+    left = 1 / len(per_frame) ** 2 * sum(1 / frame.shape[1] for frame in per_frame)
     across = [frame.mean(axis=0) for frame in per_frame]
     wordings = sum(float(np.sum((row - row.mean()) ** 2)) for row in across) / freedom
     found, square = {}, 0.0
@@ -393,9 +392,8 @@ class _Scans(NamedTuple):
                 column, (0, 1)
             )
             table[column] = list(numbers.values())
-            prefix = (
-                f"{column}_" if place else ""
-            )  # the first column's interval has no name of its own
+            # The first column's interval has no name of its own.
+            prefix = f"{column}_" if place else ""
             if not place:
                 table["se"] = se[place]
             table[f"{prefix}low"] = low[place].clip(least, most)
@@ -440,8 +438,7 @@ def _checked(
         if not rewards[prompt].index.equals(first.index) or list(rewards[prompt]) != list(first):
             raise TableError(
                 f"The rewards for {prompts[0]!r} and {prompt!r} do not hold the same tokens and "
-                f"models in the same order; "
-                "keep those that every prompt has."
+                "models in the same order; keep those that every prompt has."
             )
     if flat := [
         m for m in first if all(np.ptp(table[m].to_numpy()) == 0 for table in rewards.values())
@@ -508,8 +505,7 @@ def _components_result(
         "variance_components",
         table,
         headline=f"{main['order_share']:.0%} of the variance that orders {tables.things} {does} "
-        f"{where}; "
-        f"wording: {wording:.1%}.",
+        f"{where}; wording: {wording:.1%}.",
         plot=_forest(table, who),
         method="variance_components",
         weight=weight_of(main["order_share"]) / 2,
@@ -538,9 +534,8 @@ def _correlations_result(tables: TableSet, table: pd.DataFrame, part: str, who: 
     return Result(
         "wording_correlations",
         table,
-        headline=f"In one model, two wordings of one polarity correlate at r = "
-        f"{one['correlation']:.2f}"
-        f"{f'; in two models at {two[0]:.2f}' if two else ''}.",
+        headline="In one model, two wordings of one polarity correlate at r = "
+        f"{one['correlation']:.2f}{f'; in two models at {two[0]:.2f}' if two else ''}.",
         plot=Forest(
             data=of_one.assign(between=of_one["between"].str.removeprefix("one model, ")),
             estimate="correlation",
@@ -568,8 +563,7 @@ def _factors_result(tables: TableSet, table: pd.DataFrame, who: str) -> Result:
         "wording_factors",
         table,
         headline=f"Of the wording's factors, the {factor} matters most: {share:.1%} of the "
-        f"variance that orders "
-        f"{tables.things} on {part} prompts.",
+        f"variance that orders {tables.things} on {part} prompts.",
         plot=_forest(rows, who),
         method="variance_components",
         weight=weight_of(share) / 2,

@@ -75,9 +75,8 @@ def paraphrase(
     shares, tokens = [], []
     for end, direction in ENDS.items():
         first, rank, tied = _ranks_of_extremes(direction * values)
-        numbers = np.stack([rank == 1, rank <= top, correlation]).astype(
-            float
-        )  # (3, wordings, wordings)
+        # (3, wordings, wordings)
+        numbers = np.stack([rank == 1, rank <= top, correlation]).astype(float)
         for frame, changed, chosen in _kinds(prompts, of_prompt, levels):
             row = {
                 "frame": frame,
@@ -191,8 +190,7 @@ def check_polarity(polarity: Mapping[str, int | None]) -> dict[str, int]:
     if max(counts) < 2:
         raise TableError(
             f"Here are {counts[0]} positive and {counts[1]} negative wordings, and two of one "
-            f"polarity are needed. Scan more "
-            "wordings: pessimal scan prompts=factorial54"
+            "polarity are needed. Scan more wordings: pessimal scan prompts=factorial54"
         )
     return dict(polarity)
 

@@ -167,9 +167,8 @@ def _cells(
         row, column = matrix.index[y], matrix.columns[x]
         again = plot.symmetric and row == column
         box = Rectangle((x - 0.5, y - 0.5), 1, 1, lw=0, antialiased=False)
-        axes.add_artist(
-            box
-        )  # unlike a patch it moves no limits, which takes as long as the drawing
+        # Unlike a patch it moves no limits, which takes as long as the drawing.
+        axes.add_artist(box)
         if again or not np.isfinite(value):
             box.set(facecolor=style.FAINT, alpha=0.13)
         else:

@@ -41,9 +41,8 @@ def lines(plot: Lines, table: pd.DataFrame, palette: Mapping[object, str]) -> Fi
         and plot.group
         and table.groupby(plot.group)[plot.panel].nunique().max() == 1
     ):
-        for _, rows in table.groupby(
-            plot.panel, sort=False
-        ):  # each panel begins with the first colour again
+        # Each panel begins with the first colour again.
+        for _, rows in table.groupby(plot.panel, sort=False):
             looks |= style.looks(distinct(rows, plot.group), palette)
     names = shown_names([group for group in groups if group is not None], plot.group, limit=28)
     height = 2.3 if min(len(panels), 3) == 1 else 1.75
@@ -185,9 +184,8 @@ def _ends(axes: Axes, plot: Lines, table: pd.DataFrame, names: Mapping, looks: M
     axes.get_xlim(), axes.get_ylim()  # limits settle only when they are asked for
     box, size = axes.get_position(), axes.get_figure(root=True).get_size_inches()
     width, height = box.width * size[0], box.height * size[1]
-    shares = axes.transAxes.inverted().transform(
-        axes.transData.transform(list(last.values()))
-    )  # (groups, 2)
+    # (groups, 2)
+    shares = axes.transAxes.inverted().transform(axes.transData.transform(list(last.values())))
     placed = apart(shares[:, 1], gap=0.9 * LINE / height, low=0.0, high=1.0)
     for group, (x, y), at in zip(last, shares, placed, strict=True):
         look = {"color": looks[group][0], "transform": axes.transAxes}

@@ -64,8 +64,7 @@ class Artifact:
         if not file.is_file():
             raise InputError(
                 f"{self.reference} has no {RESULTS}: an earlier version of pessimal made it. Make "
-                f"it again, with the "
-                "command that made it"
+                "it again, with the command that made it"
             )
         return json.loads(file.read_text(encoding="utf-8"))
 

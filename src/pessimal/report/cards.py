@@ -77,9 +77,8 @@ def _ends(artifact: Artifact, model: str) -> tuple[str, dict[str, list[tuple[str
     of_tokens = [
         r for r in artifact.results if r.plot.get("column") == "model" and "rank" in r.plot
     ]
-    tables = (
-        (r.plot, artifact.table(r.name)) for r in of_tokens
-    )  # rewards, then log-probabilities
+    # Rewards, then log-probabilities.
+    tables = ((r.plot, artifact.table(r.name)) for r in of_tokens)
     own = ((plot, rows[rows["model"] == model]) for plot, rows in tables)
     plot, rows = next(((plot, rows) for plot, rows in own if len(rows)), ({}, pd.DataFrame()))
     if rows.empty:

@@ -117,9 +117,8 @@ def _vocabulary(table: ScoreTable, chunks: list[str]) -> dict:
         for token, text in zip(rows["token"], texts, strict=True)
     ]
     ids = rows["candidate_id"].tolist()
-    codes = pd.Categorical(rows["kind"], categories=KINDS).codes % len(
-        _KINDS
-    )  # −1, none of them, is the last
+    # −1, none of them, is the last.
+    codes = pd.Categorical(rows["kind"], categories=KINDS).codes % len(_KINDS)
     document = {
         "texts": texts,
         "tokens": [

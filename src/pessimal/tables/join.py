@@ -58,10 +58,9 @@ def reward_matrix(
     items = _shared(tables, rows, paper=paper)
     if len(items) < 3:
         raise TableError(
-            f"the models {models} share {len(items)} candidates on prompt {prompts[0]!r}; at least "
-            f"3 are needed. "
-            "Compare scans of vocabularies with scans of vocabularies, and item lists with the "
-            "same item list."
+            f"the models {models} share {len(items)} candidates on prompt {prompts[0]!r}; at "
+            "least 3 are needed. Compare scans of vocabularies with scans of vocabularies, and "
+            "item lists with the same item list."
         )
     places = {id(own): own.reindex(items).to_numpy() for own in rows}
     columns = {

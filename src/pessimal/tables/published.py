@@ -145,8 +145,7 @@ def read_checkpoints(
     if not steps:
         raise InputError(
             f"{path} has the columns {list(table.columns)[:8]} and none named step-N, the scores "
-            f"after N steps. For scores "
-            "of finished models type format=vocabulary"
+            "after N steps. For scores of finished models type format=vocabulary"
         )
     if others := [column for column in scored if column not in steps]:
         log.warning(
@@ -218,8 +217,7 @@ def _prompt_of(path: Path, name: str, known: Known) -> str:
     raise InputError(
         f"{path}: which prompt was it scored with? The file's name is no known key.{guess} Type "
         f"prompt=KEY. Known keys: {shown}. For a key of your own, also state its wording: "
-        f"prompt=KEY "
-        "+prompts.KEY='the user turn'"
+        "prompt=KEY +prompts.KEY='the user turn'"
     )
 
 
@@ -235,9 +233,8 @@ def _read(path: Path) -> pd.DataFrame:
 
 def _tokens(path: Path, table: pd.DataFrame, known: Known) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The candidates of a vocabulary, and the rows of its table that they stand in."""
-    if missing := int(
-        table["token_decoded"].isna().sum()
-    ):  # of a parquet file: pandas took `null` and `NA` for missing
+    # Of a parquet file: pandas took `null` and `NA` for missing.
+    if missing := int(table["token_decoded"].isna().sum()):
         log.warning(
             "%s: %d tokens have no text; they take part as the empty text", path.name, missing
         )
@@ -275,10 +272,8 @@ def _scored(path: Path, table: pd.DataFrame, columns: list[str]) -> list[str]:
     if len(table.columns) - len(scored) < len(columns) or not scored or table.empty:
         raise InputError(
             f"{path} has {len(table)} rows and the columns {list(table.columns)[:8]}; expected "
-            f"{columns} and at least "
-            "one column of rewards. Is `format=` right? The formats are eloeverything, "
-            "factorial54, vocabulary and "
-            "checkpoints."
+            f"{columns} and at least one column of rewards. Is `format=` right? The formats are "
+            "eloeverything, factorial54, vocabulary and checkpoints."
         )
     return scored
 
@@ -352,9 +347,8 @@ def _check_score(
     if score is None and len(scores) >= MANY and not positive.any() and abs(mass - 1) < MASS:
         raise InputError(
             f"{where}: no value is above 0, and their exponentials add up to {mass:.4f}: these "
-            f"look like log-probabilities "
-            "of a language model. Type score=log_probability, or score=reward if they are rewards "
-            "all the same"
+            "look like log-probabilities of a language model. Type score=log_probability, or "
+            "score=reward if they are rewards all the same"
         )
     if score != LOG_PROBABILITY:
         return
@@ -362,14 +356,12 @@ def _check_score(
         value = scores[positive].iloc[0]
         raise InputError(
             f"{where}, row {int(np.argmax(positive)) + 1}: {value:g} is no log-probability, which "
-            f"is at most 0. Leave "
-            "score=log_probability out"
+            "is at most 0. Leave score=log_probability out"
         )
     if mass > 1 + MASS:
         raise InputError(
             f"{where}: the probabilities add up to {mass:.3f}, more than 1, so these are no "
-            f"log-probabilities of different "
-            "answers. Leave score=log_probability out"
+            "log-probabilities of different answers. Leave score=log_probability out"
         )
     if whole and mass < 1 - MASS:
         log.warning(

@@ -223,9 +223,8 @@ class ScoreTable:
             example = self.rows.loc[~np.isfinite(rewards), "text"].iloc[0]
             raise TableError(
                 f"{bad} of {len(rewards)} rewards of model {self.provenance.model!r} on prompt "
-                f"{self.provenance.prompt!r} are not finite (first: {example!r}). A reward must be "
-                f"a number: "
-                "try model.dtype=float32, or look at the model's weights."
+                f"{self.provenance.prompt!r} are not finite (first: {example!r}). A reward must "
+                "be a number: try model.dtype=float32, or look at the model's weights."
             )
         if self.rows["candidate_id"].duplicated().any():
             raise TableError(

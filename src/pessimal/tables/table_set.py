@@ -419,8 +419,7 @@ def _by_mode(tables: Sequence[ScoreTable]) -> dict[Key, dict[str, ScoreTable]]:
         if published and (len(low_precision_last) > 1 or len(published) > 1):
             raise TableError(
                 f"two score tables of model {key[2]!r} on prompt {key[1]!r} (mode "
-                f"{' and '.join(sorted(low_precision_last))}). "
-                "Name the files: tables=[FILE,FILE]"
+                f"{' and '.join(sorted(low_precision_last))}). Name the files: tables=[FILE,FILE]"
             )
         first, *others = low_precision_last.values()
         for other in others:
@@ -472,11 +471,9 @@ def _one_a_model(language: Sequence[ScoreTable]) -> list[ScoreTable]:
             )
             raise TableError(
                 f"two scans for log-probabilities have the name of model {provenance.model!r} on "
-                f"prompt {provenance.prompt!r}, "
-                f"and differ in {', '.join(differ)}{template}. To take one, name its file: "
-                f"tables=[FILE,FILE]. To compare "
-                f"both, scan one again under another name, such as "
-                f"model.name={provenance.model}-2, and name the files"
+                f"prompt {provenance.prompt!r}, and differ in {', '.join(differ)}{template}. To "
+                "take one, name its file: tables=[FILE,FILE]. To compare both, scan one again "
+                f"under another name, such as model.name={provenance.model}-2, and name the files"
             )
     return list(chosen.values())
 
@@ -498,10 +495,9 @@ def _check_same(a: ScoreProvenance, b: ScoreProvenance) -> None:
     if differ := _differing(a, b, (*SAME, "dtype")):
         raise TableError(
             f"the scans of model {a.model!r} on prompt {a.prompt!r} (mode "
-            f"{' and '.join(dict.fromkeys((a.mode, b.mode)))}) "
-            f"differ in more than the mode ({', '.join(differ)}). Scan again with force=true, take "
-            f"one of them: "
-            f"mode={a.mode}, or name the files: tables=[FILE,FILE]"
+            f"{' and '.join(dict.fromkeys((a.mode, b.mode)))}) differ in more than the mode "
+            f"({', '.join(differ)}). Scan again with force=true, take one of them: mode={a.mode}, "
+            "or name the files: tables=[FILE,FILE]"
         )
 
 

@@ -134,8 +134,7 @@ def check_words(words: pd.DataFrame, *, repeated: bool = False) -> None:
     if not finite.all():
         raise TableError(
             f"{(~finite).sum()} rewards of {len(words)} words are missing or infinite. Keep the "
-            f"words that were scored "
-            "under every prompt: `words.dropna()`."
+            "words that were scored under every prompt: `words.dropna()`."
         )
     if flat := [
         str(prompt)
@@ -144,8 +143,7 @@ def check_words(words: pd.DataFrame, *, repeated: bool = False) -> None:
     ]:
         raise TableError(
             f"The same reward for every word under: {', '.join(flat)}. No slope is defined; leave "
-            f"these prompts out, or "
-            "look at the scan with `pessimal check`."
+            "these prompts out, or look at the scan with `pessimal check`."
         )
 
 
