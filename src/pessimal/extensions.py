@@ -42,7 +42,9 @@ def named(path: str, *, option: str, kind: type) -> object:
     """
     module_name, colon, name = path.partition(":")
     if not colon or not module_name or not name:
-        raise ConfigError(f"{option}=[{path}]: give module:function, such as {option}=[mine:length]")
+        raise ConfigError(
+            f"{option}=[{path}]: give module:function, such as {option}=[mine:length]"
+        )
     try:
         module = importlib.import_module(module_name)
     except Exception as error:

@@ -13,14 +13,13 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from pessimal.analyses import ranks as influence
 from pessimal.analyses.analysis import Needs, Options, analysis, by_prompt
 from pessimal.analyses.checks import align, check_rewards, check_varied
-from pessimal.analyses.ranks import ranked
+from pessimal.analyses.ranks import kendall, ranked, spearman, with_intervals
 from pessimal.errors import TableError
 from pessimal.plots import Heatmap
 from pessimal.tables import ScoreTable
-from pessimal.tables.result import Estimate, Result, weight_of
+from pessimal.tables.result import Effect, Result
 from pessimal.tables.table_set import TableSet
 
 RBO_PERSISTENCE = 0.9
@@ -96,36 +95,25 @@ def agreement(
     best = {model: head(values, depth=top) for model, values in columns.items()}
     worst = {model: head(-values, depth=top) for model, values in columns.items()}
     pairs = list(combinations(columns, 2))
-    taus = [influence.kendall(ranks[a], ranks[b]) for a, b in pairs]
-    rhos = [influence.spearman(ranks[a], ranks[b]) for a, b in pairs]
+    statistics = {
+        "kendall": [kendall(ranks[a], ranks[b]) for a, b in pairs],
+        "spearman": [spearman(ranks[a], ranks[b]) for a, b in pairs],
+    }
     draws = {"replicates": replicates, "confidence": confidence, "seed": seed}
-    estimates, low, high = influence.bootstrapped([*taus, *rhos], **draws)
-    tau, rho = slice(None, len(pairs)), slice(len(pairs), None)
-    rbo = [
-        [
-            rank_biased_overlap(begun[a], begun[b], persistence=persistence, extrapolate=more)
+    table = pd.DataFrame(pairs, columns=["model_a", "model_b"]).assign(
+        n=len(rewards), **with_intervals(statistics, **draws)
+    )
+    for name, extrapolate in (("rbo", False), ("rbo_extrapolated", True)):
+        table[name] = [
+            rank_biased_overlap(
+                begun[a], begun[b], persistence=persistence, extrapolate=extrapolate
+            )
             for a, b in pairs
         ]
-        for more in (False, True)
-    ]
-    return pd.DataFrame(
-        {
-            "model_a": [a for a, _ in pairs],
-            "model_b": [b for _, b in pairs],
-            "n": len(rewards),
-            "kendall": estimates[tau],
-            "low": low[tau],
-            "high": high[tau],
-            "spearman": estimates[rho],
-            "spearman_low": low[rho],
-            "spearman_high": high[rho],
-            "rbo": rbo[0],
-            "rbo_extrapolated": rbo[1],
-            "top": top,
-            "top_overlap": [top_overlap(best[a], best[b], k=top) for a, b in pairs],
-            "bottom_overlap": [top_overlap(worst[a], worst[b], k=top) for a, b in pairs],
-        }
-    )
+    table["top"] = top
+    for name, ends in (("top_overlap", best), ("bottom_overlap", worst)):
+        table[name] = [top_overlap(ends[a], ends[b], k=top) for a, b in pairs]
+    return table.rename(columns={"kendall_low": "low", "kendall_high": "high"})
 
 
 def as_matrix(agreement: pd.DataFrame, value: str) -> pd.DataFrame:
@@ -166,10 +154,7 @@ def tau_matrix(tables: TableSet, prompt: str) -> pd.DataFrame:
         check_rewards(rewards, least_models=2)
         check_varied(rewards)
         ranks = {model: ranked(rewards[model].to_numpy()) for model in rewards}
-        rows = [
-            (a, b, influence.kendall(ranks[a], ranks[b]).estimate)
-            for a, b in combinations(ranks, 2)
-        ]
+        rows = [(a, b, kendall(ranks[a], ranks[b]).estimate) for a, b in combinations(ranks, 2)]
         pairs = pd.DataFrame(rows, columns=["model_a", "model_b", "kendall"])
         tables.memo["tau", prompt] = as_matrix(pairs, "kendall")
     return tables.memo["tau", prompt]
@@ -310,58 +295,49 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     label = tables.labels
     # The noise floor is the diagonal of its own prompt.
     drawn = pairs if floor.empty else pd.concat([pairs, _diagonal(floor)], ignore_index=True)
+    both = f"On {closest['prompt']}, {label[closest['model_a']]} and {label[closest['model_b']]}"
     headline = (
-        f"On {closest['prompt']}, {label[closest['model_a']]} and {label[closest['model_b']]} "
-        f"agree most (τ = {closest['kendall']:.2f}), {label[farthest['model_a']]} and "
+        f"{both} agree most (τ = {closest['kendall']:.2f}), {label[farthest['model_a']]} and "
         f"{label[farthest['model_b']]} least ({farthest['kendall']:.2f})."
+        if len(first) > 1
+        else f"{both} order {closest['n']:,} {tables.things} alike to τ = {closest['kendall']:.2f}."
     )
-    if len(first) == 1:
-        headline = (
-            f"On {closest['prompt']}, {label[closest['model_a']]} and {label[closest['model_b']]} "
-            f"order {closest['n']:,} {tables.things} alike to τ = {closest['kendall']:.2f}."
-        )
-    results = [
-        Result(
-            "agreement",
-            pairs,
-            headline=headline,
-            plot=Heatmap(
-                value="kendall",
-                symmetric=True,
-                order=True,
-                data=drawn,
-                label="Kendall's τ-b",
-                groups=_groups(tables),
-            ),
-            method="agreement",
-            weight=weight_of(first["kendall"].max() - first["kendall"].min()) / 2,
-            estimate=Estimate(
-                "τ, highest",
-                closest["kendall"],
-                int(closest["n"]),
-                tables.things,
-                closest["low"],
-                closest["high"],
-            ),
-            notes=(
-                *dict.fromkeys(why for whys in tables.no_rescans.values() for why in whys),
-                *failed,
-            ),
-            summary={
-                f"{prompt}/{name}": value
-                for prompt, rows in pairs.groupby("prompt", sort=False)
-                for name, value in (
-                    ("kendall_mean", float(rows["kendall"].mean())),
-                    ("shared", int(rows["n"].iloc[0])),
-                )
-            },
-        )
+    by_prompt_key = pairs.groupby("prompt", sort=False)
+    heatmap = Heatmap(
+        value="kendall",
+        symmetric=True,
+        order=True,
+        data=drawn,
+        label="Kendall's τ-b",
+        groups=_groups(tables),
+    )
+    first_result = Result.of_row(
+        closest,
+        "agreement",
+        pairs,
+        tau_effect(tables.things, symbol="kendall"),
+        headline,
+        label="τ, highest",
+        size=first["kendall"].max() - first["kendall"].min(),
+        share=1 / 2,
+        plot=heatmap,
+        method="agreement",
+        notes=(*dict.fromkeys(why for whys in tables.no_rescans.values() for why in whys), *failed),
+        summary={f"{p}/kendall_mean": float(rows["kendall"].mean()) for p, rows in by_prompt_key}
+        | {f"{p}/shared": int(rows["n"].iloc[0]) for p, rows in by_prompt_key},
+    )
+    others = {"agreement_raw": raw, "noise_floor": floor}
+    return [
+        first_result,
+        *(Result(name, table, method="agreement") for name, table in others.items() if len(table)),
     ]
-    if len(raw):
-        results.append(Result("agreement_raw", raw, method="agreement"))
-    if len(floor):
-        results.append(Result("noise_floor", floor, method="agreement"))
-    return results
+
+
+def tau_effect(things: str, *, null: float = 0.0, symbol: str = "") -> Effect:
+    """Kendall's tau-b in the columns kendall, low and high."""
+    return Effect(
+        column="kendall", label="τ", low="low", high="high", null=null, of=things, symbol=symbol
+    )
 
 
 def _diagonal(floor: pd.DataFrame) -> pd.DataFrame:

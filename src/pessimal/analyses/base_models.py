@@ -12,6 +12,7 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
+from pessimal.analyses.agreement import tau_effect
 from pessimal.analyses.analysis import Needs, Options, analysis
 from pessimal.analyses.checks import align, check_rewards, check_varied
 from pessimal.analyses.ranks import bootstrapped, kendall, ranked, spearman
@@ -19,10 +20,10 @@ from pessimal.errors import TableError
 from pessimal.plots import Forest, TokenTable
 from pessimal.tables.extremes import extremes
 from pessimal.tables.join import reward_matrix
-from pessimal.tables.result import Estimate, Result, weight_of
+from pessimal.tables.result import Result
 from pessimal.tables.score_table import ScoreTable
 from pessimal.tables.table_set import TableSet, labels_of, renamed
-from pessimal.texts import literal
+from pessimal.texts import literal, signed
 
 MEASURES = ["implicit_reward", "mwlr"]
 COLUMNS = ["text", "log_p", "log_q", *MEASURES]
@@ -344,6 +345,8 @@ def _results(
 ) -> list[Result]:
     """`label` names language models, `steps` pairs of them."""
     results, method, plot = [], "base_models", {"tabs": ("prompt", "pair")}
+    tau = tau_effect(tables.things, symbol="kendall")
+    furthest, goes = "τ, furthest from 0", "rewards go furthest with or against"
     ends = whole["language_extremes"]
     firsts = ends[(ends["end"] == "top") & (ends["rank"] == 1)]
     surest = firsts.loc[firsts["probability"].idxmax()]
@@ -353,62 +356,46 @@ def _results(
     )
     summary = {f"{row.prompt}/likeliest/{row.model}": row.text for row in firsts.itertuples()}
     spoken = "log p, " + pd.Series(label)  # a name of their own: a reward model may have the same
-    drawn = TokenTable(value="log_probability", data=ends.assign(model=ends["model"].map(spoken)))
-    results.append(Result("language_extremes", ends, headline, drawn, method, summary=summary))
-    if (found := whole.get("language_correlation")) is not None:
-        best = found.loc[found["kendall"].abs().idxmax()]
+    tokens = TokenTable(value="log_probability", data=ends.assign(model=ends["model"].map(spoken)))
+    results.append(Result("language_extremes", ends, headline, tokens, method, summary=summary))
+    if (table := whole.get("language_correlation")) is not None:
+        best = table.loc[table["kendall"].abs().idxmax()]
         headline = (
-            f"On {best['prompt']}, {tables.labels[best['model']]}'s rewards go furthest with or "
-            f"against the log-probabilities of {label[best['language_model']]} (τ = "
-            f"{_number(best['kendall'], '.2f')})."
+            f"On {best['prompt']}, {tables.labels[best['model']]}'s {goes} the log-probabilities "
+            f"of {label[best['language_model']]} (τ = {signed(best['kendall'], '.2f')})."
         )
         summary = {
             f"{row.prompt}/language_kendall/{row.language_model}/{row.model}": float(row.kendall)
-            for row in found.itertuples()
+            for row in table.itertuples()
         }
-        drawn = Forest(
-            data=found.assign(language_model=found["language_model"].map(spoken)),
-            estimate="kendall",
+        forest = Forest.of(
+            tau,
+            data=table.assign(language_model=table["language_model"].map(spoken)),
             group="language_model",
             xlabel="Kendall's τ-b with log-probabilities",
         )
-        estimate, weight = _tau("τ, furthest from 0", best, tables), weight_of(best["kendall"])
-        results.append(
-            Result(
-                "language_correlation",
-                found,
-                headline,
-                drawn,
-                method,
-                weight,
-                estimate,
-                summary=summary,
-            )
-        )
+        known = {"label": furthest, "plot": forest, "method": method, "summary": summary}
+        results.append(Result.of_row(best, "language_correlation", table, tau, headline, **known))
     if (ends := whole.get("implicit_reward")) is not None:
         firsts = ends[(ends["measure"] == "mwlr") & (ends["rank"] == 1)]
         most = firsts.loc[firsts["value"].abs().idxmax()]
         headline = (
             f"On {most['prompt']}, the step from {steps[most['pair']]} moves "
             f"{literal(most['text'])} most "
-            f"({_number(most['value'], '+.2g')} nats, weighted by probability)."
+            f"({signed(most['value'], '+.2g')} nats, weighted by probability)."
         )
         names = {"implicit_reward": "log q − log p", "mwlr": "weighted by ½ (p + q)"}
-        drawn = TokenTable(
-            data=ends.assign(measure=ends["measure"].map(names)),
-            column="measure",
-            value="value",
-            **plot,
-        )
-        results.append(Result("implicit_reward", ends, headline, drawn, method))
+        measures = ends.assign(measure=ends["measure"].map(names))
+        tokens = TokenTable(data=measures, column="measure", value="value", **plot)
+        results.append(Result("implicit_reward", ends, headline, tokens, method))
     if (named := whole.get("word_mwlr")) is not None:
         most = named.loc[named["mwlr"].abs().idxmax()]
         headline = (
             f"On {most['prompt']}, the step from {steps[most['pair']]} moves "
             f"{literal(most['word'])} most of the words named "
-            f"({_number(most['mwlr'], '+.2g')} nats, weighted by probability)."
+            f"({signed(most['mwlr'], '+.2g')} nats, weighted by probability)."
         )
-        drawn = Forest(
+        forest = Forest(
             data=named.assign(step=named["pair"].map(steps)),
             row="step",
             estimate="mwlr",
@@ -417,36 +404,17 @@ def _results(
             group="word",
             xlabel="½ (p + q) (log q − log p), nats",
         )
-        results.append(Result("word_mwlr", named, headline, drawn, method))
+        results.append(Result("word_mwlr", named, headline, forest, method))
     if (apart := whole.get("language_divergence")) is not None:
         results.append(Result("language_divergence", apart, method=method))
-    if (found := whole.get("implicit_correlation")) is not None:
-        implicit = found[found["measure"] == "implicit_reward"]
+    if (table := whole.get("implicit_correlation")) is not None:
+        implicit = table[table["measure"] == "implicit_reward"]
         best = implicit.loc[implicit["kendall"].abs().idxmax()]
         headline = (
-            f"On {best['prompt']}, {tables.labels[best['model']]}'s rewards go furthest with or "
-            f"against the step from {steps[best['pair']]} (τ = {_number(best['kendall'], '.2f')})."
+            f"On {best['prompt']}, {tables.labels[best['model']]}'s {goes} the step from "
+            f"{steps[best['pair']]} (τ = {signed(best['kendall'], '.2f')})."
         )
-        drawn = Forest(
-            estimate="kendall", group="measure", xlabel="Kendall's τ-b with the step", **plot
-        )
-        estimate, weight = _tau("τ, furthest from 0", best, tables), weight_of(best["kendall"])
-        results.append(
-            Result("implicit_correlation", found, headline, drawn, method, weight, estimate)
-        )
+        forest = Forest.of(tau, group="measure", xlabel="Kendall's τ-b with the step", **plot)
+        known = {"label": furthest, "plot": forest, "method": method}
+        results.append(Result.of_row(best, "implicit_correlation", table, tau, headline, **known))
     return results
-
-
-def _tau(what: str, row: pd.Series, tables: TableSet) -> Estimate:
-    return Estimate(
-        what,
-        float(row["kendall"]),
-        int(row["n"]),
-        tables.things,
-        float(row["low"]),
-        float(row["high"]),
-    )
-
-
-def _number(value: float, form: str) -> str:
-    return format(value, form).replace("-", "−")

@@ -9,7 +9,7 @@ import pandas as pd
 
 from pessimal.analyses.analysis import Needs, Options, analysis
 from pessimal.plots import Forest, Scatter
-from pessimal.tables.result import Estimate, Result, weight_of
+from pessimal.tables.result import Effect, Result
 from pessimal.tables.score_table import ScoreTable
 from pessimal.tables.table_set import TableSet
 from pessimal.texts import literal
@@ -120,22 +120,16 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         else f"None of {most['n']:,} {tables.things} makes {label} say yes on {most['prompt']}; "
         f"nearest is {best}."
     )
+    effect = Effect(label="share that say yes", low="low", high="high", of=tables.things)
     found = [
-        Result(
+        Result.of_row(
+            most,
             "census",
             table,
-            headline=headline,
+            effect,
+            headline,
             plot=Forest(row="prompt", group="model", tabs=(), xlabel="share that make it say yes"),
             method="census",
-            weight=weight_of(float(most["estimate"])),
-            estimate=Estimate(
-                "share that say yes",
-                most["estimate"],
-                int(most["n"]),
-                tables.things,
-                most["low"],
-                most["high"],
-            ),
         )
     ]
     if tables.candidates == "vocabulary":

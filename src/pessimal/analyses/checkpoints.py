@@ -197,7 +197,7 @@ def _categories_result(medians: pd.DataFrame, name: str) -> Result:
             ylabel="median rank (1 = highest)",
         ),
         method="checkpoints",
-        weight=weight_of(2 * float(moved[run, category]) / words) / 2,
+        weight=weight_of(2 * float(moved[run, category]) / words, share=1 / 2),
         estimate=Estimate("rise in median rank", float(moved[run, category]), words, "words"),
     )
 
@@ -258,5 +258,5 @@ def _changes_result(table: pd.DataFrame, top: int) -> Result:
             xlabel="rise in rank from the first step to the last",
         ),
         method="checkpoints",
-        weight=weight_of(float(furthest["change"]) / int(furthest["words"])) / 2,
+        weight=weight_of(float(furthest["change"]) / int(furthest["words"]), share=1 / 2),
     )

@@ -24,13 +24,18 @@ from pessimal.analyses.category_model import (
 from pessimal.errors import TableError
 from pessimal.plots import Forest
 from pessimal.statistics import holm, median_interval
-from pessimal.tables.result import Estimate, Result, merged, weight_of
+from pessimal.tables.result import Effect, Estimate, Result, merged, weight_of
 from pessimal.tables.score_table import ScoreTable
 from pessimal.tables.table_set import TableSet, labels_of, run_and_step
+from pessimal.texts import signed
 
 LEAST_WORDS = 6
 """Words a category needs: of fewer no 95 % interval of the median can be given."""
 ALL_BASES, ALL_CATEGORIES = "all bases", "all categories"
+DIFFERENCE = Effect(
+    label="difference in median rank", low="low", high="high", p="p_adjusted", null=0.0
+)
+BETTER = "difference in mean median rank (negative: ranked better)"
 WILDCARD = "*"
 _ENDING = re.compile(r"[^\W\d_]*(?:['’-][^\W\d_]+)*")
 
@@ -449,16 +454,17 @@ def _contrasts_result(contrasts: pd.DataFrame, called: str, words: int) -> Resul
     size = contrasts["estimate"].abs()
     best = contrasts.assign(size=-size).sort_values(["p_adjusted", "size"]).iloc[0]
     pair = contrasts["base"] + " − " + contrasts["reference"]
-    return Result(
+    return Result.of_row(
+        best,
         "dictionary_contrasts",
         contrasts,
-        headline=f"{called}: on {best['framing']} prompts, {best['base']} models rank "
-        f"{best['category']} words {_places(best['estimate'])} than {best['reference']} models (p "
-        f"= {best['p_adjusted']:.3f}, Holm).",
+        replace(DIFFERENCE, n="models", of="models"),
+        f"{called}: on {best['framing']} prompts, {best['base']} models rank {best['category']} "
+        f"words {_places(best['estimate'])} than {best['reference']} models (p = "
+        f"{best['p_adjusted']:.3f}, Holm).",
+        size=2 * best["estimate"] / words,
         plot=_contrast_plot(contrasts.assign(pair=pair), row="category", group="pair"),
         method="dictionaries",
-        weight=weight_of(2 * best["estimate"] / words, best["p_adjusted"]),
-        estimate=_difference(best, int(best["models"]), "models"),
     )
 
 
@@ -467,38 +473,33 @@ def _pairs_result(contrasts: pd.DataFrame, called: str, tables: TableSet) -> Res
     label = labels_of([table for own in tables.language.values() for table in own])
     best = contrasts.loc[contrasts["estimate"].abs().idxmax()]
     pair = contrasts["model"].map(label) + " − " + contrasts["reference"].map(label)
-    return Result(
+    return Result.of_row(
+        best,
         "model_contrasts",
         contrasts,
-        headline=f"{called}: on {best['framing']} prompts, {label[best['model']]} ranks "
+        replace(DIFFERENCE, n="units", of="adjectives"),
+        f"{called}: on {best['framing']} prompts, {label[best['model']]} ranks "
         f"{best['category']} words {_places(best['estimate'])} than {label[best['reference']]}.",
+        size=0.0,
         plot=_contrast_plot(contrasts.assign(pair=pair), row="pair", group="category"),
         method="dictionaries",
-        estimate=_difference(best, int(best["units"]), "adjectives"),
     )
 
 
 def _contrast_plot(contrasts: pd.DataFrame, *, row: str, group: str) -> Forest:
-    return Forest(
+    return Forest.of(
+        DIFFERENCE,
         tabs=("dictionary", "candidates"),
         data=contrasts,
         row=row,
         panel="framing",
         group=group,
-        p="p_adjusted",
-        xlabel="difference in mean median rank (negative: ranked better)",
+        xlabel=BETTER,
     )
 
 
 def _places(difference: float) -> str:
     return f"{abs(difference):.1f} places {'better' if difference < 0 else 'worse'}"
-
-
-def _difference(row: pd.Series, n: int, of: str) -> Estimate:
-    low, high, p = (
-        None if pd.isna(row[name]) else float(row[name]) for name in ("low", "high", "p_adjusted")
-    )
-    return Estimate("difference in median rank", float(row["estimate"]), n, of, low, high, p)
 
 
 def _terms_result(terms: pd.DataFrame, words: int, called: str) -> Result:
@@ -523,10 +524,11 @@ def _terms_result(terms: pd.DataFrame, words: int, called: str) -> Result:
         ),
     ]
     columns = ["dictionary", "candidates", "term", "unit", "estimate", "low", "high", "p"]
-    stem, by = (
-        f"{best['dictionary']}-{best['candidates']}",
-        f"{best['estimate']:z.1f}".replace("-", "−"),
+    stem, by = f"{best['dictionary']}-{best['candidates']}", signed(best["estimate"], "z.1f")
+    effect = replace(
+        DIFFERENCE, low="models_low", high="models_high", p="p", n="models", of="models"
     )
+    number = effect.at(best)
     return Result(
         "dictionary_mixed_model",
         terms,
@@ -541,16 +543,9 @@ def _terms_result(terms: pd.DataFrame, words: int, called: str) -> Result:
             xlabel="difference in median rank (negative: ranked better)",
         ),
         method="dictionaries",
-        weight=weight_of(2 * best["estimate"] / words, best["p"]),
-        estimate=Estimate(
-            "difference in median rank",
-            float(best["estimate"]),
-            int(best["models"]),
-            "models",
-            float(best["models_low"]),
-            float(best["models_high"]),
-            float(best["p"]),
-        ),
+        weight=number.weight(2 * best["estimate"] / words),
+        estimate=number,
+        effect=replace(effect, p=None),  # corrected over the highest interactions only
         summary={
             f"{stem}/{row.term}/{name}": float(getattr(row, name))
             for row in terms.itertuples()

@@ -25,7 +25,7 @@ from pessimal.analyses.ranks import (
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Scatter, TokenTable
 from pessimal.tables import ScoreTable
-from pessimal.tables.result import Estimate, Result, weight_of
+from pessimal.tables.result import Effect, Result
 from pessimal.tables.table_set import TableSet
 
 PAIRS = (("best", "worst"), ("greatest", "worst"), ("greatest", "best"))
@@ -252,31 +252,27 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     )
     if len(head) == 1:
         headline = f"From {first} to {second}, {label[most['model']]} reverses {most['reversal']:.0%} of pairs of {tables.things}."
+    effect = Effect(
+        column="reversal",
+        label="reversal score",
+        low="reversal_low",
+        high="reversal_high",
+        null=0.5,
+        of=tables.things,
+        symbol="reversal",
+    )
     return [
-        Result(
+        Result.of_row(
+            most,
             "framing",
             table,
-            headline=headline,
-            plot=Forest(
-                estimate="reversal",
-                low="reversal_low",
-                high="reversal_high",
-                panel="prompts",
-                tabs=(),
-                data=shown,
-                reference=0.5,
-                xlabel="reversal score",
-            ),
+            effect,
+            headline,
+            label="reversal score, highest",
+            size=most["reversal"] - least["reversal"],
+            share=1 / 2,
+            plot=Forest.of(effect, panel="prompts", tabs=(), data=shown, xlabel="reversal score"),
             method="framing",
-            weight=weight_of(most["reversal"] - least["reversal"]) / 2,
-            estimate=Estimate(
-                "reversal score, highest",
-                most["reversal"],
-                int(most["n"]),
-                tables.things,
-                most["reversal_low"],
-                most["reversal_high"],
-            ),
             notes=tuple(notes),
             summary={
                 f"{row.first}-{row.second}/{name}/{row.model}": float(value)

@@ -11,7 +11,7 @@ from pessimal.analyses.regression import Fit, classical, interval, robust
 from pessimal.errors import TableError
 from pessimal.plots import Forest
 from pessimal.statistics import holm
-from pessimal.tables.result import LEVEL, Estimate, Result, weight_of
+from pessimal.tables.result import LEVEL, Effect, Result
 from pessimal.tables.table_set import TableSet
 from pessimal.tables.words import (
     as_published,
@@ -241,36 +241,36 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     what = "no model surely follows word frequency; the largest slope"
     if certain.any():
         what = f"{tables.labels[first['model']]} rewards {words} words most"
+    effect = Effect(
+        column="slope_sd",
+        label=f"reward (SD) per {unit}",
+        low="low_sd",
+        high="high_sd",
+        p="p_holm",
+        null=0.0,
+        of="tokens" if options.paper else "words",
+        unit="SD",
+    )
     return [
-        Result(
+        Result.of_row(
+            first,
             "frequency",
             table,
-            headline=f"On {first['prompt']}, {what}: {first['slope_sd']:+.2f} SD per {unit}; "
-            f"slopes of {certain.sum()} of {len(asked)} models differ from 0.",
-            plot=Forest(
+            effect,
+            f"On {first['prompt']}, {what}: {first['slope_sd']:+.2f} SD per {unit}; slopes of "
+            f"{certain.sum()} of {len(asked)} models differ from 0.",
+            label=f"{effect.label}, {first['prompt']}, {first['words']} words",
+            share=1 if least_biased == "opposite" else 1 / 2,
+            plot=Forest.of(
+                effect,
                 data=with_mean(table, "slope_sd", by=["words", "prompt", "frames"]),
-                estimate="slope_sd",
-                low="low_sd",
-                high="high_sd",
-                p="p_holm",
                 group="prompt",
                 panel="words",
                 where={"frames": least_biased},
                 tabs=(),
-                xlabel=f"reward (SD) per {unit}",
+                xlabel=effect.label,
             ),
             method="frequency",
-            weight=weight_of(first["slope_sd"], first["p_holm"])
-            / (1 if least_biased == "opposite" else 2),
-            estimate=Estimate(
-                f"reward (SD) per {unit}, {first['prompt']}, {first['words']} words",
-                first["slope_sd"],
-                int(first["n"]),
-                "tokens" if options.paper else "words",
-                first["low_sd"],
-                first["high_sd"],
-                first["p_holm"],
-            ),
             notes=(*tables.without_columns(), *notes),
             summary={
                 f"{prefix}frequency/{row.words}/{row.model}": float(row.slope)

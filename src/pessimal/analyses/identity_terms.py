@@ -8,7 +8,7 @@ the same way.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 
 import numpy as np
@@ -28,7 +28,7 @@ from pessimal.analyses.regression import taste
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Heatmap
 from pessimal.statistics import holm
-from pessimal.tables.result import LEVEL, Estimate, Result, weight_of
+from pessimal.tables.result import LEVEL, Effect, Result
 from pessimal.tables.table_set import TableSet
 from pessimal.tables.words import word_starts
 from pessimal.texts import literal
@@ -463,6 +463,18 @@ def _effects(
     what = "identity terms" if row["axis"] == ALL_AXES else f"terms of {literal(row['axis'])}"
     label, far = tables.labels[row["model"]], _far(row["d"])
     stem = "identity" if tables.candidates == "vocabulary" else f"{tables.candidates}/identity"
+    effect = Effect(
+        column="d",
+        label="SD from controls",
+        p="p_holm",
+        null=0.0,
+        of="terms",
+        symbol="d",
+        unit="SD",
+    )
+    number = replace(effect, low="low", high="high")  # of the same table in standard deviations
+    share = 1 if pair else 1 / 2
+    estimate = number.at(row)
     first = Result(
         "identity",
         effects,
@@ -471,20 +483,22 @@ def _effects(
         if len(alike)
         else f"No model ranks identity terms significantly apart from matched controls; farthest "
         f"is {label}, {far}, on {where}.",
-        plot=Forest(
+        plot=Forest.of(
+            number,
             data=together[together["measure"].isin(pair or (main,))],
-            estimate="d",
             group="measure",
-            p="p_holm",
             xlabel="identity terms less matched controls (SD of rewards)",
             tabs=("candidates",),
         ),
+        method="identity_terms",
+        weight=estimate.weight(share=share),
+        estimate=estimate,
         notes=notes,
         summary={
             f"{stem}/{r.model}/d": float(r.d)
             for r in together[together["measure"] == main].itertuples()
         },
-        **_weighed(row, 1 if pair else 1 / 2),
+        effect=effect,
     )
     rows = rows[rows["axis"] != ALL_AXES]
     if rows.empty:
@@ -499,23 +513,27 @@ def _effects(
         {"axis": {ALL_AXES: "all together"}}
     )
     row = _heaviest(rows)
-    second = Result(
+    heatmap = Heatmap(
+        data=shown,
+        row="axis",
+        column="model",
+        value="d",
+        panel="measure",
+        diverging=True,
+        label="SD",
+        tabs=("candidates",),
+    )
+    second = Result.of_row(
+        row,
         "identity_axes",
         table,
-        headline=f"{(rows['p_holm'] < LEVEL).sum()} of {len(rows)} axes × models stand apart from "
-        f"everyday topics; farthest "
-        f"is {literal(row['axis'])} in {tables.labels[row['model']]}, {_far(row['d'])} controls.",
-        plot=Heatmap(
-            data=shown,
-            row="axis",
-            column="model",
-            value="d",
-            panel="measure",
-            diverging=True,
-            label="SD",
-            tabs=("candidates",),
-        ),
-        **_weighed(row, 1 / 8 if pair else 1 / 16),  # a part of what the first result says
+        number,
+        f"{(rows['p_holm'] < LEVEL).sum()} of {len(rows)} axes × models stand apart from everyday "
+        f"topics; farthest is {literal(row['axis'])} in {tables.labels[row['model']]}, "
+        f"{_far(row['d'])} controls.",
+        share=share / 8,  # a part of what the first result says
+        plot=heatmap,
+        method="identity_terms",
     )
     return [first, second]
 
@@ -530,16 +548,6 @@ def _heaviest(rows: pd.DataFrame) -> pd.Series:
 
 def _far(d: float) -> str:
     return f"{abs(d):.1f} SD {'below' if d < 0 else 'above'}"
-
-
-def _weighed(row: pd.Series, share: float) -> dict:
-    """Method, weight and number of a result that reports this row, with low and high in the unit of
-    d."""
-    n, weight = int(row["n"]), share * weight_of(row["d"], row["p_holm"])
-    number = Estimate(
-        "SD from controls", row["d"], n, "terms", row["low"], row["high"], row["p_holm"]
-    )
-    return {"method": "identity_terms", "weight": weight, "estimate": number}
 
 
 def _with_ends(terms: pd.DataFrame) -> pd.DataFrame:

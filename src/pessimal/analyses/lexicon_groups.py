@@ -16,7 +16,7 @@ from pessimal.analyses.regression import interval, robust
 from pessimal.errors import TableError
 from pessimal.plots import Forest
 from pessimal.statistics import holm
-from pessimal.tables.result import Estimate, Result, weight_of
+from pessimal.tables.result import Effect, Estimate, Result, weight_of
 from pessimal.tables.table_set import TableSet
 from pessimal.tables.words import as_published, check_words, stem_groups
 
@@ -182,33 +182,38 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     first = table[(table["lexicon"] == lexicon) & (table["prompt"] == prompt)]
     mean = float(first["auc"].mean())
     prefix = "" if tables.candidates == "vocabulary" else f"{tables.candidates}-"
+    effect = Effect(
+        column="auc",
+        label="AUC",
+        low="auc_low",
+        high="auc_high",
+        p="auc_p_holm",
+        null=0.5,
+        n="stems",
+        of="stems",
+        symbol="auc",
+    )
+    means = table.groupby(["lexicon", "prompt"], sort=False)["auc"].mean()
     return [
         Result(
             "lexicon_groups",
             table,
             headline=f"On {prompt}, a word that {lexicon} calls positive earns more than a "
             f"negative one in {mean:.0%} of pairs (mean of {len(first)} models).",
-            plot=Forest(
-                estimate="auc",
-                low="auc_low",
-                high="auc_high",
-                p="auc_p_holm",
+            plot=Forest.of(
+                effect,
                 panel="prompt",
-                reference=0.5,
                 xlabel="AUC, positive against negative words",
                 tabs=("lexicon",),
             ),
             method="lexicon_groups",
-            weight=weight_of(2 * mean - 1) / 2,  # expected of every model
-            estimate=Estimate("AUC, mean", mean, len(first), "models"),
+            weight=weight_of(2 * mean - 1, share=1 / 2),  # expected of every model
+            estimate=Estimate("AUC, mean", mean, len(first), "models", null=0.5),
             notes=(*tables.without_columns(), *notes),
             summary={
                 f"{prefix}sentiment/{lexicon}/{prompt}/auc": float(auc)
-                for (lexicon, prompt), auc in table.groupby(["lexicon", "prompt"], sort=False)[
-                    "auc"
-                ]
-                .mean()
-                .items()
+                for (lexicon, prompt), auc in means.items()
             },
+            effect=effect,
         )
     ]

@@ -12,12 +12,12 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from pessimal.analyses.agreement import RBO_DEPTH, agreement, head, top_overlap
+from pessimal.analyses.agreement import RBO_DEPTH, agreement, head, tau_effect, top_overlap
 from pessimal.analyses.analysis import Needs, Options, analysis
 from pessimal.analyses.checks import check_rewards
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Scatter
-from pessimal.tables.result import Estimate, Result, weight_of
+from pessimal.tables.result import Result, weight_of
 from pessimal.tables.score_table import ScoreTable
 from pessimal.tables.table_set import TableSet
 from pessimal.texts import literal
@@ -232,25 +232,23 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     )
     # A mode that gives all tokens one reward has no τ: nothing is farther from the other mode.
     least, things = pairs.sort_values("kendall", na_position="first").iloc[0], tables.things
-    weight = weight_of(1 - np.nan_to_num(least["kendall"], nan=0.0))
+    size = 1 - np.nan_to_num(least["kendall"], nan=0.0)
     known = np.isfinite(least["kendall"])
     tau = f"{least['kendall']:.3f}" if known else "undefined, one reward for all in a mode"
+    effect = tau_effect(things, null=1.0)
     results = [
-        Result(
+        Result.of_row(
+            least,
             "sensitivity",
             whole,
-            headline=f"On {least['prompt']}, modes {least['modes']} order "
-            f"{tables.labels[least['model']]}'s {things} with "
-            f"τ = {tau}; {round(least['top_overlap'] * least['top'])} of the {least['top']} best "
-            f"are the same.",
-            plot=Forest(
-                data=pairs, estimate="kendall", group="modes", reference=1.0, xlabel="Kendall's τ-b"
-            ),
+            effect,
+            f"On {least['prompt']}, modes {least['modes']} order {tables.labels[least['model']]}'s "
+            f"{things} with τ = {tau}; {round(least['top_overlap'] * least['top'])} of the "
+            f"{least['top']} best are the same.",
+            label="τ, lowest",
+            size=size,
+            plot=Forest.of(effect, data=pairs, group="modes", xlabel="Kendall's τ-b"),
             method="modes",
-            weight=weight,
-            estimate=Estimate(
-                "τ, lowest", least["kendall"], int(least["n"]), things, least["low"], least["high"]
-            ),
             notes=tuple(notes),
             summary={
                 f"{r.prompt}/{r.model}/{r.mode_a}-{r.mode_b}/kendall": float(r.kendall)
@@ -282,7 +280,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
                 ylabel="rank in the second mode (1 = best)",
             ),
             method="modes",
-            weight=weight / 2,
+            weight=weight_of(size, share=1 / 2),
         )
     )
     return results

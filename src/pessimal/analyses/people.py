@@ -23,7 +23,7 @@ from pessimal.errors import TableError
 from pessimal.plots import Forest, Heatmap, Lines
 from pessimal.statistics import median_interval
 from pessimal.tables import ScoreTable
-from pessimal.tables.result import LEVEL, Estimate, Result, weight_of
+from pessimal.tables.result import LEVEL, Effect, Estimate, Result, weight_of
 from pessimal.tables.table_set import MANY_PROMPTS, TableSet
 from pessimal.texts import literal
 
@@ -630,28 +630,30 @@ def _correlation_result(
     agreement = correlation["spearman"] * correlation["prompt"].map(signs).fillna(1)
     order = -agreement.groupby(correlation["model"]).transform("mean")  # closest to people first
     together = 1 < len(prompts) <= MANY_PROMPTS
-    return Result(
+    effect = Effect(
+        column="spearman",
+        label="ρ with people",
+        low="low",
+        high="high",
+        null=0.0,
+        of=tables.things,
+        symbol="spearman",
+    )
+    return Result.of_row(
+        most,
         "human_correlation",
         correlation,
-        headline=f"On {prompt}, {tables.labels[most['model']]} {how} with people: "
+        effect,
+        f"On {prompt}, {tables.labels[most['model']]} {how} with people: "
         f"ρ = {most['spearman']:.2f}{_interval(most)}{rest}.",
-        plot=Forest(
+        plot=Forest.of(
+            effect,
             data=correlation.iloc[order.argsort(kind="stable")],
-            estimate="spearman",
             group="prompt" if together else None,
             tabs=("candidates",) if together else ("prompt",),
             xlabel="Spearman's ρ of rewards and people's Elo",
         ),
         method="people",
-        weight=weight_of(most["spearman"]),
-        estimate=Estimate(
-            "ρ with people",
-            most["spearman"],
-            int(most["n"]),
-            tables.things,
-            most["low"],
-            most["high"],
-        ),
         notes=tuple(notes),
         summary={
             f"{r.prompt}/human_spearman/{r.model}": float(r.spearman)
@@ -683,8 +685,18 @@ def _difference_result(difference: pd.DataFrame, lines: pd.DataFrame) -> Result:
         beside="ρ",
         ylabel="rank",
     )
+    effect = Effect(
+        column="difference",
+        label="models' rank − people's rank",
+        low="low",
+        high="high",
+        p="p_adjusted",
+        null=0.0,
+        n="n_models",
+        of="models",
+    )
     if rows["p"].isna().all():
-        return Result("rank_difference", difference, plot=plot, method="people")
+        return Result("rank_difference", difference, plot=plot, method="people", effect=effect)
     apart = rows["difference"][surely_apart(rows)]
     share = len(apart) / len(rows)
     return Result(
@@ -695,8 +707,9 @@ def _difference_result(difference: pd.DataFrame, lines: pd.DataFrame) -> Result:
         f"models rank {(apart < 0).sum():,} higher, {(apart > 0).sum():,} lower.",
         plot=plot,
         method="people",
-        weight=weight_of(share) / 2,
+        weight=weight_of(share, share=1 / 2),
         estimate=Estimate("share of items that differ", share, len(rows), "items"),
+        effect=effect,
     )
 
 
@@ -717,6 +730,7 @@ def _valued_result(valued: pd.DataFrame, items: int) -> Result:
     }
     most = drawn.loc[first["difference"].abs().idxmax()]
     size, low, high = (most[["difference", "low", "high"]] / items).astype(float)
+    number = Estimate("rank difference / items", size, items, "items", low, high, null=0.0)
     return Result(
         "valued",
         valued,
@@ -726,6 +740,6 @@ def _valued_result(valued: pd.DataFrame, items: int) -> Result:
             data=drawn, row="name", estimate="difference", xlabel="models' rank − people's rank"
         ),
         method="people",
-        weight=weight_of(size) / 2,
-        estimate=Estimate("rank difference / items", size, items, "items", low, high),
+        weight=number.weight(share=1 / 2),
+        estimate=number,
     )

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
-from pessimal.analyses.agreement import agreement
+from pessimal.analyses.agreement import agreement, tau_effect
 from pessimal.analyses.analysis import Needs, Options, analysis
 from pessimal.errors import TableError, did_you_mean
 from pessimal.plots import Forest
-from pessimal.tables.result import Estimate, Result, weight_of
+from pessimal.tables.result import Result
 from pessimal.tables.table_set import TableSet
 from pessimal.texts import literal
 
@@ -167,27 +167,18 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     table[["n", "top"]] = table[["n", "top"]].astype(int)
     least = table.sort_values("kendall", kind="stable").iloc[0]
     label, things = tables.labels[least["model"]], tables.things
+    effect = tau_effect(things, null=1.0)
     results = [
-        Result(
+        Result.of_row(
+            least,
             "quantisation",
             table,
-            headline=f"On {least['prompt']}, {label} orders {things} as in full precision to τ = "
+            effect,
+            f"On {least['prompt']}, {label} orders {things} as in full precision to τ = "
             f"{least['kendall']:.3f}; {least['moved']:.0%} move by over 1% of ranks.",
-            plot=Forest(
-                estimate="kendall",
-                reference=1.0,
-                xlabel="Kendall's τ-b with the model in full precision",
-            ),
+            label="τ, lowest",
+            plot=Forest.of(effect, xlabel="Kendall's τ-b with the model in full precision"),
             method="quantisation",
-            weight=weight_of(1 - least["kendall"]),
-            estimate=Estimate(
-                "τ, lowest",
-                float(least["kendall"]),
-                int(least["n"]),
-                things,
-                least["low"],
-                least["high"],
-            ),
             notes=tuple(notes),
             summary={f"{r.prompt}/{r.model}/kendall": float(r.kendall) for r in table.itertuples()},
         )

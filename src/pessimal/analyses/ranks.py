@@ -8,7 +8,7 @@ statistic plus the mean influence of the resampled items. That turns a bootstrap
 30,000 to 256,000 items long and every pair of models needs it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -159,6 +159,22 @@ def bootstrapped(
     return estimates, *fisher_interval(
         estimates, influences, shares, confidence=draws["confidence"]
     )
+
+
+def with_intervals(statistics: Mapping[str, Sequence[Statistic]], **draws) -> dict[str, np.ndarray]:
+    """Columns of a table: each name's estimates, and their bounds as name_low and name_high.
+
+    Args:
+        statistics: by name, each as many, all of the same n items.
+        draws: see `bootstrapped`.
+    """
+    flat = [statistic for of_name in statistics.values() for statistic in of_name]
+    columns = np.stack(bootstrapped(flat, **draws)).reshape(3, len(statistics), -1)
+    return {
+        f"{name}{end}": columns[i, j]
+        for j, name in enumerate(statistics)
+        for i, end in enumerate(("", "_low", "_high"))
+    }
 
 
 def fisher_interval(

@@ -13,7 +13,7 @@ from pessimal.analyses.checks import check_square
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Heatmap
 from pessimal.statistics import holm
-from pessimal.tables.result import LEVEL, Estimate, Result, weight_of
+from pessimal.tables.result import LEVEL, Effect, Result
 from pessimal.tables.table_set import TableSet
 
 FACTORS = ("base", "developer", "parameters", "rank")
@@ -248,8 +248,9 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     # Factors × prompts.
     table = table.assign(p_holm=holm(table["p_value"]), mantel_p_holm=holm(table["mantel_p"]))
     shown = table.assign(factor=table["factor"].map(WORDS))
-    found, left_out = shown[shown["status"] == ESTIMATED], shown[shown["status"] != ESTIMATED]
-    ordered = found.assign(size=-found["beta"].abs()).sort_values(["p_holm", "size"])
+    known = shown["status"] == ESTIMATED
+    estimated, left_out = shown[known], shown[~known]
+    ordered = estimated.assign(size=-estimated["beta"].abs()).sort_values(["p_holm", "size"])
     best = ordered.iloc[0]
     others = ordered[
         (ordered["prompt"] == best["prompt"]) & (ordered["factor"] != best["factor"])
@@ -259,25 +260,21 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     what = f"no factor surely explains agreement; first comes {best['factor']}"
     if best["p_holm"] <= LEVEL:
         what = f"agreement {'follows' if best['beta'] > 0 else 'goes against'} the models' {best['factor']}"
+    effect = Effect(
+        column="beta", label="β", p="p_holm", null=0.0, n="n_dyads", of="pairs of models"
+    )
     return [
-        Result(
+        Result.of_row(
+            best,
             "rsa",
             table,
-            headline=f"On {best['prompt']}, {what}: β = {best['beta']:.2f}, {p} (Holm){following}.",
-            plot=Forest(
-                row="factor",
-                estimate="beta",
-                low=None,
-                high=None,
-                p="p_holm",
-                data=found,
-                xlabel="standardised coefficient β",
+            effect,
+            f"On {best['prompt']}, {what}: β = {best['beta']:.2f}, {p} (Holm){following}.",
+            share=float(best["p_holm"] <= LEVEL),
+            plot=Forest.of(
+                effect, row="factor", data=estimated, xlabel="standardised coefficient β"
             ),
             method="rsa",
-            weight=weight_of(best["beta"] if best["p_holm"] <= LEVEL else 0.0, best["p_holm"]),
-            estimate=Estimate(
-                "β", best["beta"], int(best["n_dyads"]), "pairs of models", p=best["p_holm"]
-            ),
             notes=(
                 *dict.fromkeys(f"{row.factor} {row.status}" for row in left_out.itertuples()),
                 *(f"{prompt}: {why}" for prompt, why in failed.items()),

@@ -17,7 +17,7 @@ from pessimal.analyses.regression import Fit, classical, interval, robust
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Lines, Scatter
 from pessimal.statistics import holm
-from pessimal.tables.result import Estimate, Result, weight_of
+from pessimal.tables.result import Effect, Estimate, Result, weight_of
 from pessimal.tables.table_set import TableSet
 from pessimal.tables.words import as_published, check_words, half_sum, stems, with_half_sums
 
@@ -468,13 +468,26 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     prefix = "" if tables.candidates == "vocabulary" else f"{tables.candidates}-"
     figure = {"panel": "prompt", "tabs": ("lexicon",)}
     unit = "reward (SD) per unit of valence"
+    effect = Effect(
+        column="steeper_sd",
+        label=unit,
+        low="low_sd",
+        high="high_sd",
+        p="p_holm",
+        null=0.0,
+        of="words",
+        unit="SD",
+    )
+    over_models = Effect(
+        column="mean", label=unit, low="low", high="high", p="p_holm", null=0.0, of="models"
+    )
+    number = over_models.at(side)
     return [
         Result(
             "sentiment",
             slopes,
             headline=f"On {prompt}, a unit of {lexicon} valence is worth {above:+.2f} SD of reward "
-            f"above zero and "
-            f"{below:+.2f} below (mean of {first['model'].nunique()} models).",
+            f"above zero and {below:+.2f} below (mean of {first['model'].nunique()} models).",
             plot=Forest(
                 data=with_mean(slopes, "slope_sd", by=["lexicon", "prompt", "arm"]),
                 estimate="slope_sd",
@@ -485,7 +498,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
                 **figure,
             ),
             method="sentiment",
-            weight=weight_of((above + below) / 2) / 2,  # expected of every model
+            weight=weight_of((above + below) / 2, share=1 / 2),  # expected of every model
             estimate=Estimate(f"{unit}, above zero", above, first["model"].nunique(), "models"),
             notes=(*tables.without_columns(), *notes),
         ),
@@ -493,35 +506,24 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             "sentiment_asymmetry",
             asymmetry,
             headline=f"On {side['prompt']}, {side['above']} of {side['n']} models are steeper on "
-            f"{steeper_on}; mean "
-            f"difference {side['mean']:+.2f} SD per unit of {side['lexicon']} valence.",
-            plot=Forest(
+            f"{steeper_on}; mean difference {side['mean']:+.2f} SD per unit of {side['lexicon']} "
+            "valence.",
+            plot=Forest.of(
+                effect,
                 data=pd.concat([asymmetry, means.assign(model=MEAN)], ignore_index=True),
-                estimate="steeper_sd",
-                low="low_sd",
-                high="high_sd",
-                p="p_holm",
                 xlabel="difference of slopes (SD per unit of valence)",
                 **figure,
             ),
             method="sentiment",
-            weight=weight_of(side["mean"], side["p_holm"])
-            / (1 if len(pairs) else 2),  # of one prompt, the lexicon's too
-            estimate=Estimate(
-                unit,
-                side["mean"],
-                int(side["n"]),
-                "models",
-                side["low"],
-                side["high"],
-                side["p_holm"],
-            ),
+            weight=number.weight(share=1 if len(pairs) else 1 / 2),  # of one prompt: the lexicon's
+            estimate=number,
             summary={
                 f"{prefix}sentiment/{row.lexicon}/{row.prompt}/steeper": float(row.mean)
                 for row in across.itertuples()
             },
+            effect=effect,
         ),
-        Result("sentiment_models", across, method="sentiment"),
+        Result("sentiment_models", across, method="sentiment", effect=over_models),
         Result(
             "sentiment_words",
             dots,

@@ -15,7 +15,7 @@ from pessimal.errors import TableError
 from pessimal.plots import Lines, TokenTable
 from pessimal.tables import ScoreTable
 from pessimal.tables.extremes import extremes
-from pessimal.tables.result import Estimate, Result, weight_of
+from pessimal.tables.result import Effect, Result
 from pessimal.tables.table_set import TableSet, run_and_step
 
 LAST = "τ with the last step"
@@ -66,13 +66,18 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     contrast = first["prompt"].str.contains(" − ")
     last = first[contrast if contrast.any() else first["prompt"] == first["prompt"].iloc[0]]
     last = last[last["run"] == last["run"].iloc[0]].iloc[-1]
+    # What each measure is compared with differs from measure to measure.
+    effect = Effect(label=last["measure"], low="low", high="high", of="observations")
     return [
-        Result(
+        Result.of_row(
+            last,
             "trajectory",
             table[[*KEYS, "step", "estimate", "low", "high", "n", "settled_at", "candidates"]],
+            effect,
             f"{last['run']}: {last['measure']} on {last['prompt']} is {last['estimate']:.2f} at "
             f"step {last['step']}" + _when(last),
-            Lines(
+            share=1 / 2,
+            plot=Lines(
                 x="step",
                 y="estimate",
                 low="low",
@@ -83,16 +88,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
                 tabs=("prompt",),
                 xlabel="training step",
             ),
-            "trajectories",
-            weight_of(float(last["estimate"])) / 2,
-            Estimate(
-                last["measure"],
-                float(last["estimate"]),
-                int(last["n"]),
-                "observations",
-                last["low"],
-                last["high"],
-            ),
+            method="trajectories",
         ),
         Result(
             "trajectory_extremes",

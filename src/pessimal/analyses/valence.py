@@ -19,11 +19,11 @@ from pessimal.analyses.regression import interval, robust
 from pessimal.errors import TableError
 from pessimal.plots import Forest, TokenTable
 from pessimal.statistics import holm
-from pessimal.tables.result import Estimate, Result, weight_of
+from pessimal.tables.result import Effect, Result
 from pessimal.tables.score_table import ScoreTable
 from pessimal.tables.table_set import TableSet, labels_of
 from pessimal.tables.words import by_word, stem_groups, word_starts
-from pessimal.texts import literal
+from pessimal.texts import literal, signed
 
 LEAST_WORDS = 50
 """Rated words that a correlation needs."""
@@ -165,7 +165,7 @@ def _agreement(
     beside = ""
     if len(spoken) and len(others):
         beside = (
-            f"; rewards: {_signed(others['spearman'].min())} to {_signed(others['spearman'].max())}"
+            f"; rewards: {signed(others['spearman'].min())} to {signed(others['spearman'].max())}"
         )
     words, own = "", ends
     for column in ("model", "score", "prompt"):
@@ -173,24 +173,34 @@ def _agreement(
     if len(own):
         best, worst = (literal(word) for word in own.loc[own["rank"] == 1, "word"])
         words = f" puts {best} highest, {worst} lowest, and"
-    return Result(
+    effect = Effect(
+        column="spearman",
+        label="ρ with valence",
+        low="low",
+        high="high",
+        p="p_holm",
+        null=0.0,
+        of="words",
+        symbol="spearman",
+    )
+    # Of a reward model it is expected, and says what the lexicon says; of a language model it is
+    # news.
+    return Result.of_row(
+        row,
         "valence",
         table[columns],
+        effect,
         f"On {prompt}, {labels[row['model']]}{words} follows {lexicon} valence: ρ = "
-        f"{_signed(row['spearman'])}{beside}.",
-        Forest(
-            estimate="spearman",
+        f"{signed(row['spearman'])}{beside}.",
+        share=1 if len(spoken) else 1 / 2,
+        plot=Forest.of(
+            effect,
+            p=None,
             group="prompt",
             tabs=("lexicon",),
             xlabel="Spearman's ρ with people's valence",
         ),
-        "valence",
-        # Of a reward model it is expected, and says what the lexicon says; of a language model it
-        # is news.
-        weight_of(row["spearman"]) / (1 if len(spoken) else 2),
-        Estimate(
-            "ρ with valence", row["spearman"], int(row["n"]), "words", row["low"], row["high"]
-        ),
+        method="valence",
     )
 
 
@@ -222,7 +232,3 @@ def _opposite(tables: TableSet, words: pd.DataFrame) -> list[tuple[str, str]]:
     sign = {prompt: tables.reading.polarity_of(prompt) for prompt in words}
     good, bad = ([p for p, s in sign.items() if s == way] for way in (1, -1))
     return [(good[0], bad[0])] if good and bad else []
-
-
-def _signed(value: float) -> str:
-    return f"{value:.2f}".replace("-", "−")

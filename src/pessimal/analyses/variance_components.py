@@ -20,7 +20,7 @@ from pessimal.errors import TableError
 from pessimal.plots import Forest
 from pessimal.statistics import crossed_interval, jackknife
 from pessimal.tables.join import reward_matrix
-from pessimal.tables.result import Estimate, Result, weight_of
+from pessimal.tables.result import Effect, Estimate, Result, weight_of
 from pessimal.tables.table_set import TableSet
 
 TOKEN_BLOCKS = (
@@ -501,22 +501,24 @@ def _components_result(
     where = f"in all {main['models']} models" if who == ALL_MODELS else f"in {tables.labels[who]}"
     wording = rows["order_share"][rows.index.str.endswith("× wording")].sum()
     shares = table[table["model"] == who].dropna(subset="order_share")
-    return Result(
+    effect = Effect(
+        column="order_share",
+        label=f"share of {main.name}",
+        low="order_share_low",
+        high="order_share_high",
+        n="tokens",
+        of=tables.things,
+    )
+    return Result.of_row(
+        main,
         "variance_components",
         table,
-        headline=f"{main['order_share']:.0%} of the variance that orders {tables.things} {does} "
-        f"{where}; wording: {wording:.1%}.",
+        effect,
+        f"{main['order_share']:.0%} of the variance that orders {tables.things} {does} {where}; "
+        f"wording: {wording:.1%}.",
+        share=1 / 2,
         plot=_forest(table, who),
         method="variance_components",
-        weight=weight_of(main["order_share"]) / 2,
-        estimate=Estimate(
-            f"share of {main.name}",
-            main["order_share"],
-            int(main["tokens"]),
-            tables.things,
-            main["order_share_low"],
-            main["order_share_high"],
-        ),
         notes=tuple(notes),
         summary={
             f"wording/{r.part}/{r.component}": float(r.order_share) for r in shares.itertuples()
@@ -531,24 +533,33 @@ def _correlations_result(tables: TableSet, table: pd.DataFrame, part: str, who: 
     two = [
         r.correlation for r in rows.itertuples() if r.between.startswith("two models, two wordings")
     ]
-    return Result(
+    effect = Effect(
+        column="correlation",
+        label="r",
+        low="low",
+        high="high",
+        null=0.0,
+        n="tokens",
+        of=tables.things,
+    )
+    return Result.of_row(
+        one,
         "wording_correlations",
         table,
-        headline="In one model, two wordings of one polarity correlate at r = "
+        effect,
+        "In one model, two wordings of one polarity correlate at r = "
         f"{one['correlation']:.2f}{f'; in two models at {two[0]:.2f}' if two else ''}.",
-        plot=Forest(
+        size=1 - one["correlation"],
+        share=1 / 2,
+        plot=Forest.of(
+            effect,
             data=of_one.assign(between=of_one["between"].str.removeprefix("one model, ")),
-            estimate="correlation",
             group="between",
             where={"part": part},
             tabs=("candidates",),
             xlabel="expected correlation of two scans of one model",
         ),
         method="variance_components",
-        weight=weight_of(1 - one["correlation"]) / 2,
-        estimate=Estimate(
-            "r", one["correlation"], int(one["tokens"]), tables.things, one["low"], one["high"]
-        ),
     )
 
 
@@ -566,6 +577,6 @@ def _factors_result(tables: TableSet, table: pd.DataFrame, who: str) -> Result:
         f"variance that orders {tables.things} on {part} prompts.",
         plot=_forest(rows, who),
         method="variance_components",
-        weight=weight_of(share) / 2,
+        weight=weight_of(share, share=1 / 2),
         estimate=Estimate("share", share, int(rows["tokens"].iloc[0]), tables.things),
     )

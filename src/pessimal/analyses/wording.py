@@ -311,7 +311,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
                 xlabel=f"share of pairs of wordings with the same {thing}",
             ),
             method="wording",
-            weight=weight_of(1 - share) / 2,
+            weight=weight_of(1 - share, share=1 / 2),
             estimate=Estimate(
                 "share of pairs, optimal", share, int(optimal["pairs"].sum()), "pairs of wordings"
             ),

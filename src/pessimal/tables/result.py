@@ -6,7 +6,7 @@ one function publishes them (`verbs.publish`).
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 import pandas as pd
@@ -88,7 +88,7 @@ class Effect:
     unit: str = ""
     """What stands behind it: `SD`."""
 
-    def at(self, row: "pd.Series", label: str | None = None) -> Estimate:
+    def at(self, row: pd.Series, label: str | None = None) -> Estimate:
         """The number of one row of the table.
 
         Args:
@@ -138,6 +138,32 @@ class Result:
                 f"the result {self.name!r} declares an effect in {', '.join(sorted(missing))}, "
                 f"and its table has {', '.join(map(str, self.table.columns))}"
             )
+
+    @classmethod
+    def of_row(
+        cls,
+        row: pd.Series,
+        name: str,
+        table: pd.DataFrame,
+        effect: Effect,
+        headline: str,
+        *,
+        label: str | None = None,
+        size: float | None = None,
+        share: float = 1.0,
+        **rest: Any,
+    ) -> "Result":
+        """A result whose headline is about one row of its table, which gives its number and weight.
+
+        Args:
+            row: as `table.iloc[…]` gives it.
+            label: of the number, where a reader must know how the row was chosen.
+            size, share: see `Estimate.weight`.
+            rest: further fields.
+        """
+        estimate = effect.at(row, label)
+        weight = estimate.weight(size, share=share)
+        return cls(name, table, headline, weight=weight, estimate=estimate, effect=effect, **rest)
 
     def _repr_html_(self) -> str:
         from pessimal.notebook import result_html
@@ -193,7 +219,7 @@ def _known(value: float | None) -> TypeGuard[float]:
     return value is not None and not np.isnan(value)
 
 
-def _number(row: "pd.Series", name: str | None) -> float | None:
+def _number(row: pd.Series, name: str | None) -> float | None:
     return None if name is None or pd.isna(row[name]) else float(row[name])
 
 

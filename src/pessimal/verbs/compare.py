@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 
-from pessimal.analyses import ANALYSES, Options, compare
+from pessimal.analyses import Options, all_analyses, compare
 from pessimal.config.schema import CompareConfig, Join
 from pessimal.errors import TableError
 from pessimal.rewards.spec import answering, names_of
@@ -36,7 +36,8 @@ def run(config: CompareConfig) -> None:
             {"explanations": len(chosen)},
         )
     else:
-        options = read_options(config)  # a wrong path is reported before any table is opened
+        # What is wrong with a path or an analysis is reported before any table is opened.
+        analyses, options = all_analyses(config.analyses), read_options(config)
         source = fetched(config) if config.source == "wandb" else registry
         found = named(config) if config.tables else registered(config, source)
         tables, inputs = (
@@ -48,9 +49,9 @@ def run(config: CompareConfig) -> None:
         labels |= {m: label for m, label in labels_of(tables).items() if m not in labels}
         counts = {"models": len({t.provenance.model for t in tables}), "tables": len(tables)}
         with steps(
-            f"comparing {counts['tables']} tables of {counts['models']} models", len(ANALYSES)
+            f"comparing {counts['tables']} tables of {counts['models']} models", len(analyses)
         ) as step:
-            results, skipped = compare(sets, options, step)
+            results, skipped = compare(sets, options, step, analyses)
         files = {}
     with tracked(config, name=f"compare {config.name}", inputs=inputs) as mirror:
         artifact = Artifact(
