@@ -16,6 +16,7 @@ from pessimal.explaining.flips import NULLS, attribute_flip_rates, flip_rates, n
 from pessimal.explaining.metrics import metrics
 from pessimal.explaining.outcomes import KEY, against_polarity
 from pessimal.explaining.results import (
+    FLIP_RATE,
     Options,
     coverage_result,
     estimated,
@@ -131,6 +132,7 @@ def _flip_rate_result(
         method=METHOD,
         weight=weight_of(high["flip_rate"], estimate.p),
         estimate=estimate,
+        effect=FLIP_RATE,
         notes=() if table["flip_q"].notna().any() else (untested,),
         summary=summary,
     )

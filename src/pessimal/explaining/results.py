@@ -26,11 +26,32 @@ from pessimal.explaining.fluency import FLUENT, RATIO, fluency
 from pessimal.explaining.outcomes import COUNTERFACTUAL, KEY, SEMIFACTUAL, against_polarity
 from pessimal.explaining.slopes import slopes
 from pessimal.plots import Forest, Heatmap
-from pessimal.tables.result import Estimate, Result, weight_of
+from pessimal.tables.result import Effect, Estimate, Result, weight_of
 from pessimal.tables.score_table import storable
 from pessimal.texts import literal, significant
 
 METHOD, EDITS, PAIR = "explain", "edits", "pair"
+SLOPE = Effect(
+    column="slope",
+    label="slope, SD per SD",
+    low="slope_low",
+    high="slope_high",
+    p="slope_q",
+    null=0.0,
+    of="edits",
+    symbol="slope",
+)
+FLIP_RATE = Effect(
+    column="flip_rate",
+    label="flip rate",
+    low="flip_low",
+    high="flip_high",
+    p="flip_q",
+    null=0.0,
+    of="edits",
+    symbol="flip rate",
+)
+"""Beside the rate of placebo edits, where there are any."""
 DISTANCES = ("syntactic", "semantic")
 SUBSET_LABELS = {COUNTERFACTUAL: "flips", SEMIFACTUAL: "holds", "all": "all edits"}
 """Outcomes, as figures name them."""
@@ -150,6 +171,7 @@ def slopes_result(
         method=method,
         weight=weight_of(top["slope"], estimate.p),
         estimate=estimate,
+        effect=SLOPE,
         notes=() if estimate.p is not None else (few,),
     )
 
@@ -168,6 +190,7 @@ def _flip_rates(table: pd.DataFrame, explained: Explained, named: str | None) ->
     headline += (
         "".join(f"; placebo edits {r.flip_rate:.0%}" for r in null.head(1).itertuples()) + "."
     )
+    null_rate = float(null["flip_rate"].iloc[0]) if len(null) else 0.0
     ends = (top["flip_low"], top["flip_high"]) if top["comparisons"] > 1 else (None, None)
     estimate = estimated("flip rate", top["flip_rate"], top["n"], "edits", *ends, top["flip_q"])
     order = (
@@ -190,12 +213,13 @@ def _flip_rates(table: pd.DataFrame, explained: Explained, named: str | None) ->
             p="flip_q",
             group="taste",
             tabs=(),
-            reference=float(null["flip_rate"].iloc[0]) if len(null) else 0.0,
+            reference=null_rate,
             xlabel="share of edits that flip the preference (line: placebo edits)",
         ),
         method=METHOD,
         weight=weight_of(top["flip_rate"], estimate.p),
         estimate=estimate,
+        effect=replace(FLIP_RATE, null=null_rate),
         notes=(*_left_out(explained), *_untested(null, explained)),
         summary=_summary(own, null, explained),
     )
