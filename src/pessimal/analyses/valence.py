@@ -192,7 +192,7 @@ def _agreement(
         effect,
         f"On {prompt}, {labels[row['model']]}{words} follows {lexicon} valence: ρ = "
         f"{signed(row['spearman'])}{beside}.",
-        share=1 if len(spoken) else 1 / 2,
+        share=1 if len(spoken) else 1 / 4,
         plot=Forest.of(
             effect,
             p=None,

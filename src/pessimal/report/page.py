@@ -24,7 +24,7 @@ from pessimal.report.differences import readable
 from pessimal.report.explorer import Explorer
 from pessimal.report.scripts import library, own_script, policy
 from pessimal.report.svg import drawing
-from pessimal.texts import literal, significant
+from pessimal.texts import literal, signed, significant
 
 MAX_ROWS = 400
 """Of a table: long ones stay in the artifact; the page shows their beginning and counts the
@@ -198,9 +198,12 @@ def number(estimate: dict) -> str:
 
 
 def tail(estimate: dict) -> str:
-    """On what an estimate rests: `n = 6,963 tokens, corrected p = .002`."""
-    p = estimate["p"]
+    """On what an estimate rests: `n = 6,963 tokens, corrected p = .002`; and what it is to be
+    compared with, where that is not 0."""
+    p, null = estimate["p"], estimate.get("null")
     text = f"n = {estimate['n']:,} {estimate['of']}"
+    if null:
+        text += f", beside {null:.3g}"
     if p is not None:
         text += ", corrected p " + ("< .001" if p < 0.001 else f"= {p:.3f}".replace("0.", "."))
     return re.sub(" ([=<]) ", "\u00a0\\1\u00a0", text)
@@ -211,7 +214,7 @@ def _digits(value: float | None) -> str:
     if value is None or not math.isfinite(value):
         return "–"
     plain = value == 0 or 0.005 <= abs(value) < 1000
-    return f"{value:.2f}".replace("-", "−") if plain else significant(value)
+    return signed(value) if plain else significant(value)
 
 
 def _table(frame: pd.DataFrame) -> dict:
