@@ -5,11 +5,14 @@ Knows how they are found and imported. Does not know what they are for.
 
 import importlib
 from importlib.metadata import entry_points
+from typing import Any, TypeVar
 
 from pessimal.errors import ConfigError, did_you_mean
 
+Kind = TypeVar("Kind")
 
-def installed(group: str) -> dict[str, object]:
+
+def installed(group: str) -> dict[str, Any]:
     """What installed packages offer under an entry point group, `module:name → object`, in order of
     name.
 
@@ -29,7 +32,7 @@ def installed(group: str) -> dict[str, object]:
     return offered
 
 
-def named(path: str, *, option: str, kind: type) -> object:
+def named(path: str, *, option: str, kind: type[Kind]) -> Kind:
     """The object `module:name` that an option names.
 
     Args:

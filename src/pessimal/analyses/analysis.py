@@ -7,6 +7,7 @@ point (docs/extend/analysis.md).
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
@@ -23,6 +24,14 @@ LAST = 1000.0
 """Place of an analysis that says none."""
 Meanings = Callable[[Sequence[str]], np.ndarray]
 """Words → a vector of meaning each."""
+
+
+class IdentityTerms(Protocol):
+    """Terms that name groups of people along one axis."""
+
+    about: str
+    source: str
+    terms: list[str]
 
 
 @dataclass(frozen=True)
@@ -43,8 +52,8 @@ class Options:
     lexicons: Mapping[str, pd.Series] = field(default_factory=dict)
     """Valence by word, by name of the lexicon."""
     frequencies: Frequencies | None = None
-    identity: Mapping[str, "object"] = field(default_factory=dict)
-    """Identity terms by axis: objects with `about`, `source`, `terms`."""
+    identity: Mapping[str, IdentityTerms] = field(default_factory=dict)
+    """Identity terms by axis."""
     dictionaries: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     """Category and word, by name of the dictionary."""
     meanings: Meanings | None = minilm.meanings
@@ -56,7 +65,14 @@ class Options:
     """Words that are looked at by name."""
 
     @property
-    def draws(self) -> dict[str, int | float]:
+    def word_frequencies(self) -> Frequencies:
+        """The frequencies. Raises TableError where there are none."""
+        if self.frequencies is None:
+            raise TableError("needs word frequencies: frequencies=wordfreq")
+        return self.frequencies
+
+    @property
+    def draws(self) -> dict[str, Any]:
         """How intervals are bootstrapped."""
         return {"replicates": self.replicates, "confidence": self.confidence, "seed": self.seed}
 

@@ -8,6 +8,7 @@ against. Knows neither tokenizers nor which of the models was made from which.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -238,7 +239,8 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     # was made from.
     label = labels_of([table for own in tables.language.values() for table in own])
     pieces: dict[str, list[pd.DataFrame]] = {}
-    notes, steps = {}, {}
+    notes: dict[str, None] = {}
+    steps: dict[str, str] = {}
 
     def keep(table: str, piece: pd.DataFrame, **where: str) -> None:
         where |= {"prompt": prompt, "candidates": tables.candidates}
@@ -344,7 +346,9 @@ def _results(
     steps: Mapping[str, str],
 ) -> list[Result]:
     """`label` names language models, `steps` pairs of them."""
-    results, method, plot = [], "base_models", {"tabs": ("prompt", "pair")}
+    results: list[Result] = []
+    method: str = "base_models"
+    plot: dict[str, Any] = {"tabs": ("prompt", "pair")}
     tau = tau_effect(tables.things, symbol="kendall")
     furthest, goes = "τ, furthest from 0", "rewards go furthest with or against"
     ends = whole["language_extremes"]
@@ -374,7 +378,12 @@ def _results(
             group="language_model",
             xlabel="Kendall's τ-b with log-probabilities",
         )
-        known = {"label": furthest, "plot": forest, "method": method, "summary": summary}
+        known: dict[str, Any] = {
+            "label": furthest,
+            "plot": forest,
+            "method": method,
+            "summary": summary,
+        }
         results.append(Result.of_row(best, "language_correlation", table, tau, headline, **known))
     if (ends := whole.get("implicit_reward")) is not None:
         firsts = ends[(ends["measure"] == "mwlr") & (ends["rank"] == 1)]

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from pessimal.analyses.analysis import Needs, Options, analysis
+from pessimal.errors import TableError
 from pessimal.plots import Forest, Scatter
 from pessimal.tables.result import Effect, Result
 from pessimal.tables.score_table import ScoreTable
@@ -34,6 +35,8 @@ def census(table: ScoreTable) -> dict[str, object]:
         strongest).
     """
     rewards, limit = table.rows["reward"].to_numpy(dtype=float), threshold(table)
+    if limit is None:
+        raise TableError(f"{table.provenance.model} is no judge: it has no threshold")
     errors = [table.measured.get(name) for name in ("noise", "largest_low_precision_error")]
     noise = np.nan if errors == [None, None] else max(error or 0.0 for error in errors)
     best = table.rows.loc[table.rows["reward"].idxmax()]

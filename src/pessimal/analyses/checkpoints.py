@@ -90,8 +90,8 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             results += _of_prompt(prompt, runs, tables, options, notes)
     if not results:
         raise TableError(f"no run with several checkpoints of one prompt ({'; '.join(notes)})")
-    found = merged(results)
-    return [replace(found[0], notes=tuple(dict.fromkeys(notes))), *found[1:]]
+    first, *others = merged(results)
+    return [replace(first, notes=tuple(dict.fromkeys(notes))), *others]
 
 
 def _of_prompt(

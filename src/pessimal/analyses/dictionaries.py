@@ -9,6 +9,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -357,7 +358,7 @@ def _of_scores(
         raise TableError(
             f"no prompt of known polarity with a model that has them all ({'; '.join(left_out)})"
         )
-    polarity = {prompt: tables.reading.polarity_of(prompt) for prompt in used}
+    polarity = {prompt: tables.reading.polarity_of(prompt) or 1 for prompt in used}  # all known
     rewards = {
         prompt: {t.provenance.model: t.rows.set_index("text")["reward"] for t in own}
         for prompt, own in used.items()
@@ -367,8 +368,8 @@ def _of_scores(
         pd.Series({model: described[model] for model in next(iter(rewards.values()))})
     )
     spelling = Spelling(exact=options.paper, added=True) if prefix else ANY_SPELLING
-    said = {"confidence": options.confidence, "polarity": polarity}
-    drawn = {"permutations": options.permutations, "seed": options.seed}
+    how: dict[str, Any] = {"confidence": options.confidence, "polarity": polarity}
+    drawn: dict[str, Any] = {"permutations": options.permutations, "seed": options.seed}
     results = []
 
     def keep(result: Result) -> None:
@@ -384,20 +385,18 @@ def _of_scores(
             medians = medians.assign(**where)
             medians["framing"] = framings_of(medians["prompt"], polarity)
             keep(Result("median_ranks", medians, method="dictionaries"))
-            means = category_means(medians, bases=bases, **said)
+            means = category_means(medians, bases=bases, **how)
             keep(
                 _ranks_result(
                     means.assign(**where), medians, bases or {}, options.confidence, called
                 )
             )
             if prefix and medians["model"].nunique() > 1:
-                keep(
-                    _pairs_result(model_contrasts(medians, **said).assign(**where), called, tables)
-                )
+                keep(_pairs_result(model_contrasts(medians, **how).assign(**where), called, tables))
             if bases is not None:
-                contrasts = base_contrasts(medians, bases=bases, **said, **drawn)
+                contrasts = base_contrasts(medians, bases=bases, **how, **drawn)
                 keep(_contrasts_result(contrasts.assign(**where), called, medians["words"].iloc[0]))
-            terms = category_model(medians, bases=bases, **said, **drawn)
+            terms = category_model(medians, bases=bases, **how, **drawn)
             keep(_terms_result(terms.assign(**where), medians["words"].iloc[0], called))
         except TableError as error:  # too few words, or too few models for the mixed model
             notes.append(f"{called}: {error}")
@@ -560,7 +559,9 @@ def _usable(
 ) -> tuple[dict[str, list[ScoreTable]], list[str]]:
     """Prompts of known polarity, each question once, with the models that have them all, a run's
     last checkpoint only; and what that leaves out."""
-    found, asked, unknown, repeated = {}, {}, [], []
+    found: dict[str, list[ScoreTable]] = {}
+    asked: dict[str | None, str] = {}
+    unknown, repeated = [], []
     earlier = _earlier_checkpoints(t for own in by_prompt.values() for t in own)
     by_prompt = {
         p: [t for t in own if t.provenance.model not in earlier] for p, own in by_prompt.items()

@@ -73,7 +73,7 @@ def reversals(
     """
     if not pairs:
         raise TableError("No model was given; two prompts are compared within one model at least.")
-    rows: dict[str, dict[str, float]] = {}
+    rows: dict[str, dict[str, str | float]] = {}
     by_size: dict[int, dict[tuple[str, str], Statistic]] = {}
     for model, (first, second) in pairs.items():
         pair = _pair(first, second)
@@ -85,14 +85,14 @@ def reversals(
         )
     for statistics in by_size.values():
         draws = {"replicates": replicates, "confidence": confidence, "seed": seed}
-        found = zip(statistics, *bootstrapped(list(statistics.values()), **draws), strict=True)
-        for (model, name), estimate, low, high in found:
+        columns = bootstrapped(list(statistics.values()), **draws)
+        for (model, name), estimate, low, high in zip(statistics, *columns, strict=True):
             low = max(low, 0.0) if name in ("reversal", "share_difference") else low  # a share
             rows[model] |= {name: estimate, f"{name}_low": low, f"{name}_high": high}
     table = pd.DataFrame(list(rows.values()))
-    first = ["model", "n", "reversal", "reversal_low", "reversal_high", "tied"]
-    rest = [name for name in table if name not in first]
-    return table[[*first, *rest]].assign(share_sum=1 - table["share_difference"])
+    head = ["model", "n", "reversal", "reversal_low", "reversal_high", "tied"]
+    rest = [name for name in table if name not in head]
+    return table[[*head, *rest]].assign(share_sum=1 - table["share_difference"])
 
 
 def ends_of_axes(first: pd.Series, second: pd.Series, *, k: int = 20) -> pd.DataFrame:
@@ -206,7 +206,8 @@ def _share_of_difference(x: np.ndarray, y: np.ndarray) -> Statistic:
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """Each model's rewards under one prompt against its rewards under another, each model over all
     its own items; the ends of both axes over the shared items too."""
-    pieces, ends, shared, points, notes = [], [], [], [], []
+    pieces, ends, shared, points = [], [], [], []
+    notes: list[str] = []
     drawn: dict[str, list[Pair]] = {}
     for first, second in prompt_pairs(tables, notes):
         pairs = _pairs(tables, first, second, notes)

@@ -191,7 +191,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     valence = next(iter(options.lexicons.values()), pd.Series(dtype=float))
     models = list(filter(tables.columns_of, tables.models))
     spelled = {word for model in models for word in tables.words(model).index.tolist()}
-    zipf = options.frequencies.zipf(sorted(spelled))
+    zipf = options.word_frequencies.zipf(sorted(spelled))
     known = {word for lexicon in options.lexicons.values() for word in lexicon.index.tolist()}
     pieces, left_out = [], defaultdict(list)
     for model in models:
@@ -282,5 +282,5 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
 
 def _per_million(zipf: pd.Series, options: Options) -> pd.Series:
     """Uses per million words; a list's own rows where it has several a word."""
-    rows = options.frequencies.rows
+    rows = options.word_frequencies.rows
     return 10 ** (zipf.dropna() - 3) if rows is None else rows.set_index("word")["per_million"]

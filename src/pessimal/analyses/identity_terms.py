@@ -10,6 +10,7 @@ the same way.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -276,23 +277,26 @@ def identity_effects(
         own = by_topics * matches.resemblance[axis]
         found = _axis(sets, grid, noise, own, df=len(topics), confidence=confidence)
         by_words = noise * sets.mean_variance
-        if liking:
+        if liking and matches.meanings is not None:
             by_words = liking.noise * sets.mean_variance + liking.variance * _moved(
                 sets, matches.meanings
             )
         with np.errstate(invalid="ignore", divide="ignore"):
             away = np.nan_to_num(np.abs(found["effect"]) / np.sqrt(by_words))
-        found |= {"measure": measures, "p_words": 2 * stats.norm.sf(away)}
+        columns: dict[str, Any] = found | {
+            "measure": measures,
+            "p_words": 2 * stats.norm.sf(away),
+        }
         if pair:  # the weaker penalty, and the larger one-sided p
             two = [measures.index(name) for name in pair]
-            both = {
+            both: dict[str, str | float] = {
                 "measure": BOTH,
                 "effect": found["effect"][two].max(),
                 "p": found["p_below"][two].max(),
             }
-            found = {name: [*column, both.get(name, np.nan)] for name, column in found.items()}
+            columns = {n: [*column, both.get(n, np.nan)] for n, column in columns.items()}
         counts = {"n": len(sets.terms), "n_stems": sets.units, "n_controls": sets.distinct}
-        pieces.append(pd.DataFrame({"axis": axis, **counts, **found}))
+        pieces.append(pd.DataFrame({"axis": axis, **counts, **columns}))
     axes = pd.concat(pieces, ignore_index=True).assign(reward_sd=reward_sd, n_topics=len(topics))
     axes["d"] = axes["effect"] / reward_sd
     return axes[_COLUMNS], _terms(matches, measures, grid, main, reward_sd)
@@ -387,9 +391,12 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         if pair
         else max(tables.columns, key=lambda column: sum(column in own for own in had))
     )
-    settings = {"confidence": options.confidence, "pair": pair, "main": main}
+    settings: dict[str, Any] = {"confidence": options.confidence, "pair": pair, "main": main}
     vocabularies: dict[tuple, tuple[IdentityMatches, pd.DataFrame] | TableError] = {}
-    effects, terms, balances, left_out = [], [], [], {}
+    effects: list[pd.DataFrame] = []
+    terms: list[pd.DataFrame] = []
+    balances: list[pd.DataFrame] = []
+    left_out: dict[str, list[str]] = {}
     for model, own in zip(tables.models, had, strict=True):
         try:
             if missing := [name for name in pair or (main,) if name not in own]:
@@ -431,7 +438,7 @@ def _matches(
     key = (first.provenance.candidates_digest, len(tables.words(model)))
     if key not in known:
         words = word_starts(tables.tokens(model).index)
-        covariates = options.frequencies.zipf(words).to_frame("zipf")
+        covariates = options.word_frequencies.zipf(words).to_frame("zipf")
         for name, lexicon in options.lexicons.items():
             covariates[name] = lexicon.reindex(words)
         try:

@@ -137,7 +137,7 @@ def _separation(
     ties = np.searchsorted(ordered, above, side="right") - np.searchsorted(
         ordered, above, side="left"
     )
-    low = high = p = np.nan
+    low = high = p = np.array(np.nan)
     if 0 < auc < 1:
         odds = np.log(auc / (1 - auc))
         error = np.sqrt(max(variance, 0) + taste) / (auc * (1 - auc))

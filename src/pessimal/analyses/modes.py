@@ -306,7 +306,7 @@ def _noise(table: ScoreTable) -> float:
     """Largest numerical error that a scan knows of, in units of reward; NaN where it was not
     measured."""
     measured = [table.measured.get(name) for name in ("noise", "largest_low_precision_error")]
-    return float("nan") if None in measured else float(sum(measured))
+    return float(sum(float("nan") if error is None else error for error in measured))
 
 
 def _disagreement(table: pd.DataFrame, what: str) -> list[str]:

@@ -7,6 +7,7 @@ had. What the number of matches says of the error is a lower bound.
 
 from collections import defaultdict
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -447,16 +448,15 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     rank highest; so rank 1 is then the lowest reward (`turned`), but in `paper`. Where the polarity
     is not known nothing is turned.
     """
-    rated = {
-        p: found for p in tables.prompts if (found := [t for t in tables.by_prompt[p] if t.has_elo])
-    }
+    members_of = {p: [t for t in tables.by_prompt[p] if t.has_elo] for p in tables.prompts}
+    rated = {prompt: members for prompt, members in members_of.items() if members}
     if not rated:
         raise TableError(
             "only wordings looked at together have Elo. Take one at a time: prompts=[KEY]"
         )
     found: dict[str, list[pd.DataFrame]] = defaultdict(list)
     notes = _left_out(tables, rated)
-    seeded = {"confidence": options.confidence, "seed": options.seed}
+    seeded: dict[str, Any] = {"confidence": options.confidence, "seed": options.seed}
     for prompt, members in rated.items():
         rewards = tables.matrix(prompt)[[table.provenance.model for table in members]]
         people = people_of(members, rewards.index, stripped=tables.reading.stripped)
@@ -590,13 +590,13 @@ def _from_people_to_models(
     for group, rows in groups.items():
         behind = [row for row in order[spaced] if row not in rows] if rows else []
         for row in [*rows, *behind]:
-            ranks = {
+            row_of = {
                 "rank": [people[row], *models[row]],
                 "name": names[row],
                 "group": group,
                 "behind": row in behind,
             }
-            pieces.append(pd.DataFrame(columns | ranks))
+            pieces.append(pd.DataFrame(columns | row_of))
     return pd.concat(pieces, ignore_index=True)
 
 

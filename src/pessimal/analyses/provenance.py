@@ -2,6 +2,7 @@
 included; and what is known of each model."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 
@@ -82,11 +83,11 @@ def models(sets: Sequence[TableSet]) -> Result:
     (billions of parameters), rank (RewardBench's, 1 = best). What the score tables say of a model
     comes first, then what `conf/model` does.
     """
-    rows = {}
+    rows: dict[str, dict[str, Any]] = {}
     for table in (table for one in sets for table in one.tables):
         model, given = table.provenance.model, table.description
         fields = ("label", "base", "developer", "parameters", "rank")
-        known = described(model, {name: getattr(given, name) for name in fields})
+        known: dict[str, Any] = described(model, {name: getattr(given, name) for name in fields})
         parameters = known.pop("parameters")
         known |= {
             "repository": (known_model(model) or {}).get("repository"),

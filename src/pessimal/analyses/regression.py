@@ -87,7 +87,7 @@ def robust(
     k, m = design.shape[1], outcomes.shape[1]
     size = int(groups.max()) + 1 if len(groups) else 0
     sizes = np.bincount(groups, minlength=size)
-    present = np.count_nonzero(sizes)
+    present = int(np.count_nonzero(sizes))
     _check(design, present, things="groups of rows")
     whole = design.T @ design
     weights = np.linalg.solve(whole, design.T)  # (k, n)

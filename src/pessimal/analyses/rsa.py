@@ -4,6 +4,8 @@ The unit is the dyad, a pair of models, and dyads that share a model are depende
 comes from permuting models, never from counting dyads.
 """
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
@@ -227,7 +229,11 @@ def _standardised(values: np.ndarray) -> np.ndarray:
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """For each prompt: the tau-b of every two models, regressed on what the two have in common."""
     matrices, failed = {}, {}
-    numbers = {"permutations": options.permutations, "seed": options.seed, "paper": options.paper}
+    numbers: dict[str, Any] = {
+        "permutations": options.permutations,
+        "seed": options.seed,
+        "paper": options.paper,
+    }
 
     def of_prompt(prompt: str) -> pd.DataFrame | None:
         try:

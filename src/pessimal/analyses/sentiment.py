@@ -7,7 +7,7 @@ whatever sets these words apart from others moves all of them together.
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -258,15 +258,13 @@ def _asymmetry(
         )
         stem_moves[: len(positive.deviations)] += positive.deviations[:, 1]
         stem_moves[: len(negative.deviations)] -= negative.deviations[:, 1]
-        known_tastes = positive.tastes is not None and negative.tastes is not None
-        taste_moves = (
-            positive.tastes[:, 1] - negative.tastes[:, 1]
-            if known_tastes
-            else np.zeros((0, len(prompts)))
-        )
+        taste_moves = np.zeros((0, len(prompts)))
+        if positive.tastes is not None and negative.tastes is not None:
+            taste_moves = positive.tastes[:, 1] - negative.tastes[:, 1]
         moves = stem_moves, taste_moves
     textbook = positive.errors[1] ** 2 + negative.errors[1] ** 2  # no word in both arms
-    error = np.sqrt(textbook if paper else np.square(np.concatenate(moves)).sum(axis=0))
+    over_stems = textbook if moves is None else np.square(np.concatenate(moves)).sum(axis=0)
+    error = np.sqrt(textbook if paper else over_stems)
     freedom = min(positive.freedom, negative.freedom)
     low, high, p = interval(sign * difference, error, freedom, confidence=confidence)
     table = pd.DataFrame(
@@ -466,7 +464,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     dots = dots.merge(lines, on=["model", "prompt", "arm"], how="left")
     dots["fit"] = dots.pop("level_sd") + dots.pop("slope_sd") * dots["valence"]
     prefix = "" if tables.candidates == "vocabulary" else f"{tables.candidates}-"
-    figure = {"panel": "prompt", "tabs": ("lexicon",)}
+    figure: dict[str, Any] = {"panel": "prompt", "tabs": ("lexicon",)}
     unit = "reward (SD) per unit of valence"
     effect = Effect(
         column="steeper_sd",

@@ -36,12 +36,12 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     runs = _runs(tables)
     if not runs:
         raise TableError("no run with several checkpoints of one prompt")
-    named = {
-        t.provenance.model: (*run_and_step(t.provenance),)
-        for own in runs.values()
-        for t in own.values()
+    of_model = {
+        table.provenance.model: (run, step)
+        for (_, run), by_step in runs.items()
+        for step, table in by_step.items()
     }
-    steps = pd.DataFrame([(m, *at) for m, at in named.items()], columns=["model", "run", "step"])
+    steps = pd.DataFrame([(m, *at) for m, at in of_model.items()], columns=["model", "run", "step"])
     found = pd.concat(
         [piece[COLUMNS] for piece in _measured(tables, options, runs)], ignore_index=True
     )

@@ -26,6 +26,7 @@ from pessimal.tables.table_set import TableSet
 TOKEN_BLOCKS = (
     20  # one block left out at a time: 19 degrees of freedom, and a matrix of 2.3 MB kept for each
 )
+Indices = Sequence[int] | np.ndarray
 ALL_MODELS = "all models"
 BOTH = "both frames"
 PARTS = {"positive": (1,), "negative": (-1,), BOTH: (1, -1)}
@@ -42,10 +43,11 @@ class Cells(NamedTuple):
     covariance: np.ndarray
     """(models, wordings, models, wordings), divisor tokens − 1."""
 
-    def select(self, models: Sequence[int], wordings: Sequence[int]) -> "Cells":
+    def select(self, models: Indices, wordings: Indices) -> "Cells":
         """Some models and wordings."""
-        some = np.ix_(models, wordings, models, wordings)
-        return Cells(self.tokens, self.mean[np.ix_(models, wordings)], self.covariance[some])
+        m, w = np.asarray(models), np.asarray(wordings)
+        covariance = self.covariance[np.ix_(m, w, m, w)]
+        return Cells(self.tokens, self.mean[np.ix_(m, w)], covariance)
 
 
 class Wordings(NamedTuple):
@@ -105,7 +107,8 @@ def variance_components(
     signs = np.array([polarity[prompt] for prompt in prompts])
     whole, without_block = read_cells(rewards, prompts, seed=seed)
     pieces: dict[str, list[pd.DataFrame]] = {"components": [], "factors": [], "correlations": []}
-    everyone = [(ALL_MODELS, range(len(models)))] if len(models) > 1 else []
+    everyone: list[tuple[str, Indices]] = [(ALL_MODELS, range(len(models)))]
+    everyone = everyone if len(models) > 1 else []
     for part, members in PARTS.items():
         kept = np.flatnonzero(np.isin(signs, members))
         if not all((signs[kept] == sign).sum() >= 2 for sign in members):

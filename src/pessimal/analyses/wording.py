@@ -137,9 +137,10 @@ def _kinds(
     """Which ordered pairs count (bool), by the polarity of the first and by what differs in the
     second."""
     same = (signs[:, None] == signs) & ~np.eye(len(signs), dtype=bool)
+    levels = levels or {}
     differs = {
         name: np.array([[levels[a][name] != levels[b][name] for b in prompts] for a in prompts])
-        for name in (levels[prompts[0]] if levels else ())
+        for name in levels.get(prompts[0], ())
     }
     for sign, frame in SIGN_NAMES.items():
         of_frame = (signs == sign)[:, None]
@@ -168,11 +169,11 @@ def _shares(numbers: np.ndarray, chosen: np.ndarray, confidence: float) -> dict[
         floor = numbers[:, chosen].var(axis=1) / (chosen.sum() / 2)
         spread = spread._replace(variance=np.maximum(spread.variance, floor))
         _, low, high = crossed_interval(estimates, [spread], confidence=confidence)
-        for place in np.flatnonzero(np.ptp(numbers[:2, chosen], axis=1) == 0):
+        for place in np.flatnonzero(np.ptp(numbers[:2, chosen], axis=1) == 0).tolist():
             trials = stats.binomtest(round(estimates[place] * len(units)), len(units))
             low[place], high[place] = trials.proportion_ci(confidence, method="wilson")
     low, high = np.maximum(low, (0, 0, -1)), np.minimum(high, 1)
-    row = {"wordings": int(chosen.any(axis=1).sum()), "pairs": int(chosen.sum())}
+    row: dict[str, float] = {"wordings": int(chosen.any(axis=1).sum()), "pairs": int(chosen.sum())}
     for place, name in enumerate(("survives", "in_top", "spearman")):
         row |= {name: estimates[place], f"{name}_low": low[place], f"{name}_high": high[place]}
     return row
@@ -192,7 +193,7 @@ def check_polarity(polarity: Mapping[str, int | None]) -> dict[str, int]:
             f"Here are {counts[0]} positive and {counts[1]} negative wordings, and two of one "
             "polarity are needed. Scan more wordings: pessimal scan prompts=factorial54"
         )
-    return dict(polarity)
+    return {prompt: sign for prompt, sign in polarity.items() if sign}
 
 
 class Design(NamedTuple):
@@ -244,7 +245,7 @@ def design_of(tables: TableSet) -> Design:
     return Design(
         used,
         check_polarity({prompt: signs[prompt] for prompt in used}),
-        {prompt: tables.reading.levels_of(prompt) for prompt in used},
+        {prompt: tables.reading.levels_of(prompt) or {} for prompt in used},
         [f"{why}: {', '.join(sorted(names))}" for why, names in left_out.items() if names],
     )
 
@@ -272,10 +273,13 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     design = design_of(tables)
     shares, tokens, notes = [], [], design.notes
     for model in (table.provenance.model for table in next(iter(design.tables.values()))):
-        asked = {"polarity": design.polarity, "levels": design.levels, "top": options.top}
         try:
             found = paraphrase(
-                _own_rewards(design.tables, model), **asked, confidence=options.confidence
+                _own_rewards(design.tables, model),
+                polarity=design.polarity,
+                levels=design.levels,
+                top=options.top,
+                confidence=options.confidence,
             )
         except TableError as error:
             notes.append(f"{tables.labels[model]}: {error}")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import matplotlib
 import pandas as pd
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-PRIMITIVES = {
+PRIMITIVES: dict[type[Plot], Callable[[Any, pd.DataFrame, Mapping[object, str]], Figure]] = {
     Forest: forest,
     Heatmap: heatmap,
     Scatter: scatter,
@@ -98,8 +98,11 @@ def save_figures(
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    palette, jobs = shared_colours(results), []
-    for result in (result for result in results if result.plot is not None):
+    palette: Mapping[object, str] = shared_colours(results)
+    jobs: list[tuple[str, str, str, Plot, pd.DataFrame]] = []
+    for result in results:
+        if result.plot is None:
+            continue
         try:
             plot, pieces = _pieces(result.plot, result.table, dict(labels or {}))
         except TableError as error:
@@ -109,8 +112,9 @@ def save_figures(
             (result.name, tab, stem, plot, pieces[tab]) for tab, stem in _stems(result.name, pieces)
         ]
     saved: dict[str, dict[str, str]] = {}
-    reported = begin is not None and len(jobs) > FEW
-    with styled(), begin(len(jobs)) if reported else nullcontext(lambda stem: None) as step:
+    quiet = begin is None or len(jobs) <= FEW
+    progress = nullcontext(lambda stem: None) if quiet or begin is None else begin(len(jobs))
+    with styled(), progress as step:
         for name, tab, stem, plot, rows in jobs:
             try:
                 save(
@@ -175,7 +179,7 @@ def _pieces(
             table[column].isin(wanted if isinstance(wanted, list | tuple | set) else [wanted])
         ]
     columns = {*MODEL_COLUMNS, *(getattr(plot, name, None) for name in NAMED)} & set(table.columns)
-    for column in columns if labels else ():
+    for column in filter(None, columns if labels else ()):
         if table[column].dtype.kind not in "biufc":
             table = table.assign(
                 **{column: table[column].map(lambda value: labels.get(value, value))}

@@ -26,8 +26,9 @@ def forest(plot: Forest, table: pd.DataFrame, palette: Mapping[object, str]) -> 
     looks = style.looks(distinct(table, plot.group), palette)
     handles = style.key(looks, ms=3.8, lw=1.2)
     if plot.p is not None and (table[plot.p] > LEVEL).any():
-        hollow = {"marker": "o", "mfc": PAPER, "mew": 0.9, "ms": 3.8, "lw": 0}
-        handles.append(Line2D([], [], color=INK, label="hollow: corrected p > .05", **hollow))
+        hollow = Line2D([], [], color=INK, marker="o", mfc=PAPER, mew=0.9, ms=3.8, lw=0)
+        hollow.set_label("hollow: corrected p > .05")
+        handles.append(hollow)
     figure, places = style.frame(
         panels,
         height=max(0.19, 0.085 * len(looks) + 0.09) * len(rows) + 0.05,

@@ -63,7 +63,7 @@ def finished(svg: str, *, stem: str, tips: Mapping[str, str]) -> str:
 def _rewrite(node: ET.Element, prefix: str, referred: set[str], tips: Mapping[str, str]) -> None:
     """One element's ids, colours, numbers and tooltip."""
     own, link = node.attrib.pop("id", None), node.attrib.pop(_LINK, None)
-    if own in tips:
+    if own is not None and own in tips:
         title = ET.Element(f"{_SVG}title")
         title.text = tips[own]
         node.insert(0, title)

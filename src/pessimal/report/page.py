@@ -135,7 +135,7 @@ def _figure(
 ) -> dict:
     """A figure of stems or tables of tokens by tab; the tab that the title speaks of is `open`."""
     kept = zip(_short(list(contents)), contents.values(), strict=True)
-    tabs = [
+    tabs: list[dict[str, Any]] = [
         {
             "label": label,
             "content": it if isinstance(it, dict) else drawing(artifact.figure(it), next(ids)),
@@ -227,7 +227,7 @@ def _table(frame: pd.DataFrame) -> dict:
     }
 
 
-def _cell(value: object) -> str:
+def _cell(value: Any) -> str:
     """A table cell as text: numbers to four digits, control characters visible, nothing for what is
     missing."""
     if isinstance(value, str):

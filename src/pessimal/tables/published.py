@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -158,7 +159,7 @@ def read_checkpoints(
     model = _model_of(path, model, name or path.stem, known)
     rows, kept = _tokens(path, table, known)
     described = known.models.get(model, ModelDescription())
-    columns = dict.fromkeys(sorted(steps, key=steps.get), (model, prompt))
+    columns = dict.fromkeys(sorted(steps, key=lambda column: steps[column]), (model, prompt))
     return [
         replace(
             table,
@@ -309,7 +310,7 @@ def _tables(
 ) -> list[ScoreTable]:
     """The score tables of a file's columns; `columns` says model and prompt of each, `rows` what
     its rows are."""
-    common = {
+    common: dict[str, Any] = {
         "candidates": candidates,
         "candidates_digest": items_digest(rows),
         "mode": "published",

@@ -6,7 +6,7 @@ one function publishes them (`verbs.publish`).
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeGuard, overload
 
 import numpy as np
 import pandas as pd
@@ -179,11 +179,17 @@ class Results(list[Result]):
         self.skipped = dict(skipped or {})
         """What could not be done, by name: why."""
 
-    def __getitem__(self, which: int | slice | str):
+    @overload
+    def __getitem__(self, which: SupportsIndex | str) -> Result: ...
+
+    @overload
+    def __getitem__(self, which: slice) -> list[Result]: ...
+
+    def __getitem__(self, which: SupportsIndex | slice | str) -> Result | list[Result]:
         if not isinstance(which, str):
             return super().__getitem__(which)
-        if found := next((result for result in self if result.name == which), None):
-            return found
+        if result := next((result for result in self if result.name == which), None):
+            return result
         why = f"; skipped: {self.skipped[which]}" if which in self.skipped else ""
         raise KeyError(
             f"no result {which!r}{why}. There are: {', '.join(result.name for result in self)}"

@@ -4,7 +4,7 @@ can be compared.
 Knows tables and what people said about prompts (polarity, wordings). Knows no statistic.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -198,13 +198,8 @@ class TableSet:
             for t in tables
             if t.provenance.model == model
         }
-        first = next(iter(own.values()), None)
-        return {
-            p: t
-            for p, t in own.items()
-            if (t.provenance.mode, t.provenance.candidates_digest)
-            == (first.provenance.mode, first.provenance.candidates_digest)
-        }
+        alike = [(t.provenance.mode, t.provenance.candidates_digest) for t in own.values()]
+        return {p: t for (p, t), key in zip(own.items(), alike, strict=True) if key == alike[0]}
 
     @cached_property
     def columns(self) -> dict[str, list[str]]:
@@ -324,7 +319,7 @@ def run_and_step(provenance: ScoreProvenance) -> tuple[str, int] | None:
     return None if step is None else (provenance.model.removesuffix(f"@step-{step}"), step)
 
 
-def labels_of(tables: Sequence[ScoreTable]) -> dict[str, str]:
+def labels_of(tables: Iterable[ScoreTable]) -> dict[str, str]:
     """Model names as people see them: the models' own where two labels are the same."""
     labels = {t.provenance.model: t.description.label or t.provenance.model for t in tables}
     return (
@@ -440,11 +435,8 @@ def _rescans(
         for other in scans[key][mode]:
             if other is first:
                 continue
-            name = (
-                other.provenance.dtype
-                if other.provenance.dtype != first.provenance.dtype
-                else "again"
-            )
+            differs = other.provenance.dtype != first.provenance.dtype
+            name = str(other.provenance.dtype) if differs else "again"
             if differ := _differing(first.provenance, other.provenance):
                 why = (
                     f"{key[2]}, {name}: of another model under the same name ({', '.join(differ)})"
