@@ -27,16 +27,9 @@ RBO_DEPTH = 132
 """Both as published."""
 TOP = 20
 STATISTICS = [
-    "kendall",
-    "low",
-    "high",
-    "spearman",
-    "rbo",
-    "rbo_extrapolated",
-    "top",
-    "top_overlap",
+    "kendall", "low", "high", "spearman", "rbo", "rbo_extrapolated", "top", "top_overlap",
     "bottom_overlap",
-]
+]  # fmt: skip
 ENDS = ["rbo", "rbo_extrapolated", "top_overlap", "bottom_overlap"]
 """What only looks at the ends of two rankings."""
 
@@ -335,9 +328,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
 
 def tau_effect(things: str, *, null: float = 0.0, symbol: str = "") -> Effect:
     """Kendall's tau-b in the columns kendall, low and high."""
-    return Effect(
-        column="kendall", label="τ", low="low", high="high", null=null, of=things, symbol=symbol
-    )
+    return Effect("kendall", "τ", "low", "high", null=null, of=things, symbol=symbol)
 
 
 def _diagonal(floor: pd.DataFrame) -> pd.DataFrame:

@@ -22,6 +22,21 @@ MEAN = "mean of models"
 """Names a row of figures."""
 LAST = 1000.0
 """Place of an analysis that says none."""
+MADE_BY = {
+    "elo": "items that people rated: pessimal import format=eloeverything path=FILE",
+    "wordings": "one question in many wordings: pessimal scan prompts=factorial54",
+    "modes": "a model scanned in two modes: pessimal scan mode=text",
+    "language": "log-probabilities: pessimal scan model=auto model.path=ID "
+    "model.kind=log_probability",
+    "lexicons": "a lexicon: +lexicons.NAME=FILE",
+    "frequencies": "word frequencies: frequencies=wordfreq",
+    "identity": "identity terms: identity=[gender,religion]",
+    "dictionaries": "a dictionary: +dictionaries.NAME=FILE",
+    "judges": "a judge: pessimal scan model=judge-correct model.path=ID prompts=grading",
+    "checkpoints": "checkpoints of a run: pessimal scan -m model.path=RUN/step-1,RUN/step-2, or "
+    "pessimal import format=checkpoints path=FILE",
+}
+"""What an analysis may need besides models and prompts, and what to type for it."""
 Meanings = Callable[[Sequence[str]], np.ndarray]
 """Words → a vector of meaning each."""
 
@@ -97,54 +112,29 @@ class Needs:
 
     def missing(self, tables: TableSet, options: Options) -> str:
         """What is not there and what to type; empty where nothing is missing."""
-        checks = [
-            (
-                len(tables.models) >= self.models,
-                f"{self.models} models; here are {len(tables.models)}",
-            ),
-            (
-                len(tables.prompts) >= self.prompts,
-                f"{self.prompts} {'prompts' if self.prompts > 1 else 'prompt'} besides the "
-                f"wordings of one question; here are {len(tables.prompts)}",
-            ),
-            (
-                not self.elo or tables.has_elo,
-                "items that people rated: pessimal import format=eloeverything path=FILE",
-            ),
-            (
-                not self.wordings or tables.wordings,
-                "one question in many wordings: pessimal scan prompts=factorial54",
-            ),
-            (
-                not self.modes or any(len(m) > 1 for m in tables.modes.values()),
-                "a model scanned in two modes: pessimal scan mode=text",
-            ),
-            (
-                not self.language or tables.language,
-                "log-probabilities: pessimal scan model=auto model.path=ID "
-                "model.kind=log_probability",
-            ),
-            (not self.lexicons or options.lexicons, "a lexicon: +lexicons.NAME=FILE"),
-            (
-                not self.frequencies or options.frequencies is not None,
-                "word frequencies: frequencies=wordfreq",
-            ),
-            (not self.identity or options.identity, "identity terms: identity=[gender,religion]"),
-            (
-                not self.dictionaries or options.dictionaries,
-                "a dictionary: +dictionaries.NAME=FILE",
-            ),
-            (
-                not self.judges or any("says_yes_above" in t.measured for t in tables.tables),
-                "a judge: pessimal scan model=judge-correct model.path=ID prompts=grading",
-            ),
-            (
-                not self.checkpoints or any(t.provenance.step is not None for t in tables.tables),
-                "checkpoints of a run: pessimal scan -m model.path=RUN/step-1,RUN/step-2, or "
-                "pessimal import format=checkpoints path=FILE",
-            ),
-        ]
-        return "; ".join(f"needs {what}" for there, what in checks if not there)
+        prompts = "prompts" if self.prompts > 1 else "prompt"
+        lacking = []
+        if len(tables.models) < self.models:
+            lacking.append(f"{self.models} models; here are {len(tables.models)}")
+        if len(tables.prompts) < self.prompts:
+            lacking.append(
+                f"{self.prompts} {prompts} besides the wordings of one question; here are "
+                f"{len(tables.prompts)}"
+            )
+        given = {
+            "elo": tables.has_elo,
+            "wordings": tables.wordings,
+            "modes": any(len(by_mode) > 1 for by_mode in tables.modes.values()),
+            "language": tables.language,
+            "lexicons": options.lexicons,
+            "frequencies": options.frequencies is not None,
+            "identity": options.identity,
+            "dictionaries": options.dictionaries,
+            "judges": any("says_yes_above" in table.measured for table in tables.tables),
+            "checkpoints": any(t.provenance.step is not None for t in tables.tables),
+        }
+        lacking += [MADE_BY[name] for name, it in given.items() if getattr(self, name) and not it]
+        return "; ".join(f"needs {what}" for what in lacking)
 
 
 @dataclass(frozen=True)

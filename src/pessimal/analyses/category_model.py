@@ -219,29 +219,10 @@ def base_contrasts(
 
 
 CONTRASTS = [
-    "category",
-    "framing",
-    "base",
-    "reference",
-    "n",
-    "models",
-    "prompts",
-    "estimate",
-    "se",
-    "low",
-    "high",
-    "p",
-    "p_adjusted",
-    "smallest_p",
-    "relabellings",
-    "mixed_se",
-    "mixed_low",
-    "mixed_high",
-    "mixed_p",
-    "mixed_p_adjusted",
-    "welch_p",
-    "welch_p_bonferroni",
-]
+    "category", "framing", "base", "reference", "n", "models", "prompts", "estimate", "se", "low",
+    "high", "p", "p_adjusted", "smallest_p", "relabellings", "mixed_se", "mixed_low", "mixed_high",
+    "mixed_p", "mixed_p_adjusted", "welch_p", "welch_p_bonferroni",
+]  # fmt: skip
 
 
 def model_contrasts(
@@ -312,19 +293,9 @@ def model_contrasts(
         stats.false_discovery_control(found.loc[known, "welch_p"]) if known.any() else np.nan
     )
     columns = [
-        "category",
-        "framing",
-        "model",
-        "reference",
-        "n",
-        "units",
-        "estimate",
-        "se",
-        "low",
-        "high",
-        "p",
-        "p_adjusted",
-    ]
+        "category", "framing", "model", "reference", "n", "units", "estimate", "se", "low", "high",
+        "p", "p_adjusted",
+    ]  # fmt: skip
     return found.assign(p_adjusted=holm(found["p"]), welch_p_fdr=rates)[
         [*columns, "welch_p", "welch_p_fdr"]
     ]

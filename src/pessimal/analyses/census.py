@@ -123,7 +123,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         else f"None of {most['n']:,} {tables.things} makes {label} say yes on {most['prompt']}; "
         f"nearest is {best}."
     )
-    effect = Effect(label="share that say yes", low="low", high="high", of=tables.things)
+    effect = Effect("estimate", "share that say yes", "low", "high", of=tables.things)
     found = [
         Result.of_row(
             most,

@@ -167,17 +167,9 @@ def _categories_result(medians: pd.DataFrame, name: str) -> Result:
     run, category = moved.abs().idxmax()
     row, words = ends.loc[(run, category)], int(medians["words"].iloc[0])
     columns = [
-        "dictionary",
-        "run",
-        "step",
-        "category",
-        "n",
-        "words",
-        "median_rank",
-        "low",
-        "high",
+        "dictionary", "run", "step", "category", "n", "words", "median_rank", "low", "high",
         "tied",
-    ]
+    ]  # fmt: skip
     return Result(
         "checkpoint_categories",
         medians[[*columns, "prompt", "candidates"]],
@@ -230,17 +222,9 @@ def _changes_result(table: pd.DataFrame, top: int) -> Result:
     shown = table[(place < min(top, 10)) | (many - place <= min(top, 10))]
     furthest = table.loc[(table["change"].abs() / table["words"]).idxmax()]
     columns = [
-        "dictionary",
-        "run",
-        "word",
-        "category",
-        "first_step",
-        "last_step",
-        "first_rank",
-        "last_rank",
-        "change",
-        "words",
-    ]
+        "dictionary", "run", "word", "category", "first_step", "last_step", "first_rank",
+        "last_rank", "change", "words",
+    ]  # fmt: skip
     return Result(
         "checkpoint_changes",
         table[[*columns, "prompt", "candidates"]],

@@ -34,7 +34,7 @@ LEAST_WORDS = 6
 """Words a category needs: of fewer no 95 % interval of the median can be given."""
 ALL_BASES, ALL_CATEGORIES = "all bases", "all categories"
 DIFFERENCE = Effect(
-    label="difference in median rank", low="low", high="high", p="p_adjusted", null=0.0
+    "estimate", "difference in median rank", "low", "high", p="p_adjusted", null=0.0
 )
 BETTER = "difference in mean median rank (negative: ranked better)"
 WILDCARD = "*"

@@ -254,10 +254,10 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     if len(head) == 1:
         headline = f"From {first} to {second}, {label[most['model']]} reverses {most['reversal']:.0%} of pairs of {tables.things}."
     effect = Effect(
-        column="reversal",
-        label="reversal score",
-        low="reversal_low",
-        high="reversal_high",
+        "reversal",
+        "reversal score",
+        "reversal_low",
+        "reversal_high",
         null=0.5,
         of=tables.things,
         symbol="reversal",

@@ -242,10 +242,10 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     if certain.any():
         what = f"{tables.labels[first['model']]} rewards {words} words most"
     effect = Effect(
-        column="slope_sd",
-        label=f"reward (SD) per {unit}",
-        low="low_sd",
-        high="high_sd",
+        "slope_sd",
+        f"reward (SD) per {unit}",
+        "low_sd",
+        "high_sd",
         p="p_holm",
         null=0.0,
         of="tokens" if options.paper else "words",

@@ -303,22 +303,9 @@ def identity_effects(
 
 
 _COLUMNS = [
-    "axis",
-    "measure",
-    "n",
-    "n_stems",
-    "n_controls",
-    "effect",
-    "low",
-    "high",
-    "d",
-    "reward_sd",
-    "topic_sd",
-    "n_topics",
-    "null_sd",
-    "p",
-    "p_words",
-]
+    "axis", "measure", "n", "n_stems", "n_controls", "effect", "low", "high", "d", "reward_sd",
+    "topic_sd", "n_topics", "null_sd", "p", "p_words",
+]  # fmt: skip
 
 
 def _axis(
@@ -471,13 +458,7 @@ def _effects(
     label, far = tables.labels[row["model"]], _far(row["d"])
     stem = "identity" if tables.candidates == "vocabulary" else f"{tables.candidates}/identity"
     effect = Effect(
-        column="d",
-        label="SD from controls",
-        p="p_holm",
-        null=0.0,
-        of="terms",
-        symbol="d",
-        unit="SD",
+        "d", "SD from controls", p="p_holm", null=0.0, of="terms", symbol="d", unit="SD"
     )
     number = replace(effect, low="low", high="high")  # of the same table in standard deviations
     share = 1 if pair else 1 / 2

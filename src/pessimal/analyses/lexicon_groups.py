@@ -183,10 +183,10 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     mean = float(first["auc"].mean())
     prefix = "" if tables.candidates == "vocabulary" else f"{tables.candidates}-"
     effect = Effect(
-        column="auc",
-        label="AUC",
-        low="auc_low",
-        high="auc_high",
+        "auc",
+        "AUC",
+        "auc_low",
+        "auc_high",
         p="auc_p_holm",
         null=0.5,
         n="stems",

@@ -631,13 +631,7 @@ def _correlation_result(
     order = -agreement.groupby(correlation["model"]).transform("mean")  # closest to people first
     together = 1 < len(prompts) <= MANY_PROMPTS
     effect = Effect(
-        column="spearman",
-        label="ρ with people",
-        low="low",
-        high="high",
-        null=0.0,
-        of=tables.things,
-        symbol="spearman",
+        "spearman", "ρ with people", "low", "high", null=0.0, of=tables.things, symbol="spearman"
     )
     return Result.of_row(
         most,
@@ -686,10 +680,10 @@ def _difference_result(difference: pd.DataFrame, lines: pd.DataFrame) -> Result:
         ylabel="rank",
     )
     effect = Effect(
-        column="difference",
-        label="models' rank − people's rank",
-        low="low",
-        high="high",
+        "difference",
+        "models' rank − people's rank",
+        "low",
+        "high",
         p="p_adjusted",
         null=0.0,
         n="n_models",

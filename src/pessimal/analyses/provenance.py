@@ -13,25 +13,10 @@ from pessimal.tables.score_table import ScoreTable
 from pessimal.tables.table_set import TableSet
 
 COLUMNS = [
-    "model",
-    "prompt",
-    "candidates",
-    "n",
-    "score",
-    "mode",
-    "source",
-    "dtype",
-    "attention",
-    "largest_difference",
-    "checked",
-    "certified",
-    "survives",
-    "base",
-    "developer",
-    "parameters",
-    "revision",
-    "weights",
-]
+    "model", "prompt", "candidates", "n", "score", "mode", "source", "dtype", "attention",
+    "largest_difference", "checked", "certified", "survives", "base", "developer", "parameters",
+    "revision", "weights",
+]  # fmt: skip
 
 
 def provenance(table: ScoreTable) -> dict[str, object]:
@@ -43,16 +28,9 @@ def provenance(table: ScoreTable) -> dict[str, object]:
     origin, known, survives = table.provenance, table.description, table.rows["survives"]
     trust = table.measured.get("trust") or {}
     fields = [
-        "model",
-        "prompt",
-        "candidates",
-        "score",
-        "mode",
-        "source",
-        "dtype",
-        "attention",
+        "model", "prompt", "candidates", "score", "mode", "source", "dtype", "attention",
         "revision",
-    ]
+    ]  # fmt: skip
     return {name: getattr(origin, name) for name in fields} | {
         "n": len(table.rows),
         "largest_difference": trust.get("largest_difference"),

@@ -266,9 +266,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     what = f"no factor surely explains agreement; first comes {best['factor']}"
     if best["p_holm"] <= LEVEL:
         what = f"agreement {'follows' if best['beta'] > 0 else 'goes against'} the models' {best['factor']}"
-    effect = Effect(
-        column="beta", label="β", p="p_holm", null=0.0, n="n_dyads", of="pairs of models"
-    )
+    effect = Effect("beta", "β", p="p_holm", null=0.0, n="n_dyads", of="pairs of models")
     return [
         Result.of_row(
             best,

@@ -29,35 +29,13 @@ DIRECTION = "direction "
 BINS_A_SIDE = 5
 """Of valence, for lexicons whose valences are not whole numbers."""
 SLOPES = [
-    "prompt",
-    "arm",
-    "n",
-    "stems",
-    "slope",
-    "low",
-    "high",
-    "p",
-    "slope_sd",
-    "low_sd",
-    "high_sd",
+    "prompt", "arm", "n", "stems", "slope", "low", "high", "p", "slope_sd", "low_sd", "high_sd",
     "level_sd",
-]
+]  # fmt: skip
 ASYMMETRY = [
-    "prompt",
-    "frames",
-    "sign",
-    "sign_from",
-    "n",
-    "stems",
-    "difference",
-    "steeper",
-    "low",
-    "high",
-    "p",
-    "steeper_sd",
-    "low_sd",
-    "high_sd",
-]
+    "prompt", "frames", "sign", "sign_from", "n", "stems", "difference", "steeper", "low", "high",
+    "p", "steeper_sd", "low_sd", "high_sd",
+]  # fmt: skip
 
 
 class Sentiment(NamedTuple):
@@ -467,18 +445,9 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     figure: dict[str, Any] = {"panel": "prompt", "tabs": ("lexicon",)}
     unit = "reward (SD) per unit of valence"
     effect = Effect(
-        column="steeper_sd",
-        label=unit,
-        low="low_sd",
-        high="high_sd",
-        p="p_holm",
-        null=0.0,
-        of="words",
-        unit="SD",
+        "steeper_sd", unit, "low_sd", "high_sd", p="p_holm", null=0.0, of="words", unit="SD"
     )
-    over_models = Effect(
-        column="mean", label=unit, low="low", high="high", p="p_holm", null=0.0, of="models"
-    )
+    over_models = Effect("mean", unit, "low", "high", p="p_holm", null=0.0, of="models")
     number = over_models.at(side)
     return [
         Result(

@@ -67,7 +67,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     last = first[contrast if contrast.any() else first["prompt"] == first["prompt"].iloc[0]]
     last = last[last["run"] == last["run"].iloc[0]].iloc[-1]
     # What each measure is compared with differs from measure to measure.
-    effect = Effect(label=last["measure"], low="low", high="high", of="observations")
+    effect = Effect("estimate", last["measure"], "low", "high", of="observations")
     return [
         Result.of_row(
             last,

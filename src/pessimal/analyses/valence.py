@@ -174,10 +174,10 @@ def _agreement(
         best, worst = (literal(word) for word in own.loc[own["rank"] == 1, "word"])
         words = f" puts {best} highest, {worst} lowest, and"
     effect = Effect(
-        column="spearman",
-        label="ρ with valence",
-        low="low",
-        high="high",
+        "spearman",
+        "ρ with valence",
+        "low",
+        "high",
         p="p_holm",
         null=0.0,
         of="words",

@@ -505,10 +505,10 @@ def _components_result(
     wording = rows["order_share"][rows.index.str.endswith("× wording")].sum()
     shares = table[table["model"] == who].dropna(subset="order_share")
     effect = Effect(
-        column="order_share",
-        label=f"share of {main.name}",
-        low="order_share_low",
-        high="order_share_high",
+        "order_share",
+        f"share of {main.name}",
+        "order_share_low",
+        "order_share_high",
         n="tokens",
         of=tables.things,
     )
@@ -536,15 +536,7 @@ def _correlations_result(tables: TableSet, table: pd.DataFrame, part: str, who: 
     two = [
         r.correlation for r in rows.itertuples() if r.between.startswith("two models, two wordings")
     ]
-    effect = Effect(
-        column="correlation",
-        label="r",
-        low="low",
-        high="high",
-        null=0.0,
-        n="tokens",
-        of=tables.things,
-    )
+    effect = Effect("correlation", "r", "low", "high", null=0.0, n="tokens", of=tables.things)
     return Result.of_row(
         one,
         "wording_correlations",

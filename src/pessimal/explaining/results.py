@@ -42,10 +42,10 @@ SLOPE = Effect(
     symbol="slope",
 )
 FLIP_RATE = Effect(
-    column="flip_rate",
-    label="flip rate",
-    low="flip_low",
-    high="flip_high",
+    "flip_rate",
+    "flip rate",
+    "flip_low",
+    "flip_high",
     p="flip_q",
     null=0.0,
     of="edits",

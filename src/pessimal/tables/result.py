@@ -62,12 +62,12 @@ class Estimate:
         return self.standing + share * min(abs(size), 1.0)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Effect:
     """What a result found, as columns of its table. Cards, figures, the order of the page, W&B and
     `results.json` read this; nothing guesses what a column means by its name."""
 
-    column: str = "estimate"
+    column: str
     """The effect itself."""
     label: str
     """What it is, with its unit; the label of its `Estimate`."""
