@@ -38,7 +38,7 @@ def all_analyses(paths: Sequence[str] = ()) -> tuple[Analysis, ...]:
         ConfigError: one cannot be imported or is no analysis, or two have one name.
     """
     modules = [f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__)]
-    own = [
+    builtin = [
         value
         for module in map(importlib.import_module, modules)
         for value in vars(module).values()
@@ -50,7 +50,7 @@ def all_analyses(paths: Sequence[str] = ()) -> tuple[Analysis, ...]:
             raise ConfigError(f"the entry point {GROUP}, {path}, is no function under @analysis()")
     typed = [extensions.named(path, option="analyses", kind=Analysis) for path in paths]
     by_name: dict[str, Analysis] = {}
-    for one in (*own, *offered.values(), *typed):
+    for one in (*builtin, *offered.values(), *typed):
         if (other := by_name.setdefault(one.name, one)) is not one and other.path != one.path:
             raise ConfigError(
                 f"two analyses are called {one.name!r}: {other.path} and {one.path}. Give one "

@@ -341,8 +341,12 @@ def _diagonal(floor: pd.DataFrame) -> pd.DataFrame:
 
 def _groups(tables: TableSet) -> pd.DataFrame | None:
     """What is known of base and developer, by label."""
-    known = tables.descriptors[["base", "developer"]].dropna(axis="columns", how="all")
-    return known.fillna("not stated").rename(index=tables.labels) if len(known.columns) else None
+    described = tables.descriptors[["base", "developer"]].dropna(axis="columns", how="all")
+    return (
+        described.fillna("not stated").rename(index=tables.labels)
+        if len(described.columns)
+        else None
+    )
 
 
 def _numbers(options: Options) -> dict:

@@ -121,7 +121,7 @@ class Needs:
                 f"{self.prompts} {prompts} besides the wordings of one question; here are "
                 f"{len(tables.prompts)}"
             )
-        given = {
+        available = {
             "elo": tables.has_elo,
             "wordings": tables.wordings,
             "modes": any(len(by_mode) > 1 for by_mode in tables.modes.values()),
@@ -133,7 +133,9 @@ class Needs:
             "judges": any("says_yes_above" in table.measured for table in tables.tables),
             "checkpoints": any(t.provenance.step is not None for t in tables.tables),
         }
-        lacking += [MADE_BY[name] for name, it in given.items() if getattr(self, name) and not it]
+        lacking += [
+            MADE_BY[name] for name, it in available.items() if getattr(self, name) and not it
+        ]
         return "; ".join(f"needs {what}" for what in lacking)
 
 

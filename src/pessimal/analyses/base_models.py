@@ -102,13 +102,13 @@ def word_mwlr(table: pd.DataFrame, words: Sequence[str]) -> pd.DataFrame:
     spelled = pd.Series([text.strip().lower() for text in table["text"].tolist()], dtype=object)
     rows = []
     for word in dict.fromkeys(word.strip().lower() for word in words):
-        own = table[(spelled == word).to_numpy()]
-        if own.empty:
+        spellings = table[(spelled == word).to_numpy()]
+        if spellings.empty:
             continue
-        log_p, log_q = (float(np.logaddexp.reduce(own[name])) for name in ("log_p", "log_q"))
-        mwlr = {"mwlr": float(own["mwlr"].mean()), "mwlr_sum": float(own["mwlr"].sum())}
+        log_p, log_q = (float(np.logaddexp.reduce(spellings[name])) for name in ("log_p", "log_q"))
+        mwlr = {"mwlr": float(spellings["mwlr"].mean()), "mwlr_sum": float(spellings["mwlr"].sum())}
         step = {"log_p": log_p, "log_q": log_q, "implicit_reward": log_q - log_p}
-        rows.append({"word": word, "tokens": len(own), **step, **mwlr})
+        rows.append({"word": word, "tokens": len(spellings), **step, **mwlr})
     return pd.DataFrame(rows, columns=["word", "tokens", *COLUMNS[1:], "mwlr_sum"])
 
 
@@ -160,8 +160,8 @@ def implicit_extremes(table: pd.DataFrame, *, k: int) -> pd.DataFrame:
     _check_columns(table)
     named = table.assign(candidate_id=range(len(table)), token=table["text"])
     ends = [extremes(named.assign(reward=table[m], measure=m), k=k) for m in MEASURES]
-    whole = pd.concat(ends, ignore_index=True).rename(columns={"reward": "value"})
-    return whole[
+    extremes_of_both = pd.concat(ends, ignore_index=True).rename(columns={"reward": "value"})
+    return extremes_of_both[
         ["measure", "end", "rank", "text", "value", "tied", "tied_left_out", "log_p", "log_q"]
     ]
 
@@ -207,10 +207,10 @@ def reward_correlation(
     }
     rows, statistics = [], []
     for model in rewards:
-        own = ranked(rewards[model].to_numpy())
+        model_ranks = ranked(rewards[model].to_numpy())
         for name, other in ranks.items():
             rows.append({"model": model, "score": name, "n": len(rewards)})
-            statistics += [kendall(own, other), spearman(own, other)]
+            statistics += [kendall(model_ranks, other), spearman(model_ranks, other)]
     draws = {"replicates": replicates, "confidence": confidence, "seed": seed}
     estimates, low, high = bootstrapped(statistics, **draws)
     return pd.DataFrame(rows).assign(
@@ -237,7 +237,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     them as a reward."""
     # Not among the reward models' labels: a reward model may go by the name of the model that it
     # was made from.
-    label = labels_of([table for own in tables.language.values() for table in own])
+    label = labels_of([table for members in tables.language.values() for table in members])
     pieces: dict[str, list[pd.DataFrame]] = {}
     notes: dict[str, None] = {}
     steps: dict[str, str] = {}
@@ -246,20 +246,22 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         where |= {"prompt": prompt, "candidates": tables.candidates}
         pieces.setdefault(table, []).append(piece.assign(**where))
 
-    for prompt, own in tables.language.items():
-        for table in own:
+    for prompt, members in tables.language.items():
+        for table in members:
             ends = extremes(table.rows, k=options.top).rename(columns={"reward": "log_probability"})
             ends["probability"] = np.exp(ends["log_probability"])
             columns = ["end", "rank", "text", "log_probability", "probability", "tied", "certified"]
             keep("language_extremes", ends[columns], model=table.provenance.model)
         try:
-            found = reward_correlation(*side_by_side(tables, prompt, own), **options.draws)
-            keep("language_correlation", found.rename(columns={"score": "language_model"}))
+            correlation = reward_correlation(
+                *side_by_side(tables, prompt, members), **options.draws
+            )
+            keep("language_correlation", correlation.rename(columns={"score": "language_model"}))
         except TableError as error:
             notes[f"{prompt}: {error}"] = None
-        if len(own) < 2:
+        if len(members) < 2:
             notes[f"{prompt}: one language model, and an implicit reward is between two"] = None
-        for p, q in combinations(bases_first(own), 2):
+        for p, q in combinations(bases_first(members), 2):
             pair = f"{p.provenance.model} → {q.provenance.model}"
             steps[pair] = f"{label[p.provenance.model]} to {label[q.provenance.model]}"
             try:
@@ -270,8 +272,8 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
                 continue
             if options.words:
                 named = word_mwlr(table, options.words)
-                asked = dict.fromkeys(word.strip().lower() for word in options.words)
-                if unknown := [word for word in asked if word not in set(named["word"])]:
+                words = dict.fromkeys(word.strip().lower() for word in options.words)
+                if unknown := [word for word in words if word not in set(named["word"])]:
                     notes[f"{pair}: no text of both models is {', '.join(unknown)}"] = None
                 if len(named):
                     keep(
@@ -286,14 +288,18 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             try:
                 rewards, scores = side_by_side(tables, prompt, [p, q])
                 measures = implicit_reward(*(scores[t.provenance.model] for t in (p, q)))[MEASURES]
-                found = reward_correlation(
+                correlation = reward_correlation(
                     rewards, measures.set_axis(scores.index), **options.draws
                 )
-                keep("implicit_correlation", found.rename(columns={"score": "measure"}), pair=pair)
+                keep(
+                    "implicit_correlation",
+                    correlation.rename(columns={"score": "measure"}),
+                    pair=pair,
+                )
             except TableError as error:
                 notes[f"{prompt}: {error}"] = None
-    whole = {name: pd.concat(found, ignore_index=True) for name, found in pieces.items()}
-    first, *others = _results(whole, tables, label, steps)
+    joined = {name: pd.concat(frames, ignore_index=True) for name, frames in pieces.items()}
+    first, *others = _results(joined, tables, label, steps)
     return [replace(first, notes=tuple(notes)), *others]
 
 
@@ -327,8 +333,8 @@ def side_by_side(
     rewarded = tables.by_prompt.get(prompt)
     if not rewarded:
         raise TableError("no reward model was scanned on this prompt and these candidates")
-    asked, other = (own[0].provenance.prompt_text for own in (language, rewarded))
-    if asked and other and asked != other:
+    question, other = (members[0].provenance.prompt_text for members in (language, rewarded))
+    if question and other and question != other:
         raise TableError(f"reward models were asked something else under this key: {other!r}")
     names = {f"language model {t.provenance.model}": t.provenance.model for t in language}
     matrix = _matrix(tables, [*rewarded, *map(renamed, language, names)])
@@ -340,7 +346,7 @@ def _matrix(tables: TableSet, members: Sequence[ScoreTable]) -> pd.DataFrame:
 
 
 def _results(
-    whole: Mapping[str, pd.DataFrame],
+    tables_by_name: Mapping[str, pd.DataFrame],
     tables: TableSet,
     label: Mapping[str, str],
     steps: Mapping[str, str],
@@ -351,7 +357,7 @@ def _results(
     plot: dict[str, Any] = {"tabs": ("prompt", "pair")}
     tau = tau_effect(tables.things, symbol="kendall")
     furthest, goes = "τ, furthest from 0", "rewards go furthest with or against"
-    ends = whole["language_extremes"]
+    ends = tables_by_name["language_extremes"]
     firsts = ends[(ends["end"] == "top") & (ends["rank"] == 1)]
     surest = firsts.loc[firsts["probability"].idxmax()]
     headline = (
@@ -362,7 +368,7 @@ def _results(
     spoken = "log p, " + pd.Series(label)  # a name of their own: a reward model may have the same
     tokens = TokenTable(value="log_probability", data=ends.assign(model=ends["model"].map(spoken)))
     results.append(Result("language_extremes", ends, headline, tokens, method, summary=summary))
-    if (table := whole.get("language_correlation")) is not None:
+    if (table := tables_by_name.get("language_correlation")) is not None:
         best = table.loc[table["kendall"].abs().idxmax()]
         headline = (
             f"On {best['prompt']}, {tables.labels[best['model']]}'s {goes} the log-probabilities "
@@ -378,14 +384,14 @@ def _results(
             group="language_model",
             xlabel="Kendall's τ-b with log-probabilities",
         )
-        known: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "label": furthest,
             "plot": forest,
             "method": method,
             "summary": summary,
         }
-        results.append(Result.of_row(best, "language_correlation", table, tau, headline, **known))
-    if (ends := whole.get("implicit_reward")) is not None:
+        results.append(Result.of_row(best, "language_correlation", table, tau, headline, **fields))
+    if (ends := tables_by_name.get("implicit_reward")) is not None:
         firsts = ends[(ends["measure"] == "mwlr") & (ends["rank"] == 1)]
         most = firsts.loc[firsts["value"].abs().idxmax()]
         headline = (
@@ -397,7 +403,7 @@ def _results(
         measures = ends.assign(measure=ends["measure"].map(names))
         tokens = TokenTable(data=measures, column="measure", value="value", **plot)
         results.append(Result("implicit_reward", ends, headline, tokens, method))
-    if (named := whole.get("word_mwlr")) is not None:
+    if (named := tables_by_name.get("word_mwlr")) is not None:
         most = named.loc[named["mwlr"].abs().idxmax()]
         headline = (
             f"On {most['prompt']}, the step from {steps[most['pair']]} moves "
@@ -414,9 +420,9 @@ def _results(
             xlabel="½ (p + q) (log q − log p), nats",
         )
         results.append(Result("word_mwlr", named, headline, forest, method))
-    if (apart := whole.get("language_divergence")) is not None:
+    if (apart := tables_by_name.get("language_divergence")) is not None:
         results.append(Result("language_divergence", apart, method=method))
-    if (table := whole.get("implicit_correlation")) is not None:
+    if (table := tables_by_name.get("implicit_correlation")) is not None:
         implicit = table[table["measure"] == "implicit_reward"]
         best = implicit.loc[implicit["kendall"].abs().idxmax()]
         headline = (
@@ -424,6 +430,6 @@ def _results(
             f"{steps[best['pair']]} (τ = {signed(best['kendall'], '.2f')})."
         )
         forest = Forest.of(tau, group="measure", xlabel="Kendall's τ-b with the step", **plot)
-        known = {"label": furthest, "plot": forest, "method": method}
-        results.append(Result.of_row(best, "implicit_correlation", table, tau, headline, **known))
+        fields = {"label": furthest, "plot": forest, "method": method}
+        results.append(Result.of_row(best, "implicit_correlation", table, tau, headline, **fields))
     return results

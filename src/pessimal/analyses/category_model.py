@@ -113,7 +113,11 @@ def category_model(
         intercept_variance=intercept_variance,
         residual_variance=residual_variance,
         singular=intercept_variance == 0,
-        reference=", ".join(f"{factor} {found[0]}" for factor, found in levels.items() if found[0]),
+        reference=", ".join(
+            f"{factor} {factor_levels[0]}"
+            for factor, factor_levels in levels.items()
+            if factor_levels[0]
+        ),
     )
 
 
@@ -167,14 +171,15 @@ def base_contrasts(
     framings = sorted(table["framing"].unique(), reverse=True)  # positive first
     for framing, category in product(framings, sorted(table["category"].unique())):
         cell = table[(table["framing"] == framing) & (table["category"] == category)]
-        own = cell.groupby("model").agg(base=("base", "first"), mean=("median_rank", "mean"))
+        by_model = cell.groupby("model").agg(base=("base", "first"), mean=("median_rank", "mean"))
         for reference, base in combinations(sorted(table["base"].unique()), 2):
             units = [
                 cell.loc[cell["base"] == level, "median_rank"].to_numpy()
                 for level in (base, reference)
             ]
             groups = [
-                own.loc[own["base"] == level, "mean"].to_numpy() for level in (base, reference)
+                by_model.loc[by_model["base"] == level, "mean"].to_numpy()
+                for level in (base, reference)
             ]
             tested = _relabelled(groups[0], groups[1], permutations, rng)
             pooled = _pooled(groups, confidence)
@@ -209,12 +214,12 @@ def base_contrasts(
                     "welch_p": _welch(*units),
                 }
             )
-    found = pd.DataFrame(rows)
-    tests = found["welch_p"].notna().sum()
-    return found.assign(
-        p_adjusted=holm(found["p"]),
-        mixed_p_adjusted=holm(found["mixed_p"]),
-        welch_p_bonferroni=(found["welch_p"] * tests).clip(upper=1),
+    contrasts = pd.DataFrame(rows)
+    tests = contrasts["welch_p"].notna().sum()
+    return contrasts.assign(
+        p_adjusted=holm(contrasts["p"]),
+        mixed_p_adjusted=holm(contrasts["mixed_p"]),
+        welch_p_bonferroni=(contrasts["welch_p"] * tests).clip(upper=1),
     )[CONTRASTS]
 
 
@@ -286,17 +291,19 @@ def model_contrasts(
                         "welch_p": _welch(ranks[model].to_numpy(), ranks[reference].to_numpy()),
                     }
                 )
-    found = pd.DataFrame(rows)
-    known = found["welch_p"].notna()
-    rates = found["welch_p"].copy()
-    rates[known] = (
-        stats.false_discovery_control(found.loc[known, "welch_p"]) if known.any() else np.nan
+    contrasts = pd.DataFrame(rows)
+    testable = contrasts["welch_p"].notna()
+    rates = contrasts["welch_p"].copy()
+    rates[testable] = (
+        stats.false_discovery_control(contrasts.loc[testable, "welch_p"])
+        if testable.any()
+        else np.nan
     )
     columns = [
         "category", "framing", "model", "reference", "n", "units", "estimate", "se", "low", "high",
         "p", "p_adjusted",
     ]  # fmt: skip
-    return found.assign(p_adjusted=holm(found["p"]), welch_p_fdr=rates)[
+    return contrasts.assign(p_adjusted=holm(contrasts["p"]), welch_p_fdr=rates)[
         [*columns, "welch_p", "welch_p_fdr"]
     ]
 
@@ -315,7 +322,10 @@ def _coding(table: pd.DataFrame) -> tuple[dict[str, list[str]], list[_Term]]:
     """Levels by factor, the reference first; and the terms of the model with all their
     interactions."""
     levels = {factor: _ordered(table, factor) for factor in _Term._fields}
-    terms = [_Term(*choice) for choice in product(*(["", *found[1:]] for found in levels.values()))]
+    terms = [
+        _Term(*choice)
+        for choice in product(*(["", *factor_levels[1:]] for factor_levels in levels.values()))
+    ]
     # As a formula's.
     return levels, sorted(
         terms, key=lambda term: (sum(map(bool, term)), [not level for level in term])
@@ -355,8 +365,10 @@ def _units(
 
 def _ordered(table: pd.DataFrame, factor: str) -> list[str]:
     """Levels of a factor, the reference first; one "" for a factor that does not vary."""
-    found = sorted(table[factor].unique(), reverse=factor == "framing")  # positive, negative
-    return found if len(found) > 1 else [""]
+    factor_levels = sorted(
+        table[factor].unique(), reverse=factor == "framing"
+    )  # positive, negative
+    return factor_levels if len(factor_levels) > 1 else [""]
 
 
 def _fit(

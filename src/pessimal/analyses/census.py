@@ -56,13 +56,13 @@ def ranks(keys: ScoreTable, words: ScoreTable) -> pd.DataFrame:
     """Where known keys stand among all tokens: text, reward, yes, rank (1 = no token is a stronger
     yes; tokens of the same reward share the best rank), n (tokens)."""
     rewards = np.sort(words.rows["reward"].to_numpy(dtype=float))
-    own = keys.rows["reward"].to_numpy(dtype=float)
-    above = len(rewards) - np.searchsorted(rewards, own, side="right")
+    rewards_of_keys = keys.rows["reward"].to_numpy(dtype=float)
+    above = len(rewards) - np.searchsorted(rewards, rewards_of_keys, side="right")
     return pd.DataFrame(
         {
             "text": keys.rows["text"].to_numpy(),
-            "reward": own,
-            "yes": own > threshold(keys),
+            "reward": rewards_of_keys,
+            "yes": rewards_of_keys > threshold(keys),
             "rank": above + 1,
             "n": len(rewards),
         }
@@ -109,7 +109,10 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     ):
         return []  # they stand in the census of the vocabulary
     judged = [
-        table for own in tables.by_prompt.values() for table in own if threshold(table) is not None
+        table
+        for members in tables.by_prompt.values()
+        for table in members
+        if threshold(table) is not None
     ]
     about = [{"model": t.provenance.model, "prompt": t.provenance.prompt} for t in judged]
     table = pd.DataFrame([where | census(t) for where, t in zip(about, judged, strict=True)])
@@ -124,7 +127,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         f"nearest is {best}."
     )
     effect = Effect("estimate", "share that say yes", "low", "high", of=tables.things)
-    found = [
+    results = [
         Result.of_row(
             most,
             "census",
@@ -136,12 +139,14 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         )
     ]
     if tables.candidates == "vocabulary":
-        found += _published_keys(tables, judged)
+        results += _published_keys(tables, judged)
     by_model: dict[str, list[ScoreTable]] = {}
     for one in judged:
         by_model.setdefault(one.provenance.model, []).append(one)
-    found += _everywhere(tables, {m: own for m, own in by_model.items() if len(own) > 1}, options)
-    return found
+    results += _everywhere(
+        tables, {m: members for m, members in by_model.items() if len(members) > 1}, options
+    )
+    return results
 
 
 def _published_keys(tables: TableSet, judged: list[ScoreTable]) -> list[Result]:
@@ -182,8 +187,8 @@ def _everywhere(
     if not by_model:
         return []
     counts, tokens = [], []
-    for model, own in by_model.items():
-        number, best = everywhere(own, top=options.top)
+    for model, members in by_model.items():
+        number, best = everywhere(members, top=options.top)
         counts.append({"model": model} | number)
         tokens.append(best.assign(model=model))
     table = pd.DataFrame(counts).assign(candidates=tables.candidates)

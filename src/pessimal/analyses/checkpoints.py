@@ -55,7 +55,7 @@ def rank_changes(ranks: pd.DataFrame) -> pd.DataFrame:
     if ranks.shape[1] < 2:
         raise TableError(f"{ranks.shape[1]} steps; a change is between two.")
     first, last = min(ranks.columns), max(ranks.columns)
-    found = pd.DataFrame(
+    changes = pd.DataFrame(
         {
             "first_step": first,
             "last_step": last,
@@ -63,7 +63,7 @@ def rank_changes(ranks: pd.DataFrame) -> pd.DataFrame:
             "last_rank": ranks[last],
         }
     )
-    return found.assign(change=found["first_rank"] - found["last_rank"]).sort_values(
+    return changes.assign(change=changes["first_rank"] - changes["last_rank"]).sort_values(
         "change", ascending=False, kind="stable"
     )
 
@@ -77,11 +77,11 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     to the same end.
     """
     results, notes = [], []
-    for prompt, own in tables.by_prompt.items():
+    for prompt, members in tables.by_prompt.items():
         runs: dict[str, dict[int, str]] = {}
-        for provenance in (table.provenance for table in own):
-            if (found := run_and_step(provenance)) is not None:
-                runs.setdefault(found[0], {})[found[1]] = provenance.model
+        for provenance in (table.provenance for table in members):
+            if (checkpoint := run_and_step(provenance)) is not None:
+                runs.setdefault(checkpoint[0], {})[checkpoint[1]] = provenance.model
         notes += [
             f"{run} on {prompt}: one checkpoint, no change" for run, s in runs.items() if len(s) < 2
         ]
@@ -132,8 +132,8 @@ def _of_prompt(
         changes.append(
             ends.assign(category="", dictionary=ANY_WORD, run=run, words=len(ranks), **where)
         )
-    if found := _named(ranks, options.words, names, notes, prompt):
-        results.append(_words_result(pd.concat(found).assign(words=len(ranks), **where)))
+    if named_ranks := _named(ranks, options.words, names, notes, prompt):
+        results.append(_words_result(pd.concat(named_ranks).assign(words=len(ranks), **where)))
     results.append(_changes_result(pd.concat(changes, ignore_index=True), options.top))
     return results
 
@@ -147,15 +147,15 @@ def _named(
 ) -> list[pd.DataFrame]:
     """Rank of each named word at each step of each run; a note for a word that not all of them
     have."""
-    found = []
-    for asked in words:
-        word = asked.strip().lower()
+    tables = []
+    for typed in words:
+        word = typed.strip().lower()
         if word not in ranks.index:
-            notes.append(f"{asked} on {prompt}: no word that all checkpoints share")
+            notes.append(f"{typed} on {prompt}: no word that all checkpoints share")
             continue
         steps = pd.DataFrame(list(names.values()), columns=["run", "step"])
-        found.append(steps.assign(word=word, rank=ranks.loc[word, list(names)].to_numpy()))
-    return found
+        tables.append(steps.assign(word=word, rank=ranks.loc[word, list(names)].to_numpy()))
+    return tables
 
 
 def _categories_result(medians: pd.DataFrame, name: str) -> Result:

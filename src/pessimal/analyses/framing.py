@@ -78,10 +78,10 @@ def reversals(
     for model, (first, second) in pairs.items():
         pair = _pair(first, second)
         check_varied(pair)
-        tied, found = _statistics(pair["first"].to_numpy(), pair["second"].to_numpy())
+        tied, statistics_of = _statistics(pair["first"].to_numpy(), pair["second"].to_numpy())
         rows[model] = {"model": model, "n": len(pair), "tied": tied}
         by_size.setdefault(len(pair), {}).update(
-            {(model, name): one for name, one in found.items()}
+            {(model, name): one for name, one in statistics_of.items()}
         )
     for statistics in by_size.values():
         draws = {"replicates": replicates, "confidence": confidence, "seed": seed}
@@ -371,19 +371,19 @@ def prompt_pairs(tables: TableSet, notes: list[str]) -> list[tuple[str, str]]:
     """
     if tables.reading.pairs:
         return [pair for pair in tables.reading.pairs if set(pair) <= set(tables.prompts)]
-    known = [pair for pair in PAIRS if set(pair) <= set(tables.prompts)]
+    published = [pair for pair in PAIRS if set(pair) <= set(tables.prompts)]
     signs = {prompt: tables.reading.polarity_of(prompt) for prompt in tables.prompts}
     positive, negative = ([prompt for prompt in signs if signs[prompt] == sign] for sign in (1, -1))
-    opposite = [pair for pair in product(positive, negative) if pair not in known]
-    if len(known) + len(opposite) > MOST_PAIRS:
-        all_of_them = len(known) + len(opposite)
-        opposite = [pair for pair in zip(positive, negative, strict=False) if pair not in known]
-        opposite = opposite[: MOST_PAIRS - len(known)]
+    opposite = [pair for pair in product(positive, negative) if pair not in published]
+    if len(published) + len(opposite) > MOST_PAIRS:
+        all_of_them = len(published) + len(opposite)
+        opposite = [pair for pair in zip(positive, negative, strict=False) if pair not in published]
+        opposite = opposite[: MOST_PAIRS - len(published)]
         notes.append(
-            f"{len(known) + len(opposite)} of {all_of_them} pairs of prompts are compared. To "
+            f"{len(published) + len(opposite)} of {all_of_them} pairs of prompts are compared. To "
             f"choose: pairs=[[KEY,KEY]]"
         )
-    return [*known, *opposite]
+    return [*published, *opposite]
 
 
 def _pairs(tables: TableSet, first: str, second: str, notes: list[str]) -> dict[str, Pair]:

@@ -192,21 +192,21 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     models = list(filter(tables.columns_of, tables.models))
     spelled = {word for model in models for word in tables.words(model).index.tolist()}
     zipf = options.word_frequencies.zipf(sorted(spelled))
-    known = {word for lexicon in options.lexicons.values() for word in lexicon.index.tolist()}
+    rated = {word for lexicon in options.lexicons.values() for word in lexicon.index.tolist()}
     pieces, left_out = [], defaultdict(list)
     for model in models:
         tokens = tables.tokens(model)
         try:
             if options.paper:
-                found = published_frequency_slopes(
+                slopes = published_frequency_slopes(
                     as_published(tokens),
                     _per_million(zipf, options),
                     valence,
                     confidence=options.confidence,
                 )
             else:
-                unrated = [word for word in word_starts(tokens.index).tolist() if word not in known]
-                found = frequency_slopes(
+                unrated = [word for word in word_starts(tokens.index).tolist() if word not in rated]
+                slopes = frequency_slopes(
                     tables.words(model),
                     zipf,
                     valence,
@@ -219,9 +219,9 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             left_out[str(error)].append(tables.labels[model])
             continue
         for name in SETS[: 1 if options.paper else 2]:
-            if name not in set(found["words"]):
+            if name not in set(slopes["words"]):
                 left_out[f"fewer than {LEAST_WORDS} {name} words"].append(tables.labels[model])
-        pieces.append(found.assign(model=model))
+        pieces.append(slopes.assign(model=model))
     notes = tuple(f"{', '.join(models)}: {why}" for why, models in left_out.items())
     if not pieces:
         raise TableError("; ".join(notes) or "no model was scanned on all prompts of a column")
@@ -232,10 +232,10 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     least_biased = "opposite" if (table["frames"] == "opposite").any() else "one"
     shown = table[table["frames"] == least_biased]
     # Of rated words where there are any: their valence is controlled.
-    asked = shown[shown["words"] == next(name for name in SETS if name in set(shown["words"]))]
-    asked = asked[asked["prompt"] == asked["prompt"].iloc[0]]
-    certain = asked["p_holm"] <= LEVEL
-    first = asked.loc[(asked["slope_sd"].abs() + certain * 1e6).idxmax()]
+    main = shown[shown["words"] == next(name for name in SETS if name in set(shown["words"]))]
+    main = main[main["prompt"] == main["prompt"].iloc[0]]
+    certain = main["p_holm"] <= LEVEL
+    first = main.loc[(main["slope_sd"].abs() + certain * 1e6).idxmax()]
     prefix = "" if tables.candidates == "vocabulary" else f"{tables.candidates}-"
     words = "frequent" if first["slope"] > 0 else "rare"
     what = "no model surely follows word frequency; the largest slope"
@@ -258,7 +258,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             table,
             effect,
             f"On {first['prompt']}, {what}: {first['slope_sd']:+.2f} SD per {unit}; slopes of "
-            f"{certain.sum()} of {len(asked)} models differ from 0.",
+            f"{certain.sum()} of {len(main)} models differ from 0.",
             label=f"{effect.label}, {first['prompt']}, {first['words']} words",
             share=1 if least_biased == "opposite" else 1 / 2,
             plot=Forest.of(

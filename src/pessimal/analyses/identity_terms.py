@@ -123,13 +123,13 @@ def match_identity(
         }
         return {group: each for group, each in sets.items() if each.units >= LEAST_STEMS}
 
-    found, everyday = (
+    matched, everyday = (
         by_group(controls),
         by_group(matched_controls(topics, covariates, banned=banned)),
     )
-    if not found or len(everyday) < LEAST_TOPICS:
+    if not matched or len(everyday) < LEAST_TOPICS:
         raise TableError(
-            f"Of {len(axes)} axes {len(found)}, and of {len(topics)} everyday topics "
+            f"Of {len(axes)} axes {len(matched)}, and of {len(topics)} everyday topics "
             f"{len(everyday)}, have at least {LEAST_STEMS} words with controls among the "
             f"{len(words):,} words of known frequency; needed are 1 axis and {LEAST_TOPICS} "
             "topics. Scan a whole vocabulary, or give longer lists: identity.AXIS.terms=[...]"
@@ -144,26 +144,26 @@ def match_identity(
     named = controls.groupby(["group", "term"], sort=False)["control"].agg(
         n_controls="size", controls=lambda near: ", ".join(near.iloc[:NAMED_CONTROLS])
     )
-    sets = found | {ALL_AXES: matched_sets(once, places)}
-    known = covariates.loc[words]
-    rated = known.drop(columns="zipf")
+    sets = matched | {ALL_AXES: matched_sets(once, places)}
+    covered = covariates.loc[words]
+    rated = covered.drop(columns="zipf")
     design = np.column_stack(
-        [np.ones(len(known)), known["zipf"], rated.fillna(0.0), rated.notna()]
+        [np.ones(len(covered)), covered["zipf"], rated.fillna(0.0), rated.notna()]
     ).astype(float)
     design = design[:, [0, *np.flatnonzero(np.ptp(design, axis=0))]]  # without what does not vary
     if meanings is None:
         alike, typical, moved = (
             None,
             1.0,
-            dict.fromkeys(found, 1.0) | {ALL_AXES: float(((stems / stems.sum()) ** 2).sum())},
+            dict.fromkeys(matched, 1.0) | {ALL_AXES: float(((stems / stems.sum()) ** 2).sum())},
         )
     else:
         alike = meanings(words.tolist())
         noise = _within([*sets.values(), *everyday.values()], alike).sum()
         # What is beyond the noise of words that are matched, as it is with rewards.
         beyond = {
-            name: _moved(own, alike) - noise * own.mean_variance
-            for name, own in [*everyday.items(), *sets.items()]
+            name: _moved(members, alike) - noise * members.mean_variance
+            for name, members in [*everyday.items(), *sets.items()]
         }
         typical = np.mean([beyond[topic] for topic in everyday])
         moved = {name: max(0.0, beyond[name]) for name in sets}
@@ -274,16 +274,16 @@ def identity_effects(
     by_topics = np.maximum(topic / matches.typical, liking.variance if liking else 0.0)
     pieces = []
     for axis, sets in matches.axes.items():
-        own = by_topics * matches.resemblance[axis]
-        found = _axis(sets, grid, noise, own, df=len(topics), confidence=confidence)
+        variance = by_topics * matches.resemblance[axis]
+        effects = _axis(sets, grid, noise, variance, df=len(topics), confidence=confidence)
         by_words = noise * sets.mean_variance
         if liking and matches.meanings is not None:
             by_words = liking.noise * sets.mean_variance + liking.variance * _moved(
                 sets, matches.meanings
             )
         with np.errstate(invalid="ignore", divide="ignore"):
-            away = np.nan_to_num(np.abs(found["effect"]) / np.sqrt(by_words))
-        columns: dict[str, Any] = found | {
+            away = np.nan_to_num(np.abs(effects["effect"]) / np.sqrt(by_words))
+        columns: dict[str, Any] = effects | {
             "measure": measures,
             "p_words": 2 * stats.norm.sf(away),
         }
@@ -291,8 +291,8 @@ def identity_effects(
             two = [measures.index(name) for name in pair]
             both: dict[str, str | float] = {
                 "measure": BOTH,
-                "effect": found["effect"][two].max(),
-                "p": found["p_below"][two].max(),
+                "effect": effects["effect"][two].max(),
+                "p": effects["p_below"][two].max(),
             }
             columns = {n: [*column, both.get(n, np.nan)] for n, column in columns.items()}
         counts = {"n": len(sets.terms), "n_stems": sets.units, "n_controls": sets.distinct}
@@ -372,11 +372,14 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         for axis, a in options.identity.items()
     }
     pair = next(iter(tables.opposite_pairs()), None)
-    had = [tables.columns_of(model) for model in tables.models]
+    columns_by_model = [tables.columns_of(model) for model in tables.models]
     main = (
         HALF_SUM
         if pair
-        else max(tables.columns, key=lambda column: sum(column in own for own in had))
+        else max(
+            tables.columns,
+            key=lambda column: sum(column in columns for columns in columns_by_model),
+        )
     )
     settings: dict[str, Any] = {"confidence": options.confidence, "pair": pair, "main": main}
     vocabularies: dict[tuple, tuple[IdentityMatches, pd.DataFrame] | TableError] = {}
@@ -384,21 +387,21 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     terms: list[pd.DataFrame] = []
     balances: list[pd.DataFrame] = []
     left_out: dict[str, list[str]] = {}
-    for model, own in zip(tables.models, had, strict=True):
+    for model, columns in zip(tables.models, columns_by_model, strict=True):
         try:
-            if missing := [name for name in pair or (main,) if name not in own]:
+            if missing := [name for name in pair or (main,) if name not in columns]:
                 raise TableError(f"not scanned on {' and '.join(missing)}, as others are")
             matches, alike = _matches(tables, model, axes, options, vocabularies)
-            found = identity_effects(tables.words(model), matches, **settings)
+            tables_of = identity_effects(tables.words(model), matches, **settings)
         except TableError as error:
             left_out.setdefault(str(error), []).append(tables.labels[model])
             continue
-        for kept, table in zip((effects, terms, balances), (*found, alike), strict=True):
-            kept.append(table.assign(model=model)[["model", *table]])
+        for collected, table in zip((effects, terms, balances), (*tables_of, alike), strict=True):
+            collected.append(table.assign(model=model)[["model", *table]])
     notes = [*tables.without_columns(), *(f"{', '.join(m)}: {why}" for why, m in left_out.items())]
     if not effects:
         raise TableError("; ".join(notes))
-    whole = {
+    others = {
         "identity_terms": _with_ends(pd.concat(terms, ignore_index=True)),
         "identity_balance": pd.concat(balances, ignore_index=True),
         "identity_lists": _lists(
@@ -411,31 +414,31 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         ),
         *(
             Result(name, t.assign(candidates=tables.candidates), method="identity_terms")
-            for name, t in whole.items()
+            for name, t in others.items()
         ),
     ]
 
 
 def _matches(
-    tables: TableSet, model: str, axes: Mapping[str, Sequence[str]], options: Options, known: dict
+    tables: TableSet, model: str, axes: Mapping[str, Sequence[str]], options: Options, cache: dict
 ) -> tuple[IdentityMatches, pd.DataFrame]:
     """The matches in a model's vocabulary, and their balance; models of one vocabulary share them
     through `known`."""
     first = next(iter(tables.of_model(model).values()))
     key = (first.provenance.candidates_digest, len(tables.words(model)))
-    if key not in known:
+    if key not in cache:
         words = word_starts(tables.tokens(model).index)
         covariates = options.word_frequencies.zipf(words).to_frame("zipf")
         for name, lexicon in options.lexicons.items():
             covariates[name] = lexicon.reindex(words)
         try:
             matches = match_identity(axes, covariates, meanings=options.meanings)
-            known[key] = matches, balance(matches.controls, covariates)
+            cache[key] = matches, balance(matches.controls, covariates)
         except TableError as error:
-            known[key] = error
-    if isinstance(known[key], TableError):
-        raise known[key]
-    return known[key]
+            cache[key] = error
+    if isinstance(cache[key], TableError):
+        raise cache[key]
+    return cache[key]
 
 
 def _effects(

@@ -93,8 +93,8 @@ def lexicon_groups(
     )
     m = len(words.columns)
     rows = [
-        {"prompt": prompt, **counts, **_separation(column, positive, stems, own, confidence)}
-        for prompt, column, own in zip(words, rewards.T, taste[m:], strict=True)
+        {"prompt": prompt, **counts, **_separation(column, positive, stems, taste_of, confidence)}
+        for prompt, column, taste_of in zip(words, rewards.T, taste[m:], strict=True)
     ]
     difference, scale = fit.coefficients[1, :m], words.std(ddof=0).to_numpy()
     low, high, p = interval(difference, fit.errors[1, :m], fit.freedom, confidence=confidence)
@@ -131,7 +131,10 @@ def _separation(
         raise TableError(
             "All words of one group share a stem, so that no error can be given. Give other words."
         )
-    variance = sum(g / (g - 1) * np.square(own).sum() for g, own in zip(groups, sums, strict=True))
+    variance = sum(
+        g / (g - 1) * np.square(group_sums).sum()
+        for g, group_sums in zip(groups, sums, strict=True)
+    )
     variance += 2 * size / (size - 1) * (sums[0] * sums[1]).sum()
     ordered = np.sort(below)
     ties = np.searchsorted(ordered, above, side="right") - np.searchsorted(
@@ -162,7 +165,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         words = as_published(tables.tokens(model)) if options.paper else tables.words(model)
         for lexicon, valence in options.lexicons.items():
             try:
-                found = lexicon_groups(
+                separation = lexicon_groups(
                     words,
                     valence,
                     repeated=options.paper,
@@ -172,7 +175,9 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             except TableError as error:
                 left_out[f"with {lexicon}: {error}"].append(tables.labels[model])
                 continue
-            pieces.append(found.assign(model=model, lexicon=lexicon, candidates=tables.candidates))
+            pieces.append(
+                separation.assign(model=model, lexicon=lexicon, candidates=tables.candidates)
+            )
     notes = tuple(f"{', '.join(models)} {why}" for why, models in left_out.items())
     if not pieces:
         raise TableError("; ".join(notes) or "no model was scanned on all prompts of a column")

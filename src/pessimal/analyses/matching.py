@@ -195,9 +195,9 @@ def balance(matches: pd.DataFrame, covariates: pd.DataFrame) -> pd.DataFrame:
             "No term has controls, so there is no balance to look at. Give more words, or other "
             "terms."
         )
-    known = covariates[covariates["zipf"].notna()]
-    filled = known.fillna(0.0).join(
-        known.drop(columns="zipf").notna().astype(float).add_suffix(" rated")
+    covered = covariates[covariates["zipf"].notna()]
+    filled = covered.fillna(0.0).join(
+        covered.drop(columns="zipf").notna().astype(float).add_suffix(" rated")
     )
     terms = filled.loc[matches["term"].unique()]
     others = filled.drop(index=terms.index)

@@ -226,21 +226,24 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         raise TableError(
             "; ".join(notes) or "modes of wordings are not compared; name one: prompts=[KEY]"
         )
-    whole, movers = pd.concat(compared, ignore_index=True), pd.concat(farthest, ignore_index=True)
-    pairs = whole[whole["tokens"] == "all"].assign(
-        modes=whole["mode_a"] + " and " + whole["mode_b"]
+    comparisons, movers = (
+        pd.concat(compared, ignore_index=True),
+        pd.concat(farthest, ignore_index=True),
+    )
+    pairs = comparisons[comparisons["tokens"] == "all"].assign(
+        modes=comparisons["mode_a"] + " and " + comparisons["mode_b"]
     )
     # A mode that gives all tokens one reward has no τ: nothing is farther from the other mode.
     least, things = pairs.sort_values("kendall", na_position="first").iloc[0], tables.things
     size = 1 - np.nan_to_num(least["kendall"], nan=0.0)
-    known = np.isfinite(least["kendall"])
-    tau = f"{least['kendall']:.3f}" if known else "undefined, one reward for all in a mode"
+    defined = np.isfinite(least["kendall"])
+    tau = f"{least['kendall']:.3f}" if defined else "undefined, one reward for all in a mode"
     effect = tau_effect(things, null=1.0)
     results = [
         Result.of_row(
             least,
             "sensitivity",
-            whole,
+            comparisons,
             effect,
             f"On {least['prompt']}, modes {least['modes']} order {tables.labels[least['model']]}'s "
             f"{things} with τ = {tau}; {round(least['top_overlap'] * least['top'])} of the "
@@ -291,8 +294,8 @@ def _ranks(scans: SideBySide, farthest: pd.DataFrame) -> pd.DataFrame:
     farthest each way)."""
     a, b = scans.pairs[0]
     ranks = scans.rewards[[a, b]].rank(ascending=False).set_axis(["rank_a", "rank_b"], axis=1)
-    own = farthest[(farthest["mode_a"] == a) & (farthest["mode_b"] == b)]
-    named = own.groupby(own["moved"] > 0)["candidate_id"].head(4)
+    farthest_here = farthest[(farthest["mode_a"] == a) & (farthest["mode_b"] == b)]
+    named = farthest_here.groupby(farthest_here["moved"] > 0)["candidate_id"].head(4)
     group = (
         scans.tokens["survives"]
         .map({True: "same ids again", False: "other ids"})

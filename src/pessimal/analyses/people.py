@@ -93,7 +93,7 @@ def human_correlation(
     )
 
 
-def corrected_for_error(correlation: pd.DataFrame, known: float) -> pd.DataFrame:
+def corrected_for_error(correlation: pd.DataFrame, reliability: float) -> pd.DataFrame:
     """Spearman's rho as it would be with people's true order, if their scores are so reliable
     (attenuation).
 
@@ -106,10 +106,10 @@ def corrected_for_error(correlation: pd.DataFrame, known: float) -> pd.DataFrame
 
     Source: Spearman 1904, "The proof and measurement of association between two things".
     """
-    corrected = correlation[["spearman", "low", "high"]].to_numpy() / known**0.5
+    corrected = correlation[["spearman", "low", "high"]].to_numpy() / reliability**0.5
     names = ["spearman_corrected", "spearman_corrected_low", "spearman_corrected_high"]
     return correlation.assign(
-        reliability_at_most=known, **dict(zip(names, corrected.T, strict=True))
+        reliability_at_most=reliability, **dict(zip(names, corrected.T, strict=True))
     )
 
 
@@ -249,17 +249,21 @@ def consensus_test(
     if not spread.any():
         return pd.DataFrame(np.nan, index=rewards.index, columns=["t", "p", "p_adjusted"])
     # The share of the models' mean scores that is no noise.
-    known = 1 - spread.mean() / models / mean.var()
-    if known <= 0:
+    model_reliability = 1 - spread.mean() / models / mean.var()
+    if model_reliability <= 0:
         return pd.DataFrame({"t": 0.0, "p": 1.0, "p_adjusted": 1.0}, index=rewards.index)
     variance, freedom = moderated(spread, models - 1)
-    of_models, of_people, known_people = variance / models / (known * mean.var()), np.zeros(n), 1.0
+    of_models, of_people, known_people = (
+        variance / models / (model_reliability * mean.var()),
+        np.zeros(n),
+        1.0,
+    )
     if matches is not None:
         known_people = reliability(elo, matches)
         of_people = np.square(least_error(matches).to_numpy()) / (
             known_people * np.var(elo.to_numpy(dtype=float))
         )
-    apart = people / known_people**0.5 - _normal_scores(mean) / known**0.5
+    apart = people / known_people**0.5 - _normal_scores(mean) / model_reliability**0.5
     t = apart / np.sqrt(of_models + of_people)
     # Satterthwaite: people's error is known, the models' is estimated.
     p = 2 * student.sf(np.abs(t), freedom * (1 + of_people / of_models) ** 2)
@@ -411,8 +415,11 @@ def rank_intervals(
     error = least_error(matches).to_numpy()
     scores = elo.to_numpy(dtype=float)
     true = reliability(elo, matches) * np.var(scores)  # τ², points²
-    own = true / (true + error**2)  # weight of the item's own score
-    centre, spread = scores.mean() + own * (scores - scores.mean()), np.sqrt(own) * error
+    shrinkage = true / (true + error**2)  # weight of the item's own score
+    centre, spread = (
+        scores.mean() + shrinkage * (scores - scores.mean()),
+        np.sqrt(shrinkage) * error,
+    )
     ranks, rng = np.empty((draws, len(scores)), dtype=np.float32), np.random.default_rng(seed)
     for row in ranks:
         # Normal draws do not tie.
@@ -454,7 +461,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         raise TableError(
             "only wordings looked at together have Elo. Take one at a time: prompts=[KEY]"
         )
-    found: dict[str, list[pd.DataFrame]] = defaultdict(list)
+    collected: dict[str, list[pd.DataFrame]] = defaultdict(list)
     notes = _left_out(tables, rated)
     seeded: dict[str, Any] = {"confidence": options.confidence, "seed": options.seed}
     for prompt, members in rated.items():
@@ -499,13 +506,13 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             "agreement": taus,
         }
         for name, piece in pieces.items():
-            found[name].append(piece.assign(prompt=prompt, candidates=tables.candidates))
-    whole = {name: pd.concat(pieces, ignore_index=True) for name, pieces in found.items()}
+            collected[name].append(piece.assign(prompt=prompt, candidates=tables.candidates))
+    joined = {name: pd.concat(pieces, ignore_index=True) for name, pieces in collected.items()}
     return [
-        _correlation_result(tables, whole["correlation"], list(rated), notes),
-        _agreement_result(whole["agreement"]),
-        _difference_result(whole["difference"], whole["lines"]),
-        _valued_result(whole["valued"], len(found["difference"][0])),
+        _correlation_result(tables, joined["correlation"], list(rated), notes),
+        _agreement_result(joined["agreement"]),
+        _difference_result(joined["difference"], joined["lines"]),
+        _valued_result(joined["valued"], len(collected["difference"][0])),
     ]
 
 
@@ -520,8 +527,10 @@ def people_of(tables: list[ScoreTable], texts: pd.Index, *, stripped: bool) -> p
     first, *others = tables
     people = _people(first, stripped=stripped).reindex(texts)
     for other in others:
-        found = _people(other, stripped=stripped).reindex(texts)
-        differs = (people.ne(found) & ~(people.isna() & found.isna())).any(axis=1).to_numpy()
+        elsewhere = _people(other, stripped=stripped).reindex(texts)
+        differs = (
+            (people.ne(elsewhere) & ~(people.isna() & elsewhere.isna())).any(axis=1).to_numpy()
+        )
         if differs.any():
             a, b = first.provenance.model, other.provenance.model
             raise TableError(

@@ -58,18 +58,19 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     """For each model, over all its own items: tau-b of every two of its prompts."""
     pieces, notes = [], []
     for model in tables.models:
-        own = tables.of_model(model)
-        if len(own) < 2:
+        by_prompt = tables.of_model(model)
+        if len(by_prompt) < 2:
             continue
         rewards = {
-            prompt: table.rows["reward"].to_numpy(dtype=float) for prompt, table in own.items()
+            prompt: table.rows["reward"].to_numpy(dtype=float)
+            for prompt, table in by_prompt.items()
         }
         try:
-            found = prompt_agreement(pd.DataFrame(rewards), **options.draws)
+            agreement = prompt_agreement(pd.DataFrame(rewards), **options.draws)
         except TableError as error:
             notes.append(f"{tables.labels[model]}: {error}")
             continue
-        pieces.append(found.assign(model=model, candidates=tables.candidates))
+        pieces.append(agreement.assign(model=model, candidates=tables.candidates))
     if not pieces:
         raise TableError("; ".join(notes) or "no model was scanned on two prompts in one mode")
     table = pd.concat(pieces, ignore_index=True)

@@ -25,7 +25,7 @@ def provenance(table: ScoreTable) -> dict[str, object]:
     `largest_difference` is the trust check's, in units of reward, over `checked` candidates;
     `certified` and `survives` are shares of the n candidates.
     """
-    origin, known, survives = table.provenance, table.description, table.rows["survives"]
+    origin, description, survives = table.provenance, table.description, table.rows["survives"]
     trust = table.measured.get("trust") or {}
     fields = [
         "model", "prompt", "candidates", "score", "mode", "source", "dtype", "attention",
@@ -37,9 +37,9 @@ def provenance(table: ScoreTable) -> dict[str, object]:
         "checked": trust.get("n"),
         "certified": float(table.rows["certified"].mean()),
         "survives": None if survives.isna().all() else float(survives.mean()),
-        "base": known.base,
-        "developer": known.developer,
-        "parameters": known.parameters,
+        "base": description.base,
+        "developer": description.developer,
+        "parameters": description.parameters,
         "weights": (origin.weights_digest or "")[:12],
     }
 
@@ -63,18 +63,20 @@ def models(sets: Sequence[TableSet]) -> Result:
     """
     rows: dict[str, dict[str, Any]] = {}
     for table in (table for one in sets for table in one.tables):
-        model, given = table.provenance.model, table.description
+        model, description = table.provenance.model, table.description
         fields = ("label", "base", "developer", "parameters", "rank")
-        known: dict[str, Any] = described(model, {name: getattr(given, name) for name in fields})
-        parameters = known.pop("parameters")
-        known |= {
+        fields_of: dict[str, Any] = described(
+            model, {name: getattr(description, name) for name in fields}
+        )
+        parameters = fields_of.pop("parameters")
+        fields_of |= {
             "repository": (known_model(model) or {}).get("repository"),
             "size": parameters and parameters / 1e9,
         }
-        found = rows.setdefault(model, {"model": model})
-        for name, value in known.items():
+        row = rows.setdefault(model, {"model": model})
+        for name, value in fields_of.items():
             if value is not None:
-                found.setdefault(name, value)
+                row.setdefault(name, value)
     columns = ["model", *models_table().columns]
     table = pd.DataFrame(rows.values(), columns=columns).astype({"size": float, "rank": float})
     label = table["label"].where(table["label"].notna(), table["model"])

@@ -25,7 +25,7 @@ _SUFFIX = re.compile(rf"([-_.]({_HOW}))+", re.IGNORECASE)
 ENDS = ["end", "change", "candidate_id", "token", "text", "kind"]
 
 
-def quantised_pairs(models: Iterable[str], said: Mapping[str, str]) -> dict[str, str]:
+def quantised_pairs(models: Iterable[str], stated: Mapping[str, str]) -> dict[str, str]:
     """Each quantised model's name, and that of the model in full precision.
 
     Args:
@@ -37,7 +37,7 @@ def quantised_pairs(models: Iterable[str], said: Mapping[str, str]) -> dict[str,
         TableError: a pair names a model that is not there.
     """
     models = list(models)
-    if unknown := [name for pair in said.items() for name in pair if name not in models]:
+    if unknown := [name for pair in stated.items() for name in pair if name not in models]:
         raise TableError(
             f"quantised names the model {unknown[0]!r}, of which no score table is given; there "
             f"are: {', '.join(models)}.{did_you_mean(unknown[0], models)}"
@@ -47,7 +47,7 @@ def quantised_pairs(models: Iterable[str], said: Mapping[str, str]) -> dict[str,
         wholes = [o for o in models if name.startswith(o) and _SUFFIX.fullmatch(name[len(o) :])]
         if wholes:
             pairs[name] = max(wholes, key=len)
-    return pairs | dict(said)
+    return pairs | dict(stated)
 
 
 def compare_quantised(
@@ -73,9 +73,9 @@ def compare_quantised(
     rewards = pd.DataFrame({"whole": whole["reward"], "quantised": quantised["reward"]})
     row = agreement(rewards, top=top, **draws).iloc[0]
     moves = (whole["rank"] - quantised["rank"]).abs()
-    kept = ["n", "kendall", "low", "high", "spearman", "top", "top_overlap", "bottom_overlap"]
+    columns = ["n", "kendall", "low", "high", "spearman", "top", "top_overlap", "bottom_overlap"]
     moved = {"moved": float((moves > FAR * len(moves)).mean()), "largest_move": float(moves.max())}
-    return pd.concat([row[kept], pd.Series(moved)])
+    return pd.concat([row[columns], pd.Series(moved)])
 
 
 def paired(whole: pd.DataFrame, quantised: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -94,8 +94,8 @@ def paired(whole: pd.DataFrame, quantised: pd.DataFrame) -> tuple[pd.DataFrame, 
         )
     both = []
     for rows in (whole, quantised):
-        own = shared.merge(rows).set_index("candidate_id")
-        both.append(own.assign(rank=own["reward"].rank(ascending=False)))
+        matched = shared.merge(rows).set_index("candidate_id")
+        both.append(matched.assign(rank=matched["reward"].rank(ascending=False)))
     return both[0], both[1]
 
 
@@ -129,8 +129,8 @@ def changed_ends(whole: pd.DataFrame, quantised: pd.DataFrame, *, top: int = 20)
                 .sort_values("rank_whole", kind="stable")
                 .assign(end=end, change=change)
             )
-    found = pd.concat(pieces).reset_index()
-    return found[[*ENDS, *(column for column in found if column not in ENDS)]]
+    changes = pd.concat(pieces).reset_index()
+    return changes[[*ENDS, *(column for column in changes if column not in ENDS)]]
 
 
 @analysis("quantisation", Needs(models=2), place=220)
@@ -141,9 +141,9 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         raise TableError("needs a model and its quantised self: +quantised.QUANTISED_NAME=NAME")
     rows, ends, notes = [], [], []
     for prompt in tables.prompts:
-        own = {table.provenance.model: table for table in tables.by_prompt[prompt]}
+        by_model = {table.provenance.model: table for table in tables.by_prompt[prompt]}
         for name, full in pairs.items():
-            if name not in own or full not in own:
+            if name not in by_model or full not in by_model:
                 continue
             where = {
                 "model": name,
@@ -152,12 +152,12 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
                 "candidates": tables.candidates,
             }
             try:
-                both = paired(own[full].rows, own[name].rows)
-                found = compare_quantised(*both, top=options.top, **options.draws)
+                both = paired(by_model[full].rows, by_model[name].rows)
+                comparison = compare_quantised(*both, top=options.top, **options.draws)
             except TableError as error:
                 notes.append(f"{tables.labels[name]} on {prompt}: {error}")
                 continue
-            rows.append({**where, **found})
+            rows.append({**where, **comparison})
             ends.append(changed_ends(*both, top=options.top).assign(**where))
     if not rows:
         raise TableError(

@@ -198,8 +198,8 @@ def fisher_interval(
     n, shift, scale = len(influences), np.where(shares, 0.5, 0.0), np.where(shares, 0.5, 1.0)
     r = (estimates - shift) / scale
     error = np.sqrt(np.sum(influences**2, axis=0) / (n * (n - 1))) / scale
-    known = (np.abs(r) < 1 - 1e-12) & (n >= LEAST)
-    r = np.where(known, r, np.nan)
+    inside = (np.abs(r) < 1 - 1e-12) & (n >= LEAST)
+    r = np.where(inside, r, np.nan)
     reach = student.ppf((1 + confidence) / 2, n - 1) * error / (1 - r**2)
     return shift + scale * np.tanh(np.arctanh(r) - reach), shift + scale * np.tanh(
         np.arctanh(r) + reach

@@ -161,16 +161,16 @@ def rsa(
 def _usable(matrices: dict[str, pd.DataFrame], *, n_models: int) -> dict[str, str]:
     """For each factor `ESTIMATED`, or the reason why it is left out."""
     status = dict.fromkeys(FACTORS, "left out: not known for every model")
-    kept = [np.ones(n_models * (n_models - 1) // 2)]
+    columns = [np.ones(n_models * (n_models - 1) // 2)]
     for factor, matrix in matrices.items():
         values = _dyads(matrix.to_numpy())
         if np.ptp(values) < 1e-9:
             status[factor] = "left out: the same for every pair of models"
-        elif np.linalg.matrix_rank(np.stack([*kept, values])) == len(kept):
+        elif np.linalg.matrix_rank(np.stack([*columns, values])) == len(columns):
             status[factor] = "left out: follows from the factors before it"
         else:
             status[factor] = ESTIMATED
-            kept.append(values)
+            columns.append(values)
     return status
 
 
@@ -254,8 +254,8 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     # Factors × prompts.
     table = table.assign(p_holm=holm(table["p_value"]), mantel_p_holm=holm(table["mantel_p"]))
     shown = table.assign(factor=table["factor"].map(WORDS))
-    known = shown["status"] == ESTIMATED
-    estimated, left_out = shown[known], shown[~known]
+    is_estimated = shown["status"] == ESTIMATED
+    estimated, left_out = shown[is_estimated], shown[~is_estimated]
     ordered = estimated.assign(size=-estimated["beta"].abs()).sort_values(["p_holm", "size"])
     best = ordered.iloc[0]
     others = ordered[

@@ -108,11 +108,11 @@ def sentiment(
     outcomes, scales = with_half_sums(words, pairs)
     # Ten times as fast as `isin` on an index of Arrow strings.
     place = valence.index.get_indexer(words.index)
-    known = place >= 0
-    values = valence.to_numpy(dtype=float)[place[known]]
-    groups, names = pd.factorize(stems(words.index[known]))
-    alike = meanings(words.index[known].tolist()) if meanings else np.zeros((len(values), 0))
-    rated = outcomes.to_numpy(dtype=float)[known]  # (rated words, prompts and half-sums)
+    is_rated = place >= 0
+    values = valence.to_numpy(dtype=float)[place[is_rated]]
+    groups, names = pd.factorize(stems(words.index[is_rated]))
+    alike = meanings(words.index[is_rated].tolist()) if meanings else np.zeros((len(values), 0))
+    rated = outcomes.to_numpy(dtype=float)[is_rated]  # (rated words, prompts and half-sums)
     inside = dict(zip(ARMS, (values > 0, values <= 0 if paper else values < 0), strict=True))
     fits = {
         arm: _arm(rated[rows], values[rows], groups[rows], alike[rows], arm=arm, paper=paper)
@@ -127,11 +127,16 @@ def sentiment(
             fit.coefficients[1], fit.errors[1], fit.freedom, confidence=confidence
         )
         level = (fit.coefficients[0] - outcomes.mean().to_numpy()) / spread
-        own = {"arm": arm, "n": int(inside[arm].sum()), "stems": counts[arm], "level_sd": level}
+        constants = {
+            "arm": arm,
+            "n": int(inside[arm].sum()),
+            "stems": counts[arm],
+            "level_sd": level,
+        }
         numbers = {"slope": fit.coefficients[1], "low": low, "high": high, "p": p}
         pieces.append(
             _standardised(
-                pd.DataFrame({"prompt": list(outcomes), **numbers, **own}), "slope", spread
+                pd.DataFrame({"prompt": list(outcomes), **numbers, **constants}), "slope", spread
             )
         )
     # Prompts as given, the positive arm first; half-sums only in the asymmetry, where they mean
@@ -161,7 +166,7 @@ def sentiment(
         pd.DataFrame(
             {
                 "prompt": np.repeat(list(words), len(values)),
-                "word": np.tile(words.index[known], words.shape[1]),
+                "word": np.tile(words.index[is_rated], words.shape[1]),
                 "valence": np.tile(values, words.shape[1]),
                 "z": z.T.ravel(),
             }
@@ -225,9 +230,12 @@ def _asymmetry(
     positive, negative = (fits[arm] for arm in ARMS)
     difference = positive.coefficients[1] - negative.coefficients[1]
     together = np.sign(positive.coefficients[1] + negative.coefficients[1])
-    known = {**polarity, **dict.fromkeys(halves, 1)}
+    signs = {**polarity, **dict.fromkeys(halves, 1)}
     sign = np.array(
-        [known.get(prompt, own or 1) for prompt, own in zip(prompts, together, strict=True)]
+        [
+            signs.get(prompt, fallback or 1)
+            for prompt, fallback in zip(prompts, together, strict=True)
+        ]
     )
     moves = None
     if positive.deviations is not None and negative.deviations is not None:
@@ -250,7 +258,7 @@ def _asymmetry(
             "prompt": prompts,
             "frames": ["opposite" if prompt in halves else "one" for prompt in prompts],
             "sign": sign.astype(int),
-            "sign_from": ["frame" if prompt in known else "slopes" for prompt in prompts],
+            "sign_from": ["frame" if prompt in signs else "slopes" for prompt in prompts],
             "difference": difference,
             "steeper": sign * difference,
             "low": low,
@@ -272,10 +280,10 @@ def _curve(z: np.ndarray, values: np.ndarray, prompts: list[str]) -> pd.DataFram
     """Mean z (words, prompts) by bin of valence, prompts under one another."""
     valence, bins, n = np.unique(_middles(values), return_inverse=True, return_counts=True)
     pieces = []
-    for prompt, own in zip(prompts, z.T, strict=True):
-        mean = np.bincount(bins, own) / n
+    for prompt, column in zip(prompts, z.T, strict=True):
+        mean = np.bincount(bins, column) / n
         with np.errstate(divide="ignore", invalid="ignore"):  # one word has a mean, and no error
-            error = np.sqrt(np.bincount(bins, (own - mean[bins]) ** 2) / (n - 1) / n)
+            error = np.sqrt(np.bincount(bins, (column - mean[bins]) ** 2) / (n - 1) / n)
         pieces.append(
             pd.DataFrame({"prompt": prompt, "valence": valence, "n": n, "z": mean, "error": error})
         )
@@ -380,23 +388,23 @@ def _moves_of_mean(
                 "known. Give `Sentiment.influence` of each model, {(model, lexicon): influence}."
             )
         columns.append(influences[model, lexicon])
-    known = [moves[prompt] for moves in columns if moves is not None]
-    total = pd.concat(known).groupby(level=0).sum() if known else pd.Series(dtype=float)
-    whole = len(known) == len(part)
+    available = [moves[prompt] for moves in columns if moves is not None]
+    total = pd.concat(available).groupby(level=0).sum() if available else pd.Series(dtype=float)
+    complete = len(available) == len(part)
     names = sum(not name.startswith(DIRECTION) for name in total.index)
-    return (total.to_numpy() / len(part) if whole else np.array([np.nan])), names
+    return (total.to_numpy() / len(part) if complete else np.array([np.nan])), names
 
 
 @analysis("sentiment", Needs(lexicons=True), place=100)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """Slopes by valence of each model, prompt and lexicon; which side is steeper; rewards by
     valence."""
-    found, left_out = {}, defaultdict(list)
+    fits, left_out = {}, defaultdict(list)
     for model in filter(tables.columns_of, tables.models):
         words = as_published(tables.tokens(model)) if options.paper else tables.words(model)
         for lexicon, valence in options.lexicons.items():
             try:
-                found[model, lexicon] = sentiment(
+                fits[model, lexicon] = sentiment(
                     words,
                     valence,
                     polarity=tables.polarity,
@@ -408,19 +416,19 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             except TableError as error:
                 left_out[f"with {lexicon}: {error}"].append(tables.labels[model])
     notes = tuple(f"{', '.join(models)} {why}" for why, models in left_out.items())
-    if not found:
+    if not fits:
         raise TableError("; ".join(notes) or "no model was scanned on all prompts of a column")
 
     def whole(name: str) -> pd.DataFrame:
         rows = pd.concat(
-            {key: getattr(own, name) for key, own in found.items()},
+            {key: getattr(fit, name) for key, fit in fits.items()},
             names=["model", "lexicon", "row"],
         )
         return rows.reset_index().drop(columns="row").assign(candidates=tables.candidates)
 
     slopes, curve, asymmetry = whole("slopes"), whole("curve"), whole("asymmetry")
     asymmetry["p_holm"] = holm(asymmetry["p"])
-    influences = {key: own.influence for key, own in found.items()}
+    influences = {key: fit.influence for key, fit in fits.items()}
     across = asymmetry_across_models(asymmetry, influences, confidence=options.confidence)
     across["candidates"] = tables.candidates
     lexicon, prompt = slopes.loc[0, ["lexicon", "prompt"]]

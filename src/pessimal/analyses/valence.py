@@ -73,28 +73,28 @@ def valence_agreement(
     )
     low, high, p = interval(fit.coefficients[1], fit.errors[1], fit.freedom, confidence=confidence)
     sizes = {"n": len(shared), "stems": len(np.unique(groups))}
-    found = {
+    columns = {
         "spearman": fit.coefficients[1],
         "low": np.clip(low, -1, 1),
         "high": np.clip(high, -1, 1),
         "p": p,
     }
-    return pd.DataFrame({"prompt": list(scores), **sizes, **found})
+    return pd.DataFrame({"prompt": list(scores), **sizes, **columns})
 
 
 def contrast_words(contrast: pd.Series, *, k: int) -> pd.DataFrame:
     """The `k` words (fewer where there are not twice as many) with the highest and with the lowest
     difference: end (top or bottom), rank, word, difference."""
     ordered, ends = contrast.sort_values(ascending=False, kind="stable"), []
-    for end, own in (("top", ordered), ("bottom", ordered[::-1])):
-        own = own.iloc[: min(k, len(ordered) // 2)]
+    for end, extreme in (("top", ordered), ("bottom", ordered[::-1])):
+        extreme = extreme.iloc[: min(k, len(ordered) // 2)]
         ends.append(
             pd.DataFrame(
                 {
                     "end": end,
-                    "rank": np.arange(len(own)) + 1,
-                    "word": own.index,
-                    "difference": own.to_numpy(),
+                    "rank": np.arange(len(extreme)) + 1,
+                    "word": extreme.index,
+                    "difference": extreme.to_numpy(),
                 }
             )
         )
@@ -116,9 +116,9 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         for model, tokens in by_model.items():
             words = tables.words(model) if kind == REWARD else by_word(tokens)
             opposite = {f"{a} − {b}": words[a] - words[b] for a, b in _opposite(tables, words)}
-            scores, whole = words.assign(**opposite), words.index.isin(word_starts(tokens.index))
+            scores, is_word = words.assign(**opposite), words.index.isin(word_starts(tokens.index))
             for prompt, contrast in opposite.items():
-                found = contrast_words(contrast[whole], k=options.top)
+                found = contrast_words(contrast[is_word], k=options.top)
                 ends.append(found.assign(model=model, score=kind, prompt=prompt))
             for lexicon, valence in options.lexicons.items():
                 try:
@@ -133,7 +133,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         raise TableError(
             "; ".join(dict.fromkeys(notes)) or "no model was scanned on all prompts of a column"
         )
-    labels |= labels_of([table for own in tables.language.values() for table in own])
+    labels |= labels_of([table for members in tables.language.values() for table in members])
     table = pd.concat(ends, ignore_index=True) if ends else pd.DataFrame()
     agreement = _agreement(pd.concat(pieces, ignore_index=True), table, labels, tables.candidates)
     results = [replace(agreement, notes=tuple(dict.fromkeys(notes)))]
@@ -167,11 +167,11 @@ def _agreement(
         beside = (
             f"; rewards: {signed(others['spearman'].min())} to {signed(others['spearman'].max())}"
         )
-    words, own = "", ends
+    words, of_row = "", ends
     for column in ("model", "score", "prompt"):
-        own = own[own[column] == row[column]] if len(own) else own
-    if len(own):
-        best, worst = (literal(word) for word in own.loc[own["rank"] == 1, "word"])
+        of_row = of_row[of_row[column] == row[column]] if len(of_row) else of_row
+    if len(of_row):
+        best, worst = (literal(word) for word in of_row.loc[of_row["rank"] == 1, "word"])
         words = f" puts {best} highest, {worst} lowest, and"
     effect = Effect(
         "spearman",
@@ -206,12 +206,12 @@ def _agreement(
 
 def _language_tokens(tables: TableSet) -> dict[str, pd.DataFrame]:
     """Log-probabilities of tokens that can be words, by language model: texts × prompts."""
-    own: dict[str, dict[str, ScoreTable]] = {}
+    by_model: dict[str, dict[str, ScoreTable]] = {}
     for prompt, members in tables.language.items():
         for table in members:
-            own.setdefault(table.provenance.model, {})[prompt] = table
-    found = {}
-    for model, by_prompt in own.items():
+            by_model.setdefault(table.provenance.model, {})[prompt] = table
+    tokens = {}
+    for model, by_prompt in by_model.items():
         rows = next(iter(by_prompt.values())).rows
         of_words = rows["kind"].isin(("normal", "item")).to_numpy()
         scores = {
@@ -219,8 +219,8 @@ def _language_tokens(tables: TableSet) -> dict[str, pd.DataFrame]:
             for prompt, table in by_prompt.items()
             if len(table.rows) == len(rows)
         }
-        found[model] = pd.DataFrame(scores, index=pd.Index(rows["text"][of_words], name="text"))
-    return found
+        tokens[model] = pd.DataFrame(scores, index=pd.Index(rows["text"][of_words], name="text"))
+    return tokens
 
 
 def _opposite(tables: TableSet, words: pd.DataFrame) -> list[tuple[str, str]]:

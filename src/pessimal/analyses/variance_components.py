@@ -105,21 +105,21 @@ def variance_components(
     """
     prompts, models = _checked(rewards, polarity)
     signs = np.array([polarity[prompt] for prompt in prompts])
-    whole, without_block = read_cells(rewards, prompts, seed=seed)
+    all_cells, without_block = read_cells(rewards, prompts, seed=seed)
     pieces: dict[str, list[pd.DataFrame]] = {"components": [], "factors": [], "correlations": []}
     everyone: list[tuple[str, Indices]] = [(ALL_MODELS, range(len(models)))]
     everyone = everyone if len(models) > 1 else []
     for part, members in PARTS.items():
-        kept = np.flatnonzero(np.isin(signs, members))
-        if not all((signs[kept] == sign).sum() >= 2 for sign in members):
+        wordings = np.flatnonzero(np.isin(signs, members))
+        if not all((signs[wordings] == sign).sum() >= 2 for sign in members):
             continue
         design = (
-            [levels[prompts[place]] for place in kept] if levels and len(members) == 1 else None
+            [levels[prompts[place]] for place in wordings] if levels and len(members) == 1 else None
         )
         for who, columns in [*everyone, *((model, [i]) for i, model in enumerate(models))]:
             scaled = who == ALL_MODELS
-            blocks = [block.select(columns, kept) for block in without_block]
-            scans = _Scans(whole.select(columns, kept), blocks, signs[kept], confidence)
+            blocks = [block.select(columns, wordings) for block in without_block]
+            scans = _Scans(all_cells.select(columns, wordings), blocks, signs[wordings], confidence)
             estimated = scans.leave_out(partial(components, standardised=scaled))
             tables = {
                 "components": scans.rows(estimated, _shares_of, name="component"),
@@ -194,15 +194,15 @@ def components(cells: Cells, signs: np.ndarray, *, standardised: bool) -> Compon
         1956 (fixed factor).
     """
     cells = standardise(cells) if standardised else cells
-    found = {
+    estimates = {
         f"{name}{wording}": value
         for name, matrix in _split_by_model(cells.covariance).items()
         for wording, value in _along_wordings(matrix, signs).items()
     }
     # Means over tokens are known only up to what another draw of tokens would add to them.
-    noise = {name.removeprefix("token"): value / cells.tokens for name, value in found.items()}
-    found |= _main_effects(cells.mean, signs, noise)
-    return found | ({"model": 0.0} if standardised else {})
+    noise = {name.removeprefix("token"): value / cells.tokens for name, value in estimates.items()}
+    estimates |= _main_effects(cells.mean, signs, noise)
+    return estimates | ({"model": 0.0} if standardised else {})
 
 
 def factors(
@@ -223,7 +223,7 @@ def factors(
     overall = np.full((n, n), 1 / n)
     projections = {factor: same * sizes[factor] / n - overall for factor, same in alike.items()}
     residual = np.eye(n) - overall - sum(projections.values())
-    found = {}
+    estimates = {}
     for name, matrix in _split_by_model(cells.covariance).items():
         rest = float(np.sum(residual * matrix)) / (n - 1 - sum(size - 1 for size in sizes.values()))
         squares = {
@@ -231,11 +231,13 @@ def factors(
         }
         varied = {factor: (squares[factor] - rest) * size / n for factor, size in sizes.items()}
         # Of the mean wording: the token's own, and what is left of each factor in it.
-        found[name] = float(matrix.mean()) - rest / n - sum(v / sizes[f] for f, v in varied.items())
-        found |= {f"{name} × {factor}": value for factor, value in varied.items()} | {
+        estimates[name] = (
+            float(matrix.mean()) - rest / n - sum(v / sizes[f] for f, v in varied.items())
+        )
+        estimates |= {f"{name} × {factor}": value for factor, value in varied.items()} | {
             f"{name} × rest": rest
         }
-    return found
+    return estimates
 
 
 def correlations(found: Components) -> Components:
@@ -279,11 +281,11 @@ def _split_by_model(covariance: np.ndarray) -> dict[str, np.ndarray]:
     """Covariance between wordings, (wordings, wordings): between two models, on average; and what a
     model adds of its own. They add up to one model's."""
     models = len(covariance)
-    own = np.einsum("mwmv->wv", covariance) / models
+    mean_covariance = np.einsum("mwmv->wv", covariance) / models
     if models == 1:
-        return {"token": own}
-    between = (covariance.sum(axis=(0, 2)) - models * own) / (models * (models - 1))
-    return {"token": between, "token × model": own - between}
+        return {"token": mean_covariance}
+    between = (covariance.sum(axis=(0, 2)) - models * mean_covariance) / (models * (models - 1))
+    return {"token": between, "token × model": mean_covariance - between}
 
 
 def _along_wordings(matrix: np.ndarray, signs: np.ndarray) -> Components:
@@ -291,10 +293,10 @@ def _along_wordings(matrix: np.ndarray, signs: np.ndarray) -> Components:
     own."""
     blocks = [matrix[np.ix_(signs == sign, signs == sign)] for sign in np.unique(signs)]
     alike = [(block.sum() - np.trace(block)) / (len(block) * (len(block) - 1)) for block in blocks]
-    own = [
+    variances = [
         np.trace(block) / len(block) - shared for block, shared in zip(blocks, alike, strict=True)
     ]
-    wording = float(np.average(own, weights=[len(block) - 1 for block in blocks]))
+    wording = float(np.average(variances, weights=[len(block) - 1 for block in blocks]))
     if len(blocks) == 1:
         return {"": float(alike[0]), " × wording": wording}
     same = float(np.mean(alike))
@@ -316,7 +318,7 @@ def _main_effects(mean: np.ndarray, signs: np.ndarray, noise: Mapping[str, float
     left = 1 / len(per_frame) ** 2 * sum(1 / frame.shape[1] for frame in per_frame)
     across = [frame.mean(axis=0) for frame in per_frame]
     wordings = sum(float(np.sum((row - row.mean()) ** 2)) for row in across) / freedom
-    found, square = {}, 0.0
+    effects, square = {}, 0.0
     if models > 1:
         residual = [
             frame - frame.mean(axis=1, keepdims=True) - row + row.mean()
@@ -324,25 +326,25 @@ def _main_effects(mean: np.ndarray, signs: np.ndarray, noise: Mapping[str, float
         ]
         square = sum(float(np.sum(part**2)) for part in residual) / (freedom * (models - 1))
         level = np.mean([frame.mean(axis=1) for frame in per_frame], axis=0)  # (models,)
-        found["model"] = float(level.var(ddof=1)) - left * square - noise[" × model"]
-    found["wording"] = wordings - square / models - noise[" × wording"]
+        effects["model"] = float(level.var(ddof=1)) - left * square - noise[" × model"]
+    effects["wording"] = wordings - square / models - noise[" × wording"]
     if len(per_frame) == 2:
         half = (per_frame[0].mean(axis=1) - per_frame[1].mean(axis=1)) / 2  # (models,)
         frame = (
             float(half.mean()) ** 2
-            - left * found["wording"]
+            - left * effects["wording"]
             - noise[" × frame"]
             - left * noise[" × wording"]
         )
         if models > 1:
-            found["model × frame"] = (
+            effects["model × frame"] = (
                 float(half.var(ddof=1)) - left * square - noise[" × model × frame"]
             )
             frame -= float(half.var(ddof=1)) / models
-        found["frame"] = frame
+        effects["frame"] = frame
     if models > 1:
-        found["model × wording"] = square - noise[" × model × wording"]
-    return found
+        effects["model × wording"] = square - noise[" × model × wording"]
+    return effects
 
 
 class _Scans(NamedTuple):
@@ -365,7 +367,9 @@ class _Scans(NamedTuple):
         # Each polarity must keep two wordings when it has lost one, and the models likewise.
         if wordings and all((signs == sign).sum() >= 3 for sign in set(signs)):
             rest = [np.delete(every, i) for i in every]
-            out["wordings"] = [estimate(cells.select(models, kept), signs[kept]) for kept in rest]
+            out["wordings"] = [
+                estimate(cells.select(models, others), signs[others]) for others in rest
+            ]
         if len(models) >= 3:
             out["models"] = [
                 estimate(cells.select(np.delete(models, i), every), signs) for i in models
@@ -385,10 +389,10 @@ class _Scans(NamedTuple):
         def values(found: Components) -> np.ndarray:  # (columns, names)
             return np.array([list(column.values()) for column in derive(found).values()])
 
-        whole, without = estimated
+        full, without = estimated
         spreads = [jackknife(np.stack([values(left) for left in out])) for out in without.values()]
-        se, low, high = crossed_interval(values(whole), spreads, confidence=self.confidence)
-        derived = derive(whole)
+        se, low, high = crossed_interval(values(full), spreads, confidence=self.confidence)
+        derived = derive(full)
         table = pd.DataFrame({name: list(next(iter(derived.values())))})
         for place, (column, numbers) in enumerate(derived.items()):
             least, most = {"estimate": (-np.inf, np.inf), "correlation": (-1, 1)}.get(
@@ -407,16 +411,16 @@ class _Scans(NamedTuple):
         )
 
 
-def _shares_of(found: Components) -> dict[str, Components]:
+def _shares_of(components: Components) -> dict[str, Components]:
     """Estimates; their shares of all; the shares of those with the token in them. Negative ones
     count as 0."""
-    positive = {name: max(value, 0.0) for name, value in found.items()}
+    positive = {name: max(value, 0.0) for name, value in components.items()}
     of_order = {name: value * ("token" in name) for name, value in positive.items()}
     shares = {}
     for column, values in (("share", positive), ("order_share", of_order)):
         total = sum(values.values())
         shares[column] = {name: value / total if total else value for name, value in values.items()}
-    return {"estimate": dict(found), **shares}
+    return {"estimate": dict(components), **shares}
 
 
 def _complete(design: Sequence[Mapping[str, str]]) -> bool:

@@ -95,15 +95,15 @@ def paraphrase(
             }
             shares.append(row)
         for sign, frame in SIGN_NAMES.items():
-            found, counts = np.unique(first[of_prompt == sign], return_counts=True)
+            extreme_rows, counts = np.unique(first[of_prompt == sign], return_counts=True)
             tokens += [
                 {
                     "frame": frame,
                     "end": end,
-                    "text": rewards.index[found[i]],
+                    "text": rewards.index[extreme_rows[i]],
                     "wordings": int(counts[i]),
                     "of": int(counts.sum()),
-                    "distinct": len(found),
+                    "distinct": len(extreme_rows),
                 }
                 for i in np.argsort(-counts, kind="stable")
             ]
@@ -221,9 +221,9 @@ def design_of(tables: TableSet) -> Design:
     for prompt in tables.wordings:
         for table in tables.by_prompt[prompt] if signs[prompt] else []:
             scanned.setdefault(table.provenance.model, []).append(table)
-    several = {m for m, own in scanned.items() if len({t.provenance.mode for t in own}) > 1}
-    most = max((len(own) for model, own in scanned.items() if model not in several), default=0)
-    models = {model for model, own in scanned.items() if len(own) == most} - several
+    several = {m for m, scans in scanned.items() if len({t.provenance.mode for t in scans}) > 1}
+    most = max((len(scans) for model, scans in scanned.items() if model not in several), default=0)
+    models = {model for model, scans in scanned.items() if len(scans) == most} - several
     used = {
         p: [t for t in tables.by_prompt[p] if t.provenance.model in models]
         for p in signs
@@ -274,7 +274,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     shares, tokens, notes = [], [], design.notes
     for model in (table.provenance.model for table in next(iter(design.tables.values()))):
         try:
-            found = paraphrase(
+            paraphrases = paraphrase(
                 _own_rewards(design.tables, model),
                 polarity=design.polarity,
                 levels=design.levels,
@@ -284,8 +284,8 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         except TableError as error:
             notes.append(f"{tables.labels[model]}: {error}")
             continue
-        shares.append(found.shares.assign(model=model, candidates=tables.candidates))
-        tokens.append(found.tokens.assign(model=model, candidates=tables.candidates))
+        shares.append(paraphrases.shares.assign(model=model, candidates=tables.candidates))
+        tokens.append(paraphrases.tokens.assign(model=model, candidates=tables.candidates))
     if not shares:
         raise TableError("; ".join(notes))
     shares, tokens = pd.concat(shares, ignore_index=True), pd.concat(tokens, ignore_index=True)

@@ -162,10 +162,10 @@ def shared_colours(results: Sequence["Result"]) -> dict[object, str]:
     frames = [
         r.plot.groups for r in results if isinstance(r.plot, Heatmap) and r.plot.groups is not None
     ]
-    found: dict[object, str] = {}
+    colours: dict[object, str] = {}
     for (_, value), colour in (strip_colours(max(frames, key=len)) if frames else {}).items():
-        found.setdefault(value, colour)
-    return found
+        colours.setdefault(value, colour)
+    return colours
 
 
 def _pieces(

@@ -96,12 +96,12 @@ def _steps(plot: Lines, table: pd.DataFrame, values: Sequence[object]) -> dict[o
     if plot.beside is None:
         return names
     numbers = table.groupby(plot.x, sort=False)[plot.beside].first()
-    told = {
+    labels = {
         v: f" ({literal(plot.beside)} = {numbers[v]:.2f})".replace("-", "−")
         for v in values
         if np.isfinite(numbers[v])
     }
-    return {value: name + told.get(value, "") for value, name in names.items()}
+    return {value: name + labels.get(value, "") for value, name in names.items()}
 
 
 def apart(heights: Sequence[float], *, gap: float, low: float, high: float) -> np.ndarray:
@@ -115,9 +115,9 @@ def apart(heights: Sequence[float], *, gap: float, low: float, high: float) -> n
     order = np.argsort(-places, kind="stable")
     steps = gap * np.arange(len(places))
     fitted = isotonic_regression(places[order] + steps, increasing=False).x
-    found = np.empty(len(places))
-    found[order] = np.clip(fitted, low + steps[-1], max(high, low + steps[-1])) - steps
-    return found
+    placed = np.empty(len(places))
+    placed[order] = np.clip(fitted, low + steps[-1], max(high, low + steps[-1])) - steps
+    return placed
 
 
 def _handles(
@@ -152,9 +152,7 @@ def _scales(axes: Axes, plot: Lines, steps: Mapping[object, str] | None) -> None
         axes.axhline(plot.reference, color=INK, lw=0.6, zorder=1)
 
 
-def _line(
-    axes: Axes, plot: Lines, table: pd.DataFrame, called: str, colour: str, mark: str
-) -> None:
+def _line(axes: Axes, plot: Lines, table: pd.DataFrame, title: str, colour: str, mark: str) -> None:
     """One group: thin lines and their mean, or a line with its band."""
     if table.empty:
         return
@@ -162,13 +160,13 @@ def _line(
     if plot.thin is not None and table[plot.thin].nunique() > 1:
         for name, line in table.groupby(plot.thin, sort=False):
             line = line.sort_values(plot.x, kind="stable")
-            grey = colour if called else THIN
+            grey = colour if title else THIN
             (thin,) = axes.plot(
                 line[plot.x], line[plot.y], color=grey, lw=0.6, alpha=0.6, zorder=2, **how
             )
             style.tip(thin, literal(str(name), limit=60))
         table = table.groupby(plot.x, as_index=False)[plot.y].mean()
-        colour = colour if called else INK
+        colour = colour if title else INK
     table = table.sort_values(plot.x, kind="stable")
     x, y = table[plot.x], table[plot.y]
     if plot.low in table and plot.high in table:
@@ -178,7 +176,7 @@ def _line(
         )
     marks: dict[str, Any] = {"marker": mark, "ms": 3.5} if plot.marks or len(table) == 1 else {}
     (line,) = axes.plot(x, y, color=colour, lw=1.5, zorder=3, **marks, **how)
-    style.tip(line, f"{called}, last: {number(y.iloc[-1])}".lstrip(", "))
+    style.tip(line, f"{title}, last: {number(y.iloc[-1])}".lstrip(", "))
 
 
 def _ends(axes: Axes, plot: Lines, table: pd.DataFrame, names: Mapping, looks: Mapping) -> None:

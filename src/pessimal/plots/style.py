@@ -144,16 +144,16 @@ def frame(
     top = lines * LINE + 0.05 + (0.0 if headed else 0.1) * bool(lines)
     row = height + below + (0.2 if headed else 0.0)
     total = top + down * row
-    own = (width - left - right - (across - 1) * PANEL_GAP) / across
+    panel_width = (width - left - right - (across - 1) * PANEL_GAP) / across
     figure = Figure(figsize=(width, total))
     FigureCanvasAgg(figure)
     panels: list[Axes] = []
     for place, heading in enumerate(headings):
         bottom, column = total - top - (place // across + 1) * row + below, place % across
         box = (
-            (left + column * (own + PANEL_GAP)) / width,
+            (left + column * (panel_width + PANEL_GAP)) / width,
             bottom / total,
-            own / width,
+            panel_width / width,
             height / total,
         )
         first = panels[0] if panels else None
@@ -246,8 +246,10 @@ def _colour(place: int) -> str:
 
 def looks(groups: Iterable[object], palette: Mapping[object, str]) -> dict[object, tuple[str, str]]:
     """Colour and mark of each group; marks repeat from the eleventh on."""
-    found = colours(groups, palette)
-    return {group: (found[group], MARKERS[i % len(MARKERS)]) for i, group in enumerate(found)}
+    colour_of = colours(groups, palette)
+    return {
+        group: (colour_of[group], MARKERS[i % len(MARKERS)]) for i, group in enumerate(colour_of)
+    }
 
 
 def key(looks: Mapping[object, tuple[str, str]], **line: Any) -> list[Line2D]:

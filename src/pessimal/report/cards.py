@@ -30,7 +30,7 @@ def cards(artifact: Artifact) -> list[dict[str, Any]]:
     Kendall's τ) · effects (result, largest effect that holds after correction, where it is found
     and how many hold of how many).
     """
-    made = []
+    cards_made = []
     for model, label in artifact.labels.items():
         about, warnings = _provenance(artifact, model)
         prompt, ends = _ends(artifact, model)
@@ -48,8 +48,8 @@ def cards(artifact: Artifact) -> list[dict[str, Any]]:
                 "prompt": prompt,
                 "ends": ends,
             }
-            made.append(card | {"agreement": agreement, "effects": [*effects.values()]})
-    return made
+            cards_made.append(card | {"agreement": agreement, "effects": [*effects.values()]})
+    return cards_made
 
 
 def of_model(result: Shown, model: str, label: str) -> dict[str, str]:
@@ -75,8 +75,8 @@ def _ends(artifact: Artifact, model: str) -> tuple[str, dict[str, list[tuple[str
     ]
     # Rewards, then log-probabilities.
     tables = ((r.plot, artifact.table(r.name)) for r in of_tokens)
-    own = ((plot, rows[rows["model"] == model]) for plot, rows in tables)
-    plot, rows = next(((plot, rows) for plot, rows in own if len(rows)), ({}, pd.DataFrame()))
+    of_model = ((plot, rows[rows["model"] == model]) for plot, rows in tables)
+    plot, rows = next(((plot, rows) for plot, rows in of_model if len(rows)), ({}, pd.DataFrame()))
     if rows.empty:
         return "", {}
     rows = _first(rows, plot["tabs"]).sort_values(plot["rank"])
@@ -85,12 +85,12 @@ def _ends(artifact: Artifact, model: str) -> tuple[str, dict[str, list[tuple[str
     ends = {
         name: [
             (literal(text), significant(value), bool(certain))
-            for text, value, certain in own[[plot["text"], plot["value"], "certified"]]
+            for text, value, certain in of_model[[plot["text"], plot["value"], "certified"]]
             .head(TOKENS)
             .to_numpy(dtype=object)
         ]
         for end, name in (("top", "Most"), ("bottom", "Least"))
-        if len(own := rows[rows[plot["end"]] == end])
+        if len(of_model := rows[rows[plot["end"]] == end])
     }
     return (str(rows["prompt"].iloc[0]) if len(rows) and "prompt" in rows else ""), ends
 

@@ -57,7 +57,7 @@ def page(artifacts: list[Artifact], *, title: str, explorer: Explorer | None = N
     parts = [_part(artifact, anchor) for artifact, anchor in zip(artifacts, anchors, strict=True)]
     findings = sorted(
         ((part, q, result) for part in parts for q in part["questions"] for result in q["results"]),
-        key=lambda found: -found[2].weight,
+        key=lambda entry: -entry[2].weight,
     )
     scripts = [own_script(), *library()] if explorer and explorer.index else []
     return environment.get_template("page.html.jinja").render(
@@ -134,13 +134,13 @@ def _figure(
     artifact: Artifact, title: str, contents: Mapping[str, str | dict], ids: Iterator[str]
 ) -> dict:
     """A figure of stems or tables of tokens by tab; the tab that the title speaks of is `open`."""
-    kept = zip(_short(list(contents)), contents.values(), strict=True)
+    labelled = zip(_short(list(contents)), contents.values(), strict=True)
     tabs: list[dict[str, Any]] = [
         {
             "label": label,
             "content": it if isinstance(it, dict) else drawing(artifact.figure(it), next(ids)),
         }
-        for label, it in itertools.islice(kept, MAX_TABS)
+        for label, it in itertools.islice(labelled, MAX_TABS)
     ]
     named = [t for t in tabs if t["label"] and re.search(rf"\b{re.escape(t['label'])}\b", title)]
     start = tabs.index(max(named, key=lambda tab: len(tab["label"]))) if named else 0
@@ -159,10 +159,10 @@ def _contents(artifact: Artifact, result: Shown) -> dict[str, str] | dict[str, d
 def _short(labels: list[str]) -> list[str]:
     """Names of tabs without the parts that are the same in all."""
     parts = [label.split(BETWEEN) for label in labels]
-    if len({len(own) for own in parts}) != 1:
+    if len({len(pieces) for pieces in parts}) != 1:
         return labels
     differ = [i for i, column in enumerate(zip(*parts, strict=True)) if len(set(column)) > 1]
-    return [BETWEEN.join(own[i] for i in differ) for own in parts]
+    return [BETWEEN.join(pieces[i] for i in differ) for pieces in parts]
 
 
 def _tokens(artifact: Artifact, plot: dict, rows: pd.DataFrame) -> dict:

@@ -124,9 +124,9 @@ def read_vocabulary(
             f"format=checkpoints"
         )
     model = _model_of(path, model, path.stem, known)
-    rows, kept = _tokens(path, table, known)
+    rows, texts_used = _tokens(path, table, known)
     return _tables(
-        path, rows, kept, {prompt: (model, prompt) for prompt in scored}, known, "vocabulary"
+        path, rows, texts_used, {prompt: (model, prompt) for prompt in scored}, known, "vocabulary"
     )
 
 
@@ -157,7 +157,7 @@ def read_checkpoints(
     named, _, name = path.stem.partition(ACROSS)
     prompt = prompt or _prompt_of(path, named, known)
     model = _model_of(path, model, name or path.stem, known)
-    rows, kept = _tokens(path, table, known)
+    rows, texts_used = _tokens(path, table, known)
     described = known.models.get(model, ModelDescription())
     columns = dict.fromkeys(sorted(steps, key=lambda column: steps[column]), (model, prompt))
     return [
@@ -169,7 +169,7 @@ def read_checkpoints(
             ),
         )
         for table, step in zip(
-            _tables(path, rows, kept, columns, known, "vocabulary"),
+            _tables(path, rows, texts_used, columns, known, "vocabulary"),
             sorted(steps.values()),
             strict=True,
         )
@@ -193,8 +193,8 @@ def _model_of(path: Path, given: str | None, name: str, known: Known) -> str:
     """The model: what the user typed, else what `name`, a part of the file's name, says."""
     if given is not None:
         return model_named(given, known.models) or given
-    if found := model_named(name, known.models):
-        return found
+    if label := model_named(name, known.models):
+        return label
     if not name or "_" in name:
         raise InputError(
             f"{path}: the file's name does not say which model it is of"
@@ -253,12 +253,12 @@ def _tokens(path: Path, table: pd.DataFrame, known: Known) -> tuple[pd.DataFrame
     )
     if known.tokens is None:
         return rows, table
-    kept = texts.isin(known.tokens)
-    if not kept.any():
+    wanted = texts.isin(known.tokens)
+    if not wanted.any():
         raise InputError(
             f"{path}: none of its {len(texts)} tokens stands in the list that tokens= names"
         )
-    return rows[kept].reset_index(drop=True), table[kept].reset_index(drop=True)
+    return rows[wanted].reset_index(drop=True), table[wanted].reset_index(drop=True)
 
 
 def _items(texts: pd.Series) -> pd.DataFrame:
@@ -319,7 +319,7 @@ def _tables(
         "score": known.score or REWARD,
     }
     whole = candidates == "vocabulary" and known.tokens is None
-    made = []
+    tables = []
     for column, (model, prompt) in columns.items():
         scores = numbers(path, table, column).astype(float)
         _check_score(path, column, scores, known.score, whole=whole)
@@ -328,8 +328,10 @@ def _tables(
         )
         untested = pd.array([None] * len(rows), dtype="boolean")
         of_column = rows.assign(survives=untested, reward=scores, certified=False)
-        made.append(ScoreTable(provenance, of_column, known.models.get(model, ModelDescription())))
-    return made
+        tables.append(
+            ScoreTable(provenance, of_column, known.models.get(model, ModelDescription()))
+        )
+    return tables
 
 
 def _check_score(

@@ -235,7 +235,7 @@ def merged(results: Iterable[Result]) -> list[Result]:
     by_name: dict[str, list[Result]] = {}
     for result in results:
         by_name.setdefault(result.name, []).append(result)
-    whole = []
+    together = []
     for parts in by_name.values():
         first = max(parts, key=lambda part: (bool(part.headline), part.weight))
         if len(parts) > 1:
@@ -247,8 +247,8 @@ def merged(results: Iterable[Result]) -> list[Result]:
             if plot is not None and data:
                 plot = replace(plot, data=pd.concat(data, ignore_index=True))
             first = replace(first, table=table, plot=plot, notes=notes, summary=summary)
-        whole.append(first)
-    return whole
+        together.append(first)
+    return together
 
 
 def finite_or_none(value: object) -> object:

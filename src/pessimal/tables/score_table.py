@@ -369,6 +369,6 @@ class SharedColumns:
         # Published scores state no tokenizer, so equal ids and texts do not prove equal raw tokens.
         if not all(first[c].equals(table.rows[c]) for c in COLUMNS):
             return table
-        own = [column for column in table.rows if column not in COLUMNS]
-        rows = pd.concat([first, table.rows[own]], axis="columns")[list(table.rows)]
+        columns = [column for column in table.rows if column not in COLUMNS]
+        rows = pd.concat([first, table.rows[columns]], axis="columns")[list(table.rows)]
         return replace(table, rows=rows)

@@ -59,10 +59,8 @@ def word_starts(texts: pd.Index) -> pd.Index:
     that spell words begin with a space; in any other (WordPiece marks pieces otherwise) all words
     are starts.
     """
-    given, words = texts.tolist(), spelled(texts).tolist()
-    spaced = [
-        word for text, word in zip(given, words, strict=True) if word and text.startswith(" ")
-    ]
+    raw, words = texts.tolist(), spelled(texts).tolist()
+    spaced = [word for text, word in zip(raw, words, strict=True) if word and text.startswith(" ")]
     if len(spaced) < LEAST_SPACED * sum(word is not None for word in words):
         spaced = [word for word in words if word]
     return pd.Index(list(dict.fromkeys(spaced)), dtype=object, name="word")
