@@ -7,7 +7,7 @@ point (docs/extend/analysis.md).
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -17,6 +17,7 @@ from pessimal.tables import minilm
 from pessimal.tables.result import Result
 from pessimal.tables.table_set import TableSet
 from pessimal.tables.word_lists import Frequencies
+from pessimal.tables.words import as_published
 
 MEAN = "mean of models"
 """Names a row of figures."""
@@ -203,6 +204,35 @@ def by_prompt(
     if failed is not None:
         failed += [f"{prompt}: {error}" for prompt, error in errors]
     return pd.concat(pieces, ignore_index=True) if pieces else pd.DataFrame()
+
+
+Made = TypeVar("Made")
+
+
+def by_lexicon(
+    tables: TableSet,
+    options: Options,
+    make: Callable[[str, pd.DataFrame, pd.Series], Made],
+) -> tuple[dict[tuple[str, str], Made], tuple[str, ...]]:
+    """`make(model, words, valence)` for every model and lexicon, by these two; and what could not
+    be made, for the notes. Words are tokens where the published procedure is followed.
+
+    Raises:
+        TableError: nothing can be made.
+    """
+    made: dict[tuple[str, str], Made] = {}
+    left_out: dict[str, list[str]] = {}
+    for model in filter(tables.columns_of, tables.models):
+        words = as_published(tables.tokens(model)) if options.paper else tables.words(model)
+        for lexicon, valence in options.lexicons.items():
+            try:
+                made[model, lexicon] = make(model, words, valence)
+            except TableError as error:
+                left_out.setdefault(f"with {lexicon}: {error}", []).append(tables.labels[model])
+    notes = tuple(f"{', '.join(models)} {why}" for why, models in left_out.items())
+    if not made:
+        raise TableError("; ".join(notes) or "no model was scanned on all prompts of a column")
+    return made, notes
 
 
 def with_mean(table: pd.DataFrame, estimate: str, *, by: list[str]) -> pd.DataFrame:

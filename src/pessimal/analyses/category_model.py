@@ -187,10 +187,8 @@ def base_contrasts(
                 {"base": [base, reference], "category": category, "framing": framing}
             )
             one, other = _design(both, terms)
-            mixed, se = (
-                float((one - other) @ estimates),
-                float(np.sqrt((one - other) @ covariance @ (one - other))),
-            )
+            apart = one - other
+            mixed, se = float(apart @ estimates), float(np.sqrt(apart @ covariance @ apart))
             rows.append(
                 {
                     "category": category,
@@ -200,10 +198,7 @@ def base_contrasts(
                     "n": sum(map(len, units)),
                     "models": sum(map(len, groups)),
                     "prompts": cell["prompt"].nunique(),
-                    "estimate": pooled.estimate,
-                    "se": pooled.se,
-                    "low": pooled.low,
-                    "high": pooled.high,
+                    **pooled._asdict(),
                     "p": tested["permutation_p"],
                     "smallest_p": tested["smallest_p"],
                     "relabellings": tested["relabellings"],

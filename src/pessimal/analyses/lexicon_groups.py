@@ -5,20 +5,18 @@ Only the signs of a lexicon's valences are used, so that one that only sorts wor
 do. For how much more per unit of valence see `sentiment`.
 """
 
-from collections import defaultdict
-
 import numpy as np
 import pandas as pd
 from scipy import stats
 
-from pessimal.analyses.analysis import Meanings, Needs, Options, analysis
+from pessimal.analyses.analysis import Meanings, Needs, Options, analysis, by_lexicon
 from pessimal.analyses.regression import interval, robust
 from pessimal.errors import TableError
 from pessimal.plots import Forest
 from pessimal.statistics import holm
 from pessimal.tables.result import Effect, Estimate, Result, weight_of
 from pessimal.tables.table_set import TableSet
-from pessimal.tables.words import as_published, check_words, stem_groups
+from pessimal.tables.words import check_words, stem_groups
 
 LEAST_WORDS = 10
 """Words that a group needs; intervals of fewer are not to be trusted."""
@@ -160,28 +158,24 @@ def _separation(
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """How well each model's rewards set each lexicon's positive words apart from its negative
     ones."""
-    pieces, left_out = [], defaultdict(list)
-    for model in filter(tables.columns_of, tables.models):
-        words = as_published(tables.tokens(model)) if options.paper else tables.words(model)
-        for lexicon, valence in options.lexicons.items():
-            try:
-                separation = lexicon_groups(
-                    words,
-                    valence,
-                    repeated=options.paper,
-                    meanings=options.meanings,
-                    confidence=options.confidence,
-                )
-            except TableError as error:
-                left_out[f"with {lexicon}: {error}"].append(tables.labels[model])
-                continue
-            pieces.append(
-                separation.assign(model=model, lexicon=lexicon, candidates=tables.candidates)
-            )
-    notes = tuple(f"{', '.join(models)} {why}" for why, models in left_out.items())
-    if not pieces:
-        raise TableError("; ".join(notes) or "no model was scanned on all prompts of a column")
-    table = pd.concat(pieces, ignore_index=True)
+    separations, notes = by_lexicon(
+        tables,
+        options,
+        lambda model, words, valence: lexicon_groups(
+            words,
+            valence,
+            repeated=options.paper,
+            meanings=options.meanings,
+            confidence=options.confidence,
+        ),
+    )
+    table = pd.concat(
+        (
+            one.assign(model=model, lexicon=lexicon, candidates=tables.candidates)
+            for (model, lexicon), one in separations.items()
+        ),
+        ignore_index=True,
+    )
     table["auc_p_holm"] = table.groupby("lexicon", sort=False)["auc_p"].transform(holm)
     lexicon, prompt = table.loc[0, ["lexicon", "prompt"]]
     first = table[(table["lexicon"] == lexicon) & (table["prompt"] == prompt)]

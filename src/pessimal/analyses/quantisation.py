@@ -30,7 +30,7 @@ def quantised_pairs(models: Iterable[str], stated: Mapping[str, str]) -> dict[st
 
     Args:
         models: names there are.
-        said: pairs as a person gives them; the others go by their names: NAME-nf4, NAME-AWQ or
+        stated: pairs as a person gives them; the others go by their names: NAME-nf4, NAME-AWQ or
             NAME.Q4_1 is NAME quantised.
 
     Raises:

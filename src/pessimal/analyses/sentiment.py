@@ -5,21 +5,28 @@ Of one model `sentiment`, of several `asymmetry_across_models`: all models see t
 whatever sets these words apart from others moves all of them together.
 """
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from pessimal.analyses.analysis import MEAN, Meanings, Needs, Options, analysis, with_mean
+from pessimal.analyses.analysis import (
+    MEAN,
+    Meanings,
+    Needs,
+    Options,
+    analysis,
+    by_lexicon,
+    with_mean,
+)
 from pessimal.analyses.regression import Fit, classical, interval, robust
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Lines, Scatter
 from pessimal.statistics import holm
 from pessimal.tables.result import Effect, Estimate, Result, weight_of
 from pessimal.tables.table_set import TableSet
-from pessimal.tables.words import as_published, check_words, half_sum, stems, with_half_sums
+from pessimal.tables.words import check_words, half_sum, stems, with_half_sums
 
 ARMS = ("positive", "negative")
 LEAST_WORDS = 10
@@ -399,34 +406,28 @@ def _moves_of_mean(
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """Slopes by valence of each model, prompt and lexicon; which side is steeper; rewards by
     valence."""
-    fits, left_out = {}, defaultdict(list)
-    for model in filter(tables.columns_of, tables.models):
-        words = as_published(tables.tokens(model)) if options.paper else tables.words(model)
-        for lexicon, valence in options.lexicons.items():
-            try:
-                fits[model, lexicon] = sentiment(
-                    words,
-                    valence,
-                    polarity=tables.polarity,
-                    pairs=tables.pairs_of(model),
-                    meanings=options.meanings,
-                    confidence=options.confidence,
-                    paper=options.paper,
-                )
-            except TableError as error:
-                left_out[f"with {lexicon}: {error}"].append(tables.labels[model])
-    notes = tuple(f"{', '.join(models)} {why}" for why, models in left_out.items())
-    if not fits:
-        raise TableError("; ".join(notes) or "no model was scanned on all prompts of a column")
+    fits, notes = by_lexicon(
+        tables,
+        options,
+        lambda model, words, valence: sentiment(
+            words,
+            valence,
+            polarity=tables.polarity,
+            pairs=tables.pairs_of(model),
+            meanings=options.meanings,
+            confidence=options.confidence,
+            paper=options.paper,
+        ),
+    )
 
-    def whole(name: str) -> pd.DataFrame:
+    def joined(name: str) -> pd.DataFrame:
         rows = pd.concat(
             {key: getattr(fit, name) for key, fit in fits.items()},
             names=["model", "lexicon", "row"],
         )
         return rows.reset_index().drop(columns="row").assign(candidates=tables.candidates)
 
-    slopes, curve, asymmetry = whole("slopes"), whole("curve"), whole("asymmetry")
+    slopes, curve, asymmetry = joined("slopes"), joined("curve"), joined("asymmetry")
     asymmetry["p_holm"] = holm(asymmetry["p"])
     influences = {key: fit.influence for key, fit in fits.items()}
     across = asymmetry_across_models(asymmetry, influences, confidence=options.confidence)
@@ -444,7 +445,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         columns={"mean": "steeper_sd", "low": "low_sd", "high": "high_sd"}
     )
     # The words of the first lexicon, each with the line of its arm.
-    dots = whole("words").query("lexicon == @lexicon")
+    dots = joined("words").query("lexicon == @lexicon")
     dots = dots.assign(arm=np.select([dots["valence"] > 0, dots["valence"] < 0], ARMS, "none"))
     lines = slopes[slopes["lexicon"] == lexicon][["model", "prompt", "arm", "slope_sd", "level_sd"]]
     dots = dots.merge(lines, on=["model", "prompt", "arm"], how="left")

@@ -25,6 +25,7 @@ SHOWN = 3
 KEYS = ["run", "measure", "prompt"]
 COLUMNS = ["model", "measure", "prompt", "estimate", "low", "high", "n"]
 
+ENDS = ["run", "step", "prompt", "end", "rank", "text", "reward", "certified", "candidates"]
 Runs = dict[tuple[str, str], dict[int, ScoreTable]]
 """By (prompt, run): a table for each step, steps rising."""
 
@@ -92,19 +93,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         ),
         Result(
             "trajectory_extremes",
-            ends[
-                [
-                    "run",
-                    "step",
-                    "prompt",
-                    "end",
-                    "rank",
-                    "text",
-                    "reward",
-                    "certified",
-                    "candidates",
-                ]
-            ],
+            ends[ENDS],
             plot=TokenTable(
                 data=ends.assign(step="step " + ends["step"].astype(str)),
                 column="step",

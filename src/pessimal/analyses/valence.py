@@ -85,20 +85,16 @@ def valence_agreement(
 def contrast_words(contrast: pd.Series, *, k: int) -> pd.DataFrame:
     """The `k` words (fewer where there are not twice as many) with the highest and with the lowest
     difference: end (top or bottom), rank, word, difference."""
-    ordered, ends = contrast.sort_values(ascending=False, kind="stable"), []
-    for end, extreme in (("top", ordered), ("bottom", ordered[::-1])):
-        extreme = extreme.iloc[: min(k, len(ordered) // 2)]
-        ends.append(
-            pd.DataFrame(
-                {
-                    "end": end,
-                    "rank": np.arange(len(extreme)) + 1,
-                    "word": extreme.index,
-                    "difference": extreme.to_numpy(),
-                }
-            )
-        )
-    return pd.concat(ends, ignore_index=True)
+    ordered = contrast.sort_values(ascending=False, kind="stable")
+    n = min(k, len(ordered) // 2)
+    extremes = {"top": ordered[:n], "bottom": ordered[::-1][:n]}
+    return pd.concat(
+        (
+            pd.DataFrame({"end": end, "word": words.index, "difference": words.to_numpy()})
+            for end, words in extremes.items()
+        ),
+        ignore_index=True,
+    ).assign(rank=[*range(1, n + 1)] * 2)[["end", "rank", "word", "difference"]]
 
 
 @analysis("valence", Needs(models=0, prompts=0, lexicons=True), place=90)

@@ -146,24 +146,14 @@ class TableSet:
     def descriptors(self) -> pd.DataFrame:
         """What is known of each reward model: index = model; base, developer, parameters, rank."""
         firsts = {t.provenance.model: t for tables in self.by_prompt.values() for t in tables[::-1]}
+        columns = ["base", "developer", "parameters", "rank"]
         rows = [
-            {
-                "model": model,
-                **described(
-                    model,
-                    {
-                        c: getattr(firsts[model].description, c)
-                        for c in ("base", "developer", "parameters", "rank")
-                    },
-                ),
-            }
+            described(model, {c: getattr(firsts[model].description, c) for c in columns})
             for model in self.models
         ]
-        frame = pd.DataFrame(
-            rows, columns=["model", "base", "developer", "parameters", "rank"]
-        ).set_index("model")
-        frame[["parameters", "rank"]] = frame[["parameters", "rank"]].astype(float)
-        return frame
+        index = pd.Index(self.models, name="model")
+        frame = pd.DataFrame(rows, index=index, columns=columns)
+        return frame.astype({"parameters": float, "rank": float})
 
     @cached_property
     def has_elo(self) -> bool:
