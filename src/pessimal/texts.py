@@ -71,7 +71,12 @@ def significant(number: float, *, digits: int = 3) -> str:
     """A number with so many significant digits, whole digits never rounded away, and a true minus
     sign."""
     whole = len(str(int(abs(number)))) if math.isfinite(number) else digits
-    return f"{number:#.{max(digits, whole)}g}".rstrip(".").replace("-", "−")
+    return signed(number, f"#.{max(digits, whole)}g").rstrip(".")
+
+
+def signed(number: float, form: str = ".2f") -> str:
+    """A number in a format, with a true minus sign."""
+    return format(number, form).replace("-", "−")
 
 
 def readable(text: str) -> str:

@@ -17,6 +17,7 @@ from pessimal.explaining.attribute import PLACEBO
 from pessimal.explaining.explain import CONTROLS
 from pessimal.explaining.outcomes import KEY, against_polarity
 from pessimal.explaining.results import (
+    FLIP_RATE,
     Resampling,
     coverage_result,
     estimated,
@@ -130,6 +131,7 @@ def _flip_rate_result(
         method=METHOD,
         weight=weight_of(high["flip_rate"], estimate.p),
         estimate=estimate,
+        effect=FLIP_RATE,
         notes=() if table["flip_q"].notna().any() else (untested,),
         summary=summary,
     )

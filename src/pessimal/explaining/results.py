@@ -27,11 +27,32 @@ from pessimal.explaining.attribute import PLACEBO
 from pessimal.explaining.explain import CONTROLS, Explained
 from pessimal.explaining.outcomes import COUNTERFACTUAL, KEY, SEMIFACTUAL, against_polarity
 from pessimal.plots import Forest, Heatmap
-from pessimal.tables.result import Estimate, Result, weight_of
+from pessimal.tables.result import Effect, Estimate, Result, weight_of
 from pessimal.tables.score_table import storable
 from pessimal.texts import literal, significant
 
 METHOD, EDITS, PAIR = "explain", "edits", "pair"
+SLOPE = Effect(
+    column="slope",
+    label="slope, SD per SD",
+    low="slope_low",
+    high="slope_high",
+    p="slope_q",
+    null=0.0,
+    of="edits",
+    symbol="slope",
+)
+FLIP_RATE = Effect(
+    "flip_rate",
+    "flip rate",
+    "flip_low",
+    "flip_high",
+    p="flip_q",
+    null=0.0,
+    of="edits",
+    symbol="flip rate",
+)
+"""Beside the rate of placebo edits, where there are any."""
 DISTANCES = ("syntactic", "semantic")
 ENDS = ["low", "high"]
 SUBSET_LABELS = {COUNTERFACTUAL: "flips", SEMIFACTUAL: "holds", "all": "all edits"}
@@ -142,6 +163,7 @@ def slopes_result(
         method=method,
         weight=weight_of(top["slope"], estimate.p),
         estimate=estimate,
+        effect=SLOPE,
         notes=() if estimate.p is not None else (few,),
     )
 
@@ -164,6 +186,7 @@ def _flip_rates(table: pd.DataFrame, explained: Explained, named: str | None) ->
         ),
         *(f"placebo edits {placebo:.0%}" for placebo in null["flip_rate"].head(1)),
     ]
+    null_rate = float(null["flip_rate"].iloc[0]) if len(null) else 0.0
     ends = (top["flip_low"], top["flip_high"]) if top["comparisons"] > 1 else (None, None)
     estimate = estimated("flip rate", top["flip_rate"], top["n"], "edits", *ends, top["flip_q"])
     largest = rates.groupby("attribute")["flip_rate"].max()
@@ -182,12 +205,13 @@ def _flip_rates(table: pd.DataFrame, explained: Explained, named: str | None) ->
             p="flip_q",
             group="taste",
             tabs=(),
-            reference=float(null["flip_rate"].iloc[0]) if len(null) else 0.0,
+            reference=null_rate,
             xlabel="share of edits that flip the preference (line: placebo edits)",
         ),
         method=METHOD,
         weight=weight_of(top["flip_rate"], estimate.p),
         estimate=estimate,
+        effect=replace(FLIP_RATE, null=null_rate),
         notes=(*_left_out(explained), *_untested(null, explained.perturber)),
         summary=_summary(rates, null, explained),
     )

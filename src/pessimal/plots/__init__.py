@@ -6,8 +6,12 @@ A declaration holds no ink and imports no matplotlib; `plots.draw` makes figures
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
+
+if TYPE_CHECKING:
+    from pessimal.tables.result import Effect
 
 CANDIDATES = "candidates"
 BETWEEN = " · "
@@ -50,6 +54,13 @@ class Forest(Plot):
     """Where nothing is found: a vertical line."""
     sort: bool = False
     """Rows by falling estimate; else in the table's order."""
+
+    @classmethod
+    def of(cls, effect: "Effect", **rest: Any) -> "Forest":
+        """Of a declared effect: its columns, with a line at its null; `rest` are other fields."""
+        null = None if isinstance(effect.null, str) else effect.null
+        columns = {"estimate": effect.column, "low": effect.low, "high": effect.high}
+        return cls(**columns | {"p": effect.p, "reference": null} | rest)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -117,9 +117,8 @@ def views(table: pd.DataFrame, comparisons: Mapping[str, Comparison]) -> list[Vi
     contradict one another.
     """
     made = []
-    places: dict[
-        tuple[str, str], list[int]
-    ] = {}  # not `groupby`, whose keys can hold no lone surrogate
+    # Not `groupby`, whose keys can hold no lone surrogate.
+    places: dict[tuple[str, str], list[int]] = {}
     for place, names in enumerate(zip(table["model"], table["comparison"], strict=True)):
         places.setdefault(names, []).append(place)
     for (model, key), members in places.items():

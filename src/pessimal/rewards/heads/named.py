@@ -27,7 +27,7 @@ class NamedLinearHead(Head):
         return any(f"{name}.weight" in shapes for name in NAMES)
 
     @staticmethod
-    def modules(shapes: Shapes, config) -> dict[str, nn.Module]:
+    def modules(shapes: Shapes, config) -> dict[str, nn.Module | nn.Parameter]:
         if getattr(config, "pooling", "last") not in ("last", None):
             raise ModelError(
                 f"config.json says pooling={config.pooling!r}: the reward is read off the mean of "

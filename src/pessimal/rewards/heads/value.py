@@ -11,6 +11,8 @@ from pessimal.rewards.heads.base import Head, Shapes, in_float32
 class ValueHead(Head):
     """`v_head`, a linear layer or a network of linear layers with ReLU between them."""
 
+    place = -1
+
     def __init__(self, network: nn.Module, *, output: int = 0):
         # GRM's class wraps the layers together with a dropout; InternLM2's is the layer itself.
         self.layers = in_float32(getattr(network.v_head, "summary", network.v_head))
