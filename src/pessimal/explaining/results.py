@@ -5,7 +5,7 @@ Knows what `explain` found. Does not know models, perturbers or registries.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -132,12 +132,13 @@ def with_taste(rates: pd.DataFrame) -> pd.DataFrame:
     return rates.assign(taste=taste.fillna("if it likes better"), **ends)
 
 
-def estimated(label: str, value: float, n: int, of: str, *ends: float | None) -> Estimate:
+def estimated(
+    label: str, value: float, n: int, of: str, ends: Iterable[float | None] = ()
+) -> Estimate:
     """An estimate of numbers as tables have them; `ends`: low, high and p, where what is missing is
     None in the estimate."""
-    return Estimate(
-        label, float(value), int(n), of, *(None if pd.isna(x) else float(x) for x in ends)
-    )
+    given = [None if x is None or pd.isna(x) else float(x) for x in ends]
+    return Estimate(label, float(value), int(n), of, *given)
 
 
 def slopes_result(
@@ -151,7 +152,7 @@ def slopes_result(
         return Result("slopes", table, method=method, notes=(why,))
     top = fitted.loc[fitted["slope"].abs().idxmax()]
     ends = (top["slope_low"], top["slope_high"], top["slope_q"])
-    estimate = estimated("slope, SD per SD", top["slope"], top["n"], "edits", *ends)
+    estimate = estimated("slope, SD per SD", top["slope"], top["n"], "edits", ends)
     few = "Slopes have no intervals: too few comparisons for so many attributes."
     likes = "more" if top["slope"] > 0 else "less"
     return Result(
@@ -188,7 +189,7 @@ def _flip_rates(table: pd.DataFrame, explained: Explained, named: str | None) ->
     ]
     null_rate = float(null["flip_rate"].iloc[0]) if len(null) else 0.0
     ends = (top["flip_low"], top["flip_high"]) if top["comparisons"] > 1 else (None, None)
-    estimate = estimated("flip rate", top["flip_rate"], top["n"], "edits", *ends, top["flip_q"])
+    estimate = estimated("flip rate", top["flip_rate"], top["n"], "edits", [*ends, top["flip_q"]])
     largest = rates.groupby("attribute")["flip_rate"].max()
     order = largest.sort_values(ascending=False, kind="stable").index
     drawn = rates.sort_values("attribute", key=order.get_indexer, kind="stable")
@@ -317,7 +318,7 @@ def coverage_result(metrics: pd.DataFrame, method: str) -> Result:
         ),
         method=method,
         weight=MINOR,
-        estimate=estimated("coverage", high["value"], high["comparisons"], "comparisons", *ends),
+        estimate=estimated("coverage", high["value"], high["comparisons"], "comparisons", ends),
         summary={f"coverage/{r.among}/{r.side}": float(r.value) for r in listed.itertuples()},
     )
 
@@ -356,7 +357,7 @@ def fluency_results(outcomes: pd.DataFrame, options: Resampling, *, method: str)
             ),
             method=method,
             weight=MINOR,
-            estimate=estimated("fluent edits", *high[["share", "n"]], "edits", *high[ENDS]),
+            estimate=estimated("fluent edits", high["share"], high["n"], "edits", high[ENDS]),
             summary={f"fluent/{r.perturber}": float(r.share) for r in by_perturber.itertuples()},
         )
     ]
@@ -385,7 +386,7 @@ def _compliance(outcomes: pd.DataFrame, confidence: float) -> Result:
         ),
         method=EDITS,
         weight=MINOR,
-        estimate=estimated("share of edits", *whole[["share", "n"]], "edits", *whole[ENDS]),
+        estimate=estimated("share of edits", whole["share"], whole["n"], "edits", whole[ENDS]),
     )
 
 
@@ -412,7 +413,7 @@ def _off_target(outcomes: pd.DataFrame, confidence: float) -> Result:
         ),
         method=EDITS,
         weight=MINOR,
-        estimate=estimated("change, SD", *top[["mean", "n"]], "edits", *top[ENDS]),
+        estimate=estimated("change, SD", top["mean"], top["n"], "edits", top[ENDS]),
     )
 
 

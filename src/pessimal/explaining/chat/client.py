@@ -281,8 +281,8 @@ class Client:
     def _replies(self, questions: Mapping[str, Question]) -> dict[str, Reply]:
         """By the questions' keys, in their order."""
         replies: dict[str, Reply] = {}
-        for key, question in questions.items() if self.cache else ():
-            if (earlier := self.cache.get(question)) is not None:
+        for key, question in questions.items():
+            if self.cache and (earlier := self.cache.get(question)) is not None:
                 replies[key] = earlier
         missing = [key for key in questions if key not in replies]
         self.usage["from the cache"] += len(replies)
