@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pessimal.errors import ConfigError, InputError, require
+from pessimal.errors import ConfigError, InputError, missing_extra
 from pessimal.rewards.frame import Turn
 from pessimal.tables.score_table import storable
 
@@ -356,8 +356,10 @@ def _shown(value: object) -> str:
 
 
 def _hub_rows(name: str, *, revision: str | None, split: str, subset: str | None) -> list[Row]:
-    require("datasets", why="a data set of the Hub")
-    import datasets  # half a second, and only these sources need it
+    try:
+        import datasets  # half a second, and only these sources need it
+    except ModuleNotFoundError:
+        raise missing_extra("datasets", why="a data set of the Hub") from None
 
     options = {"revision": revision, "subset": subset, "split": split}
     try:

@@ -46,7 +46,7 @@ class Answers:
         return cls(prefix, tuple(own))
 
 
-def is_adapted(network: nn.Module) -> "TypeGuard[PeftModel]":
+def is_adapted(network: nn.Module | None) -> "TypeGuard[PeftModel]":
     """Whether PEFT wrapped the network."""
     peft = sys.modules.get(
         "peft"
