@@ -126,9 +126,8 @@ def read_adapter(folder: Path, *, name: str) -> Adapter:
     if method in _NOT_WEIGHTS:
         raise ModelError(
             f"the adapter of {name!r} is of type {method}, which puts something into the input and "
-            f"changes no weights; "
-            "adapters that are merged into weights are read: LoRA, DoRA, LoHa, LoKr, OFT, IA3 and "
-            "their kin"
+            "changes no weights; adapters that are merged into weights are read: LoRA, DoRA, LoHa, "
+            "LoKr, OFT, IA3 and their kin"
         )
     return Adapter(folder, config, shapes)
 
@@ -152,8 +151,7 @@ def base_of(spec: ModelSpec, adapter: Adapter) -> tuple[str, str | None]:
     if named is None or (not is_folder(named) and named.count("/") != 1):
         raise ModelError(
             f"the adapter of {spec.name!r} names as its base {named!r}, which is neither a folder "
-            f"on this machine nor a Hub "
-            "repository. Say where the base is: model.path=DIR_OR_ID"
+            "on this machine nor a Hub repository. Say where the base is: model.path=DIR_OR_ID"
         )
     return named, spec.revision or adapter.config.get("revision")
 
@@ -174,19 +172,16 @@ def check_head(name: str, adapter: Adapter, base: Mapping[str, object]) -> None:
     elif saved:
         why = (
             f"Its modules_to_save names {', '.join(saved)}, but the file holds none of them, as "
-            f"where DeepSpeed ZeRO-3 or an "
-            "older trainer saved it"
+            "where DeepSpeed ZeRO-3 or an older trainer saved it"
         )
     else:
         why = f"Its task_type is {task} and modules_to_save is not set, so that PEFT did not save the head"
     raise ModelError(
         f"the adapter of {name!r} in {adapter.folder} has no reward head (score.weight), and nor "
-        f"has its base: the head that it "
-        f"was trained with is lost, and another would be random. {why}. Train it with "
-        f"LoraConfig(task_type='SEQ_CLS', "
-        "modules_to_save=['score']); or give the base that holds the head, model.path=DIR_OR_ID. "
-        "For the log-probabilities "
-        "of a language model's adapter type model.kind=log_probability, for its implicit reward "
+        "has its base: the head that it was trained with is lost, and another would be random. "
+        f"{why}. Train it with LoraConfig(task_type='SEQ_CLS', modules_to_save=['score']); or give "
+        "the base that holds the head, model.path=DIR_OR_ID. For the log-probabilities of a "
+        "language model's adapter type model.kind=log_probability, for its implicit reward "
         "model.kind=implicit"
     )
 
@@ -207,8 +202,7 @@ def warn_if_untrained(name: str, adapter: Adapter) -> bool:
     if untrained:
         log.warning(
             "%s: every lora_B of the adapter in %s is zero. It was never trained, or not saved "
-            "after training: all but the "
-            "head is the base's",
+            "after training: all but the head is the base's",
             name,
             adapter.folder,
         )
@@ -282,10 +276,8 @@ def load_adapter(network: "nn.Module", adapter: Adapter, *, name: str) -> "nn.Mo
     if astray := sorted([*report.unexpected_keys, *lacking]):
         raise ModelError(
             f"the adapter of {name!r} in {adapter.folder} does not fit its base: "
-            f"{', '.join(astray[:5])} "
-            f"({len(astray)} weights) without a counterpart. It was trained on {adapter.base!r}: "
-            f"give that, "
-            "model.path=DIR_OR_ID"
+            f"{', '.join(astray[:5])} ({len(astray)} weights) without a counterpart. It was "
+            f"trained on {adapter.base!r}: give that, model.path=DIR_OR_ID"
         )
     if getattr(network, "hf_quantizer", None) is None:
         network = model.merge_and_unload(safe_merge=True)

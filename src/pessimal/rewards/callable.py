@@ -65,9 +65,8 @@ class CallableReward(TextReward):
         except Exception as error:
             raise ModelError(
                 f"the function of {self.name!r} raised {type(error).__name__}: {error}. It was "
-                f"called as f(prompt, responses) "
-                f"with the prompt {prompt[:60]!r} and {len(responses)} responses, the first "
-                f"{responses[0][:60]!r}"
+                f"called as f(prompt, responses) with the prompt {prompt[:60]!r} and "
+                f"{len(responses)} responses, the first {responses[0][:60]!r}"
             ) from error
         values = _numbers(given)
         wanted = f"the function of {self.name!r} must give one number a response, a list or array of {len(responses)}"
@@ -107,10 +106,8 @@ def open_callable(spec: ModelSpec, tokenizer=None) -> CallableReward:
     except Exception as error:
         raise ConfigError(
             f"model.callable._target_={path!r} cannot be had: {' '.join(str(error).split())}. Give "
-            f"module.function of a "
-            "module that Python finds: install it, or type PYTHONPATH=. in front of the command; "
-            "arguments are "
-            "model.callable.NAME=VALUE"
+            "module.function of a module that Python finds: install it, or type PYTHONPATH=. in "
+            "front of the command; arguments are model.callable.NAME=VALUE"
         ) from error
     if not callable(target) or not callable(function):
         raise ConfigError(

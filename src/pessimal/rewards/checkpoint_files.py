@@ -123,8 +123,7 @@ def remote_hint(spec: ModelSpec, folder: Path) -> str:
         return ""
     return (
         " The folder brings Python code of its own, which is not run unless asked for: "
-        "model.trust_remote_code=true "
-        "(for a Hub repository with model.revision=<full commit>)"
+        "model.trust_remote_code=true (for a Hub repository with model.revision=<full commit>)"
     )
 
 

@@ -103,8 +103,7 @@ class Templated:
         if pairs and double_bos:
             raise FrameError(
                 "mode=paper doubles the token that begins a chat template; this model takes a pair "
-                "of texts and has none. "
-                "Type mode=text"
+                "of texts and has none. Type mode=text"
             )
         if not pairs:
             check_written_once(
@@ -126,11 +125,9 @@ class Templated:
         if takes_pairs(self.tokenizer):
             if [message["role"] for message in messages] != ["user", "assistant"]:
                 raise FrameError(
-                    f"this model takes one prompt and one response, and a conversation has the "
-                    f"turns "
-                    f"{', '.join(message['role'] for message in messages)}. Leave out "
-                    f"conversations of several turns: "
-                    "comparisons.single_turn=true"
+                    "this model takes one prompt and one response, and a conversation has the "
+                    f"turns {', '.join(message['role'] for message in messages)}. Leave out "
+                    "conversations of several turns: comparisons.single_turn=true"
                 )
             prompt, response = (message["content"] for message in messages)
             encoded = self.tokenizer(prompt, response, return_token_type_ids=True)
@@ -207,12 +204,10 @@ def find_frame(
         inside = frame.inside(ids)
         if inside is None or _plain(tokenizer.decode(inside)) != _plain(response):
             raise FrameError(
-                f"prefix + response + suffix does not equal the template's own ids for the "
-                f"response {response!r}: "
-                f"the template gives {ids}, the frame has prefix {prefix} and suffix {suffix}. "
-                f"Text around the "
-                "response is tokenised together with it; this template cannot be scanned by token "
-                "id."
+                "prefix + response + suffix does not equal the template's own ids for the response "
+                f"{response!r}: the template gives {ids}, the frame has prefix {prefix} and suffix "
+                f"{suffix}. Text around the response is tokenised together with it; this template "
+                "cannot be scanned by token id."
             )
     return frame
 

@@ -152,8 +152,7 @@ def _check_opens_a_response(spec: ModelSpec, tokenizer) -> None:
     if not tokenizer.chat_template and not takes_pairs(tokenizer):
         raise ModelError(
             f"the tokenizer of {spec.name!r} has no chat template, so there is no slot for a "
-            f"response. Give it one: "
-            "tokenizer.chat_template = …; tokenizer.save_pretrained(folder)"
+            "response. Give it one: tokenizer.chat_template = …; tokenizer.save_pretrained(folder)"
         )
 
 
@@ -208,10 +207,9 @@ def load_network(model: RewardModel, *, dtype: Dtype) -> nn.Module:
     if missing:
         raise ModelError(
             f"the checkpoint of {spec.name!r} in {folder} lacks {missing[:5]}: these would be "
-            f"random. A language "
-            "model without a reward head gives no rewards; give a sequence classifier, or type "
-            f"model.kind=log_probability for its log-probabilities, model.kind=judge to ask it for "
-            f"a judgement.{remote_hint(spec, folder)}"
+            "random. A language model without a reward head gives no rewards; give a sequence "
+            "classifier, or type model.kind=log_probability for its log-probabilities, "
+            f"model.kind=judge to ask it for a judgement.{remote_hint(spec, folder)}"
         )
     if adapter is not None:
         network = load_adapter(network, adapter, name=spec.name)
@@ -263,8 +261,7 @@ def resolve_output(spec: ModelSpec, config, outputs: int | None) -> int | None:
             there = ", ".join(labels) or "none; count them from 0"
             raise ModelError(
                 f"model.output={given!r}, but {spec.name!r} has no output of this label. Labels: "
-                f"{there}."
-                f"{did_you_mean(given, labels)}"
+                f"{there}.{did_you_mean(given, labels)}"
             )
         given = labels[given]
     if outputs is None:  # a head of another kind; without one, loading will say so
@@ -273,8 +270,7 @@ def resolve_output(spec: ModelSpec, config, outputs: int | None) -> int | None:
         which = f"or its label, of {', '.join(labels)}" if labels else f"up to {outputs - 1}"
         raise ModelError(
             f"{spec.name!r} has {outputs} outputs; a reward model has one. Say which of them is "
-            f"the reward: "
-            f"model.output=0 for the first, {which}"
+            f"the reward: model.output=0 for the first, {which}"
         )
     if given is not None and given >= outputs:
         raise ModelError(

@@ -30,10 +30,8 @@ def snapshot(
         reason = str(error).strip().splitlines()
         raise ModelError(
             f"the Hub repository {repository!r} (revision {revision or 'default'}) cannot be "
-            f"fetched: "
-            f"{type(error).__name__}: {reason[0] if reason else 'no reason given'}. Check the "
-            f"name, your connection "
-            f"and `hf auth login`; or give a local folder: {local}"
+            f"fetched: {type(error).__name__}: {reason[0] if reason else 'no reason given'}. Check "
+            f"the name, your connection and `hf auth login`; or give a local folder: {local}"
         ) from error
 
 
@@ -84,9 +82,8 @@ def check_weights(spec: ModelSpec, folder: Path) -> None:
     if (folder / CONFIG).is_file():  # which transformers would add to the weights of its own accord
         raise ModelError(
             f"{folder} holds an adapter ({CONFIG}): type model.adapter={spec.path}, with "
-            f"model.path=BASE where the adapter does "
-            "not name its base. Where a whole model lies beside it, put the two into folders of "
-            "their own"
+            "model.path=BASE where the adapter does not name its base. Where a whole model lies "
+            "beside it, put the two into folders of their own"
         )
     weights = sorted(folder.glob("*.safetensors"))
     if not weights:
@@ -109,9 +106,7 @@ def check_weights(spec: ModelSpec, folder: Path) -> None:
     if plain and names and all(name.startswith(LANGUAGE) for name in names):
         raise ModelError(
             f"{spec.name!r} is a language model ({', '.join(named)}): {folder} lacks score.weight, "
-            f"a reward head, which "
-            "would be random. For a reward give a sequence classifier; for the log-probabilities "
-            "of the same tokens type: "
-            "model.kind=log_probability; to ask it for a judgement: model=judge "
-            "model.path=DIR_OR_ID"
+            "a reward head, which would be random. For a reward give a sequence classifier; for "
+            "the log-probabilities of the same tokens type: model.kind=log_probability; to ask it "
+            "for a judgement: model=judge model.path=DIR_OR_ID"
         )

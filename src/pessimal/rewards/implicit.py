@@ -94,9 +94,7 @@ def _check_same_tokens(policy: LogProbability, reference: LogProbability) -> Non
         example = (differing or missing)[0]
         raise ModelError(
             f"{policy.name!r} and its reference {reference.spec.path!r} have different tokens "
-            f"({len(ours)} and {len(theirs)}; "
-            f"{example!r} has the ids {ours.get(example)} and {theirs.get(example)}), so their "
-            f"log-probabilities are of "
-            "different things. Give the model that training began from: "
-            "model.implicit.reference=DIR_OR_ID"
+            f"({len(ours)} and {len(theirs)}; {example!r} has the ids {ours.get(example)} and "
+            f"{theirs.get(example)}), so their log-probabilities are of different things. Give the "
+            "model that training began from: model.implicit.reference=DIR_OR_ID"
         )

@@ -108,8 +108,7 @@ def open_judge(spec: ModelSpec, folder: Path) -> Judge:
     if options.template is None and not chat:
         raise ModelError(
             f"the tokenizer of {spec.name!r} has no chat template, and model.judge.template is "
-            f"null: give a template with "
-            "{prompt} and {response}"
+            "null: give a template with {prompt} and {response}"
         )
     graded = Graded(tokenizer, options, chat, whole=config.is_encoder_decoder)
     parts = (Part(1.0, graded),)
@@ -143,9 +142,8 @@ def reading_of(tokenizer, options: JudgeSpec, graded: "Graded") -> Reading:
                 tokens = tokenizer.convert_ids_to_tokens(own)
                 raise ModelError(
                     f"the judge's answer {answer!r} is {len(own)} tokens of its tokenizer "
-                    f"({tokens}), and one is read. Give "
-                    "answers of one token each: model.judge.positive=[Yes] "
-                    "model.judge.negative=[No], or what the answer "
+                    f"({tokens}), and one is read. Give answers of one token each: "
+                    "model.judge.positive=[Yes] model.judge.negative=[No], or what the answer "
                     "begins with: model.judge.begin=TEXT"
                 )
             found[own[0]] = answer

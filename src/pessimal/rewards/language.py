@@ -52,16 +52,14 @@ def check_is_language_model(spec: ModelSpec, config, shapes: Shapes) -> None:
     if getattr(config, "is_encoder_decoder", False) or _is_encoder(config):
         raise ModelError(
             f"{message}which is {type(config).__name__.removesuffix('Config')}, no causal language "
-            f"model: it fills gaps, or "
-            "reads a text as a whole, and has no next token. Give a decoder, such as a Llama, "
-            "Gemma, GPT or Qwen"
+            "model: it fills gaps, or reads a text as a whole, and has no next token. Give a "
+            "decoder, such as a Llama, Gemma, GPT or Qwen"
         )
     own_code = spec.trust_remote_code and _brings_own_code(config)
     if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING and not own_code:
         raise ModelError(
             f"{message}whose kind ({type(config).__name__}) transformers knows no causal language "
-            f"model of. Give a decoder, "
-            "such as a Llama, Gemma, GPT or Qwen"
+            "model of. Give a decoder, such as a Llama, Gemma, GPT or Qwen"
         )
 
 
@@ -106,9 +104,8 @@ def load_language_network(
     if missing := sorted(report["missing_keys"]):
         raise ModelError(
             f"the checkpoint of {spec.name!r} in {folder} lacks {missing[:5]}: these would be "
-            f"random, and so would its "
-            "probabilities. Give a causal language model, as `save_pretrained` of an "
-            "AutoModelForCausalLM wrote it"
+            "random, and so would its probabilities. Give a causal language model, as "
+            "`save_pretrained` of an AutoModelForCausalLM wrote it"
         )
     if (adapter := adapter_of(spec)) is not None:
         network = load_adapter(network, adapter, name=spec.name)
@@ -131,8 +128,7 @@ def is_chat(tokenizer, *, chat: bool | None, name: str) -> bool:
     if chat and not tokenizer.chat_template:
         raise ModelError(
             f"model.chat=true, but the tokenizer of {name!r} has no chat template: leave it out, "
-            f"and the model is "
-            "asked for the next token after the prompt's plain text"
+            "and the model is asked for the next token after the prompt's plain text"
         )
     return bool(tokenizer.chat_template) if chat is None else chat
 
@@ -200,8 +196,7 @@ class Continued:
         else:
             raise FrameError(
                 "without a chat template, a language model takes one prompt and one response. "
-                "Leave out conversations "
-                "of several turns: comparisons.single_turn=true"
+                "Leave out conversations of several turns: comparisons.single_turn=true"
             )
         begun = list(self._begun(opened, "a conversation"))
         [own], _ = self._answers(opened, begun, [response["content"]])
@@ -245,8 +240,7 @@ class Continued:
             token = self.tokenizer.convert_ids_to_tokens(worst)
             raise ModelError(
                 f"{what} holds the token {token!r} (id {worst}), and the model has {self.rows} "
-                f"rows in its embedding, so "
-                "none for it. Tokenizer and model do not belong together"
+                "rows in its embedding, so none for it. Tokenizer and model do not belong together"
             )
 
 
@@ -276,11 +270,9 @@ def _opened_chat(tokenizer, prompt: str) -> str:
     if Templated(tokenizer).frame(prompt).prefix != ids:
         raise FrameError(
             "the chat template writes nothing with add_generation_prompt=True, though its answers "
-            "come after an opening "
-            "of their own: the next token would be that, and no answer. Mend the template, or type "
-            "model.chat=false "
-            f"(of a judge: model.judge.chat=false) to ask after the plain text. Rendered: "
-            f"{opened!r}"
+            "come after an opening of their own: the next token would be that, and no answer. Mend "
+            "the template, or type model.chat=false (of a judge: model.judge.chat=false) to ask "
+            f"after the plain text. Rendered: {opened!r}"
         )
     return opened
 
@@ -304,6 +296,5 @@ def _ahead(tokenizer) -> list[int]:
             return whole[:start]
     raise FrameError(
         f"the tokenizer makes {bare} of 'a', and {whole} with special tokens: what it puts ahead "
-        f"of a text is not "
-        "known. Type model.chat=true where there is a chat template"
+        "of a text is not known. Type model.chat=true where there is a chat template"
     )

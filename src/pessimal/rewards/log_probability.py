@@ -43,9 +43,8 @@ class LogProbability(NetworkReward):
         ):  # a model with code of its own may name it so that its files do not show this
             raise ModelError(
                 f"{type(causal).__name__} gives {rows} next-token probabilities, and its tokenizer "
-                f"has ids up to "
-                f"{self.embedding_rows - 1}. Tokenizer and model do not belong together: look at "
-                f"{self.folder}"
+                f"has ids up to {self.embedding_rows - 1}. Tokenizer and model do not belong "
+                f"together: look at {self.folder}"
             )
         return SequenceNetwork(causal)
 

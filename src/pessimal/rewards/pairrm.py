@@ -107,10 +107,9 @@ class Compared:
         messages = messages_of(conversation)
         if [message["role"] for message in messages] != ["user", "assistant"]:
             raise FrameError(
-                f"PairRM compares two responses to one prompt, and a conversation has the turns "
+                "PairRM compares two responses to one prompt, and a conversation has the turns "
                 f"{', '.join(message['role'] for message in messages)}. Leave out conversations of "
-                f"several turns: "
-                "comparisons.single_turn=true"
+                "several turns: comparisons.single_turn=true"
             )
         return Encoded(tuple(self._ids(*(message["content"] for message in messages))), None)
 

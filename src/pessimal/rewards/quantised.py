@@ -59,8 +59,7 @@ def loading_options(spec: ModelSpec, config, dtype: Dtype) -> dict:
         if spec.quantize is not None:
             raise ModelError(
                 f"model.quantize={spec.quantize.value}, but the weights of {spec.name!r} are "
-                f"quantised already ({method}): "
-                "leave it out"
+                f"quantised already ({method}): leave it out"
             )
         _check_installed(method, spec.name)
     if spec.quantize is None:
@@ -126,10 +125,8 @@ def settle(network: "nn.Module", *, name: str, dtype: Dtype) -> None:
             if packed or (weight is not None and not weight.is_floating_point()):
                 raise ModelError(
                     f"the reward head of {name!r}, {head}, is quantised. Quantise the checkpoint "
-                    f"again without it "
-                    "(modules_to_not_convert); or give the model in full precision and type "
-                    "model.quantize=int8, nf4 or fp4, "
-                    "which leave the head alone"
+                    "again without it (modules_to_not_convert); or give the model in full "
+                    "precision and type model.quantize=int8, nf4 or fp4, which leave the head alone"
                 )
     if dtype is Dtype.float32:
         for module in network.modules():
@@ -150,10 +147,9 @@ def check_gguf(spec: ModelSpec, folder: Path) -> None:
     if spec.kind is Kind.head:
         raise ModelError(
             f"model.file={spec.file}: transformers reads language models from GGUF files, without "
-            f"a reward head. Type "
-            "model.kind=log_probability for its log-probabilities, or model=judge model.path=DIR "
-            "model.file=NAME.gguf to ask "
-            "it for a judgement; for a reward model give its safetensors"
+            "a reward head. Type model.kind=log_probability for its log-probabilities, or "
+            "model=judge model.path=DIR model.file=NAME.gguf to ask it for a judgement; for a "
+            "reward model give its safetensors"
         )
     if spec.quantize is not None:
         raise ModelError(

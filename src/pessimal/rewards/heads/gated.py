@@ -99,6 +99,5 @@ def prompt_end(ids: Sequence[int], opening: Sequence[int]) -> int:
             return start
     raise ModelError(
         f"the tokens that open the assistant's turn, {opening}, do not occur in {ids}: the gate of "
-        f"this reward head "
-        "reads the end of the prompt there"
+        "this reward head reads the end of the prompt there"
     )
