@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pessimal.errors import ModelError
+from pessimal.errors import ModelError, require
 from pessimal.rewards.spec import ModelSpec, PackageSpec
 from pessimal.tables.files import sha256_of, whole_folder
 
@@ -26,7 +26,14 @@ depend on that.
 
 
 def package_files(package: PackageSpec, *, name: str) -> list[Path]:
-    """The package's files on this machine, in their order. ModelError where it is not installed."""
+    """The package's files on this machine, in their order.
+
+    Raises:
+        MissingExtraError: what reads GGUF files is not installed.
+        ModelError: the package is not installed.
+    """
+    for module in ("gguf", "accelerate"):
+        require(module, why=f"model={name}", extra="gguf")
     paths = []
     for file in package.files:
         module, _, inside = file.partition("/")
