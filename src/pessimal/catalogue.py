@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -28,7 +28,7 @@ STEP = re.compile(r"@step-\d+$")
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
 
-def is_folder(path: str | None) -> bool:
+def is_folder(path: str | None) -> TypeGuard[str]:
     """Whether a path is a folder on this machine."""
     try:
         return path is not None and Path(path).expanduser().is_dir()
