@@ -56,7 +56,7 @@ class Options:
     """What is typed before the fields' names, such as `trainer`."""
 
     def __post_init__(self):
-        prefix, hints = self._prefix and self._prefix + ".", _hints(type(self))
+        prefix, hints = self._prefix and self._prefix + ".", _hints(self.__class__)
         for field in fields(self):
             usual = (
                 field.default not in (MISSING, None, "???")

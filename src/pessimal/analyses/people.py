@@ -428,13 +428,13 @@ def rank_intervals(
     tail = (1 - confidence) / 2
     low, high = np.quantile(ranks, [tail, 1 - tail], axis=0)
     rank = rankdata(-scores)
-    ranks = {
+    columns = {
         "rank": rank,
         "low": np.minimum(low, rank),
         "high": np.maximum(high, rank),
         "error": error,
     }
-    return pd.DataFrame(ranks, index=elo.index)
+    return pd.DataFrame(columns, index=elo.index)
 
 
 def _people_like(rewards: pd.DataFrame, elo: pd.Series) -> pd.Series:

@@ -51,7 +51,8 @@ def forest(plot: Forest, table: pd.DataFrame, palette: Mapping[object, str]) -> 
                     if group is None
                     else f"{names[row]}, {literal(str(group), limit=40)}"
                 )
-                _mark(axes, plot, record, heights[row] + offset, *look, title)
+                colour, mark = look
+                _mark(axes, plot, record, heights[row] + offset, colour, mark, title)
         style.name_rows(axes, list(names.values()))
         style.few_ticks(axes.xaxis, most=8 if len(panels) == 1 else 5)
         axes.grid(axis="x", color=RULE, lw=0.5)

@@ -76,7 +76,9 @@ def _ends(artifact: Artifact, model: str) -> tuple[str, dict[str, list[tuple[str
     # Rewards, then log-probabilities.
     tables = ((r.plot, artifact.table(r.name)) for r in of_tokens)
     of_model = ((plot, rows[rows["model"] == model]) for plot, rows in tables)
-    plot, rows = next(((plot, rows) for plot, rows in of_model if len(rows)), ({}, pd.DataFrame()))
+    plot, rows = next(
+        ((plot, rows) for plot, rows in of_model if len(rows)), (dict[str, Any](), pd.DataFrame())
+    )
     if rows.empty:
         return "", {}
     rows = _first(rows, plot["tabs"]).sort_values(plot["rank"])
