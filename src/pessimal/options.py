@@ -47,7 +47,7 @@ Prompts = dict[str, Annotated[str, NotBlank("a prompt is the question that the m
 """User turns, verbatim, by key."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Options:
     """Base of every class of options: checks each field against its annotation, then what `check`
     adds."""
