@@ -13,9 +13,9 @@ import pytest
 from artifacts import write_artifact
 from pessimal.errors import InputError
 from pessimal.explaining.comparison import Comparison, Turn
+from pessimal.explaining.edits.views import to_json, views
 from pessimal.plots import Forest, Scatter, TokenTable
 from pessimal.report.artifact import Artifact, method
-from pessimal.report.edits import to_json, views
 from pessimal.report.page import MAX_ROWS, MAX_TABS, page
 from pessimal.report.svg import drawing
 from pessimal.tables.result import Estimate, Result

@@ -36,6 +36,7 @@ from pessimal.rewards.heads import HEADS, head_for, renamed
 from pessimal.rewards.load import open_model
 from pessimal.rewards.spec import JudgeSpec, Kind, ModelSpec
 from pessimal.scoring.scorer import FrameScorer
+from tolerance import close, varied
 
 ROOT = Path(__file__).parents[2]
 PROMPT = "What, in one word, is the greatest thing ever?"
@@ -229,9 +230,7 @@ def rewards_of(reward, prompt=PROMPT, responses=RESPONSES) -> torch.Tensor:
 
 
 def same(ours: torch.Tensor, theirs: list[float]) -> None:
-    theirs = torch.tensor(theirs)
-    assert theirs.std() > 0.02, "rewards that do not vary would make this test empty"
-    assert torch.allclose(ours, theirs, atol=1e-5, rtol=1e-5), (ours, theirs)
+    assert close(ours, varied(theirs, sd=0.02))
 
 
 @pytest.mark.parametrize("name", TWINS)
@@ -280,7 +279,7 @@ def test_padding_on_either_side_changes_nothing(name, tmp_path):
         name == "OpenAssistant"
     ):  # positions are counted from the row's start, so only what comes after is no matter
         rewards, expected = rewards[1:], expected[1:]
-    assert torch.allclose(rewards, torch.tensor(expected), atol=1e-5)
+    assert close(rewards, torch.tensor(expected))
 
 
 def test_backbones_of_other_names_are_found():

@@ -39,7 +39,7 @@ from pessimal.analyses import (
     wording,
 )
 from pessimal.analyses.analysis import Analysis, Options
-from pessimal.errors import TableError
+from pessimal.errors import MissingExtraError, TableError
 from pessimal.tables.result import Result, merged
 from pessimal.tables.table_set import TableSet
 
@@ -101,7 +101,7 @@ def compare(
             try:
                 found = [] if why else analyse(tables, options)
                 tables.memo.update({(result.name,): result.table for result in found})
-            except TableError as error:
+            except (TableError, MissingExtraError) as error:
                 why = str(error)
             except Exception as error:  # one analysis that fails does not cost the others
                 log.exception("the analysis %s failed", analyse.name)

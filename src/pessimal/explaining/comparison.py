@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pessimal.errors import ConfigError, InputError
+from pessimal.errors import ConfigError, InputError, require
 from pessimal.rewards.frame import Turn
 from pessimal.tables.score_table import storable
 
@@ -359,6 +359,7 @@ def _shown(value: object) -> str:
 
 
 def _hub_rows(name: str, *, revision: str | None, split: str, subset: str | None) -> list[Mapping]:
+    require("datasets", why="a data set of the Hub")
     import datasets  # half a second, and only these sources need it
 
     try:

@@ -17,7 +17,7 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from pessimal.errors import InputError
-from pessimal.report.edits import View, from_json
+from pessimal.explaining.edits.views import View, from_json
 from pessimal.tables.result import RESULTS
 
 KEY = re.compile(r"[A-Za-z0-9_-]{1,60}")

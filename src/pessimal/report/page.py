@@ -20,11 +20,10 @@ from markupsafe import Markup
 from pessimal.plots import BETWEEN, tabs_of
 from pessimal.report.artifact import Artifact, Shown, method
 from pessimal.report.cards import cards, of_model
-from pessimal.report.differences import readable
 from pessimal.report.explorer import Explorer
 from pessimal.report.scripts import library, own_script, policy
 from pessimal.report.svg import drawing
-from pessimal.texts import literal, significant
+from pessimal.texts import literal, readable, significant
 
 MAX_ROWS = 400
 """Of a table: long ones stay in the artifact; the page shows their beginning and counts the

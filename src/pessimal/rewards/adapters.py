@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pessimal.catalogue import is_folder
-from pessimal.errors import ModelError
+from pessimal.errors import ModelError, require
 from pessimal.rewards.spec import ModelSpec
 
 if TYPE_CHECKING:
@@ -97,8 +97,13 @@ class Adapter:
 
 
 def read_adapter(folder: Path, *, name: str) -> Adapter:
-    """The adapter in a folder; ModelError where it is none that can be merged into a model's
-    weights."""
+    """The adapter in a folder.
+
+    Raises:
+        MissingExtraError: PEFT is not installed.
+        ModelError: it is none that can be merged into a model's weights.
+    """
+    require("peft", why="an adapter")
     folder = Path(folder)
     if not (folder / CONFIG).is_file():
         raise ModelError(

@@ -10,22 +10,17 @@ import logging
 import math
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, field
-from itertools import islice
-from threading import Event
 
 import numpy as np
 
-from pessimal.errors import ConfigError, ModelError, WorkError
+from pessimal.errors import ConfigError, ModelError
 from pessimal.rewards.base import Report, TextReward
 from pessimal.rewards.callable import about_texts
 from pessimal.rewards.frame import Conversation, Templated, messages_of, plain_prompt, takes_pairs
 from pessimal.rewards.spec import JudgeSpec, ModelSpec
-from pessimal.rewards.wires import TOP, Input, Messages, Wire, root_of
+from pessimal.rewards.wires import TOP, Input, Messages, Wire
 
-STOP_AFTER = 5
-"""Requests in a row that fail for good, after which the work stops; what was answered is kept."""
 _log = logging.getLogger(__name__)
 
 
@@ -100,48 +95,20 @@ class EndpointReward(TextReward):
             ModelError: an answer is of no use, or some rewards are no numbers.
             WorkError: requests failed for good. In each case what was answered was reported.
         """
-        rewards = np.full(len(conversations), np.nan)
-        starts, failed, in_a_row, stop = self._starts(conversations), [], 0, Event()
+        rewards, starts = np.full(len(conversations), np.nan), self._starts(conversations)
 
-        def work(batch: list[list[Input]]) -> np.ndarray | None:
-            return None if stop.is_set() else self._score(batch)
+        def keep(number: int, values: np.ndarray) -> None:
+            start = starts[number]
+            rewards[start : start + len(values)] = values
+            if report:
+                finite = {start + i: float(v) for i, v in enumerate(values) if math.isfinite(v)}
+                report(finite, len(conversations))
 
-        pool, waiting, running = (
-            ThreadPoolExecutor(self.spec.endpoint.concurrency),
-            iter(starts),
-            {},
+        batches = (self._batch(conversations, start) for start in starts)
+        failures, _ = self.wire.server.ask_all(
+            self._score, batches, keep, concurrency=self.spec.endpoint.concurrency
         )
-        try:
-            while True:
-                # Few are prepared ahead, so that the first answers, and failures, are seen early.
-                ahead = 0 if stop.is_set() else 2 * self.spec.endpoint.concurrency - len(running)
-                for start in islice(waiting, ahead):
-                    running[pool.submit(work, self._batch(conversations, start))] = start
-                if not running:
-                    break
-                for done in wait(running, return_when=FIRST_COMPLETED).done:
-                    start = running.pop(done)
-                    try:
-                        values = done.result()
-                    except (ConfigError, ModelError, WorkError) as error:
-                        failed.append(error)
-                        in_a_row += 1
-                        if isinstance(error, ConfigError) or in_a_row >= STOP_AFTER:
-                            stop.set()
-                        continue
-                    if values is None:
-                        continue
-                    in_a_row = 0
-                    rewards[start : start + len(values)] = values
-                    if report:
-                        known = {
-                            start + i: float(v) for i, v in enumerate(values) if math.isfinite(v)
-                        }
-                        report(known, len(conversations))
-        finally:
-            stop.set()
-            pool.shutdown(cancel_futures=True)
-        _raise_first(failed, len(starts))
+        _raise_first(list(failures.values()), len(starts))
         missing = np.flatnonzero(~np.isfinite(rewards))
         if len(missing):
             response = conversations[missing[0]][-1].content
@@ -218,7 +185,7 @@ def open_endpoint(spec: ModelSpec, tokenizer=None) -> EndpointReward:
         inputs, messages = _shown(options.api, tokenizer)
         size, read = 1 if messages else size, _OutputReader(wire, spec.output)
     said = {"api": options.api, "output": spec.output, "judge": asdict(judge) if judging else None}
-    server = {"url": root_of(options), "served": options.served}
+    server = {"url": wire.server.address, "served": options.served}
     return EndpointReward(
         spec=spec,
         weights_digest=_digest(server),  # a server does not say more about them

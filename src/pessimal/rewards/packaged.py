@@ -8,7 +8,7 @@ import importlib.util
 import shutil
 from pathlib import Path
 
-from pessimal.errors import ModelError
+from pessimal.errors import ModelError, require
 from pessimal.rewards.spec import ModelSpec, PackageSpec
 from pessimal.tables.files import sha256_of, whole_folder
 
@@ -24,7 +24,14 @@ depend on that.
 
 
 def package_files(package: PackageSpec, *, name: str) -> list[Path]:
-    """The package's files on this machine, in their order. ModelError where it is not installed."""
+    """The package's files on this machine, in their order.
+
+    Raises:
+        MissingExtraError: what reads GGUF files is not installed.
+        ModelError: the package is not installed.
+    """
+    for module in ("gguf", "accelerate"):
+        require(module, why=f"model={name}", extra="gguf")
     found = []
     for file in package.files:
         module, _, inside = file.partition("/")

@@ -14,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pessimal.errors import ModelError
+from pessimal.errors import EXTRAS, ModelError
 from pessimal.rewards.adapters import HEADS
 from pessimal.rewards.spec import Dtype, Kind, ModelSpec, Quantize
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from torch import nn
 
 PACKAGES = {
-    "bitsandbytes": ("bitsandbytes",),
+    "bitsandbytes": ("bitsandbytes", "accelerate"),
     "awq": ("gptqmodel",),
     "gptq": ("optimum", "gptqmodel"),
     "auto-round": ("auto-round",),
     "compressed-tensors": ("compressed-tensors",),
     "hqq": ("hqq",),
     "torchao": ("torchao",),
-    "gguf": ("gguf",),
+    "gguf": ("gguf", "accelerate"),
 }
 """What transformers reads each kind of quantised weights with, as pip names it. AWQ's own package,
 autoawq, was given up in 2025; gptqmodel reads its checkpoints."""
@@ -178,7 +178,7 @@ def _check_installed(method: str, name: str) -> None:
         p for p in PACKAGES.get(method, ()) if importlib.util.find_spec(p.replace("-", "_")) is None
     ]
     if missing:
+        what = f"'pessimal[{EXTRAS[method]}]'" if method in EXTRAS else " ".join(missing)
         raise ModelError(
-            f"{name!r} has {method} weights, which need {' and '.join(missing)}: pip install "
-            f"{' '.join(missing)}"
+            f"{name!r} has {method} weights, which need {' and '.join(missing)}: pip install {what}"
         )

@@ -6,11 +6,15 @@ words these are not independent, so they are averaged first. Knows no lexicon.
 
 from collections.abc import Sequence
 from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from pessimal.errors import TableError
+from pessimal.errors import TableError, require
+
+if TYPE_CHECKING:
+    from nltk.stem.porter import PorterStemmer
 
 LEAST_SPACED = 0.1
 """Of the texts that spell words, the share that must begin with a space for the space to be what
@@ -71,9 +75,12 @@ def word_starts(texts: pd.Index) -> pd.Index:
 def stems(words: pd.Index) -> np.ndarray:
     """(n,) each word's stem: 'love', 'loved' and 'loving' share 'love'.
 
-    Source: Porter 1980, as nltk has it.
+    Source: Porter 1980, with nltk's extensions.
+
+    Raises:
+        MissingExtraError: nltk is not installed.
     """
-    return np.array([_stem(word) for word in words.tolist()], dtype=object)
+    return np.array([stem_of(word) for word in words.tolist()], dtype=object)
 
 
 def stem_groups(words: pd.Index) -> np.ndarray:
@@ -150,13 +157,16 @@ def check_words(words: pd.DataFrame, *, repeated: bool = False) -> None:
 
 
 @cache
-def _stem(word: str) -> str:
+def stem_of(word: str) -> str:
+    """One word's stem (see `stems`)."""
     return _stemmer().stem(word)
 
 
 @cache
-def _stemmer():
-    # Here and not above: the whole of nltk takes over a second to import.
+def _stemmer() -> "PorterStemmer":
+    require("nltk", why="a word's stem")
+    # Here and not above: the whole of nltk takes over a second to import. Other packages' stemmers
+    # (snowballstemmer's `porter`) give 2 % of words another stem, so others stand together.
     from nltk.stem.porter import PorterStemmer
 
     return PorterStemmer()

@@ -5,17 +5,21 @@ For networks as they are in training, adapters and gradients included; a scan ha
 which is checked against the model's own forward.
 """
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
 import torch
-from peft import PeftModel
 from torch import Tensor, nn
 from transformers import DynamicCache
 
 from pessimal.errors import FrameError
 from pessimal.rewards.frame import Templated, Turn
+
+if TYPE_CHECKING:
+    from peft import PeftModel
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,14 @@ class Answers:
         return cls(prefix, tuple(own))
 
 
+def is_adapted(network: nn.Module) -> "TypeGuard[PeftModel]":
+    """Whether PEFT wrapped the network."""
+    peft = sys.modules.get(
+        "peft"
+    )  # an extra, and seconds to import: who wrapped it has imported it
+    return peft is not None and isinstance(network, peft.PeftModel)
+
+
 def score_answers(
     network: nn.Module, prefix: Sequence[int], own: Sequence[Sequence[int]], *, rows: int
 ) -> Tensor:
@@ -52,7 +64,7 @@ def score_answers(
         network: a sequence classifier, or one with adapters.
         rows: answers of a batch; those of like length share one.
     """
-    network = network.get_base_model() if isinstance(network, PeftModel) else network
+    network = network.get_base_model() if is_adapted(network) else network
     backbone, device = (
         getattr(network, network.base_model_prefix),
         next(network.parameters()).device,

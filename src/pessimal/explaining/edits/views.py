@@ -17,8 +17,8 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from pessimal.errors import InputError, TableError
 from pessimal.explaining.comparison import Comparison, Turn
-from pessimal.report.differences import Piece, condensed, diff, readable
-from pessimal.texts import significant
+from pessimal.explaining.edits.differences import Piece, condensed, diff
+from pessimal.texts import readable, significant
 
 KIND = "pessimal comparison views 1"
 STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)

@@ -1,19 +1,17 @@
-"""What an edit changed in a text, word by word, and texts in which nothing is hidden.
+"""What an edit changed in a text, word by word.
 
 Knows two texts. Does not know what the edit was for.
 """
 
-import unicodedata
 from dataclasses import dataclass
 from typing import Literal
 
-from pessimal.explaining.distances import numbered
-from pessimal.explaining.distances import pieces as words
+from pessimal.explaining.edits.distances import numbered
+from pessimal.explaining.edits.distances import pieces as words
+from pessimal.texts import code_point, readable
 
 SAME, GONE, NEW, LEFT_OUT = "same", "gone", "new", "left out"
 CONTEXT = 200  # characters of unchanged text that are shown on either side of an edit
-_HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
-_JOINERS = "\u200c\u200d"
 _BLANKS = {" ": "␣", "\n": "↵\n", "\t": "⇥"}
 
 
@@ -31,7 +29,7 @@ class Piece:
         """Its text; if it is changed and nothing but white space, with signs for that."""
         if self.kind in (SAME, LEFT_OUT) or not self.text.isspace():
             return self.text
-        return "".join(_BLANKS.get(character) or _code(character) for character in self.text)
+        return "".join(_BLANKS.get(character) or code_point(character) for character in self.text)
 
 
 def diff(original: str, edited: str) -> tuple[Piece, ...]:
@@ -80,34 +78,8 @@ def condensed(pieces: tuple[Piece, ...], *, context: int = CONTEXT) -> tuple[Pie
     return tuple(piece for piece in shown if piece.text)
 
 
-def readable(text: str) -> str:
-    """The text with what cannot be seen, or reorders its neighbours, as ⟨U+200B⟩; line breaks and
-    tabs stay.
-
-    Joiners stay where they join: between two characters beyond ASCII, as in Persian or in emoji.
-    """
-    if text.isascii() and text.isprintable():
-        return text
-    shown = []
-    for place, character in enumerate(text):
-        sides = text[place - 1 : place], text[place + 1 : place + 2]
-        joins = character in _JOINERS and all(
-            side > "\x7f" and not _is_hidden(side) for side in sides
-        )
-        shown.append(_code(character) if _is_hidden(character) and not joins else character)
-    return "".join(shown)
-
-
 def _is_slight(text: str) -> bool:
     return "\n" not in text and len(text.strip()) <= 2
-
-
-def _is_hidden(character: str) -> bool:
-    return character not in "\n\t" and unicodedata.category(character) in _HIDDEN
-
-
-def _code(character: str) -> str:
-    return f"⟨U+{ord(character):04X}⟩"
 
 
 def _cut(text: str, place: int) -> int:

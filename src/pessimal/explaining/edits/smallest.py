@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TypeVar
 
-from rapidfuzz.distance import Levenshtein
-
-from pessimal.explaining.distances import numbered
+from pessimal.errors import require
+from pessimal.explaining.edits.distances import numbered
 
 Margins = Callable[[list[tuple[int, str]]], Sequence[float]]
 """From (number of the edit, a text for its response) to m′ of each: the margin with that text in
@@ -67,6 +66,9 @@ def hunks_between(original: str, edited: str) -> tuple[Hunk, ...]:
     are one hunk, so that their `tokens` add up to the token distance of the two texts.
     """
     before, after = tokens_of(original), tokens_of(edited)
+    require("rapidfuzz", why="an explanation")
+    from rapidfuzz.distance import Levenshtein  # not above: `compare` does without
+
     steps = Levenshtein.opcodes(*numbered(before, after))
     starts = [0]
     for token in before:

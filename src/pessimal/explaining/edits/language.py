@@ -12,14 +12,16 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, cached_property
 from itertools import groupby
-from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 import regex
 
 from pessimal.explaining.attribute import Edit
+from pessimal.texts import WORD, sentences
 
+VERSION = 1
+"""Of the language: raise it where the same rules and the same seed would make another text."""
 MOST_SECONDS = 2.0
 """Seconds of one expression on one response. Some expressions, such as (a+)+b, take longer than the
 age of the universe; those that are anywhere near this limit should be rewritten, for which side of
@@ -27,7 +29,6 @@ it they fall on depends on the machine."""
 MOST_READ, MOST_CHARACTERS = 50_000, 1_000_000
 """Characters of a response that rules look at, which is more than language models write; and of
 what edits may make of it, since each may multiply it."""
-WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 
 Option = TypeVar("Option")
 
@@ -80,14 +81,6 @@ def generator(*named: str | int) -> np.random.Generator:
     return np.random.default_rng(int.from_bytes(digest[:16]))
 
 
-def digest_of_sources(*paths: Path) -> str:
-    """SHA-256 (hex) of source files, in the order of their names: word lists may be code."""
-    digest = hashlib.sha256()
-    for path in sorted(paths, key=lambda each: each.name):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
-    return digest.hexdigest()
-
-
 # 2. Sentences
 # ---------------------------------------------------------------------------------------------------------
 
@@ -96,12 +89,6 @@ _UNTOUCHED = re.compile(
     r"`[^`\n]+`|https?://\S+|www\.\S+|[\w.+-]{1,64}@[\w-]+\.[\w.-]+|\$\$?[^$\n]+\$\$?"
 )
 _MARKER = re.compile(r"[ \t]*(?:(?:[-*•+]|\d{1,3}[.)]|#{1,6}|>)[ \t]+)*")
-_BOUNDARY = re.compile(r"[.!?…]+[\"'”’)\]*_]*[ \t]+(?=[\"'“‘(\[*_]*[A-Z0-9À-Þ])|[。！？]")
-_ABBREVIATION = re.compile(
-    r"(?:^|[\s(])(?:Mr|Mrs|Ms|Dr|Prof|St|Sr|Jr|vs|etc|e\.g|i\.e|cf|approx|No|Fig|U\.S|U\.K|[A-Z]|\d{1,3})$"
-)
-# 'vitamin C.' and 'in 12.' end a sentence all the same.
-_CLOSES = re.compile(r"[a-z]{3,} (?:[A-HJ-Z]|\d{1,3})$(?<! [Nn]o)")
 _ENGLISH = frozenset(
     """
     about all also and any are as at be because been but by can could did do does don't each for from had
@@ -177,18 +164,8 @@ class Passage:
         return self.text[sentence.start : sentence.end]
 
     def _of_line(self, start: int, end: int) -> Iterator[Sentence]:
-        first = _MARKER.match(self.text, start, end).end()
-        cuts = [first]
-        for match in _BOUNDARY.finditer(self.text, first, end):
-            before = self.text[max(start, match.start() - 12) : match.start()]
-            if (
-                match.group().rstrip() != "."
-                or not _ABBREVIATION.search(before)
-                or _CLOSES.search(before)
-            ):
-                cuts.append(match.end())
-        for cut, behind in zip(cuts, [*cuts[1:], end], strict=True):
-            last = cut + len(self.text[cut:behind].rstrip())
+        marker = _MARKER.match(self.text, start, end)
+        for cut, last in sentences(self.text, marker.end() if marker else start, end):
             index = bisect_right(self.untouched, cut, key=lambda span: span[1])
             begin, stop = self.untouched[index] if index < len(self.untouched) else (last + 1, last)
             if WORD.search(self.text, cut, last) and not (begin <= cut and last <= stop):
