@@ -3,10 +3,14 @@
 import numpy as np
 import pytest
 import torch
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
+from pessimal.errors import InputError
 from pessimal.rewards.adapters import read_adapter
+from pessimal.rewards.spec import Kind, ModelSpec
 from pessimal.training.answers import Answers, score_answers
 from pessimal.training.fit import fit, new_network
+from pessimal.training.preference_model import train_preferences
 from pessimal.training.preferences import Items, split
 from pessimal.training.spec import PreferenceRecipe
 from tiny_language_models import CHAT, network, tokenizer
@@ -138,3 +142,32 @@ def test_steps_are_kept_as_adapters(base, items, tmp_path):
     train(base, items, tmp_path, steps=20, every=10)
     for step in (0, 10, 20):
         assert read_adapter(tmp_path / f"step-{step}", name="x").head
+
+
+def test_from_a_table_of_preferences_to_a_folder_that_loads(base, items, tmp_path):
+    table = tmp_path / "elo.csv"
+    rows = [
+        f"{name},{1000 + 100 * value},50"
+        for part in items
+        for name, value in zip(part.names, part.utility, strict=True)
+    ]
+    table.write_text("\n".join(["name,elo_score,elo_matches", *rows]))
+    words = AutoTokenizer.from_pretrained(base)
+    words.add_special_tokens({"pad_token": "<|bos|>"})
+    words.save_pretrained(base)
+    options = {
+        "recipe": PreferenceRecipe(layers=1, steps=2, items=8, every=1, held_out=0.45, watch=False),
+        "folder": tmp_path / "reward",
+        "cache": tmp_path / "cache",
+        "progress": False,
+    }
+    spec = ModelSpec(path=str(base), kind=Kind.log_probability)
+    points = []
+    trained = train_preferences(spec, table, report=points.append, **options)
+    assert [point["train/step"] for point in points] == [1, 2]
+    assert trained.summary["held_out_n"] == 54
+    loaded = AutoModelForSequenceClassification.from_pretrained(tmp_path / "reward")
+    assert loaded.config.num_labels == 1
+    assert not list((tmp_path / "cache").rglob("last.ckpt"))
+    with pytest.raises(InputError, match="is there already"):
+        train_preferences(spec, table, **options)
