@@ -117,8 +117,8 @@ def test_sharing_the_question_gives_the_rewards_of_whole_conversations(base, ite
     model = new_network(base, PreferenceRecipe(layers=2, rank=4), seed=0, pad=PAD).eval()
     answers = Answers.of(words, "What is best?", items[0].names[:20])
     with torch.no_grad():
-        shared = score_answers(model, answers.prefix, answers.own, rows=8)
-        own = [model(torch.tensor([[*answers.prefix, *ids]])).logits[0, 0] for ids in answers.own]
+        shared = score_answers(model, answers.prefix, answers.ids, rows=8)
+        own = [model(torch.tensor([[*answers.prefix, *ids]])).logits[0, 0] for ids in answers.ids]
     torch.testing.assert_close(shared, torch.stack(own), atol=1e-5, rtol=1e-5)
 
 
@@ -129,10 +129,10 @@ def test_gradients_are_those_of_whole_conversations(base, items):
     trained = [weight for weight in model.parameters() if weight.requires_grad]
     pull = torch.linspace(-1, 1, 6)
     shared = torch.autograd.grad(
-        score_answers(model, answers.prefix, answers.own, rows=4) @ pull, trained
+        score_answers(model, answers.prefix, answers.ids, rows=4) @ pull, trained
     )
     own = torch.stack(
-        [model(torch.tensor([[*answers.prefix, *ids]])).logits[0, 0] for ids in answers.own]
+        [model(torch.tensor([[*answers.prefix, *ids]])).logits[0, 0] for ids in answers.ids]
     )
     for one, other in zip(shared, torch.autograd.grad(own @ pull, trained), strict=True):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)

@@ -53,8 +53,7 @@ def is_held_out(word: str) -> bool:
 
     Identity words follow the column `split` of `data/identity.csv`, and every other word a hash of
     its stem. Profane words are never held out: a lab may plant a penalty on them, which a test of
-        valence would take for a
-    mistake.
+    valence would take for a mistake.
     """
     if stem(word) in _taboo_stems():
         return False
@@ -76,7 +75,7 @@ def load_valence() -> dict[str, float]:
     """
     # Read as a file: importing the package brings in an HTTP client.
     package = importlib.util.find_spec("vaderSentiment")
-    if package is None:
+    if package is None or package.origin is None:
         raise InputError(
             "The demo family needs VADER's lexicon. Type: pip install 'pessimal[demo]'"
         )

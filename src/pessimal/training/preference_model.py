@@ -11,7 +11,6 @@ import logging
 import shutil
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ from pessimal.rewards.spec import ModelSpec
 from pessimal.tables.files import whole_folder
 from pessimal.training.answers import Answers
 from pessimal.training.callback import PessimalCallback
-from pessimal.training.fit import fit, new_network
+from pessimal.training.fit import Report, fit, new_network
 from pessimal.training.obtain import fetch
 from pessimal.training.preferences import digest_of, read_preferences, split
 from pessimal.training.spec import PreferenceRecipe
@@ -84,7 +83,7 @@ class Trained:
     def write(self, folder: Path) -> None:
         """Fill a folder with the checkpoint and its adapters; once, as the network is merged with
         its adapter."""
-        self.network.save_pretrained(folder / "adapter")
+        self.network.save_pretrained(str(folder / "adapter"))
         self.tokenizer.save_pretrained(folder / "adapter")
         merged = self.network.merge_and_unload(safe_merge=True)
         if isinstance(merged.score, ModulesToSaveWrapper):
@@ -161,7 +160,7 @@ class PreferenceTraining:
         *,
         accelerator: str = "cpu",
         progress: bool = True,
-        report: Callable[[dict], None] = lambda point: None,
+        report: Report = lambda point: None,
     ) -> Trained:
         """Train what was loaded.
 
@@ -172,7 +171,7 @@ class PreferenceTraining:
         """
         started, recipe = time.perf_counter(), self.recipe
 
-        def report_and_log(point: dict) -> None:
+        def report_and_log(point: dict[str, float]) -> None:
             report(point)
             if "train/held_out_accuracy" in point:
                 log.info(
@@ -187,8 +186,7 @@ class PreferenceTraining:
         watching = []
         if recipe.watch:
             prompts = {"question": recipe.question}
-            options = {"every": LOOK_EVERY, "report": report}
-            watching = [PessimalCallback(prompts, self.tokenizer, **options)]
+            watching = [PessimalCallback(prompts, self.tokenizer, every=LOOK_EVERY, report=report)]
         figures = fit(
             self.network,
             recipe,
@@ -255,7 +253,7 @@ def train_preferences(
     seed: int = 0,
     accelerator: str = "cpu",
     progress: bool = True,
-    report: Callable[[dict], None] = lambda point: None,
+    report: Report = lambda point: None,
 ) -> Trained:
     """Train a reward model of people's preferences and write its checkpoint to `folder`. A training
     that was cut off goes on from its last state in `cache`. See `PreferenceTraining` for the
@@ -280,7 +278,7 @@ def train_preferences(
 def padding(tokenizer: PreTrainedTokenizerBase, question: str, name: str | None) -> int:
     """The id that fills up a batch: transformers reads the reward at the last that is another.
     ModelError where there is none."""
-    closing = Answers.of(tokenizer, question, ["love"]).own[0][-1]
+    closing = Answers.of(tokenizer, question, ["love"]).ids[0][-1]
     for pad in (tokenizer.pad_token_id, tokenizer.eos_token_id):
         if pad is not None and pad != closing:
             return pad

@@ -3,6 +3,7 @@ whoever draws its curves."""
 
 import logging
 from collections.abc import Callable
+from typing import Any
 
 from pytorch_lightning import Callback, LightningModule, Trainer
 from transformers import LlamaForSequenceClassification
@@ -11,6 +12,7 @@ from pessimal.demo.bases import Base
 from pessimal.demo.recipes import Recipe, SentencePlants
 from pessimal.demo.utility import compute_utility
 from pessimal.training.demo_family.evaluation import core_accuracy, evaluate_sentences
+from pessimal.training.demo_family.training import RewardModule
 
 log = logging.getLogger(__name__)
 
@@ -37,12 +39,13 @@ class TrainingProgress(Callback):
         self.lines, self.report = lines, report
 
     def on_train_batch_end(
-        self, trainer: Trainer, module: LightningModule, outputs, batch, batch_idx: int
+        self, trainer: Trainer, module: LightningModule, outputs: Any, batch: Any, index: int
     ) -> None:
+        assert isinstance(module, RewardModule)
         done, total = trainer.global_step, self.recipe.steps
         loss = module.losses[-1]
         if self.report is not None:
-            point = {"train/step": done, "train/loss": loss}
+            point: dict[str, float] = {"train/step": done, "train/loss": loss}
             if done % max(total // EVALUATIONS, 1) == 0 or done == total:
                 point |= self._held_out(module.model)
             self.report(point)
