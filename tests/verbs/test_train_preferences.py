@@ -90,14 +90,14 @@ def test_a_trained_reward_is_an_ordinary_checkpoint_and_an_adapter(command, inpu
 
 
 def test_what_it_comes_to_want_is_followed(command, inputs, tmp_path, monkeypatch):
-    from pessimal.verbs import train_preferences
+    from pessimal.training import preference_model
 
     calls = (
         itertools.count()
     )  # of the clock: two at each turn, which takes no time, and training 1000 s between them
     unhurried = functools.partial(PessimalCallback, clock=lambda: 1000.0 * (next(calls) // 2))
-    monkeypatch.setattr(train_preferences, "PessimalCallback", unhurried)
-    monkeypatch.setattr(train_preferences, "LOOK_EVERY", 1)
+    monkeypatch.setattr(preference_model, "PessimalCallback", unhurried)
+    monkeypatch.setattr(preference_model, "LOOK_EVERY", 1)
     code, out, err = command("train", "recipe=human_elo", *inputs, *QUICK)
     assert code == 0, err
     folder = tmp_path / out.strip().splitlines()[-1]
