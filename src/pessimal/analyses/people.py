@@ -428,13 +428,8 @@ def rank_intervals(
     tail = (1 - confidence) / 2
     low, high = np.quantile(ranks, [tail, 1 - tail], axis=0)
     rank = rankdata(-scores)
-    columns = {
-        "rank": rank,
-        "low": np.minimum(low, rank),
-        "high": np.maximum(high, rank),
-        "error": error,
-    }
-    return pd.DataFrame(columns, index=elo.index)
+    low, high = np.minimum(low, rank), np.maximum(high, rank)
+    return pd.DataFrame({"rank": rank, "low": low, "high": high, "error": error}, index=elo.index)
 
 
 def _people_like(rewards: pd.DataFrame, elo: pd.Series) -> pd.Series:
