@@ -142,8 +142,8 @@ def representative(table: pd.DataFrame, model: str, *, perturber: str) -> pd.Dat
     rows = _of(table, model, perturber)
     names = shared_attributes(rows, rows)
     clusters = sorted(set(rows["comparison"]))
-    whole = sums(rows, clusters, names)
-    ranking = _ranking(local_changes(rows, clusters, names), whole.of(whole.change))
+    totals = sums(rows, clusters, names)
+    ranking = _ranking(local_changes(rows, clusters, names), totals.of(totals.change))
     if (ranking["attributes"] > 0).sum() < 2:
         alone = "only one comparison has edits, and the whole ranking is its own"
         ranking["reason"] = ranking["reason"].where(ranking["tau"].isna(), alone)

@@ -118,10 +118,8 @@ def median_interval(
     if len(np.unique(index)) < 2:
         return np.nan, np.nan
     order = np.argsort(values, kind="stable")
-    ordered, until = (
-        np.asarray(values)[order],
-        np.cumsum(weights[:, index[order]], axis=1),
-    )  # (replicates, n)
+    ordered = np.asarray(values)[order]
+    until = np.cumsum(weights[:, index[order]], axis=1)  # (replicates, n)
     half = until[:, -1:] / 2
     middle = (ordered[(until >= half).argmax(axis=1)] + ordered[(until > half).argmax(axis=1)]) / 2
     return percentiles(np.where(half[:, 0] > 0, middle, np.nan), confidence=confidence)
@@ -129,10 +127,10 @@ def median_interval(
 
 def percentiles(replicates: np.ndarray, *, confidence: float) -> tuple[float, float]:
     """The middle `confidence` of the replicates that are numbers; NaN where none is."""
-    known = replicates[~np.isnan(replicates)]
-    if not len(known):
+    numbers = replicates[~np.isnan(replicates)]
+    if not len(numbers):
         return np.nan, np.nan
-    low, high = np.quantile(known, [(1 - confidence) / 2, 1 - (1 - confidence) / 2])
+    low, high = np.quantile(numbers, [(1 - confidence) / 2, 1 - (1 - confidence) / 2])
     return float(low), float(high)
 
 
@@ -144,7 +142,7 @@ def cluster_index(comparisons: pd.Series, clusters: Sequence[str]) -> np.ndarray
 
 def benjamini_hochberg(p: np.ndarray) -> np.ndarray:
     """Adjusted p (n,), over those that are numbers."""
-    adjusted, known = np.full(len(p), np.nan), ~np.isnan(p)
-    if known.any():
-        adjusted[known] = false_discovery_control(p[known])
+    adjusted, tested = np.full(len(p), np.nan), ~np.isnan(p)
+    if tested.any():
+        adjusted[tested] = false_discovery_control(p[tested])
     return adjusted

@@ -51,11 +51,11 @@ _LONGEST = 80
 
 def split_sentences(text: str) -> tuple[str, ...]:
     """Sentences and lines, trimmed; those without a letter or digit are left out."""
-    found = []
+    pieces = []
     for start, end in sentences(text):
         words = text[start:end].split()
-        found += [" ".join(words[at : at + _LONGEST]) for at in range(0, len(words), _LONGEST)]
-    return tuple(sentence for sentence in found if any(map(str.isalnum, sentence)))
+        pieces += [" ".join(words[at : at + _LONGEST]) for at in range(0, len(words), _LONGEST)]
+    return tuple(piece for piece in pieces if any(map(str.isalnum, piece)))
 
 
 @dataclass(frozen=True)
