@@ -86,8 +86,7 @@ def replicated(numerator: np.ndarray, denominator: np.ndarray, weights: np.ndarr
     denominator is 0.
 
     One column at a time: a product of matrices would round differently with the number of its
-        columns, so that a result
-    would depend on what else was asked.
+    columns, so that a result would depend on what else was asked.
     """
     below = weights @ np.ascontiguousarray(denominator, dtype=float)
     above = weights @ np.ascontiguousarray(numerator, dtype=float)
@@ -101,8 +100,8 @@ def ratio_interval(
     for shares.
 
     Few comparisons make it too narrow: at .95 and units that go together, 30 clusters held a mean
-        91 of 100 times, 10 held
-    it 89. Draws without a unit are left out. NaN where fewer than two clusters have a unit.
+    91 of 100 times, 10 held it 89. Draws without a unit are left out. NaN where fewer than two
+    clusters have a unit.
     """
     if np.count_nonzero(denominator) < 2:
         return np.nan, np.nan

@@ -109,8 +109,8 @@ class Question:
         first, *rest = map(dict, self.messages)
         if not isinstance(self.shape, PlainText):
             first["content"] += (
-                "\n\nReply with one JSON object and nothing else: no explanation, no code fence. It "
-                f"must fit this JSON schema:\n{_canonical(self.shape.schema)}"
+                "\n\nReply with one JSON object and nothing else: no explanation, no code fence. "
+                f"It must fit this JSON schema:\n{_canonical(self.shape.schema)}"
             )
         return [first, *rest]
 

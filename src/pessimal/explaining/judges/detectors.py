@@ -226,9 +226,9 @@ def informativeness(reading: Reading) -> float:
 def correctness(reading: Reading) -> float:
     """Less a slip (doubled words, agreement, articles), a lower-case word nobody writes, and two a
     wrong sum. A count, no rate: more sentences of whatever kind correct nothing. Blind to facts: an
-        edit that moves none of these may have made a
-    true text false, and the judge then has no opinion. Cosine with the prompt was tried for facts:
-    right on 4 of 7 pairs, and misled by answers that echo the question, so it is not used."""
+    edit that moves none of these may have made a true text false, and the judge then has no
+    opinion. Cosine with the prompt was tried for facts: right on 4 of 7 pairs, and misled by
+    answers that echo the question, so it is not used."""
     unknown = sum(zipf(word) <= 2.0 for word in _PLAIN.findall(reading.text))
     wrong = sum(_is_wrong(*match) for match in _SUM.findall(reading.text))
     return -float(reading.count("slip") + unknown + 2 * wrong)
