@@ -1,5 +1,5 @@
-"""Text as it may be drawn and read: tokens are hostile strings, model names are long ones; words and
-sentences.
+"""Text as it may be drawn and read: tokens are hostile strings, model names are long ones; words
+and sentences.
 
 Knows characters; knows nothing of fonts or figures.
 """

@@ -122,7 +122,7 @@ def read_jsonl(path: Path) -> list[Comparison]:
         if (first := lines.setdefault(comparison.key, line)) != line:
             raise InputError(
                 f"{path}, line {line} has the key {comparison.key!r} of line {first}; give each "
-                f"comparison a key of its own"
+                "comparison a key of its own"
             )
         comparisons.append(comparison)
     if not comparisons:
@@ -288,8 +288,7 @@ def _messages(value: object, *, where: str, field: str, role: str) -> tuple[Turn
         if not isinstance(message, Mapping) or message.get("role") not in ROLES:
             raise InputError(
                 f'{where}: "{field}" holds {_shown(message)}; a message is {{"role": …, "content": '
-                f"…}} with one of the "
-                f"roles {', '.join(ROLES)}"
+                f"…}} with one of the roles {', '.join(ROLES)}"
             )
     if not value or value[-1]["role"] != role:
         raise InputError(
@@ -386,8 +385,8 @@ def _local_files(path: Path, *, split: str, subset: str | None) -> list[Path]:
         return files
     raise InputError(
         f"comparisons.path={str(path)!r} has no {split}.jsonl, {split}.jsonl.gz or "
-        f"{split}-….parquet in {top}; give the "
-        "folder that holds the data set, with its subsets as folders"
+        f"{split}-….parquet in {top}; give the folder that holds the data set, with its subsets as "
+        "folders"
     )
 
 

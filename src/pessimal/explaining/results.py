@@ -148,7 +148,10 @@ def slopes_result(
     the slopes that could be fitted."""
     fitted = table.dropna(subset=["slope"])
     if fitted.empty:
-        why = "Slopes are not known: too few edits for so many attributes, or no detector saw one move."
+        why = (
+            "Slopes are not known: too few edits for so many attributes, or no detector saw one "
+            "move."
+        )
         return Result("slopes", table, method=method, notes=(why,))
     top = fitted.loc[fitted["slope"].abs().idxmax()]
     ends = (top["slope_low"], top["slope_high"], top["slope_q"])

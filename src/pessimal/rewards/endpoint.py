@@ -121,8 +121,7 @@ class EndpointReward(TextReward):
             response = conversations[missing[0]][-1].content
             raise ModelError(
                 f"{self.wire.address} gives no number for {len(missing)} of {len(conversations)} "
-                f"conversations, the first "
-                f"ending in {response[:60]!r}: {self._why()}"
+                f"conversations, the first ending in {response[:60]!r}: {self._why()}"
             )
         return rewards
 
@@ -147,11 +146,9 @@ class EndpointReward(TextReward):
         if self.wire.spec.api == "chat":
             return (
                 f"no positive, or no negative, answer of the judge is among the {TOP} likeliest "
-                f"first tokens, which is all "
-                "that the server gives, and a number for it would be invented. Give more spellings "
-                "(model.judge.positive, "
-                "model.judge.negative), or load the judge here: model.kind=judge "
-                "model.path=DIR_OR_ID"
+                "first tokens, which is all that the server gives, and a number for it would be "
+                "invented. Give more spellings (model.judge.positive, model.judge.negative), or "
+                "load the judge here: model.kind=judge model.path=DIR_OR_ID"
             )
         return "its answer was null, NaN or infinite; in its precision the model's numbers may overflow"
 
@@ -163,8 +160,7 @@ def _raise_first(failed: Sequence[RequestFailure], batches: int) -> None:
     if failed:
         raise type(failed[0])(
             f"{failed[0]}. {len(failed)} of {batches} batches failed, and what was answered is "
-            f"kept: type the same command "
-            "again to ask for the rest"
+            "kept: type the same command again to ask for the rest"
         ) from failed[0]
 
 
@@ -193,12 +189,16 @@ def open_endpoint(
     else:
         inputs, messages = _shown(options.api, tokenizer)
         size = 1 if messages else size
-    asked = {"api": options.api, "output": spec.output, "judge": asdict(judge) if judging else None}
+    reading = {
+        "api": options.api,
+        "output": spec.output,
+        "judge": asdict(judge) if judging else None,
+    }
     server = {"url": wire.server.address, "served": options.served}
     return EndpointReward(
         spec=spec,
         weights_digest=_digest(server),  # a server does not say more about them
-        config_digest=_digest(asked),
+        config_digest=_digest(reading),
         **about_texts(spec, tokenizer),
         wire=wire,
         inputs=inputs,
@@ -216,14 +216,12 @@ def _shown(api: str, tokenizer: "PreTrainedTokenizerBase | None") -> tuple[Input
             return lambda c: [messages_of(c)], True
         raise ConfigError(
             f"model.endpoint.api={api} takes texts in the model's own template: give its "
-            f"tokenizer, "
-            "model.tokenizer=DIR_OR_ID"
+            "tokenizer, model.tokenizer=DIR_OR_ID"
         )
     if takes_pairs(tokenizer):
         raise ConfigError(
-            f"the tokenizer of model.tokenizer takes a prompt and a response as a pair, which "
-            f"model.endpoint.api={api} does "
-            "not: type model.endpoint.api=vllm-score"
+            "the tokenizer of model.tokenizer takes a prompt and a response as a pair, which "
+            f"model.endpoint.api={api} does not: type model.endpoint.api=vllm-score"
         )
     template = Templated(tokenizer)
     return lambda c: [list(template.encode(c).ids)], False
@@ -242,8 +240,7 @@ class _OutputReader:
         if (self.output is None and outputs > 1) or (self.output or 0) >= outputs:
             raise ConfigError(
                 f"{self.wire.address} gives {outputs} outputs, and model.output={self.output}: say "
-                f"which is the reward, "
-                f"model.output=0 to {outputs - 1}"
+                f"which is the reward, model.output=0 to {outputs - 1}"
             )
         return rows[:, self.output or 0]
 
@@ -260,10 +257,9 @@ def _questions(spec: ModelSpec) -> Inputs:
     if any(wrong.values()):
         raise ConfigError(
             f"{next(name for name, is_so in wrong.items() if is_so)} cannot be asked of "
-            f"model.endpoint.api=chat, which takes a "
-            "question and gives log-probabilities: give model.judge.template with {prompt} and "
-            "{response}, and positive "
-            "and negative, or ratings"
+            "model.endpoint.api=chat, which takes a question and gives log-probabilities: give "
+            "model.judge.template with {prompt} and {response}, and positive and negative, or "
+            "ratings"
         )
     if spec.endpoint.served is None:
         raise ConfigError(
@@ -352,8 +348,8 @@ def _graded(
     if tokenizer is None or judge.logit is not None:
         raise ConfigError(
             "a judge behind model.endpoint.api=sglang-score is asked for probabilities of token "
-            "ids: give its tokenizer, "
-            "model.tokenizer=DIR_OR_ID, and positive and negative, or ratings"
+            "ids: give its tokenizer, model.tokenizer=DIR_OR_ID, and positive and negative, or "
+            "ratings"
         )
     import torch
 

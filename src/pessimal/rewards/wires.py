@@ -70,8 +70,8 @@ class Wire:
         spec = self.spec
         if spec.api not in PATHS:
             raise ConfigError(
-                f"model.endpoint.api={spec.api!r} is none of {', '.join(PATHS)}."
-                f"{did_you_mean(spec.api, PATHS)}"
+                f"model.endpoint.api={spec.api!r} is none of "
+                f"{', '.join(PATHS)}.{did_you_mean(spec.api, PATHS)}"
             )
         require("openai", why="a reward behind a server")
         self.server = Server(spec.url or "", spec.api_key_variable, spec.timeout, spec.retries)
@@ -127,10 +127,9 @@ class Wire:
         except (KeyError, IndexError, TypeError, ValueError):
             raise ModelError(
                 f"{self.address} answered without log-probabilities of its first token "
-                f"({shortened(answer)}), and a judge is "
-                "read off these. Use a server that gives them (vLLM, SGLang, OpenAI), or load the "
-                "judge here: "
-                "model.kind=judge model.path=DIR_OR_ID"
+                f"({shortened(answer)}), and a judge is read off these. Use a server that gives "
+                "them (vLLM, SGLang, OpenAI), or load the judge here: model.kind=judge "
+                "model.path=DIR_OR_ID"
             ) from None
         return tops
 
@@ -220,18 +219,16 @@ class Wire:
             rows = [[np.nan if value is None else float(value) for value in row] for row in rows]
         except (KeyError, IndexError, TypeError, ValueError, AttributeError):
             raise ModelError(
-                f"{self.address} answers not as model.endpoint.api={api} does: {shortened(answer)}. "
-                f"See which API the server "
-                f"speaks: {', '.join(PATHS)}"
+                f"{self.address} answers not as model.endpoint.api={api} does: "
+                f"{shortened(answer)}. See which API the server speaks: {', '.join(PATHS)}"
             ) from None
         if len(rows) != n:
             raise ModelError(f"{self.address} gives {len(rows)} answers for {n} inputs")
         if len({len(row) for row in rows}) != 1 or not rows[0]:
             raise ModelError(
                 f"{self.address} gives {min(map(len, rows))} to {max(map(len, rows))} outputs an "
-                f"input: one number for "
-                "every token, perhaps. Serve the model as a sequence classifier (vLLM: --convert "
-                "classify)"
+                "input: one number for every token, perhaps. Serve the model as a sequence "
+                "classifier (vLLM: --convert classify)"
             )
         return np.array(rows, dtype=np.float64)
 

@@ -87,10 +87,11 @@ _UNTOUCHED = re.compile(
 _MARKER = re.compile(r"[ \t]*(?:(?:[-*•+]|\d{1,3}[.)]|#{1,6}|>)[ \t]+)*")
 _ENGLISH = frozenset(
     """
-    about all also and any are as at be because been but by can could did do does don't each for from had
-    has have he her his how i'm i've if into is it it'll it's its just know many more most my no not of
-    on one only or other our over she should some than that the their them then there these they this
-    those through to use very was we were what when which while who will with would you you're your
+    about all also and any are as at be because been but by can could did do does don't each for
+    from had has have he her his how i'm i've if into is it it'll it's its just know many more
+    most my no not of on one only or other our over she should some than that the their them then
+    there these they this those through to use very was we were what when which while who will
+    with would you you're your
     """.split()  # noqa: SIM905
 )
 """Words of English that its neighbours do not spell alike, with a few exceptions; a fifth of any
@@ -305,10 +306,10 @@ def _end(expression: str, text: str, start: int) -> int:
 
 _LOSE_THEIR_CAPITAL = frozenset(
     """
-    a all although an another any at because both children doctors drinking each eating every exercise
-    few from having he her his i in it its less many more most my no older on one our people plants
-    regular researchers scientists several she since sleep some students such that the their there these
-    they this those three two using water we whether with you younger your
+    a all although an another any at because both children doctors drinking each eating every
+    exercise few from having he her his i in it its less many more most my no older on one our
+    people plants regular researchers scientists several she since sleep some students such that
+    the their there these they this those three two using water we whether with you younger your
     """.split()  # noqa: SIM905
 )
 """Words that lose their capital when they no longer open a sentence; a name would not."""

@@ -118,9 +118,10 @@ def shrink(
 
     An edit of up to `exact_hunks` hunks is shrunk exactly: its choices of hunks are tried from the
     fewest changed tokens up (equally many: fewer hunks first, then those further ahead in the
-    text), so that the first that flips is the smallest. Of a longer one hunks are reverted one at a time, the largest first,
-    again and again until each one left has been tried against the very text that is returned. All
-    searches move in step, and each round is one call of `margins`; a text is asked for once.
+    text), so that the first that flips is the smallest. Of a longer one hunks are reverted one at a
+    time, the largest first, again and again until each one left has been tried against the very
+    text that is returned. All searches move in step, and each round is one call of `margins`; a
+    text is asked for once.
 
     The preference is taken to hold for the original itself (m ≥ 0), which is not asked.
 

@@ -51,11 +51,11 @@ _LONGEST = 80
 
 def split_sentences(text: str) -> tuple[str, ...]:
     """Sentences and lines, trimmed; those without a letter or digit are left out."""
-    found = []
+    pieces = []
     for start, end in sentences(text):
         words = text[start:end].split()
-        found += [" ".join(words[at : at + _LONGEST]) for at in range(0, len(words), _LONGEST)]
-    return tuple(sentence for sentence in found if any(map(str.isalnum, sentence)))
+        pieces += [" ".join(words[at : at + _LONGEST]) for at in range(0, len(words), _LONGEST)]
+    return tuple(piece for piece in pieces if any(map(str.isalnum, piece)))
 
 
 @dataclass(frozen=True)
@@ -226,9 +226,9 @@ def informativeness(reading: Reading) -> float:
 def correctness(reading: Reading) -> float:
     """Less a slip (doubled words, agreement, articles), a lower-case word nobody writes, and two a
     wrong sum. A count, no rate: more sentences of whatever kind correct nothing. Blind to facts: an
-        edit that moves none of these may have made a
-    true text false, and the judge then has no opinion. Cosine with the prompt was tried for facts:
-    right on 4 of 7 pairs, and misled by answers that echo the question, so it is not used."""
+    edit that moves none of these may have made a true text false, and the judge then has no
+    opinion. Cosine with the prompt was tried for facts: right on 4 of 7 pairs, and misled by
+    answers that echo the question, so it is not used."""
     unknown = sum(zipf(word) <= 2.0 for word in _PLAIN.findall(reading.text))
     wrong = sum(_is_wrong(*match) for match in _SUM.findall(reading.text))
     return -float(reading.count("slip") + unknown + 2 * wrong)
