@@ -55,10 +55,10 @@ def named(path: str, *, option: str, kind: type[Kind]) -> Kind:
             f"{option}=[{path}]: the module {module_name!r} cannot be imported ({_said(error)}). "
             "Python must find it: install it, or type PYTHONPATH=. in front of the command"
         ) from error
-    found = getattr(module, name, None)
-    if isinstance(found, kind):
-        return found
-    others = [other for other, value in vars(module).items() if isinstance(value, kind)]
+    value = getattr(module, name, None)
+    if isinstance(value, kind):
+        return value
+    others = [other for other, one in vars(module).items() if isinstance(one, kind)]
     guess = did_you_mean(name, others) or (f" It has {', '.join(others)}." if others else "")
     wrong = f"is no {kind.__name__}" if hasattr(module, name) else "is not there"
     raise ConfigError(f"{option}=[{path}]: {name!r} {wrong} in {module_name}.{guess}")

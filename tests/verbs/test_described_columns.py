@@ -15,7 +15,7 @@ from table_columns import DESCRIPTIONS, PAGE, descriptions, page, without_exampl
 import described_tables  # noqa: E402
 
 DESCRIBED = descriptions()
-NAMED = re.compile(r"(?:\bResult|_result|\bkeep)\(\s*\"([a-z_]+)\"")
+NAMED = re.compile(r"(?:(?:\bResult|_result|\bkeep)\(|\bof_row\(\s*\w+,)\s*\"([a-z_]+)\"")
 
 
 def undescribed(part: str, name: str, columns) -> list[str]:

@@ -23,7 +23,7 @@ from pessimal.plots.style import (
     rows_with,
     shown_names,
 )
-from pessimal.texts import literal
+from pessimal.texts import literal, signed
 
 THIN = "#9a9a9a"
 """Of single lines under a mean: read on white and on black."""
@@ -97,7 +97,7 @@ def _steps(plot: Lines, table: pd.DataFrame, values: Sequence[object]) -> dict[o
         return names
     numbers = table.groupby(plot.x, sort=False)[plot.beside].first()
     labels = {
-        v: f" ({literal(plot.beside)} = {numbers[v]:.2f})".replace("-", "−")
+        v: f" ({literal(plot.beside)} = {signed(numbers[v])})"
         for v in values
         if np.isfinite(numbers[v])
     }

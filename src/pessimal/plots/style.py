@@ -23,7 +23,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from pessimal.errors import TableError
-from pessimal.texts import literal, short_names
+from pessimal.texts import literal, short_names, signed
 
 COLUMN_WIDTH, PAGE_WIDTH = 5.6, 7.2  # inches: one panel, and a journal's page
 LINE, PANEL_GAP = 0.145, 0.28
@@ -336,4 +336,4 @@ def number(value: float) -> str:
     """A number for a tip: three significant digits and a true minus."""
     if not np.isfinite(value):
         return "–"
-    return (f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}").replace("-", "−")
+    return signed(value, ",.0f" if abs(value) >= 1000 else ".3g")
