@@ -269,13 +269,13 @@ def check(
         prompt: as for `scan`.
         sample: random tokens; a quarter as many longer responses come on top.
     """
-    from pessimal.checking import Plan
+    from pessimal.checking import CheckPlan
     from pessimal.checking import check as check_parts
     from pessimal.checking.results import conformance_results
 
     [text] = named_prompts(prompt).values()
     model.spec.require("check", "ids")
-    plan = Plan(sample, batch_size, [], seed)
+    plan = CheckPlan(sample, batch_size, [], seed)
     found = check_parts(model, text, plan, device=_device_of(model), progress=False)
     return Results(conformance_results(found, model.name))
 

@@ -61,7 +61,7 @@ def test_code_that_gives_no_number_for_an_input_is_refused(published, tmp_path):
     model = open_model(ModelSpec(path=str(folder), trust_remote_code=True), folder)
     scorer = FrameScorer(model.network(), model.frame(PROMPT), device=CPU)
     with pytest.raises(ModelError, match=r"shape \(1, \d+, 32\)"):
-        scorer.own.rewards(torch.tensor([[5, 6]]), shared=3)
+        scorer.own_forward.rewards(torch.tensor([[5, 6]]), shared=3)
 
 
 @pytest.mark.filterwarnings("ignore:In CPU autocast")
@@ -71,7 +71,7 @@ def test_own_forward_that_cannot_run_in_low_precision_says_what_to_type(publishe
     model = opened(published("qrm_llama"), "own code", Dtype.bfloat16)
     scorer = FrameScorer(model.network(), model.frame(PROMPT), device=CPU)
     with pytest.raises(ModelError, match=r"model\.dtype=float32"):
-        scorer.own.rewards(torch.tensor([[5, 6]]), shared=len(scorer.frame.prefix))
+        scorer.own_forward.rewards(torch.tensor([[5, 6]]), shared=len(scorer.frame.prefix))
 
 
 def test_names_lent_to_published_code_are_taken_back(published):

@@ -29,7 +29,7 @@ def test_ids_beyond_the_embedding_are_left_out(model):
 
 def test_ids_mode_puts_exactly_the_id_into_the_slot(model, frame, words):
     made = inputs(Templated(model.tokenizer), frame, words, Mode.ids)
-    assert [made.whole(row) for row in range(len(made))] == [
+    assert [made.ids(row) for row in range(len(made))] == [
         frame.around([i]) for i in words.rows["candidate_id"]
     ]
     assert (made.shared == len(frame.prefix)).all(), (
@@ -42,8 +42,8 @@ def test_text_mode_goes_through_the_template(model, frame, words):
     row = {text: i for i, text in enumerate(words.rows["text"])}
     # The template trims: ' love' is typed as 'love', a lone space as nothing.
     love = frame.around([words.rows["candidate_id"][row["love"]]])
-    assert made.whole(row[" love"]) == made.whole(row["love"]) == love
-    assert made.whole(row[" "]) == frame.around([])
+    assert made.ids(row[" love"]) == made.ids(row["love"]) == love
+    assert made.ids(row[" "]) == frame.around([])
     assert made.survives[row["love"]]
     assert not made.survives[row[" love"]]
     assert not made.survives[row[" "]]
@@ -61,7 +61,7 @@ def test_text_mode_is_the_tokenizers_own_conversation(model, frame, words, monke
             {"role": "assistant", "content": text},
         ]
         ids = model.tokenizer.apply_chat_template(conversation, tokenize=True, return_dict=False)
-        assert made.whole(row) == ids
+        assert made.ids(row) == ids
         assert by_id.survives[row] == made.survives[row] == (ids == frame.around([row]))
 
 
@@ -81,7 +81,7 @@ def test_text_that_the_template_ties_to_its_surroundings_shares_less_of_the_pref
     conversation = [{"role": "user", "content": "What"}, {"role": "assistant", "content": "love"}]
     whole = tokenizer.apply_chat_template(conversation, tokenize=True, return_dict=False)
     assert made.shared[row] == len(glued.prefix) - 1, "the space before it became a part of it"
-    assert made.whole(row) == whole
+    assert made.ids(row) == whole
     assert not made.survives[row]
 
 
@@ -96,8 +96,8 @@ def test_conversation_that_is_nothing_but_the_prefix_keeps_its_last_id_to_be_rea
     assert open_ended.suffix == ()
     made = inputs(Templated(tokenizer), open_ended, words, Mode.text)
     row = words.rows["text"].tolist().index(" ")
-    assert made.whole(row) == list(open_ended.prefix)
-    assert made.own(row).tolist() == [open_ended.prefix[-1]]
+    assert made.ids(row) == list(open_ended.prefix)
+    assert made.batch(np.array([row]))[0].tolist() == [open_ended.prefix[-1]]
 
 
 def test_paper_mode_scores_the_text_after_two_beginning_tokens(model, frame, words):
@@ -115,7 +115,7 @@ def test_paper_mode_scores_the_text_after_two_beginning_tokens(model, frame, wor
     made = inputs(Templated(tokenizer), doubled, words, Mode.paper)
     single = inputs(Templated(tokenizer), frame, words, Mode.text)
     for row in range(len(words.rows)):
-        assert doubled.inside(made.whole(row)) == frame.inside(single.whole(row)) is not None
+        assert doubled.inside(made.ids(row)) == frame.inside(single.ids(row)) is not None
 
 
 @pytest.mark.parametrize(("agrees", "n"), [(True, 50), (False, 50 + 377)])

@@ -13,7 +13,7 @@ from transformers.models.bert import BertConfig
 from transformers.models.gpt2 import GPT2Config
 from transformers.models.llama import LlamaForSequenceClassification
 
-from pessimal.checking import Plan, as_table, conformance
+from pessimal.checking import CheckPlan, as_table, conformance
 from pessimal.rewards.base import Part
 from pessimal.rewards.frame import Templated
 from pessimal.rewards.head import RewardModel
@@ -21,7 +21,7 @@ from pessimal.rewards.heads import LinearHead
 from pessimal.rewards.spec import Dtype
 from pessimal.scoring.engine import FullForward
 
-PLAN = Plan(sample=8, batch_size=6, dtypes=(), seed=0)
+PLAN = CheckPlan(sample=8, batch_size=6, dtypes=(), seed=0)
 NETWORK = [
     "finite",
     "determinism_own",

@@ -97,7 +97,7 @@ def test_rewards_of_a_whole_vocabulary_are_the_models_own(model, frame, words, m
     scorer = FrameScorer(network, frame, device=CPU)
     candidates = inputs(Templated(model.tokenizer), frame, words, mode)
     rows = np.arange(len(candidates))
-    theirs = own(network, [candidates.whole(row) for row in rows]).double()
+    theirs = own(network, [candidates.ids(row) for row in rows]).double()
     assert close(scorer.score_rows(candidates, rows, batch_size=64), varied(theirs))
     assert np.array_equal(scorer.own_rewards(candidates, rows[:20]), theirs[:20].numpy())
 

@@ -7,7 +7,7 @@ from transformers import LlamaConfig
 from pessimal.scoring import memory as module
 from pessimal.scoring.memory import Lengths, find_batch_size
 
-SHORT = Lengths(own=3, seen=50)
+SHORT = Lengths(run=3, seen=50)
 
 
 def found(hidden: int, lengths: Lengths, device: str = "cuda") -> int:

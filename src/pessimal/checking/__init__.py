@@ -7,6 +7,6 @@ before every scan.
 """
 
 from pessimal.checking.checks import Check, as_table
-from pessimal.checking.suite import Conformance, Plan, check, conformance
+from pessimal.checking.suite import CheckPlan, Conformance, check, conformance
 
-__all__ = ["Check", "Conformance", "Plan", "as_table", "check", "conformance"]
+__all__ = ["Check", "CheckPlan", "Conformance", "as_table", "check", "conformance"]

@@ -3,6 +3,7 @@ template, and of precisions against one another, which is arithmetic over reward
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -10,9 +11,13 @@ from scipy.stats import spearmanr
 
 from pessimal.rewards.base import Conversations
 from pessimal.rewards.frame import Frame, Templated, takes_pairs
+from pessimal.rewards.language import token_ids
 from pessimal.rewards.spec import Dtype
 from pessimal.scoring.candidates import Candidates
 from pessimal.scoring.trust import allowed, largest_difference
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 AT_MOST = 4096
 """Tokens of the vocabulary that take the round trip; a random sample of a larger one."""
@@ -127,17 +132,16 @@ def as_table(checks: Sequence[Check]) -> pd.DataFrame:
     )
 
 
-def beginnings(tokenizer, conversations: Conversations, frame: Frame) -> list[Check]:
+def beginnings(
+    tokenizer: "PreTrainedTokenizerBase", conversations: Conversations, frame: Frame
+) -> list[Check]:
     """BOS ids in a templated conversation, as scans have it and as published."""
     bos, unit = tokenizer.bos_token_id, "BOS ids"
     if bos is None:
-        return [
-            Check(name, unit=unit, note="the tokenizer has no such token")
-            for name in ("bos", "bos_paper")
-        ]
-    adds = tokenizer("love")["input_ids"][:1] == [bos]
+        why = "the tokenizer has no such token"
+        return [Check(name, unit=unit, note=why) for name in ("bos", "bos_paper")]
     count = _beginnings(tokenizer, conversations.ids(frame.prompt, ["love"])[0])
-    right = 1 if count or adds else 0
+    right = 1 if count or token_ids(tokenizer, "love", special=True)[:1] == [bos] else 0
     note = (
         "The tokenizer begins texts with one and the chat template does not. If the model's card "
         "says otherwise, write {{ bos_token }} at the start of tokenizer.chat_template, then "
@@ -149,15 +153,11 @@ def beginnings(tokenizer, conversations: Conversations, frame: Frame) -> list[Ch
             f"was hardly trained on. "
             "Remove one from tokenizer.chat_template, then tokenizer.save_pretrained(folder)"
         )
-    one = Check(
-        "bos", count == right, float(count), float(right), unit, 1, "" if count == right else note
-    )
-    if takes_pairs(tokenizer) or not isinstance(conversations, Templated):
-        why = (
-            "a pair of texts is tokenised once"
-            if takes_pairs(tokenizer)
-            else "mode=paper is for reward models"
-        )
+    note = "" if count == right else note
+    one = Check("bos", count == right, float(count), float(right), unit, 1, note)
+    why = "" if isinstance(conversations, Templated) else "mode=paper is for reward models"
+    why = "a pair of texts is tokenised once" if takes_pairs(tokenizer) else why
+    if why:
         return [one, Check("bos_paper", unit=unit, note=why)]
     published = conversations.ids(frame.prompt, ["love"], double_bos=True)[0]
     again = _beginnings(tokenizer, published)
@@ -170,7 +170,7 @@ def beginnings(tokenizer, conversations: Conversations, frame: Frame) -> list[Ch
 
 
 def round_trip(
-    tokenizer,
+    tokenizer: "PreTrainedTokenizerBase",
     written: Conversations,
     frame: Frame,
     words: Candidates,
@@ -180,34 +180,27 @@ def round_trip(
 ) -> list[Check]:
     """Whether texts keep the frame as it is, and which share of the vocabulary makes the round
     trip."""
-    texts = tokenizer.batch_decode(list(responses), clean_up_tokenization_spaces=False)
-    conversations = written.ids(frame.prompt, texts)
-    tied = [
-        text for text, ids in zip(texts, conversations, strict=True) if frame.inside(ids) is None
-    ]
+    texts = tokenizer.batch_decode(list(map(list, responses)), clean_up_tokenization_spaces=False)
+    pairs = zip(texts, written.ids(frame.prompt, texts), strict=True)
+    tied = [text for text, ids in pairs if frame.inside(ids) is None]
     note = (
         f"The template or tokenizer ties {len(tied)} of {len(texts)} random texts to what stands "
         f"around them, first {tied[:1]!r}. mode=ids is not affected; mode=text scores such a text "
         "with the ids that the template gives, and slower"
     )
     some = words.rows.iloc[np.random.default_rng(seed).permutation(len(words.rows))[:AT_MOST]]
-    conversations = written.ids(frame.prompt, some["text"].tolist())
-    survives = [
-        frame.inside(ids) == [i] for i, ids in zip(some["candidate_id"], conversations, strict=True)
-    ]
+    inputs = zip(
+        some["candidate_id"], written.ids(frame.prompt, some["text"].tolist()), strict=True
+    )
+    share = float(np.mean([frame.inside(ids) == [i] for i, ids in inputs]))
+    only = "Only mode=ids, the default, scores the others as what they are."
     return [
         at_most("frame", len(tied), 0, n=len(texts), unit="texts", note=note),
-        Check(
-            "survives",
-            measured=float(np.mean(survives)),
-            unit="share",
-            n=len(some),
-            note="Only mode=ids, the default, scores the others as what they are.",
-        ),
+        Check("survives", measured=share, unit="share", n=len(some), note=only),
     ]
 
 
-def _beginnings(tokenizer, ids: Sequence[int]) -> int:
+def _beginnings(tokenizer: "PreTrainedTokenizerBase", ids: Sequence[int]) -> int:
     """BOS ids in a conversation; only those it begins with where the same token also ends turns."""
     bos = tokenizer.bos_token_id
     if bos != tokenizer.eos_token_id:
@@ -220,9 +213,8 @@ def precision_table(rewards: Mapping[tuple[Dtype, str], np.ndarray]) -> pd.DataF
 
     `rewards` are float64 (n,) by precision and name of the path; ("float32", "own-forward") must be
     among them. Columns: `dtype`, `path`, `largest_difference` and `mean_difference` (absolute, in
-        standard deviations of the
-    float32 rewards), `spearman`, `top_10_overlap` (share; ties in the sample's order), `distinct`
-    (different rewards), `n`.
+    standard deviations of the float32 rewards), `spearman`, `top_10_overlap` (share; ties in the
+    sample's order), `distinct` (different rewards), `n`.
     """
     exact = rewards[Dtype.float32, "own-forward"]
     spread = _spread(exact)
@@ -248,8 +240,8 @@ def precision_check(
 ) -> Check:
     """The row of one low precision; `problem` is why it could not be measured."""
     name = f"dtype_{dtype.value}"
-    if problem is not None:
-        return Check(name, unit="SD", note=problem)
+    if problem is not None or table is None or exact is None:
+        return Check(name, unit="SD", note=problem or "")
     row = table[table["dtype"] == dtype.value].iloc[-1]  # the fastest path comes last
     n, top = int(row["n"]), min(TOP, row["n"])
     summary = (

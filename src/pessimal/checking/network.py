@@ -11,12 +11,13 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
-from torch import nn
 
 from pessimal.checking.checks import WHAT, Check, at_most
 from pessimal.rewards.base import NetworkReward
 from pessimal.rewards.frame import Frame
+from pessimal.rewards.heads import Head
 from pessimal.rewards.log_probability import LanguageNetwork, SequenceNetwork
+from pessimal.rewards.network import RewardNetwork
 from pessimal.rewards.spec import Dtype
 from pessimal.scoring.candidates import Inputs, batches, framed
 from pessimal.scoring.engine import Engine, FullForward, OwnForward, SharedPrefix, rewards_in
@@ -39,7 +40,7 @@ class CheckedNetwork:
     def __init__(
         self,
         model: NetworkReward,
-        network: nn.Module,
+        network: RewardNetwork,
         frame: Frame,
         inputs: Inputs,
         *,
@@ -50,17 +51,16 @@ class CheckedNetwork:
         self.dtype, self.batch_size = dtype, batch_size
         self.scorer = FrameScorer(network, frame, device=next(network.parameters()).device)
         rows = np.arange(len(inputs))
-        self.own = self.scorer.own_rewards(inputs, rows)
+        self.own_rewards = self.scorer.own_rewards(inputs, rows)
         """Rewards float64 (n,) by the model's own forward, one by one."""
         self.fast = self.scorer.score_rows(inputs, rows, batch_size=batch_size)
         """Rewards float64 (n,) by the engine that a scan would take, in batches."""
-        self.alone = functools.cache(lambda engine: self.rewards(engine, size=1))
-        """Rewards float64 (n,) by one engine, one by one."""
+        self._alone: dict[str, np.ndarray] = {}
 
     @property
     def sound(self) -> bool:
         """Whether all rewards are numbers."""
-        return bool(np.isfinite(self.own).all() and np.isfinite(self.fast).all())
+        return bool(np.isfinite(self.own_rewards).all() and np.isfinite(self.fast).all())
 
     @property
     def fastest(self) -> Engine:
@@ -71,29 +71,33 @@ class CheckedNetwork:
     def full(self) -> FullForward | None:
         """The engine that runs whole inputs and reads the head; None where pessimal knows none for
         this network."""
-        return next(
-            (engine for engine in self.scorer.engines if isinstance(engine, FullForward)), None
-        )
+        full = (engine for engine in self.scorer.engines if isinstance(engine, FullForward))
+        return next(full, None)
 
     def rewards(self, engine: Engine, *, size: int, turned: bool = False) -> np.ndarray:
         """Rewards float64 (n,) by one engine in batches of `size`; `turned` moves every response on
         by one row."""
-        if engine is self.scorer.own and size == 1:
-            return self.own
+        if engine is self.scorer.own_forward and size == 1:
+            return self.own_rewards
         if isinstance(self.network, SequenceNetwork):
             self.network.forget()  # or a repetition would be read off its last answer
         plan = batches(self.inputs, size=size)
-        return self.scorer.rewards_by(
-            engine, self.inputs, (np.roll(rows, 1) for rows in plan) if turned else plan
-        )
+        plan = [np.roll(rows, 1) for rows in plan] if turned else plan
+        return self.scorer.rewards_by(engine, self.inputs, plan)
+
+    def alone(self, engine: Engine) -> np.ndarray:
+        """Rewards float64 (n,) by one engine, one by one."""
+        if engine.name not in self._alone:
+            self._alone[engine.name] = self.rewards(engine, size=1)
+        return self._alone[engine.name]
 
     @functools.cached_property
     def rounding(self) -> float:
-        """By how much full forwards differ from `own`: the noise that low precision brings
+        """By how much full forwards differ from `own_rewards`: the noise that low precision brings
         along."""
-        own = self.scorer.own
+        own = self.scorer.own_forward
         others = self.alone(self.full or own), self.rewards(own, size=self.batch_size)
-        return max(largest_difference(other, self.own) for other in others)
+        return max(largest_difference(other, self.own_rewards) for other in others)
 
 
 def of_network(checked: CheckedNetwork, *, seed: int) -> list[Check]:
@@ -112,19 +116,19 @@ def of_network(checked: CheckedNetwork, *, seed: int) -> list[Check]:
 
 def finite(checked: CheckedNetwork) -> Check:
     """Whether all rewards are numbers; nothing else can be checked where they are not."""
-    bad = int((~np.isfinite(checked.own) | ~np.isfinite(checked.fast)).sum())
+    bad = int((~np.isfinite(checked.own_rewards) | ~np.isfinite(checked.fast)).sum())
     note = (
         f"In {checked.dtype.value} these rewards overflow or are undefined, so a scan would stop. "
         "The dtype rows say which precision gives numbers: try "
         f"model.dtype={'bfloat16' if checked.dtype is Dtype.float16 else 'float32'}. If none does, "
         "the weights are damaged."
     )
-    return at_most("finite", bad, 0, n=len(checked.own), unit="responses", note=note)
+    return at_most("finite", bad, 0, n=len(checked.own_rewards), unit="responses", note=note)
 
 
 def determinism(checked: CheckedNetwork) -> list[Check]:
     """The same batch twice, and with its responses in another order."""
-    limit, size = allowed(checked.own, dtype=checked.dtype), checked.batch_size
+    limit, size = allowed(checked.own_rewards, dtype=checked.dtype), checked.batch_size
 
     def check(name: str, engine: Engine) -> Check:
         first = checked.rewards(engine, size=size)
@@ -142,7 +146,7 @@ def determinism(checked: CheckedNetwork) -> list[Check]:
 
 def batch(checked: CheckedNetwork) -> list[Check]:
     """One by one against batches of equal lengths, so without any padding."""
-    limit = allowed(checked.own, dtype=checked.dtype)
+    limit = allowed(checked.own_rewards, dtype=checked.dtype)
     note = (
         f"A reward depends on what else is in the batch of {checked.batch_size}. In low precision "
         "that is rounding: type model.dtype=float32. In float32 the model's code mixes the inputs "
@@ -161,7 +165,7 @@ def _own_and_fastest(
     checked: CheckedNetwork, name: str, check: Callable[[str, Engine], Check]
 ) -> list[Check]:
     """A check of the model's own forward, and of the engine of scans where that is another."""
-    own = check(f"{name}_own", checked.scorer.own)
+    own = check(f"{name}_own", checked.scorer.own_forward)
     if isinstance(checked.fastest, OwnForward):
         why = "this model is scored by its own forward, the only path it has"
         return [own, Check(f"{name}_engine", note=why)]
@@ -170,21 +174,22 @@ def _own_and_fastest(
 
 def engines(checked: CheckedNetwork) -> list[Check]:
     """Every engine against the model's own forward, as the trust check before a scan does it."""
-    there = {engine.name: engine for engine in checked.scorer.engines}
+    engines = {engine.name: engine for engine in checked.scorer.engines}
     checks = []
     for engine_name, name in ENGINES.items():
-        engine = there.get(engine_name)
+        engine = engines.get(engine_name)
         if engine is None:
             why = "attention of this kind cannot be shared"
             if checked.full is None:
-                why = "pessimal does not know this layout or head: whole inputs go through the model's own forward"
+                why = (
+                    "pessimal does not know this layout or head: whole inputs go through the "
+                    "model's own forward"
+                )
             checks.append(Check(name, note=why))
             continue
-        single = checked.alone(engine)
-        batched, repeated = (checked.rewards(engine, size=checked.batch_size) for _ in range(2))
-        trust = judge(
-            checked.own, single, batched, repeated, rounding=checked.rounding, dtype=checked.dtype
-        )
+        ways = [checked.alone(engine)]
+        ways += [checked.rewards(engine, size=checked.batch_size) for _ in range(2)]
+        trust = judge(checked.own_rewards, *ways, rounding=checked.rounding, dtype=checked.dtype)
         note = (
             f"Kendall's tau with the model's own order is {trust.kendall:.3f}. Scans notice this "
             "and take a slower path by themselves; there is nothing to type. Please report it, "
@@ -201,22 +206,22 @@ def head(checked: CheckedNetwork) -> Check:
     """pessimal's reading of the last hidden state against the network's own output, both at batch
     1, in float32."""
     full = checked.full
-    if full is None or full.decoder.head.sequence:
+    reader = None if full is None else full.decoder.head
+    if full is None or not isinstance(reader, Head):
         return Check("head", note="the reward is the model's own output")
     read = []
     for row in range(len(checked.inputs)):
-        ids = torch.tensor([checked.inputs.whole(row)], device=checked.scorer.device)
+        ids = torch.tensor([checked.inputs.ids(row)], device=checked.scorer.device)
         final = full.decoder.backbone(input_ids=ids, use_cache=False).last_hidden_state[:, -1]
-        read.append(full.decoder.head.read(final.float(), full.context).item())
+        read.append(reader.read(final.float(), full.context).item())
     note = (
-        f"{type(full.decoder.head).__name__} is not how this model reads its reward, or "
+        f"{type(reader).__name__} is not how this model reads its reward, or "
         "model.output names another output. Scans notice and take the model's own forward, which "
         "is slower. To add its head: src/pessimal/rewards/heads/README.md"
     )
-    limit = allowed(checked.own, dtype=checked.dtype)
-    return at_most(
-        "head", largest_difference(np.array(read), checked.own), limit, n=len(read), note=note
-    )
+    limit = allowed(checked.own_rewards, dtype=checked.dtype)
+    difference = largest_difference(np.array(read), checked.own_rewards)
+    return at_most("head", difference, limit, n=len(read), note=note)
 
 
 def padding(checked: CheckedNetwork, *, seed: int) -> list[Check]:
@@ -224,39 +229,36 @@ def padding(checked: CheckedNetwork, *, seed: int) -> list[Check]:
     if isinstance(checked.network, LanguageNetwork):
         why = "a language model's own class reads no reward"
         return [Check(name, note=why) for name in (*SIDES, "pad_is_eos")]
-    wholes = [checked.inputs.whole(row) for row in range(len(checked.inputs))]
-    alone = np.concatenate([as_published(checked, [whole]) for whole in wholes])
-    return [*_sides(checked, wholes, alone, seed=seed), _pad_is_eos(checked, alone)]
+    inputs = [checked.inputs.ids(row) for row in range(len(checked.inputs))]
+    alone = np.concatenate([as_published(checked, [ids]) for ids in inputs])
+    return [*_sides(checked, inputs, alone, seed=seed), _pad_is_eos(checked, alone)]
 
 
 def _sides(
-    checked: CheckedNetwork, wholes: Sequence[Sequence[int]], alone: np.ndarray, *, seed: int
+    checked: CheckedNetwork, inputs: Sequence[Sequence[int]], alone: np.ndarray, *, seed: int
 ) -> list[Check]:
     """Batches of unequal lengths, padded with an attention mask and no position ids, against batch
     1 (`alone`); where both are read at the same wrong position, this does not see it."""
     pad = checked.model.tokenizer.pad_token_id
     if pad is None:
         return [Check(name, note="the tokenizer has no pad token") for name in SIDES]
-    order = np.random.default_rng(seed).permutation(len(wholes))  # lengths mixed
-    limit = allowed(checked.own, rounding=checked.rounding, dtype=checked.dtype)
+    order = np.random.default_rng(seed).permutation(len(inputs))  # lengths mixed
+    limit = allowed(checked.own_rewards, rounding=checked.rounding, dtype=checked.dtype)
     results = {}
     for name in SIDES:
-        rewards, problem = np.full(len(wholes), np.nan), ""
+        rewards, problem = np.full(len(inputs), np.nan), ""
         try:
             for rows in np.split(order, range(checked.batch_size, len(order), checked.batch_size)):
-                chosen = [wholes[row] for row in rows]
+                chosen = [inputs[row] for row in rows]
                 rewards[rows] = as_published(checked, chosen, pad=pad, left=name == "padding_left")
         except torch.OutOfMemoryError:
             raise
-        except (
-            Exception
-        ) as error:  # whatever the model's own code makes of a padded batch is the result
-            problem = (
-                f"It stops with {type(error).__name__}: {str(error).strip()[:200].rstrip('.')}. "
-            )
+        except Exception as error:  # what the model's own code makes of a padded batch
+            message = str(error).strip()[:200].rstrip(".")
+            problem = f"It stops with {type(error).__name__}: {message}. "
         results[name] = (largest_difference(rewards, alone), problem)
     return [
-        at_most(name, apart, limit, n=len(wholes), note=problem + INSTEAD)
+        at_most(name, apart, limit, n=len(inputs), note=problem + INSTEAD)
         for name, (apart, problem) in results.items()
     ]
 
@@ -269,11 +271,11 @@ def _pad_is_eos(checked: CheckedNetwork, alone: np.ndarray) -> Check:
     pad = model.tokenizer.pad_token_id if configured is None else configured
     if pad is None:
         return Check("pad_is_eos", note="neither tokenizer nor configuration has a pad token")
-    last, read = checked.own, alone
+    last, read = checked.own_rewards, alone
     if 0 <= pad < model.embedding_rows:
         pad_response = framed(frame, [[pad]])
         last = np.append(last, checked.scorer.own_rewards(pad_response, np.arange(1)))
-        read = np.append(read, as_published(checked, [pad_response.whole(0)]))
+        read = np.append(read, as_published(checked, [pad_response.ids(0)]))
     limit = allowed(last, dtype=checked.dtype)
     wrong = ~(np.abs(read - last) <= limit)
     alone_wrong = ", the pad token by itself alone" if wrong.sum() == wrong[-1] else ""
@@ -289,19 +291,20 @@ def _pad_is_eos(checked: CheckedNetwork, alone: np.ndarray) -> Check:
 
 @torch.no_grad()
 def as_published(
-    checked: CheckedNetwork, wholes: Sequence[Sequence[int]], *, pad: int = 0, left: bool = False
+    checked: CheckedNetwork, inputs: Sequence[Sequence[int]], *, pad: int = 0, left: bool = False
 ) -> np.ndarray:
     """Rewards float64 (batch,) of whole inputs, padded to one length where they are not of one, as
     any user would."""
-    network, frame, length = checked.network, checked.frame, max(map(len, wholes))
-    ids, mask, types = (torch.full((len(wholes), length), fill) for fill in (pad, 0, 0))
-    for row, whole in enumerate(wholes):
-        start = length - len(whole) if left else 0
-        ids[row, start : start + len(whole)] = torch.tensor(whole)
-        mask[row, start : start + len(whole)] = 1
-        types[row, start + len(frame.prefix) : start + len(whole)] = 1
-    inputs = {"input_ids": ids, "attention_mask": mask} | (
-        {"token_type_ids": types} if frame.typed else {}
-    )
-    output = network(**{name: value.to(checked.scorer.device) for name, value in inputs.items()})
-    return rewards_in(output).double().view(len(wholes), -1)[:, network.reward_output].cpu().numpy()
+    network, frame, length = checked.network, checked.frame, max(map(len, inputs))
+    ids, mask, types = (torch.full((len(inputs), length), fill) for fill in (pad, 0, 0))
+    for row, one in enumerate(inputs):
+        start = length - len(one) if left else 0
+        ids[row, start : start + len(one)] = torch.tensor(one)
+        mask[row, start : start + len(one)] = 1
+        types[row, start + len(frame.prefix) : start + len(one)] = 1
+    tensors = {"input_ids": ids, "attention_mask": mask}
+    if frame.typed:
+        tensors["token_type_ids"] = types
+    output = network(**{name: value.to(checked.scorer.device) for name, value in tensors.items()})
+    rewards = rewards_in(output).double().view(len(inputs), -1)
+    return rewards[:, network.reward_output].cpu().numpy()

@@ -9,6 +9,7 @@ server is a function from inputs to scores.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -180,7 +181,9 @@ def diagnose(
         )
     first, *others = interview.forms
     interview.first_round(first)
-    faults, remaining, best = outputs(interview), (), None
+    faults = outputs(interview)
+    remaining: tuple[str, ...] = ()
+    best: Fit | None = None
     if not faults:
         best, rivals = settle(interview, first, list(interview.hypotheses(first)))
         if best is None:
@@ -198,7 +201,7 @@ def diagnose(
     return Diagnosis(
         faults=faults,
         remaining=remaining,
-        apart=APART.get((first_name, *remaining[:1]), OTHERWISE) if remaining else "",
+        apart=APART.get((first_name, remaining[0]), OTHERWISE) if remaining else "",
         level="" if best is None else best.level,
         served=interview.served,
         own=interview.predict(Hypothesis()),
@@ -280,12 +283,11 @@ def settle(
 ) -> tuple[Fit | None, tuple[str, ...]]:
     """The hypothesis that fits best, after further inputs where several do, and the faults that
     remain beside it; None where none fits. The first candidate is taken at once where it does."""
-    options = {"noise": noise, "level": level}
-    first = fit(interview, candidates[0], **options)
+    first = fit(interview, candidates[0], noise=noise, level=level)
     if first.adequate and level == "float32":
         return first, ()
     while True:
-        fits = [fit(interview, one, **options) for one in candidates]
+        fits = [fit(interview, one, noise=noise, level=level) for one in candidates]
         if level == "float32" and not any(one.adequate for one in fits):
             fits += in_lower_precision(interview, fits)
         fits = sorted((one for one in fits if one.adequate), key=lambda one: -one.log_likelihood)
@@ -312,7 +314,7 @@ def in_lower_precision(interview: Interview, fits: Sequence[Fit]) -> list[Fit]:
     gives, and by what this precision gives here, which another machine's comes close to."""
     closest = sorted(fits, key=lambda one: one.residual / scale_of(one.predicted))[:8]
     closest += [one for one in fits[:1] if one not in closest]
-    found = []
+    fits_below = []
     for level in LEVELS:
         network = in_level(interview.model, interview.network, level, interview.device)
         local = Local(network)
@@ -320,10 +322,10 @@ def in_lower_precision(interview: Interview, fits: Sequence[Fit]) -> list[Fit]:
             lower = interview.predict(one.hypothesis, local)
             apart = float(np.sqrt(((lower - one.predicted) ** 2).mean())) / scale_of(one.predicted)
             if np.isfinite(apart) and apart > EXACT:
-                options = {"noise": apart, "level": level}
-                found.append(fit(interview, one.hypothesis, predicted=one.predicted, **options))
-                found.append(fit(interview, one.hypothesis, predicted=lower, sharper=4, **options))
-    return found
+                judged = partial(fit, interview, one.hypothesis, noise=apart, level=level)
+                fits_below.append(judged(predicted=one.predicted))
+                fits_below.append(judged(predicted=lower, sharper=4))
+    return fits_below
 
 
 def tell_apart(interview: Interview, form: str, first: Fit, second: Fit) -> bool:
@@ -375,7 +377,7 @@ def free(interview: Interview, form: str) -> tuple[tuple[Part, ...], tuple[str, 
     plain = max(
         likelihoods.pop("unknown") + PLAIN, likelihoods.pop("other_states", -np.inf) - RIVAL
     )
-    name = max(likelihoods, key=likelihoods.get, default=None)
+    name = max(likelihoods, key=likelihoods.__getitem__, default=None)
     if name is None or likelihoods[name] < plain:
         tau = kendalltau(interview.served, interview.predict(Hypothesis())).statistic
         unread = () if form == "ids" else ("another_template",)

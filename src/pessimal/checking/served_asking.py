@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import torch
@@ -9,10 +10,10 @@ import torch
 from pessimal.checking.served_faults import LINKS, RIGHT, Ids, Local, Part, Seen, readings, variants
 from pessimal.errors import WorkError
 from pessimal.rewards.base import NetworkReward
-from pessimal.rewards.frame import Conversation, Turn, messages_of, takes_pairs
+from pessimal.rewards.frame import Conversation, Turn, messages_of, rendered, takes_pairs
 from pessimal.rewards.spec import Dtype
 
-Input = Ids | str | Conversation
+Input: TypeAlias = Ids | str | Conversation
 Scores = Callable[[Sequence], np.ndarray]
 """One request: scores (n,) or (n, outputs) of n inputs, all lists of token ids, all texts, or all
 conversations."""
@@ -91,13 +92,8 @@ class Interview:
         seed: int,
         budget: int,
     ):
-        self.server, self.model, self.device, self.prompt, self.budget = (
-            scores,
-            model,
-            device,
-            prompt,
-            budget,
-        )
+        self.server, self.model, self.device = scores, model, device
+        self.prompt, self.budget = prompt, budget
         pairs = takes_pairs(model.tokenizer)
         self.forms = [form for form in FORMS if form in forms and not (pairs and form == "text")]
         self.random = np.random.default_rng(seed)
@@ -137,11 +133,8 @@ class Interview:
             "= UNK": tokenizer.unk_token_id,
             "0": 0,
         }
-        return {
-            token: name
-            for name, token in reversed(known.items())
-            if token is not None and token >= 0
-        }
+        tokens = reversed(known.items())
+        return {token: name for name, token in tokens if token is not None and token >= 0}
 
     def _plain_words(self) -> np.ndarray:
         """Ids that a text can hold without being changed on its way: words; where they are few, all
@@ -162,9 +155,8 @@ class Interview:
         return self.random.choice(self._words, length).tolist()
 
     def plain(self, length: int) -> str:
-        return self.model.tokenizer.decode(
-            self.response(length), clean_up_tokenization_spaces=False
-        ).strip()
+        tokenizer, ids = self.model.tokenizer, self.response(length)
+        return str(tokenizer.decode(ids, clean_up_tokenization_spaces=False)).strip()
 
     def item(self, form: str, length: int) -> Input:
         """A response of some random words in its frame."""
@@ -174,9 +166,8 @@ class Interview:
 
     def lengths(self) -> list[int]:
         """Of responses, in turn, up to long ones."""
-        most = (
-            getattr(self.network.config.get_text_config(), "max_position_embeddings", None) or 512
-        )
+        config = self.network.config.get_text_config()
+        most = getattr(config, "max_position_embeddings", None) or 512
         longest = max(min(64, most - len(self.frame.around([])) - 8), 9)
         return [1, 1, 2, 3, 5, 9, longest // 2, longest]
 
@@ -186,8 +177,8 @@ class Interview:
             return one
         tokenizer = self.model.tokenizer
         closing = getattr(self.conversations, "closing", ())
-        text = tokenizer.apply_chat_template(messages_of(one), tokenize=False)
-        return text + (tokenizer.decode(list(closing)) if closing else "")
+        text = rendered(tokenizer, messages_of(cast(Conversation, one)), tokenize=False)
+        return text + (str(tokenizer.decode(list(closing))) if closing else "")
 
     def send(self, form: str, inputs: Sequence[Input]) -> np.ndarray:
         """One request, kept for judging; the reward's output (n,). WorkError where the answer has
@@ -195,9 +186,10 @@ class Interview:
         if len(inputs) > self.left:
             raise WorkError(
                 f"the server would be sent more than {self.budget} inputs, and nothing is decided "
-                f"yet"
+                "yet"
             )
-        as_sent = {"ids": list, "text": self.rendered, "messages": lambda one: one}[form]
+        ways: dict[str, Callable[[Any], Any]] = {"ids": list, "text": self.rendered}
+        as_sent = ways.get(form, lambda one: one)
         answer = np.asarray(self.server([as_sent(one) for one in inputs]), dtype=np.float64)
         if len(answer) != len(inputs) or answer.ndim > 2:
             raise WorkError(
@@ -237,7 +229,8 @@ class Interview:
     def ids(self, one: Input, variant: Part) -> Ids:
         """What a server reads of an input; the right ids where the variant does not concern it."""
         if not isinstance(one, str) and not isinstance(one[0], Turn):
-            return one
+            return cast(Ids, one)
+        one = cast(str | Conversation, one)
         if one not in self._variants:
             self._variants[one] = {
                 part: ids for part, ids in variants(self.model, one, self.frame.suffix) if ids
@@ -246,9 +239,8 @@ class Interview:
 
     def wrong_variants(self, form: str) -> list[Part]:
         """Those that differ from the right ids in any input of this form."""
-        inputs = [
-            one for one, of in zip(self.asked.inputs, self.asked.form, strict=True) if of == form
-        ]
+        sent = zip(self.asked.inputs, self.asked.form, strict=True)
+        inputs = [one for one, of in sent if of == form]
         right = [self.ids(one, RIGHT) for one in inputs]
         names = dict.fromkeys(name for one in inputs for name in self._variants[one])
         return [name for name in names if [self.ids(one, name) for one in inputs] != right]
@@ -270,11 +262,8 @@ class Interview:
         self, hypothesis: Hypothesis, local: Local | None = None, asked: Asked | None = None
     ) -> np.ndarray:
         """Scores float64 (n,) of all that was asked."""
-        read, local, seen = (
-            self.readings[hypothesis.reading],
-            local or self.local,
-            self.seen(hypothesis, asked),
-        )
+        read, seen = self.readings[hypothesis.reading], self.seen(hypothesis, asked)
+        local = local or self.local
         local.prepare(one.ids for one in seen)
         values = np.array([read(local, one) for one in seen])
         return LINKS[hypothesis.link](values)

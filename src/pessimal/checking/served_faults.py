@@ -15,9 +15,14 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedTokenizerBase
 
+from pessimal.errors import FrameError
 from pessimal.rewards.base import NetworkReward
-from pessimal.rewards.frame import Conversation, messages_of, takes_pairs
+from pessimal.rewards.frame import Conversation, messages_of, rendered, takes_pairs
+from pessimal.rewards.heads import Head
+from pessimal.rewards.language import token_ids
+from pessimal.rewards.network import RewardNetwork
 from pessimal.rewards.spec import Dtype
 from pessimal.scoring.engine import Decoder, own_rewards
 
@@ -132,16 +137,16 @@ class Local:
     """The model on this machine in one precision: states and rewards of whole inputs, each computed
     once."""
 
-    def __init__(self, network: nn.Module):
+    def __init__(self, network: RewardNetwork):
         self.network = network
         decoder = Decoder.of(network)
         alone = decoder is not None and not (decoder.head.gated or decoder.head.sequence)
         self.decoder = decoder if alone else None
         """None where states cannot be had, or the last does not decide the reward by itself."""
         if self.decoder is not None:
-            decoder.exact_norm.to(self._device)
-            decoder.head.to(self._device)
-        self._states: dict[tuple, Tensor] = {}
+            self.decoder.exact_norm.to(self._device)
+            self.decoder.head.to(self._device)
+        self._states: dict[tuple[Ids, int, int, bool], Tensor] = {}
         self._rewards: dict[Ids, float] = {}
 
     @torch.no_grad()
@@ -150,16 +155,14 @@ class Local:
         if self.decoder is None:
             return
         new = sorted({ids for ids in inputs if (ids, 0, 0, False) not in self._states}, key=len)
-        for _, group in itertools.groupby(new, key=len):
-            group = list(group)
+        for _, same_length in itertools.groupby(new, key=len):
+            group = list(same_length)
             for start in range(0, len(group), TOGETHER):
                 rows = group[start : start + TOGETHER]
-                states = self.decoder.states(
-                    input_ids=torch.tensor(rows, device=self._device)
-                ).cpu()
-                self._states |= {
-                    (ids, 0, 0, False): row for ids, row in zip(rows, states, strict=True)
-                }
+                ids = torch.tensor(rows, device=self._device)
+                states = self.decoder.states(input_ids=ids).cpu()
+                keys = [(row, 0, 0, False) for row in rows]
+                self._states |= dict(zip(keys, states, strict=True))
 
     @torch.no_grad()
     def states(
@@ -167,12 +170,9 @@ class Local:
     ) -> Tensor:
         """Final states (T, hidden) float32, on the CPU, of `ids` between pad tokens, which may be
         masked."""
-        key = (
-            (ids, 0, 0, False)
-            if not left and not right
-            else ((pad,) * left + ids + (pad,) * right, left, right, masked)
-        )
+        key = ((pad,) * left + ids + (pad,) * right, left, right, masked and bool(left or right))
         if key not in self._states:
+            assert self.decoder is not None
             row = torch.tensor([key[0]], device=self._device)
             mask = torch.ones_like(row)
             if masked:
@@ -183,18 +183,19 @@ class Local:
     @torch.no_grad()
     def head(self, state: Tensor) -> float:
         """The reward of one state (hidden,)."""
+        assert self.decoder is not None
+        assert isinstance(self.decoder.head, Head)
         return float(self.decoder.head.read(state[None].to(self._device), None)[0])
 
     @torch.no_grad()
     def reward(self, ids: Ids) -> float:
         """The reward of a whole input."""
         if ids not in self._rewards:
-            own = self.decoder is None
-            self._rewards[ids] = (
-                float(own_rewards(self.network, self._tensor(ids))[0])
-                if own
-                else self.head(self.states(ids)[-1])
-            )
+            if self.decoder is None:
+                inputs = torch.tensor([ids], device=self._device)
+                self._rewards[ids] = float(own_rewards(self.network, inputs)[0])
+            else:
+                self._rewards[ids] = self.head(self.states(ids)[-1])
         return self._rewards[ids]
 
     @property
@@ -326,15 +327,14 @@ def variants(
     should; `suffix` closes the response."""
     tokenizer = model.tokenizer
     bos, eos = tokenizer.bos_token_id, tokenizer.eos_token_id
-    plain = isinstance(conversation, str)
-    if plain:
-        ids = tuple(tokenizer(conversation, add_special_tokens=False)["input_ids"])
+    if isinstance(conversation, str):
+        ids = tuple(token_ids(tokenizer, conversation))
     else:
         ids = tuple(model.parts[0].conversations.encode(conversation).ids)
     yield RIGHT, ids
     if bos is not None:
         yield Part("doubled_bos", f"{ids[:2].count(bos) + 1} BOS tokens"), (bos, *ids)
-    if plain:
+    if isinstance(conversation, str):
         return
     if bos is not None and ids[:1] == (bos,):
         yield Part("another_template", "without BOS"), ids[1:]
@@ -353,27 +353,25 @@ def variants(
     if opened := _templated(tokenizer, messages, add_generation_prompt=True):
         yield Part("another_template", "a generation prompt at the end"), opened
     for name, text in _known(prompt, response):
-        yield Part("another_template", name), tuple(tokenizer(text)["input_ids"])
-        bare = tuple(tokenizer(text, add_special_tokens=False)["input_ids"])
+        yield Part("another_template", name), tuple(token_ids(tokenizer, text, special=True))
+        bare = tuple(token_ids(tokenizer, text))
         yield Part("another_template", f"{name}, without special tokens"), bare
 
 
-def _templated(tokenizer, messages: list[dict[str, str]], **options) -> Ids | None:
+def _templated(
+    tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, str]], **options: bool
+) -> Ids | None:
     """Ids of messages; None where the template takes no such turn."""
     try:
-        return tuple(
-            tokenizer.apply_chat_template(messages, tokenize=True, return_dict=False, **options)
-        )
-    except Exception:
+        return tuple(rendered(tokenizer, messages, tokenize=True, return_dict=False, **options))
+    except FrameError:
         return None
 
 
 def _known(prompt: str, response: str) -> Iterator[tuple[str, str]]:
     for name, turn in _TURNS.items():
-        yield (
-            name,
-            turn.format(role="user", text=prompt) + turn.format(role="assistant", text=response),
-        )
+        user = turn.format(role="user", text=prompt)
+        yield name, user + turn.format(role="assistant", text=response)
     for name, whole in _WHOLES.items():
         yield name, whole.format(prompt=prompt, response=response)
 
@@ -382,7 +380,9 @@ LEVELS = ("float16", "bfloat16", "int8")
 """Lower precisions, from the finest."""
 
 
-def in_level(model: NetworkReward, exact: nn.Module, level: str, device: torch.device) -> nn.Module:
+def in_level(
+    model: NetworkReward, exact: RewardNetwork, level: str, device: torch.device
+) -> RewardNetwork:
     """The network in a lower precision; int8 rounds every row of a linear layer's weights to 255
     steps, the head aside."""
     if level != "int8":

@@ -8,6 +8,7 @@ Special tokens are left out: a pad or end token inside a response is a question 
 import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,7 +28,7 @@ LENGTHS = range(2, 10)
 
 
 @dataclass(frozen=True)
-class Plan:
+class CheckPlan:
     """How much is checked."""
 
     sample: int
@@ -51,7 +52,7 @@ class Conformance:
     checks: list[Check]
     precision: pd.DataFrame | None
     """See `precision_table`; None where precisions were not compared."""
-    details: dict
+    details: dict[str, Any]
     """What the table is of: precision, device, path, responses, and how far their rewards
     spread."""
 
@@ -69,13 +70,13 @@ class _Measured:
     checks: list[Check] = field(default_factory=list)
     head: Check | None = None
     """In float32."""
-    details: dict = field(default_factory=dict)
+    details: dict[str, Any] = field(default_factory=dict)
     problem: str | None = None
     """Why there is nothing of the above."""
 
 
 def check(
-    model: NetworkReward, text: str, plan: Plan, *, device: torch.device, progress: bool = True
+    model: NetworkReward, text: str, plan: CheckPlan, *, device: torch.device, progress: bool = True
 ) -> Conformance:
     """The suite on each part of a reward: mostly one; the checks of others are numbered.
 
@@ -86,26 +87,21 @@ def check(
         device: where the network runs.
         progress: draw a bar where there is a terminal.
     """
-    found = []
-    for number, part in enumerate(model.parts):
+    parts = []
+    for number, part in enumerate(model.parts, start=1):
         frame = part.conversations.frame(text)
-        label = f"checking {model.name}" + (f", part {number + 1}" if number else "")
+        label = f"checking {model.name}" + (f", part {number}" if number > 1 else "")
         with steps(label, plan.steps, bar=progress) as step:
-            found.append(conformance(model, part, frame, plan, device=device, step=step))
-    first, *others = found
-    more = [
-        replace(check, part=number)
-        for number, one in enumerate(others, start=2)
-        for check in one.checks
-    ]
-    return replace(first, checks=[*first.checks, *more])
+            one = conformance(model, part, frame, plan, device=device, step=step)
+        parts.append(replace(one, checks=[replace(check, part=number) for check in one.checks]))
+    return replace(parts[0], checks=[check for one in parts for check in one.checks])
 
 
 def conformance(
     model: NetworkReward,
     part: Part,
     frame: Frame,
-    plan: Plan,
+    plan: CheckPlan,
     *,
     device: torch.device,
     step: Callable[[str], None] = lambda name: None,
@@ -119,7 +115,8 @@ def conformance(
     responses = sample_responses(
         words, model.tokenizer.all_special_ids, size=plan.sample, seed=plan.seed
     )
-    inputs, measured = framed(frame, responses), {}
+    inputs = framed(frame, responses)
+    measured: dict[Dtype, _Measured] = {}
     for dtype in dict.fromkeys([model.spec.dtype, *plan.dtypes]):
         step(dtype.value)
         measured[dtype] = _measure(model, part, frame, inputs, plan, dtype, device)
@@ -129,14 +126,10 @@ def conformance(
     step("tokens")
     native = measured[model.spec.dtype]
     precision, dtypes = _compare(measured, plan)
-    options = {"responses": responses, "seed": plan.seed}
-    checks = [
-        *native.checks,
-        _head(measured),
-        *dtypes,
-        *beginnings(model.tokenizer, part.conversations, frame),
-        *round_trip(model.tokenizer, part.conversations, frame, words, **options),
-    ]
+    checks = [*native.checks, _head(measured), *dtypes]
+    asked = (model.tokenizer, part.conversations, frame)
+    checks += beginnings(*asked)
+    checks += round_trip(*asked, words, responses=responses, seed=plan.seed)
     return Conformance(checks, precision, native.details)
 
 
@@ -145,7 +138,7 @@ def _measure(
     part: Part,
     frame: Frame,
     inputs: Inputs,
-    plan: Plan,
+    plan: CheckPlan,
     dtype: Dtype,
     device: torch.device,
 ) -> _Measured:
@@ -165,9 +158,10 @@ def _measure(
             other = "bfloat16" if dtype is Dtype.float32 else "float32"
             raise ModelError(f"{model.name!r}: {problem}. Type model.dtype={other}") from error
         return _Measured(problem=problem)
-    own, fastest = checked.scorer.own, checked.fastest
+    fastest, rewards = checked.fastest, {checked.scorer.own_forward.name: checked.own_rewards}
+    rewards = rewards if fastest.name in rewards else rewards | {fastest.name: checked.fast}
     return _Measured(
-        rewards={own.name: checked.own} | ({} if fastest is own else {fastest.name: checked.fast}),
+        rewards=rewards,
         checks=of_network(checked, seed=plan.seed) if native else [],
         head=head(checked) if dtype is Dtype.float32 and checked.sound else None,
         details={
@@ -175,7 +169,7 @@ def _measure(
             "device": str(device),
             "attention": fastest.name,
             "n": len(inputs),
-            "spread": float(checked.own.std()) if checked.sound else None,
+            "spread": float(checked.own_rewards.std()) if checked.sound else None,
         },
     )
 
@@ -186,11 +180,9 @@ def _problem(error: Exception, dtype: Dtype, device: torch.device) -> str | None
         return f"{device} has too little memory for {dtype.value}"
     if isinstance(error, ModelError):
         return str(error)
-    return (
-        f"{device} cannot compute in {dtype.value}: {error}"
-        if "not implemented" in str(error)
-        else None
-    )
+    if "not implemented" in str(error):
+        return f"{device} cannot compute in {dtype.value}: {error}"
+    return None
 
 
 def _head(measured: dict[Dtype, _Measured]) -> Check:
@@ -202,28 +194,28 @@ def _head(measured: dict[Dtype, _Measured]) -> Check:
 
 
 def _compare(
-    measured: dict[Dtype, _Measured], plan: Plan
+    measured: dict[Dtype, _Measured], plan: CheckPlan
 ) -> tuple[pd.DataFrame | None, list[Check]]:
     """The table of precisions, and a row for each that was requested."""
     if not plan.dtypes:
         return None, []
-    exact, problem, table = measured.get(Dtype.float32), None, None
-    own = None if exact is None else exact.rewards.get("own-forward")
-    if own is None:
+    missing = _Measured(problem="float32 is not among dtypes")
+    exact, problem, table = measured.get(Dtype.float32, missing), None, None
+    expected = exact.rewards.get("own-forward")
+    if expected is None:
         problem = f"nothing to compare with: {exact.problem}"
-    elif not np.isfinite(own).all():
+    elif not np.isfinite(expected).all():
         problem = "nothing to compare with: in float32, rewards are not numbers"
     else:
-        table = precision_table(
-            {
-                (dtype, path): r
-                for dtype in plan.dtypes
-                for path, r in measured[dtype].rewards.items()
-            }
-        )
+        rewards = {
+            (dtype, path): values
+            for dtype in plan.dtypes
+            for path, values in measured[dtype].rewards.items()
+        }
+        table = precision_table(rewards)
     low = [dtype for dtype in plan.dtypes if dtype is not Dtype.float32]
     return table, [
-        precision_check(dtype, table, own, problem or measured[dtype].problem) for dtype in low
+        precision_check(dtype, table, expected, problem or measured[dtype].problem) for dtype in low
     ]
 
 

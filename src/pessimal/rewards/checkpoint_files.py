@@ -63,6 +63,7 @@ def read_checkpoint(spec: ModelSpec, folder: Path) -> tuple[PreTrainedConfig, Sh
     check_weights(spec, folder)
     if spec.file is not None:
         return config, gguf_shapes(config)
+    shapes: Shapes
     try:
         shapes, missing = weight_shapes(folder), missing_shards(folder)
     except Exception as error:

@@ -1,6 +1,6 @@
 """What a network of a reward has, whichever class it is of."""
 
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -18,6 +18,9 @@ class RewardNetwork(nn.Module):
     """Which of its outputs is the reward."""
     assistant_opening: tuple[int, ...]
     """For heads that read the prompt: the ids between the user's turn and the response."""
+
+    whole_parts: Any
+    """Its parts as they were before it was sharded, where it was."""
 
     @property
     def dtype(self) -> torch.dtype:

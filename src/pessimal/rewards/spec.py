@@ -162,9 +162,8 @@ class JudgeSpec:
         ):
             raise ConfigError(
                 "model.judge needs one way to read the answer: positive and negative, or ratings, "
-                "or logit; got "
-                f"{' and '.join(given) or 'none'}. Type for example model=judge "
-                f"model.path=DIR_OR_ID"
+                f"or logit; got {' and '.join(given) or 'none'}. Type for example model=judge "
+                "model.path=DIR_OR_ID"
             )
         if both := set(self.positive) & set(self.negative):
             raise ConfigError(
@@ -329,9 +328,8 @@ class ModelSpec:
             and not re.fullmatch(r"[0-9a-f]{40}", self.revision or "")
         ):
             raise ConfigError(
-                f"model.trust_remote_code=true runs the repository's Python code; pin it with a "
-                f"full commit hash: "
-                f"model.revision=<40 hexadecimal digits> (got {self.revision!r})"
+                "model.trust_remote_code=true runs the repository's Python code; pin it with a "
+                f"full commit hash: model.revision=<40 hexadecimal digits> (got {self.revision!r})"
             )
         if self.name is None:
             self.name = self._own_name()
@@ -361,8 +359,7 @@ class ModelSpec:
             fit = ", ".join(kind.value for kind in Kind if kind.can.issuperset(needs))
             raise ConfigError(
                 f"{verb} needs {' and '.join(_WHAT[need] for need in lacking)}, which "
-                f"model.kind={self.kind.value} does not "
-                f"give. Kinds that do: {fit}"
+                f"model.kind={self.kind.value} does not give. Kinds that do: {fit}"
             )
 
     @property
@@ -400,8 +397,7 @@ class ModelSpec:
             if not isinstance(self.callable, Mapping) or "_target_" not in self.callable:
                 raise ConfigError(
                     f"model.kind=callable needs a function, got model.callable={self.callable!r}. "
-                    f"Type "
-                    "model=callable model.callable._target_=module.function"
+                    "Type model=callable model.callable._target_=module.function"
                 )
             return
         if self.kind is Kind.endpoint:
@@ -429,22 +425,19 @@ class ModelSpec:
         if self.chat is not None and not asked_in_context:
             raise ConfigError(
                 f"model.chat={str(self.chat).lower()} says how a language model's "
-                f"log-probabilities are asked; "
-                f"model.kind={kind} is not. Leave it out"
+                f"log-probabilities are asked; model.kind={kind} is not. Leave it out"
             )
         if self.kind is Kind.head:
             return
         if self.negate:
             raise ConfigError(
                 f"model.negate=true is for reward models that give costs; model.kind={kind} has "
-                f"other ways to say what is better. "
-                "Leave it out"
+                "other ways to say what is better. Leave it out"
             )
         if self.recipe is not None:
             raise ConfigError(
                 f"model.kind={kind} needs a model of another kind; members of the demo family are "
-                f"reward models. Type "
-                f"model=auto model.path=DIR_OR_ID model.kind={kind}"
+                f"reward models. Type model=auto model.path=DIR_OR_ID model.kind={kind}"
             )
         if self.output is not None and self.kind is not Kind.endpoint:
             raise ConfigError(
@@ -454,9 +447,8 @@ class ModelSpec:
         if self.kind is Kind.implicit and self.implicit.reference is None and self.adapter is None:
             raise ConfigError(
                 "model.kind=implicit is the difference of two models: give the one that training "
-                "began from, "
-                "model.implicit.reference=DIR_OR_ID, or an adapter, which is switched off for it: "
-                "model.adapter=DIR_OR_ID"
+                "began from, model.implicit.reference=DIR_OR_ID, or an adapter, which is switched "
+                "off for it: model.adapter=DIR_OR_ID"
             )
         served = self.endpoint.api if self.kind is Kind.endpoint else None
         if (
@@ -484,8 +476,7 @@ class ModelSpec:
             elif not (folder / "config.json").is_file():
                 raise ModelError(
                     f"model.path={self.path!r} is a folder without a config.json; give the folder "
-                    f"that "
-                    "`save_pretrained` wrote"
+                    "that `save_pretrained` wrote"
                 )
         elif not HUB_ID.fullmatch(path):
             raise ModelError(

@@ -6,17 +6,21 @@ Knows tokenizers and frames. Does not know networks.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from pessimal.errors import InputError
-from pessimal.rewards.base import Conversations, Reward
+from pessimal.rewards.base import Conversations, NetworkReward, Reward
 from pessimal.rewards.frame import Frame
 from pessimal.rewards.spec import Mode
 from pessimal.tables.files import read_csv
 from pessimal.tables.published import numbers, whole_numbers
 from pessimal.tables.score_table import items_digest, storable, token_kind
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,7 @@ class Candidates:
         return items_digest(self.rows)
 
 
-def vocabulary(tokenizer, *, size: int) -> Candidates:
+def vocabulary(tokenizer: "PreTrainedTokenizerBase", *, size: int) -> Candidates:
     """Every id of the tokenizer that has a row in the embedding (`size` rows), in order of id.
 
     Special, added, unused and byte tokens are included, as in Christian et al. (2025); `kind`
@@ -48,27 +52,28 @@ def vocabulary(tokenizer, *, size: int) -> Candidates:
     ids = sorted(names)
     decoded = tokenizer.batch_decode([[i] for i in ids], clean_up_tokenization_spaces=False)
     texts = [storable(text) for text in decoded]
-    special = set(tokenizer.all_special_ids) | {
-        i for i, added in tokenizer.added_tokens_decoder.items() if added.special
-    }
+    added = tokenizer.added_tokens_decoder.items()
+    special = {*tokenizer.all_special_ids, *(i for i, token in added if token.special)}
     rows = pd.DataFrame(
         {
             "candidate_id": np.array(ids, dtype=np.int32),
             "token": [storable(names[i]) for i in ids],
             "text": texts,
-            "kind": [
-                token_kind(names[i], text, special=i in special)
-                for i, text in zip(ids, texts, strict=True)
-            ],
         }
     )
+    rows["kind"] = [
+        token_kind(names[i], text, special=i in special) for i, text in zip(ids, texts, strict=True)
+    ]
     return Candidates(name="vocabulary", rows=rows)
 
 
 def rows_of(model: Reward) -> int:
     """How many ids of its tokenizer's vocabulary a reward can be asked: a network's rows; all of a
     reward of texts."""
-    return getattr(model, "embedding_rows", None) or len(model.tokenizer)
+    if isinstance(model, NetworkReward):
+        return model.embedding_rows
+    assert model.tokenizer is not None  # whoever scans a vocabulary has given it
+    return len(model.tokenizer)
 
 
 def items(path: Path, *, name: str) -> Candidates:
@@ -83,41 +88,36 @@ def items(path: Path, *, name: str) -> Candidates:
             if "name" not in table:
                 raise InputError(
                     f"{path} has the columns {list(table.columns)}; a list of items needs a column "
-                    f"`name`"
+                    "`name`"
                 )
         else:
             lines = path.read_text(encoding="utf-8-sig").split("\n")
             table = pd.DataFrame({"name": [line for line in lines if line.strip()]}, dtype=str)
     except (OSError, UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
-        raise InputError(
-            f"candidates.path={str(path)!r} cannot be read as a list of items: {error}"
-        ) from error
+        message = f"candidates.path={str(path)!r} cannot be read as a list of items: {error}"
+        raise InputError(message) from error
     if table.empty:
         raise InputError(f"candidates.path={str(path)!r} holds no items; write one a line")
     rows = listed(table["name"], name=name, where=str(path)).rows
     if "elo_score" in table:
         rows["elo"] = numbers(path, table, "elo_score")
-        rows["elo_matches"] = (
-            whole_numbers(path, table, "elo_matches") if "elo_matches" in table else 0
-        )
+        rows["elo_matches"] = 0
+        if "elo_matches" in table:
+            rows["elo_matches"] = whole_numbers(path, table, "elo_matches")
     return Candidates(name=name, rows=rows)
 
 
 def listed(texts: Sequence[str], *, name: str, where: str = "the list of items") -> Candidates:
     """These texts as candidates. Raises InputError where there is none, or one stands there
     twice."""
-    texts = pd.Series(list(texts), dtype=str)
-    if texts.empty or texts.duplicated().any():
-        what = (
-            "holds nothing"
-            if texts.empty
-            else f"names {texts[texts.duplicated()].iloc[0]!r} more than once"
-        )
-        raise InputError(f"{where} {what}; each item once")
-    ids = np.arange(len(texts), dtype=np.int32)
-    return Candidates(
-        name, pd.DataFrame({"candidate_id": ids, "token": None, "text": texts, "kind": "item"})
-    )
+    items = pd.Series(list(texts), dtype=str)
+    if items.empty:
+        raise InputError(f"{where} holds nothing; each item once")
+    if (twice := items[items.duplicated()]).any():
+        raise InputError(f"{where} names {twice.iloc[0]!r} more than once; each item once")
+    ids = np.arange(len(items), dtype=np.int32)
+    rows = pd.DataFrame({"candidate_id": ids, "token": None, "text": items, "kind": "item"})
+    return Candidates(name, rows)
 
 
 @dataclass(frozen=True)
@@ -141,22 +141,25 @@ class Inputs:
 
     @property
     def lengths(self) -> np.ndarray:
-        """int64 (n,): own ids of each conversation."""
+        """int64 (n,): ids of each conversation after what it shares with the prefix."""
         return np.diff(self.ends, prepend=0)
 
     @property
     def kinds(self) -> np.ndarray:
         """int (n, 2): what decides on a conversation's way through an engine: how much it shares,
-        and its own ids."""
+        and how many ids follow."""
         return np.column_stack([self.shared, self.lengths])
 
-    def own(self, row: int) -> np.ndarray:
-        """The ids (length,) of one conversation after what it shares with the prefix."""
-        return self.rest[self.ends[row - 1] if row else 0 : self.ends[row]]
+    def batch(self, rows: np.ndarray) -> np.ndarray:
+        """int64 (n, length): the ids of conversations of one length after what each shares with the
+        prefix."""
+        starts = np.where(rows > 0, self.ends[rows - 1], 0)
+        [length] = np.unique(self.ends[rows] - starts)
+        return self.rest[starts[:, None] + np.arange(length)].astype(np.int64)
 
-    def whole(self, row: int) -> list[int]:
+    def ids(self, row: int) -> list[int]:
         """All ids of one conversation."""
-        return [*self.prefix[: self.shared[row]], *self.own(row).tolist()]
+        return [*self.prefix[: self.shared[row]], *self.batch(np.array([row]))[0].tolist()]
 
 
 # Conversations templated at once: their ids as Python lists take a few kB each.
@@ -176,61 +179,56 @@ def inputs(
     chat template.
 
     A text that the template or the tokenizer ties to its surroundings shares less of the frame's
-    prefix. `known` (n,) bool says which tokens make the round trip in another prompt's
-    frame: templating every token takes longer than scoring it on a fast card, so where a sample of
-        1,024 agrees, the
-    rest is taken from there.
+    prefix. `known` (n,) bool says which tokens make the round trip in another prompt's frame:
+    templating every token takes longer than scoring it on a fast card, so where a sample of 1,024
+    agrees, the rest is taken from there.
     """
     ids = candidates.rows["candidate_id"].to_numpy()
 
     def written(rows: np.ndarray) -> Iterator[tuple[int, list[int]]]:
         for start in range(0, len(rows), _AT_ONCE):
-            part = rows[start : start + _AT_ONCE]
-            texts = candidates.rows["text"].iloc[part].tolist()
-            double = mode is Mode.paper
-            wholes = conversations.ids(frame.prompt, texts, double_bos=double)
-            yield from zip(part.tolist(), wholes, strict=True)
+            some = rows[start : start + _AT_ONCE]
+            texts = candidates.rows["text"].iloc[some].tolist()
+            inputs = conversations.ids(frame.prompt, texts, double_bos=mode is Mode.paper)
+            yield from zip(some.tolist(), inputs, strict=True)
 
     def round_trips(rows: np.ndarray) -> np.ndarray:
-        return np.array([frame.inside(whole) == [ids[row]] for row, whole in written(rows)])
+        return np.array([frame.inside(one) == [ids[row]] for row, one in written(rows)])
 
-    every = np.arange(len(ids))
-    if mode is Mode.ids and not conversations.round_trips:
-        return framed(frame, ids[:, None].tolist())
+    everything = np.arange(len(ids))
     if mode is Mode.ids:
-        if known is not None:
+        survives = None
+        if conversations.round_trips and known is not None:
             sample = np.sort(np.random.default_rng(0).permutation(len(ids))[:_SAMPLED])
-            if not np.array_equal(round_trips(sample), known[sample]):
-                known = None
-        suffix = np.broadcast_to(
-            np.array(frame.suffix, dtype=np.int32), (len(ids), len(frame.suffix))
-        )
-        own = np.column_stack([ids.astype(np.int32), suffix])
-        survives = round_trips(every) if known is None else known
-        return _together(frame, [len(frame.prefix)] * len(ids), own, survives=survives)
-    shared, parts, survives = [], [], []
-    for row, whole in written(every):
-        shared.append(_alike(frame.prefix, whole))
-        parts.append(np.array(whole[shared[-1] :], dtype=np.int32))
-        survives.append(frame.inside(whole) == [ids[row]])
-    return _together(
-        frame, shared, parts, survives=np.array(survives) if candidates.is_vocabulary else None
-    )
+            survives = known if np.array_equal(round_trips(sample), known[sample]) else None
+        if conversations.round_trips and survives is None:
+            survives = round_trips(everything)
+        suffix = np.tile(np.array(frame.suffix, dtype=np.int32), (len(ids), 1))
+        rests = np.column_stack([ids.astype(np.int32), suffix])
+        return _together(frame, [len(frame.prefix)] * len(ids), rests, survives)
+    shared, parts, same = [], [], []
+    for row, one in written(everything):
+        shared.append(_alike(frame.prefix, one))
+        parts.append(np.array(one[shared[-1] :], dtype=np.int32))
+        same.append(frame.inside(one) == [ids[row]])
+    return _together(frame, shared, parts, np.array(same) if candidates.is_vocabulary else None)
 
 
-def framed(frame: Frame, responses: Sequence[Sequence[int]]) -> Inputs:
+def framed(frame: Frame, responses: Sequence[Sequence[int] | np.ndarray]) -> Inputs:
     """The ids of responses in a frame, as in mode `ids`: each shares the whole prefix."""
-    own = [np.array([*response, *frame.suffix], dtype=np.int32) for response in responses]
-    return _together(frame, [len(frame.prefix)] * len(own), own, survives=None)
+    rests = [np.array([*response, *frame.suffix], dtype=np.int32) for response in responses]
+    return _together(frame, [len(frame.prefix)] * len(rests), rests, None)
 
 
 def _together(
-    frame: Frame, shared: Sequence[int], own: Sequence[np.ndarray], *, survives: np.ndarray | None
+    frame: Frame,
+    shared: Sequence[int],
+    rests: Sequence[np.ndarray] | np.ndarray,
+    survives: np.ndarray | None,
 ) -> Inputs:
-    ends = np.cumsum([len(part) for part in own])
-    return Inputs(
-        frame.prefix, np.array(shared, dtype=np.int32), np.concatenate(own), ends, survives
-    )
+    ends = np.cumsum([len(rest) for rest in rests])
+    ids = np.concatenate(rests)
+    return Inputs(frame.prefix, np.array(shared, dtype=np.int32), ids, ends, survives)
 
 
 def batches(inputs: Inputs, *, size: int, rows: np.ndarray | None = None) -> list[np.ndarray]:
@@ -241,21 +239,19 @@ def batches(inputs: Inputs, *, size: int, rows: np.ndarray | None = None) -> lis
     same batches.
     """
     rows = np.arange(len(inputs)) if rows is None else np.sort(rows)
-    lengths = inputs.lengths
-    order = rows[np.lexsort((rows, lengths[rows], inputs.shared[rows]))]
-    kinds = np.column_stack([inputs.shared[order], lengths[order]])
-    edges = np.flatnonzero((np.diff(kinds, axis=0) != 0).any(axis=1)) + 1
+    kinds = inputs.kinds[rows]
+    order = np.lexsort((rows, kinds[:, 1], kinds[:, 0]))
+    edges = np.flatnonzero((np.diff(kinds[order], axis=0) != 0).any(axis=1)) + 1
     return [
         group[start : start + size]
-        for group in np.split(order, edges)
+        for group in np.split(rows[order], edges)
         for start in range(0, len(group), size)
     ]
 
 
-def _alike(prefix: Sequence[int], whole: Sequence[int]) -> int:
+def _alike(prefix: Sequence[int], ids: Sequence[int]) -> int:
     """How many leading ids a conversation shares with the prefix; one id is always its own."""
-    if tuple(whole[: len(prefix)]) == tuple(prefix):
-        return min(len(prefix), len(whole) - 1)
-    return next(
-        (i for i, (a, b) in enumerate(zip(prefix, whole, strict=False)) if a != b), len(whole) - 1
-    )
+    if tuple(ids[: len(prefix)]) == tuple(prefix):
+        return min(len(prefix), len(ids) - 1)
+    pairs = enumerate(zip(prefix, ids, strict=False))
+    return next((i for i, (a, b) in pairs if a != b), len(ids) - 1)

@@ -13,7 +13,8 @@ Knows engines and token ids. Does not know tokenizers, tables or what is searche
 import contextlib
 import functools
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,11 +23,13 @@ from transformers import AttentionInterface
 
 from pessimal.errors import ModelError
 from pessimal.rewards.frame import Frame
+from pessimal.rewards.network import RewardNetwork
 from pessimal.rewards.spec import Dtype
 from pessimal.scoring.candidates import framed
 from pessimal.scoring.engine import Engine, SharedPrefix, exchanged_attention
 from pessimal.scoring.memory import Lengths, find_batch_size, within_memory
 from pessimal.scoring.scorer import FrameScorer
+from pessimal.scoring.sequence import FullSequence, SharedSequence
 from pessimal.scoring.shared_prefix import Prefix, shared_prefix_attention
 from pessimal.scoring.trust import SAMPLE, Trust
 
@@ -48,7 +51,7 @@ class ResponseScorer:
 
     def __init__(
         self,
-        network: torch.nn.Module,
+        network: RewardNetwork,
         frame: Frame,
         *,
         dtype: Dtype,
@@ -71,14 +74,13 @@ class ResponseScorer:
             network, self.scorer.engines[0], prefix=prefix, suffix=suffix, batch_size=batch_size
         )
         if self.common_prefix.shares_starts and self.trust is not None:
-            self._check_common_prefix(samples[0], allowed, random)
+            self._check_common_prefix(samples[0], allowed, random, self.trust.tolerance)
 
     @property
     def path(self) -> str:
         """Name of the way that scores."""
-        return self.scorer.attention + (
-            ", common prefix" if self.common_prefix.shares_starts else ""
-        )
+        way = ", common prefix" if self.common_prefix.shares_starts else ""
+        return self.scorer.attention + way
 
     def rewards(self, responses: Tensor, *, anchor: Tensor | None = None) -> Tensor:
         """Rewards (n,) float32 of `responses` (n, L); see `CommonPrefixScorer`."""
@@ -95,24 +97,27 @@ class ResponseScorer:
         return self.scorer.own_rewards(inputs, np.arange(len(inputs)))
 
     def _check_common_prefix(
-        self, anchor: np.ndarray, allowed: np.ndarray, random: np.random.Generator
+        self,
+        anchor: np.ndarray,
+        allowed: np.ndarray,
+        random: np.random.Generator,
+        tolerance: float,
     ) -> None:
         places = np.arange(2 * len(anchor))
         changed = np.tile(anchor, (len(places), 1))
         changed[places, places % len(anchor)] = random.choice(allowed, size=len(places))
         responses = torch.from_numpy(changed).long()
-        own = self.own_rewards(responses)
-        rewards = (
-            self.rewards(responses, anchor=torch.from_numpy(anchor).long()).double().cpu().numpy()
-        )
-        difference = float(np.abs(rewards - own)[np.isfinite(own)].max(initial=0.0))
-        if not difference <= self.trust.tolerance:
+        expected = self.own_rewards(responses)
+        shared = self.rewards(responses, anchor=torch.from_numpy(anchor).long())
+        off = np.abs(shared.double().cpu().numpy() - expected)
+        difference = float(off[np.isfinite(expected)].max(initial=0.0))
+        if not difference <= tolerance:
             log.warning(
                 "Sharing the beginnings of responses differs from the model's own forward by %.3g "
-                "(allowed: %.3g) on %d "
-                "changes of one response. Every response is run by itself: slower, but right.",
+                "(allowed: %.3g) on %d changes of one response. Every response is run by itself: "
+                "slower, but right.",
                 difference,
-                self.trust.tolerance,
+                tolerance,
                 len(changed),
             )
             self.common_prefix.shares_starts = False
@@ -134,17 +139,19 @@ class SummedScorer:
         return ", ".join(dict.fromkeys(scorer.path for _, scorer in self.terms))
 
     def rewards(self, responses: Tensor, *, anchor: Tensor | None = None) -> Tensor:
-        return sum(
-            weight * scorer.rewards(responses, anchor=anchor) for weight, scorer in self.terms
-        )
+        return self._sum(scorer.rewards(responses, anchor=anchor) for _, scorer in self.terms)
 
     def gradient(self, response: Tensor) -> Tensor:
-        each = [(weight, scorer.gradient(response)) for weight, scorer in self.terms]
-        rows = min(slope.shape[1] for _, slope in each)
-        return sum(weight * slope[:, :rows] for weight, slope in each)
+        slopes = [scorer.gradient(response) for _, scorer in self.terms]
+        rows = min(slope.shape[1] for slope in slopes)
+        return self._sum(slope[:, :rows] for slope in slopes)
 
     def own_rewards(self, responses: Tensor) -> np.ndarray:
-        return sum(weight * scorer.own_rewards(responses) for weight, scorer in self.terms)
+        return self._sum(scorer.own_rewards(responses) for _, scorer in self.terms)
+
+    def _sum(self, values: Iterable[Any]) -> Any:
+        """The weighted sum of what each scorer gives."""
+        return sum(weight * value for (weight, _), value in zip(self.terms, values, strict=True))
 
 
 class CommonPrefixScorer:
@@ -153,7 +160,7 @@ class CommonPrefixScorer:
 
     def __init__(
         self,
-        network: nn.Module,
+        network: RewardNetwork,
         engine: Engine,
         *,
         prefix: Tensor,  # (P,)
@@ -167,8 +174,7 @@ class CommonPrefixScorer:
         """Whether what responses share with the anchor is run once; every response is run by itself
         otherwise."""
         self.sequence = getattr(network, "sequence", False)
-        self._anchor: Tensor | None = None
-        self._continued: Engine | None = None
+        self._continued: tuple[Tensor, SharedPrefix] | None = None
 
     @torch.no_grad()
     def rewards(self, responses: Tensor, *, anchor: Tensor | None = None) -> Tensor:
@@ -182,22 +188,21 @@ class CommonPrefixScorer:
         first = torch.zeros(n, dtype=torch.long, device=self.prefix.device)
         if anchor is not None and self.shares_starts:
             first = first_changes(responses, anchor := anchor.to(self.prefix.device))
-        if not first.any():  # nothing but the prompt to share
-            whole, before = self._closed(responses), len(self.prefix)
-            own = whole.shape[1] if self.shares_starts else before + whole.shape[1]
-            run = functools.partial(self.engine.rewards, shared=before)
-            size = self._batch_size(own, before + whole.shape[1])
-            return torch.cat([within_memory(run, part) for part in whole.split(size)])
+        if anchor is None or not first.any():  # nothing but the prompt to share
+            closed, before = self._closed(responses), len(self.prefix)
+            seen = before + closed.shape[1]
+            size = self._batch_size(closed.shape[1] if self.shares_starts else seen, seen)
+            score = functools.partial(self.engine.rewards, shared=before)
+            return torch.cat([within_memory(score, part) for part in closed.split(size)])
         engine = self._engine_at(anchor)
 
         def run(rows: Tensor) -> Tensor:
             """Rewards (m,) of some rows, in order of what they first change, in one pass."""
             positions, counts = first[rows].unique_consecutive(return_counts=True)
+            parts = zip(positions.tolist(), rows.split(counts.tolist()), strict=True)
             groups = [
                 (self._closed(responses[part, position:]), len(self.prefix) + position)
-                for position, part in zip(
-                    positions.tolist(), rows.split(counts.tolist()), strict=True
-                )
+                for position, part in parts
             ]
             if len(groups) == 1 or self.sequence:  # a packed row is read where its responses end
                 return torch.cat([engine.rewards(ids, shared=shared) for ids, shared in groups])
@@ -214,59 +219,57 @@ class CommonPrefixScorer:
         By the gradient of the embeddings times the embedding matrix, 1.4 times faster than through
         a one-hot.
         """
-        own = self._closed(response.to(self.prefix.device).unsqueeze(0))
+        ids = self._closed(response.to(self.prefix.device).unsqueeze(0))
         if not self.sequence:
-            return self._by_embeddings(own, len(response))
+            return self._by_embeddings(ids, len(response))
         # A token counts twice: by its own probability, and by what it does to those behind it.
-        if not hasattr(self.engine, "distribution"):
+        if not isinstance(self.engine, SharedSequence | FullSequence):
             raise ModelError(
-                f"{type(self.network.causal).__name__} is laid out in a way that pessimal does not "
-                f"know, so the gradient of its "
-                "log-probabilities is not known either: it can be scanned, and not searched"
+                f"{type(getattr(self.network, 'causal', self.network)).__name__} is laid out in a way that pessimal does not "
+                "know, so the gradient of its log-probabilities is not known either: it can be "
+                "scanned, and not searched"
             )
         with torch.no_grad():
-            likely = self.engine.distribution(own, shared=len(self.prefix))[: len(response)]
-        if own.shape[1] == 1:
+            likely = self.engine.distribution(ids, shared=len(self.prefix))[: len(response)]
+        if ids.shape[1] == 1:
             return likely
-        through = self._by_embeddings(own, len(response))
+        through = self._by_embeddings(ids, len(response))
         rows = min(likely.shape[1], through.shape[1])  # of the output and of the input embedding
         return likely[:, :rows] + through[:, :rows]
 
-    def _by_embeddings(self, own: Tensor, length: int) -> Tensor:
+    def _by_embeddings(self, ids: Tensor, length: int) -> Tensor:
         """d reward / d one-hot (length, V) float32 of the inputs of one response with its closing
         ids, (1, T)."""
-        embedding = self.network.get_input_embeddings()
+        embedding: Any = self.network.get_input_embeddings()
         with torch.enable_grad(), _captured(embedding) as captured:
-            reward = self.engine.rewards(own, shared=len(self.prefix)).sum()
+            reward = self.engine.rewards(ids, shared=len(self.prefix)).sum()
         if len(captured) != 1:
             raise ModelError(
                 f"{type(self.network).__name__} looks tokens up {len(captured)} times in one "
-                f"forward; the gradient that a "
-                "search follows is only known for models that do it once"
+                "forward; the gradient that a search follows is only known for models that do it "
+                "once"
             )
-        (given,) = captured
-        (slope,) = torch.autograd.grad(
-            reward, given
-        )  # (1, T, hidden), (1, T - 1, hidden) of a sequence
-        ran = own[0, :-1] if self.sequence else own[0]
-        begin = slope.shape[1] - len(ran)
+        [output] = captured
+        [slope] = torch.autograd.grad(reward, output)  # (1, T or, of a sequence, T - 1, hidden)
+        inputs = ids[0, :-1] if self.sequence else ids[0]
+        begin = slope.shape[1] - len(inputs)
         slope = slope[0, begin : begin + length]
-        slope = nn.functional.pad(
-            slope, (0, 0, 0, length - len(slope))
-        )  # the last token of all is no input
+        # The last token of all is no input.
+        slope = nn.functional.pad(slope, (0, 0, 0, length - len(slope)))
         weight = embedding.weight.detach()
-        scale = _scale(weight[ran], given.detach()[0, -len(ran) :])
+        scale = _scale(weight[inputs], output.detach()[0, -len(inputs) :])
         return (slope @ weight.T).float() * scale
 
     def _closed(self, responses: Tensor) -> Tensor:
         return torch.cat([responses, self.suffix.expand(len(responses), -1)], dim=1)
 
-    def _engine_at(self, anchor: Tensor) -> Engine:
+    def _engine_at(self, anchor: Tensor) -> SharedPrefix:
         """The engine whose prefix goes on with the anchor, the last one kept. Its last token is
         never shared."""
-        if self._anchor is None or not torch.equal(anchor, self._anchor):
-            self._continued, self._anchor = self.engine.continued(anchor[:-1]), anchor.clone()
-        return self._continued
+        if self._continued is None or not torch.equal(anchor, self._continued[0]):
+            assert isinstance(self.engine, SharedPrefix)
+            self._continued = (anchor.clone(), self.engine.continued(anchor[:-1]))
+        return self._continued[1]
 
     def _passes(self, first: Tensor, *, length: int) -> Sequence[Tensor]:
         """All rows (n,), by the position they `first` change, in parts that go through the network
@@ -278,9 +281,9 @@ class CommonPrefixScorer:
         number = (share[first[order]].cumsum(0) - 1) // _PASS
         return order.split(number.bincount().tolist())
 
-    def _batch_size(self, own: int, seen: int) -> int:
+    def _batch_size(self, run: int, seen: int) -> int:
         return self.batch_size or find_batch_size(
-            self.network.config, Lengths(own, seen), device=self.prefix.device
+            self.network.config, Lengths(run, seen), device=self.prefix.device
         )
 
 
@@ -298,7 +301,7 @@ def _captured(embedding: nn.Module) -> Iterator[list[Tensor]]:
     serves every network, whether or not its forward takes embeddings."""
     captured: list[Tensor] = []
 
-    def take(_module, _arguments, output: Tensor) -> Tensor:
+    def take(_module: nn.Module, _arguments: tuple[Any, ...], output: Tensor) -> Tensor:
         captured.append(output.detach().requires_grad_())
         return captured[-1]
 
@@ -309,18 +312,18 @@ def _captured(embedding: nn.Module) -> Iterator[list[Tensor]]:
         handle.remove()
 
 
-def _scale(rows: Tensor, given: Tensor) -> float:
+def _scale(rows: Tensor, output: Tensor) -> float:
     """By how much the module multiplies its rows (Gemma's does, most do not), from some rows and
     what it gave of them, both (T, hidden)."""
-    rows, given = rows.double(), given.double()
+    rows, output = rows.double(), output.double()
     square = (rows * rows).sum()
-    return float((rows * given).sum() / square) if square > 0 else 1.0
+    return float((rows * output).sum() / square) if square > 0 else 1.0
 
 
 def packed_rewards(engine: SharedPrefix, groups: Sequence[tuple[Tensor, int]]) -> Tensor:
     """Rewards (n of all groups,) float32, group after group, as `engine.rewards` gives them for
     each: of inputs of one length, what each has of its own (n, T), and how many tokens of the
-        engine's prefix all begin with."""
+    engine's prefix all begin with."""
     device = groups[0][0].device
     lengths = torch.cat([torch.full_like(ids[:, 0], ids.shape[1]) for ids, _ in groups])
     positions = [
@@ -345,23 +348,17 @@ def packed_attention(
     attention_mask: Tensor | None,
     *,
     shared_prefix: Sequence[tuple[Prefix, int, int]],
-    **options,
+    **options: Any,
 ) -> tuple[Tensor, None]:
     """Attention output (1, N, H, D): `shared_prefix_attention` of each group, of n inputs with T
     tokens, by itself."""
     widths = [n * length for _, n, length in shared_prefix]
+    groups = zip(*(states[0].split(widths, dim=1) for states in (query, key, value)), strict=True)
     outputs = []
-    for (prefix, n, length), *own in zip(
-        shared_prefix,
-        *(states[0].split(widths, dim=1) for states in (query, key, value)),
-        strict=True,
-    ):
-        by_input = [
-            states.unflatten(1, (n, length)).transpose(0, 1) for states in own
-        ]  # (n, H or K, T, D)
-        output, _ = shared_prefix_attention(
-            module, *by_input, None, shared_prefix=prefix, **options
-        )
+    for (prefix, n, length), group in zip(shared_prefix, groups, strict=True):
+        # (n, H or K, T, D)
+        q, k, v = (states.unflatten(1, (n, length)).transpose(0, 1) for states in group)
+        output, _ = shared_prefix_attention(module, q, k, v, None, shared_prefix=prefix, **options)
         outputs.append(output.flatten(0, 1))
     return torch.cat(outputs).unsqueeze(0), None
 

@@ -6,9 +6,9 @@ Knows networks and token ids. Does not know tokenizers, tables or files.
 
 import contextlib
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from pessimal.errors import ModelError
 from pessimal.rewards.heads import Head, head_for
 from pessimal.rewards.heads.base import in_float32
+from pessimal.rewards.network import RewardNetwork
 from pessimal.scoring.shared_prefix import ATTENTION, Prefix, continue_prefix, run_prefix
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class Engine(Protocol):
 class Decoder:
     """The parts of a decoder with a head that pessimal knows."""
 
-    network: nn.Module
+    network: RewardNetwork
     backbone: nn.Module
     layers: nn.ModuleList
     norm: nn.Module
@@ -54,41 +55,35 @@ class Decoder:
     head: "Head | SequenceHead"
 
     @classmethod
-    def of(cls, network: nn.Module) -> "Decoder | None":
+    def of(cls, network: RewardNetwork) -> "Decoder | None":
         """The parts of `network`, or None where it is laid out otherwise."""
-        if hasattr(
-            network, "whole_parts"
-        ):  # it was sharded since: its weights are no more to be copied
-            return network.whole_parts
+        parts = getattr(network, "whole_parts", None)
+        if parts is not None:  # it was sharded since: its weights are no more to be copied
+            return parts
         backbone = _backbone(network)
         norm, layers = _first(backbone, _NORMS), _first(backbone, _LAYERS)
         if norm is None or layers is None:
             return None
-        if hasattr(network, "make_head"):
-            head = network.make_head()
-        elif kind := head_for(network.state_dict(keep_vars=True)):
+        weights = network.state_dict(keep_vars=True)
+        if (make := getattr(network, "make_head", None)) is not None:
+            head = make()
+        elif kind := head_for({name: weight.shape for name, weight in weights.items()}):
             head = kind(network, output=network.reward_output)
         else:
             return None
-        return cls(
-            network=network,
-            backbone=backbone,
-            layers=layers,
-            norm=norm,
-            exact_norm=in_float32(norm),
-            head=head,
-        )
+        return cls(network, backbone, layers, norm, in_float32(norm), head)
 
-    def rewards(self, context: Tensor | None, *, read: Tensor | None = None, **inputs) -> Tensor:
+    def rewards(
+        self, context: Tensor | None, *, read: Tensor | None = None, **inputs: Any
+    ) -> Tensor:
         """Run the backbone; the rewards (n,), final norm and head in float32, at the last position
         of each row, or of one row at the positions `read` (n,)."""
-        final = []
+        assert isinstance(self.head, Head)
+        final: list[Tensor] = []  # (n, hidden)
 
-        def keep(_, arguments):
+        def keep(_: nn.Module, arguments: tuple[Any, ...]) -> None:
             states = arguments[0]
-            final.append(
-                (states[:, -1] if read is None else states[0, read]).float()
-            )  # (n, hidden)
+            final.append((states[:, -1] if read is None else states[0, read]).float())
 
         with contextlib.ExitStack() as hooks:
             hooks.enter_context(hooked(self.norm, keep))
@@ -99,9 +94,9 @@ class Decoder:
             self.backbone(**inputs, use_cache=False)
         return self.head.read(self.exact_norm(final[0]), context)
 
-    def states(self, **inputs) -> Tensor:
+    def states(self, **inputs: Any) -> Tensor:
         """Run the backbone; its final states (batch, T, hidden) float32 at all positions."""
-        final = []
+        final: list[Tensor] = []
         with hooked(self.norm, lambda _, arguments: final.append(arguments[0].float())):
             self.backbone(**inputs, use_cache=False)
         return self.exact_norm(final[0])
@@ -118,10 +113,10 @@ class SharedPrefix:
         self._start = functools.lru_cache(maxsize=64)(prefix.start)
 
     @staticmethod
-    def suits(network: nn.Module) -> bool:
+    def suits(network: RewardNetwork) -> bool:
         """Whether its backbone's attention can be exchanged, and is what is shared here: causal,
         windowed or not."""
-        backbone = _backbone(network)
+        backbone: Any = _backbone(network)
         kinds = set(getattr(backbone.config, "layer_types", None) or ())
         exchangeable = getattr(backbone, "_supports_attention_backend", False)
         return bool(exchangeable) and kinds <= {"full_attention", "sliding_attention"}
@@ -153,7 +148,7 @@ class FullForward:
         self.decoder, self.prefix, self.context = decoder, prefix, context
 
     def rewards(self, ids: Tensor, *, shared: int) -> Tensor:
-        return self.whole_rewards(_whole(self.prefix, ids, shared), own=ids.shape[1])
+        return self.whole_rewards(whole_inputs(self.prefix, ids, shared), own=ids.shape[1])
 
     def whole_rewards(self, ids: Tensor, *, own: int) -> Tensor:
         """Rewards (batch,) float32 of whole inputs (batch, length), whose last `own` ids are the
@@ -167,20 +162,19 @@ class OwnForward:
 
     name = "own-forward"
 
-    def __init__(self, network: nn.Module, prefix: Tensor, *, typed: bool = False):
+    def __init__(self, network: RewardNetwork, prefix: Tensor, *, typed: bool = False):
         self.network, self.prefix, self.typed = network, prefix, typed
 
     def rewards(self, ids: Tensor, *, shared: int) -> Tensor:
-        whole = _whole(self.prefix, ids, shared)
-        types = None
+        inputs, types = whole_inputs(self.prefix, ids, shared), None
         if self.typed:  # 0 for the prompt, 1 from where the response begins
-            types = (torch.arange(whole.shape[1], device=ids.device) >= len(self.prefix)).long()
-            types = types.expand_as(whole)
-        return own_rewards(self.network, whole, types, own=ids.shape[1])
+            types = (torch.arange(inputs.shape[1], device=ids.device) >= len(self.prefix)).long()
+            types = types.expand_as(inputs)
+        return own_rewards(self.network, inputs, types, own=ids.shape[1])
 
 
 def own_rewards(
-    network: nn.Module, ids: Tensor, types: Tensor | None = None, *, own: int | None = None
+    network: RewardNetwork, ids: Tensor, types: Tensor | None = None, *, own: int | None = None
 ) -> Tensor:
     """Rewards (batch,) float32 of whole inputs `ids` (batch, length) of one length, by the
     network's own forward.
@@ -194,7 +188,7 @@ def own_rewards(
     config = network.config.get_text_config()
     pad = config.pad_token_id
     config.pad_token_id = _absent(ids, config.vocab_size)
-    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    inputs: dict[str, Any] = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     if types is not None:
         inputs["token_type_ids"] = types
     if getattr(network, "sequence", False):
@@ -225,7 +219,7 @@ def own_rewards(
     return rewards.float().view(len(ids), -1)[:, network.reward_output]
 
 
-def rewards_in(output) -> Tensor:
+def rewards_in(output: Any) -> Tensor:
     """GRM gives nothing else, ArmoRM and QRM call it `score`, most `logits`, the others give it
     first."""
     if isinstance(output, Tensor):
@@ -243,21 +237,23 @@ def _absent(ids: Tensor, vocabulary: int) -> int:
 def prefix_context(decoder: Decoder, prefix: Tensor) -> tuple[Prefix, Tensor | None]:
     """The prefix's keys and values, and what the head takes from the prompt."""
     keys_and_values, states = run_prefix(decoder.backbone, prefix)
-    context = decoder.head.context(states.float(), prefix.tolist()) if decoder.head.gated else None
-    return keys_and_values, context
+    if not (isinstance(decoder.head, Head) and decoder.head.gated):
+        return keys_and_values, None
+    return keys_and_values, decoder.head.context(states.float(), prefix.tolist())
 
 
-def _whole(prefix: Tensor, ids: Tensor, shared: int) -> Tensor:
+def whole_inputs(prefix: Tensor, ids: Tensor, shared: int) -> Tensor:
+    """The first `shared` ids of the prefix followed by each row of `ids` (batch, length)."""
     return torch.cat([prefix[:shared].expand(len(ids), -1), ids], dim=1)
 
 
-def _last_position(_, arguments):
+def _last_position(_: nn.Module, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     # Contiguous: on a CPU, bfloat16 products of a slice run at a tenth of the speed.
     return (arguments[0][:, -1:].contiguous(), *arguments[1:])
 
 
 @contextlib.contextmanager
-def hooked(module: nn.Module, hook) -> Iterator[None]:
+def hooked(module: nn.Module, hook: Callable[[nn.Module, tuple[Any, ...]], Any]) -> Iterator[None]:
     """While this lasts, `hook` sees the module's arguments before it runs."""
     handle = module.register_forward_pre_hook(hook)
     try:
@@ -272,17 +268,17 @@ def only_at(positions: Tensor, module: nn.Module) -> Iterator[None]:
     elsewhere its output is zero, which nobody reads."""
     width = 0
 
-    def take(_, arguments):
+    def take(_: nn.Module, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         nonlocal width
         width = arguments[0].shape[1]
         return (arguments[0][:, positions], *arguments[1:])
 
-    def put_back(_module, _arguments, output):
+    def put_back(_module: nn.Module, _arguments: tuple[Any, ...], output: Any) -> Any:
         # A mixture of experts gives more than its output.
         computed, *rest = (output,) if isinstance(output, Tensor) else output
-        whole = computed.new_zeros(1, width, computed.shape[-1])
-        whole[0, positions] = computed.view(len(positions), -1)
-        return (whole, *rest) if rest else whole
+        everywhere = computed.new_zeros(1, width, computed.shape[-1])
+        everywhere[0, positions] = computed.view(len(positions), -1)
+        return (everywhere, *rest) if rest else everywhere
 
     handle = module.register_forward_hook(put_back)
     try:
@@ -295,7 +291,7 @@ def only_at(positions: Tensor, module: nn.Module) -> Iterator[None]:
 @contextlib.contextmanager
 def exchanged_attention(backbone: nn.Module, implementation: str) -> Iterator[None]:
     """While this lasts, the backbone's attention is the one that is registered under this name."""
-    config = backbone.config
+    config: Any = backbone.config
     before = config._attn_implementation
     config._attn_implementation = implementation
     try:
@@ -304,11 +300,11 @@ def exchanged_attention(backbone: nn.Module, implementation: str) -> Iterator[No
         config._attn_implementation = before
 
 
-def _backbone(network: nn.Module) -> nn.Module:
+def _backbone(network: RewardNetwork) -> nn.Module:
     """The decoder below the head. GRM's class does not say where it is; it is where Llama's kin
     have it."""
     return getattr(network, network.base_model_prefix or "model", network)
 
 
-def _first(module: nn.Module, names: tuple[str, ...]):
+def _first(module: nn.Module, names: tuple[str, ...]) -> Any:
     return next((getattr(module, name) for name in names if hasattr(module, name)), None)

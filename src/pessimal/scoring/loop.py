@@ -11,13 +11,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.strategies import ModelParallelStrategy
-from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.utils.data import DataLoader
@@ -25,6 +25,7 @@ from torch.utils.data import DataLoader
 from pessimal.errors import ConfigError, ModelError
 from pessimal.progress import Counter, counted
 from pessimal.rewards.frame import Frame
+from pessimal.rewards.network import RewardNetwork
 from pessimal.rewards.spec import Dtype
 from pessimal.scoring.candidates import Inputs, batches
 from pessimal.scoring.engine import Decoder, SharedPrefix
@@ -69,7 +70,7 @@ class Pass(pl.LightningModule):
 
     def __init__(
         self,
-        network: nn.Module,
+        network: RewardNetwork,
         frame: Frame,
         inputs: Inputs,
         *,
@@ -84,14 +85,14 @@ class Pass(pl.LightningModule):
         self.texts, self.label, self.folder, self.loop = texts, label, folder, loop
         self.sample = sample_rows(inputs.kinds, n=NOISE_SAMPLE, seed=1)
         """Rows (n,) that the model's own forward scores too."""
-        self.own: np.ndarray | None = None
-        """Its rewards float64 (n,)."""
-        self.scorer: FrameScorer | None = None
-        own, seen = int(inputs.lengths.max()), int((inputs.shared + inputs.lengths).max())
+        self.own_rewards = np.empty(0)
+        """What it gave them, float64 (n,)."""
+        self._scorer: FrameScorer | None = None
+        lengths, seen = inputs.lengths, int((inputs.shared + inputs.lengths).max())
         shared = Decoder.of(network) is not None and SharedPrefix.suits(network)
         wanted = loop.batch_size or find_batch_size(
             network.config,
-            Lengths(own if shared else seen, seen),
+            Lengths(int(lengths.max()) if shared else seen, seen),
             device=loop.trainer.strategy.root_device,
         )
         # One that was given holds, also where an earlier start took another.
@@ -106,10 +107,8 @@ class Pass(pl.LightningModule):
         Raises ModelError where a reward is not a number, and where batches of other processes do
         not arrive.
         """
-        trainer, self.plan = (
-            self.loop.trainer,
-            batches(self.inputs, size=self.batch_size, rows=rows),
-        )
+        trainer: Any = self.loop.trainer  # whose callbacks are said to be fixed
+        self.plan = batches(self.inputs, size=self.batch_size, rows=rows)
         self.shards = Shards(self.folder / name)
         rewards = np.full(len(self.inputs), np.nan, dtype=np.float32)
         wait_for_all()
@@ -127,8 +126,7 @@ class Pass(pl.LightningModule):
         trainer.callbacks = [progress]
         trainer.predict(self, return_predictions=False)
         wait_for_all()
-        missing = self._restore(rewards)
-        if missing:
+        if missing := self._restore(rewards):
             raise ModelError(
                 f"{len(missing)} of {len(self.plan)} batches did not reach {self.shards.folder}: "
                 "give all processes one paths.cache on a file system that they share, and scan "
@@ -137,10 +135,16 @@ class Pass(pl.LightningModule):
         return rewards[rows]
 
     @property
+    def scorer(self) -> FrameScorer:
+        """What scores (after the loop has started)."""
+        assert self._scorer is not None
+        return self._scorer
+
+    @property
     def trust(self) -> Trust:
         """Result of the check against the model's own forward (after a run). ModelError where that
         gave no number to compare with, though the engine did: a head that overflows in float16 is
-            one."""
+        one."""
         if self.scorer.trust is None:
             raise ModelError(
                 f"{self.label}: the model's own forward gives no reward that is a number for any "
@@ -157,7 +161,7 @@ class Pass(pl.LightningModule):
     def noise(self, rewards: np.ndarray) -> float:
         """Numerical error of this float32 pass's `rewards` (m,) of `sample`, by the model's own
         forward."""
-        return numerical_noise(rewards, self.own)
+        return numerical_noise(rewards, self.own_rewards)
 
     def _restore(self, rewards: np.ndarray) -> list[int]:
         """Fill `rewards` from the finished shards among the batches to do; the numbers of those
@@ -177,11 +181,12 @@ class Pass(pl.LightningModule):
 
     # What Lightning calls, in this order.
 
-    def configure_model(self):
+    def configure_model(self) -> None:
         if self.loop.sharded:
+            assert self.device_mesh is not None
             shard_over(self.network, Decoder.of(self.network), self.device_mesh)
 
-    def predict_dataloader(self):
+    def predict_dataloader(self) -> DataLoader:
         """Each process's share of the batches to do: every n-th by number, so that each is scored
         once.
 
@@ -191,41 +196,35 @@ class Pass(pl.LightningModule):
         """
         processes = self.trainer.world_size
         shares = [[n for n in self.todo if n % processes == rank] for rank in range(processes)]
-        own = shares[self.trainer.global_rank]
-        steps = max(map(len, shares)) if self.loop.sharded else len(own)
-        own += [-1] * (max(steps, 1) - len(own))
-        return DataLoader(own, batch_size=None, collate_fn=self._batch)
+        share: Any = shares[self.trainer.global_rank]  # a sequence is a data set
+        steps = max(map(len, shares)) if self.loop.sharded else len(share)
+        share += [-1] * (max(steps, 1) - len(share))
+        return DataLoader(share, batch_size=None, collate_fn=self._batch)
 
-    def _batch(self, number: int) -> tuple[int, torch.Tensor, int, torch.Tensor]:
+    def _batch(self, number: Any) -> tuple[int, torch.Tensor, int, torch.Tensor]:
         """Its number, row numbers (n,), how much they share, ids (n, length)."""
         rows = self.plan[max(number, 0)]
-        ids = np.stack([self.inputs.own(row) for row in rows])
-        return (
-            number,
-            torch.from_numpy(rows),
-            int(self.inputs.shared[rows[0]]),
-            torch.from_numpy(ids).long(),
-        )
+        shared, ids = int(self.inputs.shared[rows[0]]), self.inputs.batch(rows)
+        return number, torch.from_numpy(rows), shared, torch.from_numpy(ids)
 
-    def on_predict_start(self):
+    def on_predict_start(self) -> None:
         # Only here is the network where the trainer wants it; after the loop it is there no more.
         self.network.eval()
-        if self.scorer is None:
-            self.scorer = FrameScorer(self.network, self.frame, device=self.device)
+        if self._scorer is None:
+            self._scorer = FrameScorer(self.network, self.frame, device=self.device)
             if self.loop.find_threads and self.device.type == "cpu":
                 # Another number changes the last bits, so a scan that goes on keeps it.
                 torch.set_num_threads(Shards(self.folder).agree("threads", self._fastest_threads()))
             self.scorer.establish_trust(self.inputs, dtype=self.precision)
-            self.own = self.scorer.own_rewards(self.inputs, self.sample)
+            self.own_rewards = self.scorer.own_rewards(self.inputs, self.sample)
 
     def _fastest_threads(self) -> int:
         """The faster of one thread and of all that torch would take, on a batch of these
         candidates: on cores that others use as well, threads that wait for one another are slower
-            than one (`experiments/speed/threads.py`)."""
-        most = torch.get_num_threads()
-        like = (self.inputs.kinds == self.inputs.kinds[self.sample[0]]).all(axis=1)
-        rows = np.flatnonzero(like)[:PROBED]
-        ids = torch.from_numpy(np.stack([self.inputs.own(row) for row in rows])).long()
+        than one (`experiments/speed/threads.py`)."""
+        most, kinds = torch.get_num_threads(), self.inputs.kinds
+        rows = np.flatnonzero((kinds == kinds[self.sample[0]]).all(axis=1))[:PROBED]
+        ids = torch.from_numpy(self.inputs.batch(rows))
         shared = int(self.inputs.shared[rows[0]])
         seconds = dict.fromkeys((most, 1), float("inf"))
         for _ in range(PROBES if most > 1 else 0):
@@ -238,7 +237,9 @@ class Pass(pl.LightningModule):
                     return most
         return 1 if seconds[1] < FASTER * seconds[most] else most
 
-    def predict_step(self, batch, _batch_index=None) -> int:
+    def predict_step(
+        self, batch: tuple[int, torch.Tensor, int, torch.Tensor], _batch_index: int = 0
+    ) -> int:
         """Score a batch and write it; its number. A reward that is not a number ends the scan
         there."""
         number, rows, shared, ids = batch
@@ -248,8 +249,9 @@ class Pass(pl.LightningModule):
             if not self.loop.sharded:
                 # In bfloat16, one row's NaN reaches the next row of a matrix product on some
                 # processors (AMX).
-                alone = [bool(self.scorer.rewards(ids[[i]], shared=shared).isfinite()) for i in bad]
-                bad = bad[~np.array(alone)] if not all(alone) else bad
+                alone = torch.cat([self.scorer.rewards(ids[[i]], shared=shared) for i in bad])
+                wrong = ~alone.isfinite().cpu().numpy()
+                bad = bad[wrong] if wrong.any() else bad
             raise ModelError(
                 f"the model's reward is not a number for {len(bad)} of {len(rows)} candidates of a "
                 f"batch, first for {self.texts[rows[bad[0]]]!r}, in {self.precision.value}. "
@@ -287,14 +289,22 @@ class ScanProgress(Callback):
         self.shown = contextlib.ExitStack()
         self.counter: Counter | None = None
 
-    def on_predict_start(self, trainer, module):
+    def on_predict_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         if trainer.is_global_zero:
             counter = counted(
                 self.label, unit=self.unit, total=self.total, done=self.done, bar=self.bar
             )
             self.counter, self.reported = self.shown.enter_context(counter), time.monotonic()
 
-    def on_predict_batch_end(self, trainer, module, outputs, batch, batch_idx, dataloader_idx=0):
+    def on_predict_batch_end(
+        self,
+        trainer: pl.Trainer,
+        module: pl.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
         self.reach(min(self.done + len(batch[1]) * trainer.world_size, self.total))
 
     def reach(self, done: int) -> None:
@@ -308,7 +318,9 @@ class ScanProgress(Callback):
             self.reported = time.monotonic()
             self.report(done, self.counter.rate)
 
-    def on_exception(self, trainer, module, exception):
+    def on_exception(
+        self, trainer: pl.Trainer, module: pl.LightningModule, exception: BaseException
+    ) -> None:
         if isinstance(exception, KeyboardInterrupt):  # Lightning ends the process without a word
             log.warning(
                 "%s: stopped at %d of %d; the same command goes on from there",
@@ -317,11 +329,11 @@ class ScanProgress(Callback):
                 self.total,
             )
 
-    def teardown(self, trainer, module, stage):
+    def teardown(self, trainer: pl.Trainer, module: pl.LightningModule, stage: str) -> None:
         self.shown.close()
 
 
-def shard_over(network: nn.Module, decoder: Decoder | None, mesh: DeviceMesh) -> None:
+def shard_over(network: RewardNetwork, decoder: Decoder | None, mesh: DeviceMesh) -> None:
     """Shard the backbone of a network larger than one card over the processes of `mesh`, layer by
     layer, to be gathered one after the other as they run (`fully_shard`); the head stays whole. All
     processes must take the same number of steps.

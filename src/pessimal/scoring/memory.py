@@ -8,10 +8,12 @@ all the same, the batch is halved (`within_memory`).
 import ctypes
 import logging
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
+from transformers import PreTrainedConfig
 
 log = logging.getLogger(__name__)
 
@@ -27,24 +29,24 @@ _SHARE, _CPU_BYTES = 0.5, 2**28
 class Lengths:
     """Tokens of one candidate."""
 
-    own: int
+    run: int
     """That run through the network."""
     seen: int
     """That they attend to, the prefix included."""
 
 
-def find_batch_size(config, lengths: Lengths, *, device: torch.device) -> int:
+def find_batch_size(config: PreTrainedConfig, lengths: Lengths, *, device: torch.device) -> int:
     """Candidates per batch, a power of two, for a network of this transformers configuration."""
-    text = config.get_text_config()
+    text, run = config.get_text_config(), lengths.run
     hidden = text.hidden_size
     heads = getattr(text, "num_attention_heads", 1)
     feed_forward = getattr(text, "intermediate_size", None) or 4 * hidden
     # Float32 throughout: residual, norm, queries, keys, values and output; gate, up and their
     # product; the scores, their softmax and a copy of each.
-    floats = lengths.own * (8 * hidden + 3 * feed_forward) + 4 * heads * lengths.own * lengths.seen
+    floats = run * (8 * hidden + 3 * feed_forward) + 4 * heads * run * lengths.seen
     room = free_bytes(device) // (4 * floats)
     kind = device.type if device.type in _MOST_TOKENS else "cpu"
-    most = min(_MOST_TOKENS[kind] // lengths.own, _MOST_CANDIDATES[kind])
+    most = min(_MOST_TOKENS[kind] // run, _MOST_CANDIDATES[kind])
     return 2 ** (max(1, min(room, most)).bit_length() - 1)
 
 
@@ -55,9 +57,9 @@ def free_bytes(device: torch.device) -> int:
     return _CPU_BYTES
 
 
-def within_memory(run: Callable, rows: Sequence | torch.Tensor, *, join: Callable = torch.cat):
+def within_memory(run: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
     """What `run` gives for `rows`; rows that do not fit into a card's memory together are halved
-    until they do, and what the parts give is joined."""
+    until they do."""
     try:
         return run(rows)
     except torch.OutOfMemoryError:
@@ -65,8 +67,7 @@ def within_memory(run: Callable, rows: Sequence | torch.Tensor, *, join: Callabl
             raise
     log.warning("out of memory with %d candidates at once; going on with half of them", len(rows))
     torch.cuda.empty_cache()
-    half = (len(rows) + 1) // 2
-    return join([within_memory(run, part, join=join) for part in (rows[:half], rows[half:])])
+    return torch.cat([within_memory(run, half) for half in rows.tensor_split(2)])
 
 
 def keep_large_buffers() -> None:

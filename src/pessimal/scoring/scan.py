@@ -5,24 +5,24 @@ certification, the table. Knows neither Hydra nor W&B nor the registry.
 """
 
 import contextlib
-import fcntl
 import functools
 import logging
-import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import torch
+from filelock import FileLock, Timeout
 
 from pessimal.errors import ConfigError, WorkError
 from pessimal.progress import counted
 from pessimal.rewards.base import NetworkReward, Reward, TextReward
 from pessimal.rewards.checkpoint_files import of_model
-from pessimal.rewards.frame import Frame, Turn
+from pessimal.rewards.frame import Conversation, Frame, Turn
 from pessimal.rewards.language import Continued
+from pessimal.rewards.network import RewardNetwork
 from pessimal.rewards.spec import Dtype, Kind, Mode
 from pessimal.scoring.candidates import Candidates, Inputs, inputs
 from pessimal.scoring.certify import Certified, certify, certify_tails, uncertified
@@ -81,7 +81,7 @@ def identify(
 
 def scan(
     model: NetworkReward,
-    networks: Callable[..., torch.nn.Module],
+    networks: Callable[..., RewardNetwork],
     provenance: ScoreProvenance,
     candidates: Candidates,
     frames: Sequence[Frame],
@@ -98,23 +98,22 @@ def scan(
     the loop has several processes, all of them call this and get the same table. Raises ModelError
     if a reward is not a number.
     """
-    mode, to_score = Mode(provenance.mode), []
+    to_score: list[Inputs] = []
     for part, frame in zip(model.parts, frames, strict=True):
-        alike = to_score and part.conversations is model.parts[0].conversations
+        if to_score and part.conversations is model.parts[0].conversations:
+            to_score.append(to_score[0])
+            continue
+        mode = Mode(provenance.mode)
         to_score.append(
-            to_score[0]
-            if alike
-            else inputs(part.conversations, frame, candidates, mode, known=known_round_trips)
+            inputs(part.conversations, frame, candidates, mode, known=known_round_trips)
         )
     texts, several = candidates.rows["text"].tolist(), len(model.parts) > 1
 
-    def passing(dtype: Dtype) -> Terms:
+    def passes(dtype: Dtype) -> Passes:
         terms = []
         for number, part in enumerate(model.parts):
-            label, folder = (
-                f"{model.name} · {provenance.prompt}",
-                work / provenance.key() / dtype.value,
-            )
+            label = f"{model.name} · {provenance.prompt}"
+            folder = work / provenance.key() / dtype.value
             one = Pass(
                 networks(dtype, part.network),
                 frames[number],
@@ -126,16 +125,18 @@ def scan(
                 loop=loop,
             )
             terms.append((part.weight, one))
-        return Terms(terms)
+        return Passes(terms)
 
-    first = passing(model.spec.dtype)
+    first = passes(model.spec.dtype)
     rewards = first.run(np.arange(len(texts)), name="all")
+    noise: float | None = None
     if model.spec.dtype is Dtype.float32:
-        result = certify(rewards, noise=(noise := first.noise()))
+        noise = first.noise()
+        result = certify(rewards, noise=noise)
     elif provenance.certain:
-        result, noise = _certified_tails(rewards, passing(Dtype.float32), k=provenance.certain)
+        result, noise = _certified_tails(rewards, passes(Dtype.float32), k=provenance.certain)
     else:
-        result, noise = uncertified(rewards), None
+        result = uncertified(rewards)
     measured = _of_language_model(model, provenance, candidates, to_score[0], result.rewards)
     if model.spec.kind is Kind.judge:
         measured["says_yes_above"] = model.spec.judge.says_yes_above
@@ -173,9 +174,8 @@ def scan_texts(
     No rank is certain unless the reward gives the same numbers twice: a sample is asked again.
     """
     texts = candidates.rows["text"].tolist()
-    conversations = [
-        (Turn("user", provenance.prompt_text), Turn("assistant", text)) for text in texts
-    ]
+    prompt = Turn("user", provenance.prompt_text or "")
+    conversations: list[Conversation] = [(prompt, Turn("assistant", text)) for text in texts]
     label = f"{model.name} · {provenance.prompt}"
     with counted(label, unit="candidates", total=len(texts), bar=progress) as counter:
 
@@ -193,18 +193,16 @@ def scan_texts(
             log.info("%s: %s", label, cost)
         rewards = kept.rewards(conversations)
     sample = np.sort(np.random.default_rng(1).permutation(len(texts))[:NOISE_SAMPLE])
-    again = model.rewards([conversations[row] for row in sample], again=True)
-    noise, difference = (
-        measure(rewards[sample], again) for measure in (numerical_noise, largest_difference)
-    )
+    once, twice = rewards[sample], model.rewards([conversations[i] for i in sample], again=True)
+    noise, difference = numerical_noise(once, twice), largest_difference(once, twice)
     trust = Trust(
         n=len(sample),
         largest_difference=difference,
         batch_difference=difference,
         repeat_difference=difference,
-        spread=float(rewards[sample].std()),
-        kendall=rank_agreement(again, rewards[sample]),
-        tolerance=allowed(rewards[sample], dtype=Dtype.float32),
+        spread=float(once.std()),
+        kendall=rank_agreement(twice, once),
+        tolerance=allowed(once, dtype=Dtype.float32),
     )
     return score_table(
         model,
@@ -217,7 +215,7 @@ def scan_texts(
     )
 
 
-class Terms:
+class Passes:
     """The passes of a reward's parts, and their weighted sum."""
 
     def __init__(self, terms: Sequence[tuple[float, Pass]]):
@@ -230,27 +228,27 @@ class Terms:
         self.values = [one.run(rows, name=name) for _, one in self.terms]
         if len(self.terms) == 1 and self.terms[0][0] == 1:
             return self.values[0]
-        return sum(
-            weight * values.astype(np.float64)
-            for (weight, _), values in zip(self.terms, self.values, strict=True)
-        )
+        pairs = zip((weight for weight, _ in self.terms), self.values, strict=True)
+        return np.sum([weight * values.astype(np.float64) for weight, values in pairs], axis=0)
 
     def noise(self) -> float:
         """Bound on the numerical error: of the last run, where it was of all rows, else of a run of
         the sample."""
-        bounds = []
+        noise = 0.0
         for number, (weight, one) in enumerate(self.terms):
-            whole = self.values and len(self.values[number]) == len(one.inputs)
-            sampled = (
-                self.values[number][one.sample] if whole else one.run(one.sample, name="sample")
-            )
-            bounds.append(abs(weight) * one.noise(sampled))
-        return sum(bounds)
+            if self.values and len(self.values[number]) == len(one.inputs):
+                sampled = self.values[number][one.sample]
+            else:
+                sampled = one.run(one.sample, name="sample")
+            noise += abs(weight) * one.noise(sampled)
+        return noise
 
     @property
     def trust(self) -> Trust:
         """Of the part that is nearest to what is allowed."""
-        return nearest(one.trust for _, one in self.terms)
+        trust = nearest(one.trust for _, one in self.terms)
+        assert trust is not None
+        return trust
 
     @property
     def attention(self) -> str:
@@ -271,30 +269,31 @@ def _of_language_model(
     candidates: Candidates,
     scored: Inputs,
     values: np.ndarray,
-) -> dict:
+) -> dict[str, Any]:
     """What the table of a language model records besides: how it was asked, and of what its numbers
     are."""
     conversations = model.parts[0].conversations
     if not isinstance(conversations, Continued):
         return {}
-    context = model.tokenizer.decode(list(scored.prefix), clean_up_tokenization_spaces=False)
-    found = {
+    context = str(model.tokenizer.decode(list(scored.prefix), clean_up_tokenization_spaces=False))
+    measured: dict[str, Any] = {
         "asked": "chat template" if conversations.chat else "plain text",
         "context": storable(context),
     }
     if not candidates.is_vocabulary:
-        _, apart = conversations.continued(provenance.prompt_text, candidates.rows["text"].tolist())
+        texts = candidates.rows["text"].tolist()
+        _, apart = conversations.continued(provenance.prompt_text or "", texts)
         lengths = scored.lengths - len(conversations.closing)
-        found["tokens_per_item"] = {
+        measured["tokens_per_item"] = {
             "least": int(lengths.min()),
             "median": float(np.median(lengths)),
             "most": int(lengths.max()),
         }
-        found["tokenised_apart"] = len(apart)
-        found["tokenised_apart_examples"] = [storable(answer) for answer in apart[:5]]
+        measured["tokenised_apart"] = len(apart)
+        measured["tokenised_apart_examples"] = [storable(answer) for answer in apart[:5]]
     elif model.spec.kind is Kind.log_probability:
-        found["total_probability"] = float(np.exp(values).sum())
-    return found
+        measured["total_probability"] = float(np.exp(values).sum())
+    return measured
 
 
 def score_table(
@@ -307,27 +306,24 @@ def score_table(
     noise: float | None,
     attention: str,
     survives: np.ndarray | None = None,
-    **measured,
+    **measured: Any,
 ) -> ScoreTable:
     """The table of these rewards, with what was measured beside them. `attention` is the path that
     scored, `survives` bool (n,) which tokens make the round trip."""
-    rows = candidates.rows.assign(
-        survives=survives, reward=result.rewards, certified=result.certified
-    )
-    rows["survives"] = rows["survives"].astype("boolean")
-    known = {
+    columns = {"survives": survives, "reward": result.rewards, "certified": result.certified}
+    rows = candidates.rows.assign(**columns).astype({"survives": "boolean"})
+    checks = {
         "trust": asdict(trust),
         "noise": noise,
         "rescored_in_float32": 0 if model.spec.dtype is Dtype.float32 else int(result.exact.sum()),
         "largest_low_precision_error": result.largest_error,
         "certified": int(result.certified.sum()),
     }
-    return ScoreTable(
-        replace(provenance, attention=attention), rows, model.description, known | measured
-    )
+    provenance = replace(provenance, attention=attention)
+    return ScoreTable(provenance, rows, model.description, checks | measured)
 
 
-def _certified_tails(rewards: np.ndarray, exact: Terms, *, k: int) -> tuple[Certified, float]:
+def _certified_tails(rewards: np.ndarray, exact: Passes, *, k: int) -> tuple[Certified, float]:
     """Rewards (n,) of a low-precision pass with their tails from the float32 one, and that one's
     numerical error."""
     rounds = iter(range(len(rewards)))
@@ -388,10 +384,10 @@ class Scanner:
         for one in provenances:
             double = one.mode == Mode.paper.value
             parts = [part.conversations for part in model.parts]
-            self.frames[one.key()] = [p.frame(one.prompt_text, double_bos=double) for p in parts]
+            text = one.prompt_text or ""
+            self.frames[one.key()] = [part.frame(text, double_bos=double) for part in parts]
             if not candidates.is_vocabulary:  # an item that cannot be asked is named now
-                texts = candidates.rows["text"].tolist()
-                parts[0].ids(one.prompt_text, texts, double_bos=double)
+                parts[0].ids(text, candidates.rows["text"].tolist(), double_bos=double)
         self.loop = Loop(
             trainer=make_trainer(trainer, root=root),
             batch_size=batch_size,
@@ -444,22 +440,24 @@ def locked(work: Path, provenance: ScoreProvenance) -> Iterator[None]:
     however that ends."""
     folder = work / provenance.key()
     folder.mkdir(parents=True, exist_ok=True)
-    handle = os.open(folder, os.O_RDONLY)
+    lock = FileLock(folder / ".lock", blocking=False)
     try:
-        with contextlib.suppress(OSError):  # a file system without locks cannot lock
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise WorkError(
-                    f"another command is scanning {provenance.model} on {provenance.prompt} into "
-                    f"{work}. Wait for it, and "
-                    "give this one again: what is finished then is named, and the rest is scanned"
-                ) from error
+        lock.acquire()
+    except Timeout as error:
+        raise WorkError(
+            f"another command is scanning {provenance.model} on {provenance.prompt} into {work}. "
+            "Wait for it, and give this one again: what is finished then is named, and the rest is "
+            "scanned"
+        ) from error
+    except (OSError, NotImplementedError):  # a file system without locks
+        pass
+    try:
         yield
     finally:
-        os.close(handle)
-        with contextlib.suppress(OSError):  # nothing was to be done after all
-            folder.rmdir()
+        with contextlib.suppress(OSError):
+            (folder / ".lock").unlink()
+            folder.rmdir()  # where nothing was to be done after all
+        lock.release()
 
 
 def forget_work(work: Path, provenance: ScoreProvenance, *, published: Path | None = None) -> None:

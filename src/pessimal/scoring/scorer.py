@@ -13,6 +13,7 @@ from torch import Tensor
 
 from pessimal.errors import UserError
 from pessimal.rewards.frame import Frame
+from pessimal.rewards.network import RewardNetwork
 from pessimal.rewards.spec import Dtype
 from pessimal.scoring.candidates import Inputs, batches
 from pessimal.scoring.engine import (
@@ -25,7 +26,7 @@ from pessimal.scoring.engine import (
 )
 from pessimal.scoring.memory import within_memory
 from pessimal.scoring.sequence import FullSequence, SharedSequence
-from pessimal.scoring.trust import SAMPLE, Trust, judge, sample_rows
+from pessimal.scoring.trust import SAMPLE, Trust, judge, largest_difference, sample_rows
 
 log = logging.getLogger(__name__)
 
@@ -35,13 +36,13 @@ class FrameScorer:
     own rewards."""
 
     @torch.no_grad()
-    def __init__(self, network: torch.nn.Module, frame: Frame, *, device: torch.device):
+    def __init__(self, network: RewardNetwork, frame: Frame, *, device: torch.device):
         self.network, self.frame, self.device = network, frame, device
         self.trust: Trust | None = None
         """Result of `establish_trust`."""
         prefix = torch.tensor(frame.prefix, dtype=torch.long, device=device)
-        self.own = OwnForward(network, prefix, typed=frame.typed)
-        self.engines: list[Engine] = [*self._fast_engines(prefix), self.own]
+        self.own_forward = OwnForward(network, prefix, typed=frame.typed)
+        self.engines: list[Engine] = [*self._fast_engines(prefix), self.own_forward]
         while len(self.engines) > 1 and not self._runs(self.engines[0], prefix):
             self.engines.pop(0)
         """From the fastest to the model's own forward; the first is in use."""
@@ -64,28 +65,28 @@ class FrameScorer:
     def own_rewards(self, inputs: Inputs, rows: np.ndarray) -> np.ndarray:
         """Rewards float64 (n,) of some `rows` (n,) of `inputs`: the model's own forward, batch 1,
         no cache."""
-        return self._by(self.own, inputs, rows, batch_size=1)
+        return self._by(self.own_forward, inputs, rows, batch_size=1)
 
     def establish_trust(self, inputs: Inputs, *, dtype: Dtype) -> None:
         """Compare with the model's own forward on a random sample; take the next slower engine
         where it differs."""
         rows = sample_rows(inputs.kinds, n=SAMPLE, seed=0)
-        own = self.own_rewards(inputs, rows)
-        finite = np.isfinite(
-            own
-        )  # the loop ends at a reward that is not a number, and names the candidate
+        expected = self.own_rewards(inputs, rows)
+        # The loop ends at a reward that is not a number, and names the candidate.
+        finite = np.isfinite(expected)
         if not finite.any():
             return
-        rows, own = rows[finite], own[finite]
+        rows, expected = rows[finite], expected[finite]
 
         def by(engine: Engine, size: int) -> np.ndarray:
             return self._by(engine, inputs, rows, batch_size=size)
 
-        full = next(
-            (engine for engine in self.engines if engine.name != SharedPrefix.name), self.own
+        full = next(engine for engine in self.engines if engine.name != SharedPrefix.name)
+        ways = [by(full, 1), by(self.own_forward, SAMPLE)]
+        rounding = max(largest_difference(rewards, expected) for rewards in ways)
+        self.trust = first_trusted(
+            self.network, self.engines, expected, by, rounding=rounding, dtype=dtype
         )
-        rounding = max(np.abs(by(*way) - own).max() for way in ((full, 1), (self.own, SAMPLE)))
-        self.trust = first_trusted(self.engines, own, by, rounding=float(rounding), dtype=dtype)
         if not self.trust.holds:
             log.warning(
                 "The model's own forward differs between batches of one and of %d by %.3g "
@@ -120,17 +121,16 @@ class FrameScorer:
             return []
         decoder.exact_norm.to(self.device)
         decoder.head.to(self.device)
+        suits = SharedPrefix.suits(self.network)
         if decoder.head.sequence:
-            shared = (
-                [SharedSequence.of(decoder, prefix)] if SharedPrefix.suits(self.network) else []
-            )
-            return [*shared, FullSequence(decoder, prefix)]
-        shareable = SharedPrefix.suits(self.network) and len(prefix)
+            full = FullSequence(decoder, prefix)
+            return [SharedSequence.of(decoder, prefix), full] if suits else [full]
+        shareable = suits and len(prefix)
         if not shareable and not decoder.head.gated:
             return [FullForward(decoder, prefix)]
         keys_and_values, context = prefix_context(decoder, prefix)
-        engines: list[Engine] = [FullForward(decoder, prefix, context)]
-        return [SharedPrefix(decoder, keys_and_values, context), *engines] if shareable else engines
+        whole = FullForward(decoder, prefix, context)
+        return [SharedPrefix(decoder, keys_and_values, context), whole] if shareable else [whole]
 
     @torch.no_grad()
     def rewards_by(self, engine: Engine, inputs: Inputs, plan: Iterable[np.ndarray]) -> np.ndarray:
@@ -138,11 +138,7 @@ class FrameScorer:
         rows in none."""
         rewards = np.full(len(inputs), np.nan)
         for chosen in plan:
-            ids = (
-                torch.from_numpy(np.stack([inputs.own(row) for row in chosen]))
-                .long()
-                .to(self.device)
-            )
+            ids = torch.from_numpy(inputs.batch(chosen)).to(self.device)
             values = engine.rewards(ids, shared=int(inputs.shared[chosen[0]]))
             rewards[chosen] = values.double().cpu().numpy()
         return rewards
@@ -155,24 +151,24 @@ class FrameScorer:
 
 
 def first_trusted(
+    network: RewardNetwork,
     engines: list[Engine],
-    own: np.ndarray,
+    expected: np.ndarray,
     by: Callable[[Engine, int], np.ndarray],
     *,
     rounding: float,
     dtype: Dtype,
 ) -> Trust:
-    """Drop engines from the front of the list until the first gives the model's `own` rewards (n,)
-    of a sample, or is the last; the check's result. `by` gives the sample's rewards (n,) by an
-    engine in batches of some size."""
-    network = engines[-1].network
+    """Drop engines from the front of the list until the first gives the model's own rewards (n,) of
+    a sample, the `expected` ones, or is the last; the check's result. `by` gives the sample's
+    rewards (n,) by an engine in batches of some size."""
     if getattr(getattr(network, "causal", network), "is_loaded_in_8bit", False):
         dtype = Dtype.bfloat16  # int8 rounds what goes into each layer, about as much
     while True:
         engine = engines[0]
         single = by(engine, 1)
         batched, repeated = (by(engine, SAMPLE) for _ in range(2))
-        trust = judge(own, single, batched, repeated, rounding=rounding, dtype=dtype)
+        trust = judge(expected, single, batched, repeated, rounding=rounding, dtype=dtype)
         if trust.holds or len(engines) == 1:
             return trust
         log.warning(

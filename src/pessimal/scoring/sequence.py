@@ -6,16 +6,26 @@ response of one token costs no forward at all. Knows networks and token ids, as 
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor
 
-from pessimal.scoring.engine import Decoder, FullForward, SharedPrefix, exchanged_attention
+from pessimal.scoring.engine import (
+    Decoder,
+    FullForward,
+    SharedPrefix,
+    exchanged_attention,
+    whole_inputs,
+)
 from pessimal.scoring.shared_prefix import ATTENTION, Prefix, continue_prefix, run_prefix
+
+if TYPE_CHECKING:
+    from pessimal.rewards.log_probability import SequenceHead
 
 
 @dataclass(frozen=True)
-class Begun:
+class SharedStart:
     """Responses that begin alike: after each of the first tokens that they may share."""
 
     first: int
@@ -36,51 +46,48 @@ class SharedSequence(SharedPrefix):
 
     sequence = True
 
-    def __init__(self, decoder: Decoder, prefix: Prefix, begun: Begun):
+    def __init__(self, decoder: Decoder, prefix: Prefix, beginning: SharedStart):
         super().__init__(decoder, prefix)
-        self.begun = begun
+        self.beginning, self.head = beginning, _head(decoder)
 
     @classmethod
     def of(cls, decoder: Decoder, ids: Tensor) -> "SharedSequence":
         """Run the prefix ids (P,)."""
         prefix, states = run_prefix(decoder.backbone, ids)
-        following = decoder.head.distribution(states[-1:])
-        return cls(decoder, prefix, Begun(prefix.length, following.new_zeros(1), following))
+        following = _head(decoder).distribution(states[-1:])
+        return cls(decoder, prefix, SharedStart(prefix.length, following.new_zeros(1), following))
 
     def rewards(self, ids: Tensor, *, shared: int) -> Tensor:
-        total, following = self.begun.after(shared)
+        total, following = self.beginning.after(shared)
         rewards = total + following[ids[:, 0]]
         if ids.shape[1] == 1:
             return rewards
-        return rewards + self.decoder.head.chosen(self._states(ids, shared), ids[:, 1:]).sum(dim=1)
+        return rewards + self.head.chosen(self._states(ids, shared), ids[:, 1:]).sum(dim=1)
 
     def distribution(self, ids: Tensor, *, shared: int) -> Tensor:
         """Log-probabilities (T, rows) float32 of every token in each place of one response `ids`
         (1, T)."""
-        _, following = self.begun.after(shared)
+        first = self.beginning.after(shared)[1].unsqueeze(0)
         if ids.shape[1] == 1:
-            return following.unsqueeze(0)
-        return torch.cat(
-            [following.unsqueeze(0), self.decoder.head.distribution(self._states(ids, shared)[0])]
-        )
+            return first
+        return torch.cat([first, self.head.distribution(self._states(ids, shared)[0])])
 
     def continued(self, ids: Tensor) -> "SharedSequence":
         prefix, states = continue_prefix(self.decoder.backbone, self.prefix, ids)
-        total, following = self.begun.after(self.prefix.length)
-        all_following = torch.cat([following.unsqueeze(0), self.decoder.head.distribution(states)])
-        steps = all_following[:-1].gather(-1, ids.unsqueeze(-1))[:, 0]
+        total, first = self.beginning.after(self.prefix.length)
+        following = torch.cat([first.unsqueeze(0), self.head.distribution(states)])
+        steps = following[:-1].gather(-1, ids.unsqueeze(-1))[:, 0]
         totals = total + torch.cat([steps.new_zeros(1), steps.cumsum(0)])
-        return SharedSequence(
-            self.decoder, prefix, Begun(self.prefix.length, totals, all_following)
-        )
+        beginning = SharedStart(self.prefix.length, totals, following)
+        return SharedSequence(self.decoder, prefix, beginning)
 
     def _states(self, ids: Tensor, shared: int) -> Tensor:
         """States (batch, T − 1, hidden) at the positions of all ids but the last."""
-        own = ids[:, :-1]
-        positions = torch.arange(shared, shared + own.shape[1], device=ids.device).unsqueeze(0)
+        inputs = ids[:, :-1]
+        positions = torch.arange(shared, shared + inputs.shape[1], device=ids.device).unsqueeze(0)
         with exchanged_attention(self.decoder.backbone, ATTENTION):
             return self.decoder.states(
-                input_ids=own, position_ids=positions, shared_prefix=self._start(shared)
+                input_ids=inputs, position_ids=positions, shared_prefix=self._start(shared)
             )
 
 
@@ -89,13 +96,21 @@ class FullSequence(FullForward):
 
     sequence = True
 
+    def __init__(self, decoder: Decoder, prefix: Tensor):
+        super().__init__(decoder, prefix)
+        self.head = _head(decoder)
+
     def whole_rewards(self, ids: Tensor, *, own: int) -> Tensor:
         states = self.decoder.states(input_ids=ids[:, :-1])[:, -own:]
-        return self.decoder.head.chosen(states, ids[:, -own:]).sum(dim=1)
+        return self.head.chosen(states, ids[:, -own:]).sum(dim=1)
 
     def distribution(self, ids: Tensor, *, shared: int) -> Tensor:
         """Log-probabilities (T, rows) float32 of every token in each place of one response `ids`
         (1, T)."""
-        whole = torch.cat([self.prefix[:shared].expand(len(ids), -1), ids], dim=1)
-        states = self.decoder.states(input_ids=whole[:, :-1])[0, -ids.shape[1] :]
-        return self.decoder.head.distribution(states)
+        inputs = whole_inputs(self.prefix, ids, shared)[:, :-1]
+        return self.head.distribution(self.decoder.states(input_ids=inputs)[0, -ids.shape[1] :])
+
+
+def _head(decoder: Decoder) -> "SequenceHead":
+    """The head of a decoder whose head reads every position."""
+    return cast("SequenceHead", decoder.head)

@@ -19,17 +19,27 @@ import torch
 from pessimal.errors import ModelError
 from pessimal.rewards.base import Conversations, NetworkReward, Report, Reward, TextReward
 from pessimal.rewards.frame import Conversation, Encoded
+from pessimal.rewards.network import RewardNetwork
 from pessimal.scoring.engine import Decoder, Engine, FullForward, OwnForward, own_rewards
 from pessimal.scoring.memory import Lengths, find_batch_size, within_memory
 from pessimal.scoring.scorer import first_trusted
 from pessimal.scoring.sequence import FullSequence
-from pessimal.scoring.trust import SAMPLE, Trust, nearest, numerical_noise
+from pessimal.scoring.trust import SAMPLE, Trust, largest_difference, nearest, numerical_noise
 
 _BLOCK = 256
 """Conversations that go through all networks of a reward before the next."""
 
 
-class TextScorer(Protocol):
+class Rewarder(Protocol):
+    """Gives the rewards of conversations, or is a reward of texts itself."""
+
+    def rewards(
+        self, conversations: Sequence[Conversation], *, report: Report | None = None
+    ) -> np.ndarray:
+        """Rewards float64 (n,); NaN for a conversation longer than the model is made for."""
+
+
+class TextScorer(Rewarder, Protocol):
     """Gives the rewards of conversations."""
 
     device: torch.device
@@ -45,11 +55,6 @@ class TextScorer(Protocol):
     def path(self) -> str:
         """Name of the way that scores."""
 
-    def rewards(
-        self, conversations: Sequence[Conversation], *, report: Report | None = None
-    ) -> np.ndarray:
-        """Rewards float64 (n,); NaN for a conversation longer than the model is made for."""
-
 
 def text_scorer(
     model: Reward,
@@ -60,32 +65,26 @@ def text_scorer(
 ) -> TextScorer:
     """The scorer of a reward's texts, by whichever way it has. Checked on `sample`."""
     if isinstance(model, TextReward):
-        return AskedTexts(model, sample)
+        return RewardTexts(model, sample)
+    assert isinstance(model, NetworkReward)
     networks = functools.cache(lambda which: model.network(None, which))
+    make = functools.partial(NetworkTexts, model, device=device, batch_size=batch_size)
     terms = [
-        (
-            part.weight,
-            NetworkTexts(
-                model,
-                part.conversations,
-                networks(part.network),
-                sample,
-                device=device,
-                batch_size=batch_size,
-            ),
-        )
+        (part.weight, make(part.conversations, networks(part.network), sample))
         for part in model.parts
     ]
     return terms[0][1] if [weight for weight, _ in terms] == [1.0] else SummedTexts(terms)
 
 
-class AskedTexts:
+class RewardTexts:
     """A reward that takes texts. What it gives twice for the same texts differs by its noise."""
 
-    path, device, longest, trust = "texts", torch.device("cpu"), None, None
+    path, device = "texts", torch.device("cpu")
 
     def __init__(self, model: TextReward, sample: Sequence[Conversation]):
         self.model = model
+        self.longest: int | None = None
+        self.trust: Trust | None = None
         some = list(sample)[:SAMPLE]
         again = [model.rewards(some, again=True) for _ in range(2)] if some else [np.zeros(1)] * 2
         self.noise = numerical_noise(*again)
@@ -106,7 +105,7 @@ class SummedTexts:
         self.device = terms[0][1].device
         self.trust = nearest(scorer.trust for _, scorer in terms)
         limits = [scorer.longest for _, scorer in terms if scorer.longest is not None]
-        self.longest = min(limits, default=None)
+        self.longest: int | None = min(limits, default=None)
         self.noise = sum(abs(weight) * scorer.noise for weight, scorer in terms)
 
     @property
@@ -118,18 +117,14 @@ class SummedTexts:
     ) -> np.ndarray:
         """Rewards float64 (n,); NaN for a conversation longer than one of the models is made
         for."""
-        rewards = np.empty(len(conversations))
+        rewards = np.zeros(len(conversations))
         for start in range(0, len(conversations), _BLOCK):
-            block = conversations[start : start + _BLOCK]
-            found = sum(weight * scorer.rewards(block) for weight, scorer in self.terms)
-            rewards[start : start + len(block)] = found
+            block = rewards[start : start + _BLOCK]  # a view
+            for weight, scorer in self.terms:
+                block += weight * scorer.rewards(conversations[start : start + _BLOCK])
             if report:
-                known = {
-                    start + i: float(reward)
-                    for i, reward in enumerate(found)
-                    if np.isfinite(reward)
-                }
-                report(known, len(conversations))
+                finite = np.flatnonzero(np.isfinite(block)).tolist()
+                report({start + i: float(block[i]) for i in finite}, len(conversations))
         return rewards
 
 
@@ -145,7 +140,7 @@ class NetworkTexts:
         self,
         model: NetworkReward,
         conversations: Conversations,
-        network: torch.nn.Module,
+        network: RewardNetwork,
         sample: Sequence[Conversation],
         *,
         device: torch.device,
@@ -154,14 +149,13 @@ class NetworkTexts:
         self.model, self.written, self.device = model, conversations, device
         self.network = network.to(device)
         self.batch_size = batch_size
-        self.longest: int | None = getattr(
-            network.config.get_text_config(), "max_position_embeddings", None
-        )
+        config = network.config.get_text_config()
+        self.longest: int | None = getattr(config, "max_position_embeddings", None)
         """Most tokens of an input that the model is made for; None where its configuration does not
         say."""
         nothing = torch.empty(0, dtype=torch.long, device=device)
-        self.own = OwnForward(network, nothing)
-        self.engines: list[Engine] = [self.own]
+        self.own_forward = OwnForward(network, nothing)
+        self.engines: list[Engine] = [self.own_forward]
         """From the fastest to the model's own forward; the first is in use."""
         decoder = Decoder.of(network)
         if decoder is not None and not decoder.head.gated:
@@ -209,32 +203,37 @@ class NetworkTexts:
 
     def own_rewards(self, conversations: Sequence[Conversation]) -> np.ndarray:
         """Rewards float64 (n,) by the model's own forward, one by one."""
-        return np.array([self._batch([row], self.own)[0] for row in self.encoded(conversations)])
+        rows = self.encoded(conversations)
+        return np.array([self._batch([row], self.own_forward)[0] for row in rows])
 
     def _establish_trust(self, rows: list[Encoded]) -> None:
         if not rows:
             return
         chosen = np.random.default_rng(0).permutation(len(rows))[:SAMPLE]
         sample = [rows[i] for i in chosen]
-        own = np.array([self._batch([row], self.own)[0] for row in sample])
-        if not np.isfinite(own).all():
+        expected = np.array([self._batch([row], self.own_forward)[0] for row in sample])
+        if not np.isfinite(expected).all():
             raise ModelError(
-                f"{self.model.name!r} gives {own[~np.isfinite(own)][0]} for an ordinary "
-                f"conversation: in this precision its "
-                "numbers overflow. Type model.dtype=float32 or model.dtype=bfloat16"
+                f"{self.model.name!r} gives {expected[~np.isfinite(expected)][0]} for an ordinary "
+                "conversation: in this precision its numbers overflow. Type model.dtype=float32 or "
+                "model.dtype=bfloat16"
             )
         # A batch of one conversation several times over is the only one of equal lengths that is
         # sure to exist.
-        fours = np.array([self._batch([row] * 4, self.own)[0] for row in sample])
+        fours = np.array([self._batch([row] * 4, self.own_forward)[0] for row in sample])
 
         def by(engine: Engine, size: int) -> np.ndarray:
             return self._score(sample, engine, size=1 if size == 1 else self.batch_size)
 
-        rounding = float(np.abs(fours - own).max())
         self.trust = first_trusted(
-            self.engines, own, by, rounding=rounding, dtype=self.model.spec.dtype
+            self.network,
+            self.engines,
+            expected,
+            by,
+            rounding=largest_difference(fours, expected),
+            dtype=self.model.spec.dtype,
         )
-        self.noise = numerical_noise(self._score(sample, self.engines[0]), own)
+        self.noise = numerical_noise(self._score(sample, self.engines[0]), expected)
 
     def _score(
         self,
@@ -251,13 +250,11 @@ class NetworkTexts:
         for index, row in enumerate(rows):
             if self.fits(row):
                 by_length[len(row.ids), row.own].append(index)
-        for length, own in sorted(by_length, reverse=True):
-            indices, config = by_length[length, own], self.network.config
-            most = (
-                size
-                or self.batch_size
-                or find_batch_size(config, Lengths(length, length), device=self.device)
-            )
+        for (length, _), indices in sorted(by_length.items(), reverse=True):
+            most = size or self.batch_size
+            if most is None:
+                lengths = Lengths(length, length)
+                most = find_batch_size(self.network.config, lengths, device=self.device)
             for start in range(0, len(indices), most):
                 batch = indices[start : start + most]
                 rewards[batch] = self._batch([rows[index] for index in batch], engine)
@@ -268,12 +265,13 @@ class NetworkTexts:
     @torch.no_grad()
     def _batch(self, rows: Sequence[Encoded], engine: Engine) -> np.ndarray:
         """Rewards float64 (n,) of inputs of one length, with responses of one length."""
-        ids, own = self._tensor([row.ids for row in rows]), rows[0].own
-        if engine is not self.own:
-            rewards = within_memory(functools.partial(engine.whole_rewards, own=own), ids)
+        ids, response = self._tensor([row.ids for row in rows]), rows[0].own
+        if isinstance(engine, FullForward):
+            rewards = within_memory(functools.partial(engine.whole_rewards, own=response), ids)
         else:
-            types = None if rows[0].types is None else self._tensor([row.types for row in rows])
-            rewards = own_rewards(self.network, ids, types, own=own)
+            types = [row.types for row in rows if row.types is not None]
+            inputs = (ids, self._tensor(types)) if types else (ids,)
+            rewards = own_rewards(self.network, *inputs, own=response)
         return rewards.double().cpu().numpy()
 
     def _tensor(self, rows: Sequence[Sequence[int]]) -> torch.Tensor:
@@ -285,24 +283,23 @@ class KeptRewards:
     one reward in one precision: its path must say which."""
 
     def __init__(
-        self, scorer: TextScorer, file: Path, advance: Callable[[int], None] = lambda n: None
+        self, scorer: Rewarder, file: Path, advance: Callable[[int], None] = lambda n: None
     ):
         self.scorer, self.file, self.advance = scorer, file, advance
         self.n_scored = 0
         """Conversations that went through the network in this process."""
         file.parent.mkdir(parents=True, exist_ok=True)
-        self._known = dict(_lines(file)) if file.is_file() else {}
+        self._stored = dict(_lines(file)) if file.is_file() else {}
 
     def unknown(self, conversations: Sequence[Conversation]) -> list[Conversation]:
         """Those that will be asked for."""
-        return [one for one in conversations if _key(one) not in self._known]
+        return [one for one in conversations if _key(one) not in self._stored]
 
     def rewards(self, conversations: Sequence[Conversation]) -> np.ndarray:
         """Rewards float64 (n,); NaN for what is longer than the model is made for."""
         keys = [_key(conversation) for conversation in conversations]
-        todo = {
-            key: c for key, c in zip(keys, conversations, strict=True) if key not in self._known
-        }
+        pairs = zip(keys, conversations, strict=True)
+        todo = {key: conversation for key, conversation in pairs if key not in self._stored}
         if todo:
             names = list(todo)
             with self.file.open("a", encoding="ascii") as sink:
@@ -317,9 +314,9 @@ class KeptRewards:
                     self.advance(len(batch))
 
                 rewards = self.scorer.rewards(list(todo.values()), report=report)
-            self._known |= dict(zip(names, rewards.tolist(), strict=True))
+            self._stored |= dict(zip(names, rewards.tolist(), strict=True))
             self.n_scored += len(todo)
-        return np.array([self._known[key] for key in keys], dtype=np.float64)
+        return np.array([self._stored[key] for key in keys], dtype=np.float64)
 
 
 def _key(conversation: Conversation) -> str:

@@ -50,24 +50,22 @@ def make_trainer(spec: TrainerSpec, *, root: Path | str) -> pl.Trainer:
     itself."""
     if spec.accelerator == "cpu":
         keep_large_buffers()
-    strategy = spec.strategy.value
-    if spec.strategy is Strategy.sharded:
-        strategy = ModelParallelStrategy()
+    sharded = spec.strategy is Strategy.sharded
     return pl.Trainer(
         accelerator=spec.accelerator,
         devices=spec.devices,
         num_nodes=spec.num_nodes,
-        strategy=strategy,
+        strategy=ModelParallelStrategy() if sharded else spec.strategy.value,
         use_distributed_sampler=False,
         default_root_dir=root,
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
-        inference_mode=spec.strategy is not Strategy.sharded,
+        inference_mode=not sharded,
     )
 
 
 def is_first_process() -> bool:
     """Whether this process publishes and speaks; in a scan of one process it is the only one."""
-    return rank_zero_only.rank == 0
+    return getattr(rank_zero_only, "rank", 0) == 0

@@ -66,12 +66,12 @@ class Trust:
 def nearest(checks: Iterable[Trust | None]) -> Trust | None:
     """Of the checks of a sum's parts, the one that is nearest to what is allowed; None where there
     is none."""
-    made = [trust for trust in checks if trust is not None]
-    return max(made, key=lambda trust: trust.largest_difference / trust.tolerance, default=None)
+    checked = [trust for trust in checks if trust is not None]
+    return max(checked, key=lambda trust: trust.largest_difference / trust.tolerance, default=None)
 
 
 def judge(
-    own: np.ndarray,
+    expected: np.ndarray,
     single: np.ndarray,
     batched: np.ndarray,
     repeated: np.ndarray,
@@ -79,18 +79,19 @@ def judge(
     rounding: float,
     dtype: Dtype,
 ) -> Trust:
-    """Compare an engine's rewards with the model's own, all (n,): `own` forward at batch 1, the
-    engine's at batch 1 (`single`) and twice in batches (`batched`, `repeated`). `rounding` is by
-    how much full forwards differ from `own`, the noise that low precision brings along."""
-    difference = max(largest_difference(single, own), largest_difference(batched, own))
+    """Compare an engine's rewards with the model's own, all (n,): `expected` by its own forward at
+    batch 1, the engine's at batch 1 (`single`) and twice in batches (`batched`, `repeated`).
+    `rounding` is by how much full forwards differ from `expected`, the noise that low precision
+    brings along."""
+    difference = max(largest_difference(single, expected), largest_difference(batched, expected))
     return Trust(
-        n=len(own),
+        n=len(expected),
         largest_difference=difference,
         batch_difference=largest_difference(single, batched),
         repeat_difference=largest_difference(batched, repeated),
-        spread=float(own.std()),
-        kendall=rank_agreement(batched, own),
-        tolerance=_engine_tolerance(own, rounding=rounding, dtype=dtype),
+        spread=float(expected.std()),
+        kendall=rank_agreement(batched, expected),
+        tolerance=_engine_tolerance(expected, rounding=rounding, dtype=dtype),
     )
 
 
@@ -100,27 +101,28 @@ def rank_agreement(a: np.ndarray, b: np.ndarray) -> float:
     return float(tau) if np.isfinite(tau) else 1.0
 
 
-def _engine_tolerance(own: np.ndarray, *, rounding: float, dtype: Dtype) -> float:
+def _engine_tolerance(expected: np.ndarray, *, rounding: float, dtype: Dtype) -> float:
     """What an engine may differ by: in low precision the noise of full forwards is the measure,
     since a bound that allows for the noisiest of models would let a wrong engine of an exact one
     pass."""
     if dtype is Dtype.float32:
-        return allowed(own, rounding=rounding, dtype=dtype)
-    return min(max(FLOOR[dtype] * _scale(own), ENGINE_NOISES * rounding), CEILING * _scale(own))
+        return allowed(expected, rounding=rounding, dtype=dtype)
+    scale = _scale(expected)
+    return min(max(FLOOR[dtype] * scale, ENGINE_NOISES * rounding), CEILING * scale)
 
 
-def allowed(own: np.ndarray, *, dtype: Dtype, rounding: float = 0.0) -> float:
-    """Largest difference from the rewards `own` (n,) that is no fault, in units of reward.
-    `rounding` is by how much full forwards differ from `own`, where that is known."""
-    scale = _scale(own)
+def allowed(expected: np.ndarray, *, dtype: Dtype, rounding: float = 0.0) -> float:
+    """Largest difference from the rewards `expected` (n,) that is no fault, in units of reward.
+    `rounding` is by how much full forwards differ from `expected`, where that is known."""
+    scale = _scale(expected)
     if dtype is Dtype.float32:
-        return max(TOLERANCE[dtype] * scale, ROUNDED * float(np.abs(own).max()))
+        return max(TOLERANCE[dtype] * scale, ROUNDED * float(np.abs(expected).max()))
     return min(max(TOLERANCE[dtype] * scale, NOISES * rounding), CEILING * scale)
 
 
-def _scale(own: np.ndarray) -> float:
+def _scale(expected: np.ndarray) -> float:
     # A sample of equal rewards has no spread; the size of its rewards then sets the scale.
-    return max(float(own.std()), 1e-3 * float(np.abs(own).max()), 1e-6)
+    return max(float(expected.std()), 1e-3 * float(np.abs(expected).max()), 1e-6)
 
 
 def sample_rows(kinds: np.ndarray, *, n: int, seed: int) -> np.ndarray:
@@ -141,15 +143,15 @@ def sample_rows(kinds: np.ndarray, *, n: int, seed: int) -> np.ndarray:
     return np.concatenate([chosen, np.array(missed, dtype=int)[ends]]) if missed else chosen
 
 
-def numerical_noise(rewards: np.ndarray, own: np.ndarray) -> float:
+def numerical_noise(rewards: np.ndarray, expected: np.ndarray) -> float:
     """Bound on the numerical error of float32 `rewards` (n,) as a scan's own batches gave them, in
     units of reward.
 
-    Compares them with the model's `own` (n,) forward at batch 1 (see NOISE_FACTOR for what is
+    Compares them with the model's `expected` (n,) forward at batch 1 (see NOISE_FACTOR for what is
     added, since a sample cannot show the largest error).
     """
-    rounding = float(np.finfo(np.float32).eps) * float(np.abs(own).max())
-    return max(NOISE_FACTOR * largest_difference(rewards, own), ROUNDINGS * rounding)
+    rounding = float(np.finfo(np.float32).eps) * float(np.abs(expected).max())
+    return max(NOISE_FACTOR * largest_difference(rewards, expected), ROUNDINGS * rounding)
 
 
 def largest_difference(a: np.ndarray, b: np.ndarray) -> float:

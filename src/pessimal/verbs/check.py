@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from pessimal.checking import Check, Conformance, Plan, check
+from pessimal.checking import Check, CheckPlan, Conformance, check
 from pessimal.checking.results import conformance_results, counts_of
 from pessimal.config.schema import CheckConfig
 from pessimal.errors import WorkError
@@ -48,7 +48,7 @@ def run(config: CheckConfig) -> None:
             "a check looks at one prompt: %s. For others: pessimal check -m prompts=best,worst",
             prompt,
         )
-    plan = Plan(
+    plan = CheckPlan(
         sample=config.sample,
         batch_size=config.batch_size,
         dtypes=list(dict.fromkeys(config.dtypes)),
