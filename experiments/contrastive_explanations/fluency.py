@@ -15,12 +15,12 @@ import pandas as pd
 
 from pessimal.config.compose import configuration
 from pessimal.config.plain import plain
+from pessimal.explaining.analyses.flips import clustered_share
+from pessimal.explaining.analyses.fluency import FLUENT, RATIO, fluency
 from pessimal.explaining.attribute import PLACEBO, Direction
 from pessimal.explaining.comparison import read_jsonl
 from pessimal.explaining.contrast import read_attributes
-from pessimal.explaining.flips import clustered_share
-from pessimal.explaining.fluency import FLUENT, RATIO, fluency
-from pessimal.explaining.judge import RuleJudge
+from pessimal.explaining.judges.rules import RuleJudge
 from pessimal.tracking.registry import Registry
 
 PERTURBERS = ("rules", "random", "local")

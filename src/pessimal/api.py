@@ -155,6 +155,7 @@ def compare(tables: Sequence[ScoreTable], **options) -> Results:
         Results in the order of the page; `results["agreement"]` is one of them, `results.skipped`
         says what could not be done and why.
     """
+    from pessimal.analyses import all_analyses
     from pessimal.analyses import compare as every_analysis
     from pessimal.config.compose import configuration
     from pessimal.config.reading import read_options, reading_of
@@ -164,7 +165,9 @@ def compare(tables: Sequence[ScoreTable], **options) -> Results:
     if not tables or not all(isinstance(table, ScoreTable) for table in tables):
         raise InputError("compare takes score tables: pessimal.scan(model), or pessimal.read(FILE)")
     config = configuration("compare", options)
-    results, skipped = every_analysis(table_sets(tables, reading_of(config)), read_options(config))
+    analyses, options = all_analyses(config.analyses), read_options(config)
+    sets = table_sets(tables, reading_of(config))
+    results, skipped = every_analysis(sets, options, analyses=analyses)
     return Results(results, skipped)
 
 

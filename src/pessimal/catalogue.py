@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -28,7 +28,7 @@ STEP = re.compile(r"@step-\d+$")
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
 
-def is_folder(path: str | None) -> bool:
+def is_folder(path: str | None) -> TypeGuard[str]:
     """Whether a path is a folder on this machine."""
     try:
         return path is not None and Path(path).expanduser().is_dir()
@@ -58,17 +58,23 @@ def model_entry(name: str) -> dict[str, Any]:
     return {str(key): value for key, value in entry.items()}
 
 
+def _read(path: str) -> DictConfig:
+    """A file of conf/ as it stands, by its path without `.yaml`."""
+    loaded = OmegaConf.load(CONF / f"{path}.yaml")
+    assert isinstance(loaded, DictConfig)
+    return loaded
+
+
 def _with_defaults(path: str) -> DictConfig:
     """A file of conf/ merged with those of its `defaults`, as Hydra would."""
-    own = OmegaConf.load(CONF / f"{path}.yaml")
-    assert isinstance(own, DictConfig)
-    defaults = own.pop("defaults", None) or ["_self_"]
+    file = _read(path)
+    defaults = file.pop("defaults", None) or ["_self_"]
     group = path.rpartition("/")[0]
     parts = []
     for name in defaults if "_self_" in defaults else [*defaults, "_self_"]:
         other = str(name).partition("@")[0]
         where = other.removeprefix("/") if other.startswith("/") else f"{group}/{other}"
-        parts.append(own if name == "_self_" else _with_defaults(where))
+        parts.append(file if name == "_self_" else _with_defaults(where))
     merged = OmegaConf.merge(*parts)
     assert isinstance(merged, DictConfig)
     return merged
@@ -88,7 +94,7 @@ def models_table() -> "pd.DataFrame":
 
     rows = []
     for file in sorted((CONF / "model").glob("*.yaml")):
-        entry = OmegaConf.to_container(OmegaConf.load(file))
+        entry = _read(f"model/{file.stem}")
         if HUB_ID.fullmatch(str(entry.get("path"))):
             rows.append(
                 {
@@ -156,17 +162,17 @@ def answering(asked: Sequence[str], there: Iterable[str]) -> list[str]:
 def named_prompts(prompts: str | Sequence[str] | Mapping[str, str]) -> dict[str, str]:
     """User turns by key: a key of `PROMPTS` stands for its wording, another text for itself."""
     if isinstance(prompts, Mapping):
-        asked = dict(prompts)
+        by_key = dict(prompts)
     else:
         texts = [prompts] if isinstance(prompts, str) else list(prompts)
-        asked = {text: _wording(text) if text in PROMPTS else text for text in texts}
-    if not asked or not all(isinstance(text, str) and text.strip() for text in asked.values()):
+        by_key = {text: _wording(text) if text in PROMPTS else text for text in texts}
+    if not by_key or not all(isinstance(text, str) and text.strip() for text in by_key.values()):
         raise InputError(
             f"prompts={prompts!r}: give a user turn, several, or a mapping of key to user turn"
         )
-    return asked
+    return by_key
 
 
 def _wording(key: str) -> str:
     """The user turn of conf/prompts."""
-    return str(OmegaConf.load(CONF / "prompts" / f"{key}.yaml")[key])
+    return str(_read(f"prompts/{key}")[key])

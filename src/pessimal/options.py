@@ -14,6 +14,7 @@ import glob
 import math
 import typing
 from dataclasses import MISSING, dataclass, fields
+from functools import cache
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, ClassVar
@@ -46,6 +47,7 @@ Prompts = dict[str, Annotated[str, NotBlank("a prompt is the question that the m
 """User turns, verbatim, by key."""
 
 
+@dataclass(eq=False)
 class Options:
     """Base of every class of options: checks each field against its annotation, then what `check`
     adds."""
@@ -54,7 +56,7 @@ class Options:
     """What is typed before the fields' names, such as `trainer`."""
 
     def __post_init__(self):
-        prefix, hints = self._prefix and self._prefix + ".", _hints(type(self))
+        prefix, hints = self._prefix and self._prefix + ".", _hints(self.__class__)
         for field in fields(self):
             usual = (
                 field.default not in (MISSING, None, "???")
@@ -68,12 +70,10 @@ class Options:
         """ConfigError for what the annotations cannot say: what does not fit together."""
 
 
-def _hints(schema: type) -> dict[str, Any]:
-    """The annotations of a class of options, read once; in its dictionary, so that a subclass reads
-    its own."""
-    if "_annotations_read" not in vars(schema):
-        schema._annotations_read = typing.get_type_hints(schema, include_extras=True)
-    return schema._annotations_read
+@cache
+def _hints(schema: Any) -> dict[str, Any]:
+    """The annotations of a class of options, read once."""
+    return typing.get_type_hints(schema, include_extras=True)
 
 
 def check_value(name: str, value: Any, hint: Any, example: str = "") -> None:

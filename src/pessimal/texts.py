@@ -1,9 +1,11 @@
-"""Text as it may be drawn: tokens are hostile strings, model names are long ones.
+"""Text as it may be drawn and read: tokens are hostile strings, model names are long ones; words and
+sentences.
 
 Knows characters; knows nothing of fonts or figures.
 """
 
 import math
+import re
 import unicodedata
 from collections.abc import Iterable
 
@@ -13,6 +15,16 @@ from collections.abc import Iterable
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\"}
 SPACE, EMPTY, CARRIER = "␣", "∅", "◌"
+_JOINERS = "\u200c\u200d"
+
+WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
+"""A run of letters, with the apostrophes inside it."""
+_BOUNDARY = re.compile(r"[.!?…]+[\"'”’)\]*_]*[ \t]+(?=[\"'“‘(\[*_]*[A-Z0-9À-Þ])|[。！？]|\n+")
+_ABBREVIATION = re.compile(
+    r"(?:^|[\s(])(?:Mr|Mrs|Ms|Dr|Prof|St|Sr|Jr|vs|etc|e\.g|i\.e|cf|approx|No|Fig|U\.S|U\.K|[A-Z]|\d{1,3})$"
+)
+# 'vitamin C.' and 'in 12.' end a sentence all the same.
+_CLOSES = re.compile(r"[a-z]{3,} (?:[A-HJ-Z]|\d{1,3})$(?<! [Nn]o)")
 
 
 def literal(text: str, *, limit: int = 24) -> str:
@@ -59,7 +71,61 @@ def significant(number: float, *, digits: int = 3) -> str:
     """A number with so many significant digits, whole digits never rounded away, and a true minus
     sign."""
     whole = len(str(int(abs(number)))) if math.isfinite(number) else digits
-    return f"{number:#.{max(digits, whole)}g}".rstrip(".").replace("-", "−")
+    return signed(number, f"#.{max(digits, whole)}g").rstrip(".")
+
+
+def signed(number: float, form: str = ".2f") -> str:
+    """A number in a format, with a true minus sign."""
+    return format(number, form).replace("-", "−")
+
+
+def readable(text: str) -> str:
+    """The text with what cannot be seen, or reorders its neighbours, as ⟨U+200B⟩; line breaks and
+    tabs stay.
+
+    Joiners stay where they join: between two characters beyond ASCII, as in Persian or in emoji.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    shown = []
+    for place, character in enumerate(text):
+        sides = text[place - 1 : place], text[place + 1 : place + 2]
+        joins = character in _JOINERS and all(
+            side > "\x7f" and not _is_hidden(side) for side in sides
+        )
+        shown.append(code_point(character) if _is_hidden(character) and not joins else character)
+    return "".join(shown)
+
+
+def code_point(character: str) -> str:
+    """A character by its number, such as ⟨U+200B⟩."""
+    return f"⟨U+{ord(character):04X}⟩"
+
+
+def sentences(text: str, start: int = 0, end: int | None = None) -> list[tuple[int, int]]:
+    """(start, end) in characters of the sentences of a text, or of a stretch of it, without the
+    white space around them.
+
+    A line break ends one; a title, an initial or the number of a list does not. What follows a full
+    stop begins with a capital or a digit. White space alone is no sentence.
+    """
+    end = len(text) if end is None else end
+    cuts = [start]
+    for match in _BOUNDARY.finditer(text, start, end):
+        before = text[max(start, match.start() - 12) : match.start()]
+        abbreviation = _ABBREVIATION.search(before) and not _CLOSES.search(before)
+        if match.group().rstrip() != "." or not abbreviation:
+            cuts.append(match.end())
+    spans = []
+    for cut, behind in zip(cuts, [*cuts[1:], end], strict=True):
+        if bare := text[cut:behind].strip():
+            begin = text.index(bare, cut)
+            spans.append((begin, begin + len(bare)))
+    return spans
+
+
+def _is_hidden(character: str) -> bool:
+    return character not in "\n\t" and unicodedata.category(character) in _HIDDEN
 
 
 def _visible(character: str) -> str:

@@ -1,30 +1,37 @@
-"""What is declared is what is imported, and what is tested; `conf/` goes along."""
+"""What is declared is what is imported, and what is tested; the base installation does without the
+extras, each of which is named where it is missing; what the wheel holds."""
 
 import ast
+import importlib.util
 import re
+import subprocess
 import sys
 import tomllib
+import zipfile
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 
+import pessimal
 from pessimal.catalogue import CONF
-from pessimal.config.messages import EXTRAS, missing_extra
+from pessimal.config.messages import missing_extra_message
+from pessimal.errors import EXTRAS, MissingExtraError, require
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 INSTALLED_BY = {
     "yaml": "omegaconf",
     "markupsafe": "jinja2",
-    "httpx2": "openai",
     "_hydra_ext": "hydra-core",
     "typing_extensions": "pydantic",
-    "tqdm": "transformers",
     "packaging": "transformers",
+    "sqlalchemy": "optuna",
 }
 """Modules that a declared dependency cannot do without."""
+REQUIREMENTS = ("requirements.txt", "requirements-data.txt")
 
 
 def plain(name: str) -> str:
@@ -32,35 +39,40 @@ def plain(name: str) -> str:
 
 
 def declared(*extras: str) -> dict[str, Requirement]:
-    """Requirements of the package and of some extras, by name."""
-    lines = [
-        *PROJECT["dependencies"],
-        *(line for e in extras for line in PROJECT["optional-dependencies"][e]),
-    ]
-    return {plain(Requirement(line).name): Requirement(line) for line in lines}
+    """Requirements of the package and of some extras, by name; extras of extras too."""
+    lines = [*PROJECT["dependencies"]]
+    for extra in extras:
+        lines += PROJECT["optional-dependencies"][extra]
+    found = {}
+    for requirement in map(Requirement, lines):
+        if requirement.name == "pessimal":
+            found |= declared(*requirement.extras)
+        else:
+            found[plain(requirement.name)] = requirement
+    return found
 
 
-def pinned() -> dict[str, str]:
-    lines = (ROOT / "requirements.txt").read_text().splitlines()
-    return {
-        plain(name): version
-        for name, version in re.findall(r"^([\w.-]+)==(\S+)", "\n".join(lines), re.M)
-    }
+def pinned(*files: str) -> dict[str, str]:
+    text = "\n".join((ROOT / file).read_text() for file in files or REQUIREMENTS)
+    return {plain(n): version for n, version in re.findall(r"^([\w.-]+)==(\S+)", text, re.M)}
 
 
 def test_ranges_hold_what_is_tested():
-    tested = pinned()
-    for name, requirement in declared("demo", "llm", "page", "quantised", "dev").items():
+    tested, known = pinned(), declared("all", "dev")
+    for name, requirement in known.items():
         assert tested[name] in requirement.specifier, name
-    assert set(tested) - set(declared("demo", "llm", "page", "quantised", "dev")) == {
-        "uv",
-        "hatchling",
-        "submitit",
-    }
+    assert set(tested) - set(known) == {"uv", "hatchling", "submitit"}
+
+
+def test_the_lock_holds_what_is_tested_with_hashes():
+    lock = (ROOT / "requirements.lock").read_text()
+    assert pinned().items() <= pinned("requirements.lock").items()
+    entries = re.split(r"\n(?=[a-z])", lock[lock.index("\naccelerate") + 1 :])
+    assert all("--hash=sha256:" in entry for entry in entries)
 
 
 def test_every_import_is_declared():
-    known, installed = set(declared("demo", "llm", "page")), packages_distributions()
+    known, installed = set(declared("all")), packages_distributions()
     for file in (ROOT / "src").rglob("*.py"):
         tree = list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
         names = [
@@ -75,11 +87,81 @@ def test_every_import_is_declared():
             assert owners & known or INSTALLED_BY.get(module) in known, f"{file}: {module}"
 
 
+def test_a_package_under_the_gpl_is_asked_for_by_no_plain_installation():
+    assert "afinn" not in declared()
+
+
+# the base installation
+
+
+WITHOUT_EXTRAS = """
+from importlib.machinery import PathFinder
+find = PathFinder.find_spec
+PathFinder.find_spec = lambda name, *more: None if name in {names} else find(name, *more)
+for verb in ("scan", "compare", "search", "check", "import_", "report", "runs", "push"):
+    __import__("pessimal.verbs." + verb)
+import pessimal
+for name in pessimal.__all__:
+    getattr(pessimal, name)
+"""
+
+
+def test_every_verb_but_explain_and_train_starts_without_any_extra():
+    code = WITHOUT_EXTRAS.format(names=[*EXTRAS])
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_extra_brings_what_it_is_named_for():
+    installed = packages_distributions()
+    for module, extra in EXTRAS.items():
+        known = declared(extra).keys() - declared().keys()
+        owners = installed.get(module) or [module.rpartition(".")[2]]
+        assert {plain(owner) for owner in owners} & known, f"{module}: {extra}"
+
+
 @pytest.mark.parametrize("module", EXTRAS)
-def test_a_missing_extra_is_named(module):
-    message = missing_extra(ModuleNotFoundError(name=module))
-    assert f"pip install 'pessimal[{EXTRAS[module]}]'" in message
-    assert missing_extra(ModuleNotFoundError(name="pessimal.nothing")) is None
+def test_a_missing_extra_is_named(module, monkeypatch):
+    typed = f"Type: pip install 'pessimal[{EXTRAS[module]}]'"
+    assert typed in missing_extra_message(ModuleNotFoundError(name=module))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtraError, match=r"^the verb needs the package .*\.") as caught:
+        require(module, why="the verb")
+    assert str(caught.value).endswith(typed)
+
+
+def test_a_module_of_ours_that_is_missing_is_no_extra():
+    assert missing_extra_message(ModuleNotFoundError(name="pessimal.nothing")) is None
+
+
+# what is given out
+
+
+def test_there_is_one_version_number():
+    assert PROJECT["dynamic"] == ["version"]
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["version"] == pessimal.__version__
+    assert f"\n## {pessimal.__version__}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_no_change_is_listed_twice():
+    lines = (ROOT / "CHANGELOG.md").read_text().splitlines()
+    openings = [" ".join(line.split()[:6]) for line in lines if line.startswith("- ")]
+    assert len(set(openings)) == len(openings)
+
+
+def test_the_wheel_holds_the_package_and_its_configuration(tmp_path):
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    [wheel] = tmp_path.glob("*.whl")
+    assert wheel.name.startswith(f"pessimal-{pessimal.__version__}-")
+    names = set(zipfile.ZipFile(wheel).namelist())
+    needed = {"py.typed", "conf/config.yaml", "methods/edits.md"}
+    assert {f"pessimal/{name}" for name in needed} <= names
+    assert {name.partition("/")[0].partition("-")[0] for name in names} == {
+        "pessimal",
+        "hydra_plugins",
+    }
 
 
 def test_the_configuration_is_found():

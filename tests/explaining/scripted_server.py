@@ -15,6 +15,7 @@ from pessimal.explaining.chat.client import Client
 from pessimal.explaining.chat.endpoint import Endpoint, EndpointOptions
 from pessimal.explaining.comparison import Comparison, Turn
 from pessimal.explaining.perturbation import Request
+from pessimal.rewards import server as client
 
 CLARITY = Attribute("clarity", "It is easy to understand.", 1)
 VERBOSITY = Attribute("verbosity", "It uses more words than it needs.", -1)
@@ -98,7 +99,7 @@ def serving(script: Callable[[dict, int], Says]) -> Iterator[Server]:
         )
 
     with (
-        mock.patch.object(Endpoint, "network", httpx2.MockTransport(handle)),
+        mock.patch.object(client.Server, "network", httpx2.MockTransport(handle)),
         mock.patch("openai._base_client.time.sleep", server.waits.append),
     ):
         yield server

@@ -10,9 +10,9 @@ from scripted_server import CLARITY, HOSTILE, VERBOSITY, Says, case, chat, servi
 
 from pessimal.errors import ConfigError, WorkError
 from pessimal.explaining.attribute import Amount
-from pessimal.explaining.chat.client import Cache, Came, Question, Reply, Shape
-from pessimal.explaining.chat.endpoint import STOP_AFTER
-from pessimal.explaining.judge import LlmJudge, edited_first, make_judge
+from pessimal.explaining.chat.client import AnswerStatus, Cache, Question, Reply, Shape
+from pessimal.explaining.judges.language_models import LlmJudge, edited_first, make_judge
+from pessimal.rewards.server import STOP_AFTER
 
 WORD_SHAPE = Shape("word", {"word": str})
 WORD = Says('{"word": "peace"}')
@@ -45,7 +45,7 @@ def came(script, *texts: str, folder=None, **options):
         answers = chat(server.url, folder, concurrency=1, **options).complete(
             [question(t) for t in texts]
         )
-    return [answer.came for answer in answers], server
+    return [answer.status for answer in answers], server
 
 
 SHAPE = Shape("rewrite", {"applicable": bool, "response": str})
@@ -87,7 +87,7 @@ def test_a_question_travels_with_its_shape_seed_and_sampling_and_nothing_for_nul
     with serving(in_turn(WORD)) as server:
         (answer,) = chat(server.url, temperature=0.5, max_tokens=77).complete([question(seed=2)])
         chat(server.url, temperature=None, max_tokens=None).complete([question()])
-    assert (answer.came, answer.content) == (Came.answered, {"word": "peace"})
+    assert (answer.status, answer.content) == (AnswerStatus.answered, {"word": "peace"})
     sent, without = server.requests
     assert (sent["model"], sent["temperature"], sent["max_tokens"], sent["seed"]) == (
         "m",
@@ -103,11 +103,15 @@ def test_a_question_travels_with_its_shape_seed_and_sampling_and_nothing_for_nul
 @pytest.mark.parametrize(
     ("says", "waits", "end"),
     [
-        ([Says(status=429, headers={"Retry-After": "17"}), WORD], [17], Came.answered),
-        ([Says(status=503, headers={"Retry-After": "86400"})], [], Came.unanswered),  # not sat out
-        ([Says(body=httpx2.ReadTimeout("slow")), WORD], None, Came.answered),
-        ([DOWN] * 3 + [WORD], None, Came.answered),
-        ([DOWN], None, Came.unanswered),
+        ([Says(status=429, headers={"Retry-After": "17"}), WORD], [17], AnswerStatus.answered),
+        (
+            [Says(status=503, headers={"Retry-After": "86400"})],
+            [],
+            AnswerStatus.unanswered,
+        ),  # not sat out
+        ([Says(body=httpx2.ReadTimeout("slow")), WORD], None, AnswerStatus.answered),
+        ([DOWN] * 3 + [WORD], None, AnswerStatus.answered),
+        ([DOWN], None, AnswerStatus.unanswered),
     ],
 )
 def test_failures_are_repeated_after_growing_waits_or_as_long_as_the_server_says(says, waits, end):
@@ -138,7 +142,11 @@ def test_requests_that_are_refused_alone_say_nothing_about_the_next_one(status):
     alone = Says("too long", status=status)
     texts = ["a", *(f"long {n}" for n in range(STOP_AFTER + 1)), "b"]
     found, _ = came(lambda r, _: alone if "long" in text_of(r) else WORD, *texts)
-    assert found == [Came.answered, *[Came.unanswered] * (STOP_AFTER + 1), Came.answered]
+    assert found == [
+        AnswerStatus.answered,
+        *[AnswerStatus.unanswered] * (STOP_AFTER + 1),
+        AnswerStatus.answered,
+    ]
 
 
 def test_a_dead_endpoint_stops_the_work_and_loses_nothing(tmp_path):
@@ -150,7 +158,7 @@ def test_a_dead_endpoint_stops_the_work_and_loses_nothing(tmp_path):
         server.script = lambda *_: WORD
         client = chat(server.url, tmp_path)
         answers = client.complete(questions)
-    assert all(answer.came is Came.answered for answer in answers)
+    assert all(answer.status is AnswerStatus.answered for answer in answers)
     assert (client.usage["from the cache"], client.usage["calls"]) == (4, 36)
     with pytest.raises(WorkError, match="connection"):
         came(in_turn(Says(body=httpx2.ConnectError("refused"))), *"abcdef", retries=1)
@@ -160,7 +168,7 @@ def test_failures_that_are_not_in_a_row_stop_nothing_but_are_no_whole_answer():
     with serving(lambda asked, _: WORD if int(text_of(asked)) % 2 else DOWN) as server:
         client = chat(server.url, concurrency=1, retries=0)
         answers = client.complete([question(str(n)) for n in range(20)])
-    assert sum(answer.came is Came.unanswered for answer in answers) == 10
+    assert sum(answer.status is AnswerStatus.unanswered for answer in answers) == 10
     with pytest.raises(WorkError, match=r"10 questions .*allow_unanswered"):
         client.check_answered()
     client.allow_unanswered = True
@@ -187,7 +195,7 @@ def test_what_no_request_gets_past_is_the_users_to_mend(says, advice, monkeypatc
 
 @pytest.mark.parametrize("body", ["<html>hello</html>", "{}", '{"choices": []}', "3"])
 def test_what_is_no_completion_is_no_answer(body):
-    assert came(in_turn(Says(body=body)), "?", retries=1)[0] == [Came.unanswered]
+    assert came(in_turn(Says(body=body)), "?", retries=1)[0] == [AnswerStatus.unanswered]
 
 
 def test_hostile_texts_travel_also_from_within_a_running_loop():
@@ -198,7 +206,7 @@ def test_hostile_texts_travel_also_from_within_a_running_loop():
 
     with serving(in_turn(WORD)) as server:
         answers = asyncio.run(notebook(server.url))
-    assert all(answer.came is Came.answered for answer in answers)
+    assert all(answer.status is AnswerStatus.answered for answer in answers)
     assert {text_of(asked) for asked in server.requests} == set(texts)
 
 
@@ -212,8 +220,8 @@ def test_the_key_travels_is_in_no_provenance_and_is_missed_before_anything_is_as
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(ConfigError, match="export OPENAI_API_KEY="):
         chat(None)
-    assert chat(None, api_key_variable=None).transport.key is None
-    assert chat("http://localhost:8000/v1").transport.key is None
+    assert chat(None, api_key_variable=None).transport.server.key == ""
+    assert chat("http://localhost:8000/v1").transport.server.key == ""
 
 
 @pytest.mark.parametrize(
@@ -227,7 +235,7 @@ def test_what_is_no_address_is_refused(address):
 @pytest.mark.parametrize("content", ["", "peace", '{"word": "pea', "{" * 9999, "\ud800"])
 def test_a_reply_of_another_shape_is_asked_for_again_with_what_was_wrong(content):
     found, server = came(in_turn(Says(content), WORD), "?")
-    assert found == [Came.answered]
+    assert found == [AnswerStatus.answered]
     first, second = server.requests
     assert (first["seed"], second["seed"]) == (0, 1)
     assert second["messages"][:2] == first["messages"]
@@ -248,22 +256,22 @@ def test_cut_replies_are_paid_once_stop_the_work_and_cost_nothing_again(tmp_path
                 chat(server.url, tmp_path, max_tokens=50).complete(asked)
             assert len(server.requests) == 2  # neither asked again at once, nor by the same command
         client = chat(server.url, tmp_path, max_tokens=200)
-        assert [answer.came for answer in client.complete(asked)] == [Came.answered] * 2
+        assert [answer.status for answer in client.complete(asked)] == [AnswerStatus.answered] * 2
         assert len(server.requests) == 3  # the whole one was not paid for again
 
 
 @pytest.mark.parametrize(
     ("says", "end"),
     [
-        (Says(None, refusal="I will not."), Came.refused),
-        (Says(None, finish_reason="content_filter"), Came.refused),
-        (Says("<think>Hm.</think>\nI can’t do that."), Came.refused),
-        (Says("flagged", status=400, refusal="content_filter"), Came.refused),
+        (Says(None, refusal="I will not."), AnswerStatus.refused),
+        (Says(None, finish_reason="content_filter"), AnswerStatus.refused),
+        (Says("<think>Hm.</think>\nI can’t do that."), AnswerStatus.refused),
+        (Says("flagged", status=400, refusal="content_filter"), AnswerStatus.refused),
         (
             Says('{"word": "I cannot help with that."}'),
-            Came.answered,
+            AnswerStatus.answered,
         ),  # a whole object, whatever it says
-        (Says(WORD.content + " so", finish_reason="length"), Came.answered),
+        (Says(WORD.content + " so", finish_reason="length"), AnswerStatus.answered),
     ],
 )
 def test_refusals_are_distinguished_and_are_final(says, end):
@@ -280,7 +288,16 @@ def test_a_second_run_asks_nothing_whatever_came_of_the_first_but_failures(tmp_p
     first, server = came(script, *"abcd", folder=tmp_path, retries=0)
     paid = len(server.requests)
     again, server = came(script, *"abcd", folder=tmp_path, retries=0)
-    assert first == again == [Came.refused, Came.malformed, Came.answered, Came.unanswered]
+    assert (
+        first
+        == again
+        == [
+            AnswerStatus.refused,
+            AnswerStatus.malformed,
+            AnswerStatus.answered,
+            AnswerStatus.unanswered,
+        ]
+    )
     assert (paid, len(server.requests)) == (1 + 3 + 1 + 1, 1)
     assert came(script, *"abcd", folder=tmp_path, retries=0, model="other")[1].requests
 

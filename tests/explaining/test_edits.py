@@ -8,10 +8,10 @@ import pytest
 import yaml
 
 from pessimal.errors import ConfigError
-from pessimal.explaining import edits
 from pessimal.explaining.attribute import Amount, Attribute, Direction, Edit
 from pessimal.explaining.comparison import Comparison, Turn
-from pessimal.explaining.edits import Draw, edited
+from pessimal.explaining.edits import language as edits
+from pessimal.explaining.edits.language import Draw, edited
 from pessimal.explaining.perturbation import Request, Status
 from pessimal.explaining.perturbers.rules import Rules
 

@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 
 from pessimal.errors import InputError, WorkError
-from pessimal.explaining import distances
 from pessimal.explaining.attribute import Amount, Attribute
 from pessimal.explaining.comparison import Comparison, Turn
+from pessimal.explaining.edits import distances
 from pessimal.explaining.explain import explain, explain_pair
 from pessimal.explaining.perturbation import Perturbation, Status
 from pessimal.explaining.results import (
-    Options,
+    Resampling,
     explained_results,
     overview,
     pair_results,
@@ -20,7 +20,7 @@ from pessimal.explaining.results import (
 
 BREVITY = Attribute("brevity", "It is short.", 1, detect=r"$^")
 CALM = Attribute("calm", "It does not shout.", 1, detect=r"!")
-OPTIONS = Options(replicates=100, permutations=5000)
+OPTIONS = Resampling(replicates=100, permutations=5000)
 
 
 class Words:

@@ -10,14 +10,14 @@ from scipy import stats
 from scipy.stats import binomtest
 from test_outcomes import made
 
-from pessimal.explaining.flips import (
+from pessimal.explaining.analyses.flips import (
     attribute_flip_rates,
     clustered_share,
     compliance,
     flip_rates,
     off_target,
 )
-from pessimal.explaining.intervals import draws, share_interval
+from pessimal.explaining.analyses.intervals import draws, share_interval
 from pessimal.explaining.outcomes import against_polarity
 
 

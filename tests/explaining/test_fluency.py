@@ -10,13 +10,14 @@ import torch
 from scripted_server import VERBOSITY
 from test_outcomes import made
 
+from pessimal.explaining.analyses.fluency import FLUENT, fluency, perplexities
+from pessimal.explaining.analyses.intervals import draws, median_interval
+from pessimal.explaining.analyses.metrics import metrics
 from pessimal.explaining.comparison import Comparison
 from pessimal.explaining.explain import explain
-from pessimal.explaining.fluency import FLUENT, fluency, perplexities
-from pessimal.explaining.intervals import draws, median_interval
-from pessimal.explaining.metrics import metrics
-from pessimal.explaining.perturbation import OneByOne, Perturbation, Status
-from pessimal.explaining.results import Options, fluency_results
+from pessimal.explaining.perturbation import Perturbation, Status
+from pessimal.explaining.perturbers.placebo import OneByOne
+from pessimal.explaining.results import Resampling, fluency_results
 from pessimal.rewards.frame import Turn
 from pessimal.rewards.load import open_model
 from pessimal.rewards.spec import Kind, ModelSpec
@@ -117,13 +118,13 @@ def test_it_is_a_metric_of_a_perturber_and_absent_where_it_was_not_measured():
     unmeasured = by_hand().drop(columns="perplexity_ratio")
     rest = table.drop(index=["perplexity ratio", "fluent"], level="metric").reset_index()
     pd.testing.assert_frame_equal(metrics(unmeasured), rest[metrics(unmeasured).columns])
-    assert fluency_results(unmeasured, Options(), method="edits") == []
+    assert fluency_results(unmeasured, Resampling(), method="edits") == []
 
 
 def test_an_edit_that_several_models_were_asked_about_counts_once():
     both = pd.concat([by_hand(), by_hand().assign(model="other")], ignore_index=True)
     [alone], [together] = (
-        fluency_results(t, Options(100), method="edits") for t in (by_hand(), both)
+        fluency_results(t, Resampling(100), method="edits") for t in (by_hand(), both)
     )
     pd.testing.assert_frame_equal(alone.table, together.table)
     assert together.estimate.n == 5

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from pessimal.explaining.intervals import n_eff, share_interval
+from pessimal.explaining.analyses.intervals import n_eff, share_interval
 
 SIZES = np.array([8] * 8 + [7] * 4)
 """Of 12 comparisons with 92 edits that keep the meaning."""

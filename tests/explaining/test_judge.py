@@ -9,8 +9,9 @@ import pytest
 
 from pessimal.errors import ConfigError
 from pessimal.explaining.attribute import Amount, Attribute
-from pessimal.explaining.detectors import DETECTORS, split_sentences
-from pessimal.explaining.judge import LikelihoodJudge, RuleJudge
+from pessimal.explaining.judges.detectors import DETECTORS, split_sentences
+from pessimal.explaining.judges.language_models import LikelihoodJudge
+from pessimal.explaining.judges.rules import RuleJudge
 
 PAIRS = [
     json.loads(line)

@@ -13,7 +13,7 @@ from pessimal.errors import TableError
 from pessimal.explaining.attribute import Attribute
 from pessimal.explaining.comparison import Comparison, Turn, read_jsonl
 from pessimal.explaining.outcomes import (
-    KINDS,
+    COLUMNS,
     against_polarity,
     as_lines,
     check_outcomes,
@@ -71,8 +71,8 @@ def made(rows: list[dict]) -> pd.DataFrame:
         whole.append(row)
     return pd.DataFrame(
         {
-            name: pd.Series([row[name] for row in whole], dtype=KINDS.get(name, object))
-            for name in [*KINDS, "syntactic", "semantic", "locality", "complied"]
+            name: pd.Series([row[name] for row in whole], dtype=COLUMNS.get(name, object))
+            for name in [*COLUMNS, "syntactic", "semantic", "locality", "complied"]
         }
     )
 

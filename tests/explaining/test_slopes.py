@@ -7,7 +7,7 @@ import pytest
 from test_outcomes import made
 
 from pessimal.errors import TableError
-from pessimal.explaining.slopes import detectors, slopes
+from pessimal.explaining.analyses.slopes import detectors, slopes
 
 
 def edits(n=40, *, truth, noise=0.1, seed=0, together=0.8):

@@ -27,7 +27,7 @@ from pessimal.explaining.comparison import (
     hh_rlhf,
     read_jsonl,
 )
-from pessimal.report.edits import from_json, to_json, views
+from pessimal.explaining.edits.views import from_json, to_json, views
 from pessimal.scoring.candidates import items
 from pessimal.searching.allowed import allowed_tokens
 from pessimal.searching.spec import Filter

@@ -13,8 +13,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 
 from artifacts import write_artifact
 from pessimal.explaining.comparison import Comparison, Turn
+from pessimal.explaining.edits.views import from_json, to_json, views
 from pessimal.plots import TokenTable
-from pessimal.report.edits import from_json, to_json, views
 from pessimal.report.page import page
 from pessimal.tables.result import Estimate, Result
 from pessimal.tables.score_table import storable

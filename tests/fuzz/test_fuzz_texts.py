@@ -12,11 +12,11 @@ from hypothesis import example
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from pessimal.explaining.distances import pieces
-from pessimal.explaining.smallest import apply, hunks_between
-from pessimal.report.differences import GONE, NEW, SAME, condensed, diff, readable
+from pessimal.explaining.edits.differences import GONE, NEW, SAME, condensed, diff
+from pessimal.explaining.edits.distances import pieces
+from pessimal.explaining.edits.smallest import apply, hunks_between
 from pessimal.tables.score_table import storable
-from pessimal.texts import literal, short_names
+from pessimal.texts import literal, readable, short_names
 from pessimal.tracking.listing import frame
 from pessimal.tracking.printing import as_csv, shown, table_text, visible
 from pessimal.tracking.registry import Manifest, safe_name

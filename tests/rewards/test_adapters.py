@@ -25,6 +25,7 @@ from pessimal.rewards.adapters import (
     with_adapter,
 )
 from pessimal.rewards.spec import ModelSpec
+from tolerance import close
 
 IDS = torch.tensor([[5, 6, 7, 8], [9, 3, 4, 2]])
 TARGETS = ["q_proj", "v_proj", "down_proj"]
@@ -104,7 +105,7 @@ def test_the_reward_is_that_of_the_changed_weights(base, tmp_path, rslora):
     check_head("m", adapter, shapes_in(base / "model.safetensors"))
     network = load_adapter(scored_by(base), adapter, name="m")
     plain = by_hand(scored_by(base), folder, scale=12 / 4**0.5 if rslora else 12 / 4)
-    torch.testing.assert_close(logits(network), logits(plain), atol=1e-5, rtol=1e-5)
+    assert close(logits(network), logits(plain))
     assert (logits(network) - logits(scored_by(base).eval())).abs().max() > 0.1
     assert type(network) is type(plain)
     assert not any("lora" in name for name in network.state_dict())
@@ -117,14 +118,9 @@ def test_on_and_off_are_the_merged_network_and_the_plain_base(base, language_ada
     ).eval()
     adapter = read_adapter(language_adapter, name="m")
     on = load_adapter(AutoModelForCausalLM.from_pretrained(base), adapter, name="m")
-    torch.testing.assert_close(logits(on), logits(peft), atol=1e-5, rtol=1e-5)
+    assert close(logits(on), logits(peft))
     with peft.disable_adapter():
-        torch.testing.assert_close(
-            logits(AutoModelForCausalLM.from_pretrained(base).eval()),
-            logits(peft),
-            atol=1e-5,
-            rtol=1e-5,
-        )
+        assert close(logits(AutoModelForCausalLM.from_pretrained(base).eval()), logits(peft))
     assert (
         logits(on) - logits(AutoModelForCausalLM.from_pretrained(base).eval())
     ).abs().max() > 0.1
@@ -146,9 +142,7 @@ def test_tokens_added_in_training_come_with_the_adapter(base, tmp_path):
     plain = AutoModelForCausalLM.from_pretrained(base)
     plain.resize_token_embeddings(rows, mean_resizing=False)
     with torch.inference_mode():
-        torch.testing.assert_close(
-            found, by_hand(plain, folder, scale=3)(input_ids=added).logits, atol=1e-5, rtol=1e-5
-        )
+        assert close(found, by_hand(plain, folder, scale=3)(input_ids=added).logits)
 
 
 def without(folder: Path, target: Path, drop) -> Path:
@@ -193,14 +187,14 @@ def test_the_base_may_hold_the_head(tiny_checkpoint, reward_adapter, tmp_path):
     check_head("m", adapter, shapes_in(tiny_checkpoint / "model.safetensors"))
     network = load_adapter(scored_by(tiny_checkpoint), adapter, name="m")
     plain = by_hand(scored_by(tiny_checkpoint), lost, scale=3)
-    torch.testing.assert_close(logits(network), logits(plain), atol=1e-5, rtol=1e-5)
+    assert close(logits(network), logits(plain))
 
 
 def test_a_head_in_the_file_counts_whatever_the_configuration_says(base, reward_adapter):
     configured(reward_adapter, modules_to_save=None)
     network = load_adapter(scored_by(base), read_adapter(reward_adapter, name="m"), name="m")
     plain = by_hand(scored_by(base), reward_adapter, scale=3)
-    torch.testing.assert_close(logits(network), logits(plain), atol=1e-5, rtol=1e-5)
+    assert close(logits(network), logits(plain))
 
 
 def test_zero_lora_b_is_warned_of(base, reward_adapter, tmp_path, caplog):

@@ -19,6 +19,7 @@ from pessimal.rewards.spec import Dtype, ImplicitSpec, Kind, Mode, ModelSpec, Qu
 from pessimal.scoring.candidates import inputs, vocabulary
 from pessimal.scoring.scorer import FrameScorer
 from tiny_language_models import CHAT, checkpoint
+from tolerance import close
 
 PROMPT = "What, in one word, is the greatest thing ever?"
 IDS = torch.tensor([[5, 6, 7, 8], [9, 3, 4, 2]])
@@ -99,9 +100,7 @@ def test_an_adapters_reward_is_that_of_the_merged_checkpoint(base, adapters):
     model = opened(adapter=str(adapters["reward"]))
     whole = opened(path=str(adapters["reward"] / "merged"))
     assert model.name == "reward"
-    torch.testing.assert_close(
-        logits(model.network()), logits(whole.network()), atol=1e-5, rtol=1e-5
-    )
+    assert close(logits(model.network()), logits(whole.network()))
     assert (
         len(
             {
@@ -150,7 +149,8 @@ def test_an_implicit_reward_is_its_adapter_on_less_off(base, adapters):
             part.weight * model.network(which=part.network)(input_ids=IDS, own=2).logits
             for part in model.parts
         ]
-    torch.testing.assert_close(sum(terms).float().flatten(), 0.1 * (on - off), atol=1e-5, rtol=1e-5)
+    size = 0.1 * float(on.abs().max())
+    assert close(sum(terms).float().flatten(), 0.1 * (on - off), size=size)
     assert (on - off).abs().max() > 0.01
 
 
@@ -219,7 +219,7 @@ def test_a_value_head_of_trl_is_read_at_the_last_token(base, tmp_path, saved):
     head = with_value_head(base, tmp_path / "rm", **saved)
     model = opened(path=str(tmp_path / "rm"))
     found = logits(model.network()).reshape(-1, 1)
-    torch.testing.assert_close(found, values(base, head), atol=1e-5, rtol=1e-5)
+    assert close(found, values(base, head))
 
 
 def test_a_value_head_beside_an_adapter(base, adapters, tmp_path):
@@ -233,9 +233,7 @@ def test_a_value_head_beside_an_adapter(base, adapters, tmp_path):
     save_file(own, tmp_path / "rm" / "value_head.safetensors")
     model = opened(adapter=str(tmp_path / "rm"))
     expected = values(adapters["policy"] / "merged", head)
-    torch.testing.assert_close(
-        logits(model.network()).reshape(-1, 1), expected, atol=1e-5, rtol=1e-5
-    )
+    assert close(logits(model.network()).reshape(-1, 1), expected)
 
 
 def test_shards_are_one_model(tiny_checkpoint, tmp_path):
@@ -266,7 +264,7 @@ def test_an_output_goes_by_its_label(tiny_checkpoint, tmp_path):
     model = opened(path=str(folder), output="correctness")
     assert model.spec.output == 1
     found, whole = scored(model)
-    np.testing.assert_allclose(found, read_at_the_last(network.eval(), whole, output=1), atol=1e-5)
+    assert close(found, read_at_the_last(network.eval(), whole, output=1))
     with pytest.raises(
         ModelError, match=r"helpfulness, correctness, verbosity.*Did you mean 'helpfulness'"
     ):
@@ -286,15 +284,13 @@ def test_no_pad_token_is_needed(tiny_checkpoint, tmp_path):
     model = opened(path=str(folder))
     assert model.tokenizer.pad_token is None
     assert model.network().config.pad_token_id is None
-    np.testing.assert_allclose(
-        scored(model)[0], scored(opened(path=str(tiny_checkpoint)))[0], atol=1e-5
-    )
+    assert close(scored(model)[0], scored(opened(path=str(tiny_checkpoint)))[0])
 
 
 def test_an_adapter_is_scored_by_the_shared_prefix(adapters):
     found, whole = scored(opened(adapter=str(adapters["reward"])))
     network = AutoModelForSequenceClassification.from_pretrained(adapters["reward"] / "merged")
-    np.testing.assert_allclose(found, read_at_the_last(network, whole), atol=1e-5)
+    assert close(found, read_at_the_last(network, whole))
 
 
 @bitsandbytes
@@ -304,8 +300,11 @@ def test_a_quantised_reward_is_its_own_networks(tiny_checkpoint, kind):
     whole = opened(path=str(tiny_checkpoint))
     assert model.weights_digest != whole.weights_digest
     found, ids = scored(model)
-    tolerance = 0.1 if kind is Quantize.int8 else 1e-5  # int8 rounds what the layers take in, too
-    np.testing.assert_allclose(found, read_at_the_last(model.network(), ids), atol=tolerance)
+    expected = read_at_the_last(model.network(), ids)
+    if kind is Quantize.int8:  # which rounds what the layers take in, too
+        np.testing.assert_allclose(found, expected, rtol=0, atol=0.1)
+    else:
+        assert close(found, expected)
     assert np.abs(found - scored(whole)[0]).max() > 1e-3
 
 
@@ -316,6 +315,6 @@ def test_a_gguf_file_gives_log_probabilities(tmp_path):
     model = opened(path=str(tmp_path / "gguf"), file="tiny.gguf", kind=Kind.log_probability)
     plain = opened(path=str(folder), kind=Kind.log_probability)
     found, _ = scored(model)
-    np.testing.assert_allclose(found, scored(plain)[0], atol=1e-5)
+    assert close(found, scored(plain)[0])
     assert model.description.parameters == plain.description.parameters
     assert model.weights_digest != plain.weights_digest

@@ -18,6 +18,7 @@ from pessimal.rewards.spec import EndpointSpec, JudgeSpec, Kind, ModelSpec
 from pessimal.rewards.wires import PATHS, Wire
 from pessimal.scoring.texts import KeptRewards
 from tiny_language_models import CHAT, network, tokenizer
+from tolerance import close
 
 WORDS = (
     "love",
@@ -93,7 +94,7 @@ def test_rewards_are_the_models_own(server, api):
     got = reward(server, api, words=server.tokenizer).rewards(
         conversations, report=lambda batch, of: reports.update(batch)
     )
-    np.testing.assert_allclose(got, [own(server, c) for c in conversations], atol=1e-5)
+    assert close(got, [own(server, c) for c in conversations])
     assert reports == dict(enumerate(got))
     assert len(server.asked) == 3
 
@@ -101,7 +102,7 @@ def test_rewards_are_the_models_own(server, api):
 @pytest.mark.parametrize("api", ["vllm-classify", "vllm-pooling"])
 def test_without_a_tokenizer_vllm_is_sent_messages(server, api):
     got = reward(server, api).rewards(PAIRS[:3] + TURNS)
-    np.testing.assert_allclose(got, [own(server, c) for c in PAIRS[:3] + TURNS], atol=1e-5)
+    assert close(got, [own(server, c) for c in PAIRS[:3] + TURNS])
     for api in ("sglang-classify", "sglang-score"):
         with pytest.raises(ConfigError):
             reward(server, api)
@@ -113,9 +114,9 @@ def test_a_wire_sends_texts_and_ids_as_they_are(server):
     for api in ("vllm-classify", "vllm-pooling", "sglang-classify", "sglang-score"):
         wire = Wire(EndpointSpec(url=f"{server.url}/v1/", api=api), server.tokenizer)
         want = [server.outputs(row) for row in ids]
-        np.testing.assert_allclose(wire.scores(ids), want, atol=1e-5)
+        assert close(wire.scores(ids), want)
         want = [server.outputs(server.tokenizer(text)["input_ids"]) for text in texts]
-        np.testing.assert_allclose(wire.scores(texts), want, atol=1e-5)
+        assert close(wire.scores(texts), want)
         assert len(server.asked) == 2
         server.asked.clear()
     wire = Wire(EndpointSpec(url=server.url), fields={})  # as it is served, activation and all
@@ -134,7 +135,7 @@ def test_of_a_row_for_every_token_the_last_is_read(server):
 
     server.fault = per_token
     got = reward(server, "vllm-pooling", words=server.tokenizer).rewards(PAIRS)
-    np.testing.assert_allclose(got, [own(server, c) for c in PAIRS], atol=1e-5)
+    assert close(got, [own(server, c) for c in PAIRS])
 
 
 @pytest.mark.parametrize(
@@ -190,7 +191,7 @@ def test_a_judges_reward_is_its_definition(judge, api, options):
         one = graded(prompt, response, asked.opponent)
         want.append((one - graded(prompt, asked.opponent, response)) / 2 if asked.opponent else one)
     got = reward(judge, api, words=judge.tokenizer, judge=asked).rewards(PAIRS)
-    np.testing.assert_allclose(got, want, atol=1e-5)
+    assert close(got, want)
     assert np.ptp(got) > 1e-3
 
 
@@ -299,7 +300,7 @@ def test_a_refusal_is_tried_again_when_the_server_says(server):
     server.fault = lambda n, body: None if n else Response("{}", 429, {"retry-after": "0.2"})
     started = time.monotonic()
     got = reward(server, "vllm-classify", words=server.tokenizer, retries=1).rewards(PAIRS[:2])
-    np.testing.assert_allclose(got, [own(server, c) for c in PAIRS[:2]], atol=1e-5)
+    assert close(got, [own(server, c) for c in PAIRS[:2]])
     assert time.monotonic() - started >= 0.2
 
 
@@ -325,7 +326,7 @@ def test_a_server_that_dies_is_asked_for_the_rest_only(server, tmp_path, concurr
     server.asked.clear()
     scorer = reward(server, "vllm-classify", **options)
     got = KeptRewards(scorer, tmp_path / "kept.jsonl").rewards(conversations)
-    np.testing.assert_allclose(got, [own(server, c) for c in conversations], atol=1e-5)
+    assert close(got, [own(server, c) for c in conversations])
     again = [tuple(ids) for _, body in server.asked for ids in body["input"]]
     assert len(again) == 108
     assert not set(again) & set(answered)

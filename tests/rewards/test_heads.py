@@ -12,6 +12,7 @@ from pessimal.rewards.heads import gated
 from pessimal.rewards.spec import Dtype, Mode
 from pessimal.scoring.candidates import inputs, listed, vocabulary
 from pessimal.scoring.scorer import FrameScorer
+from tolerance import close, varied
 
 PROMPT = "What, in one word, is the greatest thing ever?"
 CPU = torch.device("cpu")
@@ -67,11 +68,6 @@ def published_rewards(checkpoint: Published, frame, ids: torch.Tensor) -> torch.
     return torch.tensor([checkpoint.reward(frame.around(row), **inputs) for row in ids.tolist()])
 
 
-def close(ours: torch.Tensor, published: torch.Tensor) -> bool:
-    assert published.std() > 0.05, "rewards that do not vary would make this test empty"
-    return bool((ours - published).abs().max() <= 1e-5 * published.std().clamp(min=1))
-
-
 @torch.no_grad()
 @pytest.mark.parametrize(("kind", "way"), ENGINES)
 def test_reward_is_the_published_classs_own_by_every_engine(published, kind, way, caplog):
@@ -85,7 +81,7 @@ def test_reward_is_the_published_classs_own_by_every_engine(published, kind, way
         theirs = published_rewards(checkpoint, frame, ids)
         for engine in scorer.engines:
             ours = engine.rewards(with_suffix(ids, frame), shared=len(frame.prefix))
-            assert close(ours, theirs), engine.name
+            assert close(ours, varied(theirs)), engine.name
     candidates = vocabulary(model.tokenizer, size=model.embedding_rows)
     made = inputs(model.parts[0].conversations, frame, candidates, Mode.ids)
     scorer.establish_trust(made, dtype=Dtype.float32)
@@ -107,7 +103,7 @@ def test_gate_opens_differently_for_another_prompt(published, case):
         scorer = FrameScorer(network, frame, device=CPU)
         assert close(
             scorer.rewards(with_suffix(ids, frame), shared=len(frame.prefix)),
-            published_rewards(checkpoint, frame, ids),
+            varied(published_rewards(checkpoint, frame, ids)),
         )
         gates.append(scorer.engines[0].context)
     assert (gates[0] - gates[1]).abs().max() > 1e-3
@@ -198,7 +194,7 @@ def test_internlm_score_of_a_conversation_is_the_reward_of_its_ids_also_where_it
             )
             for text in candidates.rows["text"]
         ]
-        assert close(torch.from_numpy(ours).float(), torch.tensor(theirs))
+        assert close(torch.from_numpy(ours).float(), varied(torch.tensor(theirs)))
 
 
 @torch.no_grad()
@@ -210,7 +206,7 @@ def test_token_types_tell_an_encoder_where_the_response_begins(published):
     own = both["input_ids"][:, len(frame.prefix) :]
     reward = float(scorer.rewards(own, shared=len(frame.prefix))[0])
     typed, untyped = checkpoint.network(**both).logits, checkpoint.network(both["input_ids"]).logits
-    assert reward == pytest.approx(float(typed), abs=1e-5)
+    assert close(reward, float(typed))
     assert abs(float(typed - untyped)) > 1e-2, "or the types say nothing"
 
 
@@ -228,5 +224,5 @@ def test_pad_token_in_the_conversation_does_not_move_the_place_where_the_reward_
     ids = responses(model, 2)
     for engine in scorer.engines:
         rewards = engine.rewards(with_suffix(ids, frame), shared=len(frame.prefix))
-        assert close(rewards, published_rewards(checkpoint, frame, ids)), engine.name
+        assert close(rewards, varied(published_rewards(checkpoint, frame, ids))), engine.name
     assert network.config.pad_token_id == frame.prefix[-1], "the model is left as it was"

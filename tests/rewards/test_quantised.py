@@ -32,6 +32,7 @@ from pessimal.rewards.quantised import (
 )
 from pessimal.rewards.spec import Dtype, Kind, ModelSpec, Quantize
 from tiny_language_models import CHAT, checkpoint
+from tolerance import close
 
 bitsandbytes = pytest.mark.skipif(
     importlib.util.find_spec("bitsandbytes") is None,
@@ -97,7 +98,7 @@ def test_four_bits_are_the_nearest_of_sixteen_values_and_the_head_is_whole(folde
         for name, weight in plain.named_parameters():
             if name.split(".")[-2] in BLOCKS:
                 weight.copy_(four_bits(weight, kind))
-    torch.testing.assert_close(rewards(network), rewards(plain), atol=1e-5, rtol=1e-5)
+    assert close(rewards(network), rewards(plain))
     assert (rewards(network) - rewards(loaded(folder, None))).abs().max() > 1e-3
     assert network.score.weight.dtype is torch.float32
     torch.testing.assert_close(network.score.weight, loaded(folder, None).score.weight)
@@ -122,9 +123,8 @@ def test_eight_bits_are_rows_over_their_largest(folder):
     with torch.inference_mode():
         found = layer(inputs)
     expected = steps * largest * scales / 127**2
-    torch.testing.assert_close(
-        found, expected, atol=2e-3, rtol=2e-3
-    )  # the layer's output is float16
+    # The layer's output is float16.
+    torch.testing.assert_close(found, expected, atol=2e-3, rtol=2e-3)
 
 
 @bitsandbytes
@@ -155,7 +155,7 @@ def test_a_quantised_base_keeps_the_adapter_beside_its_weights(folder, tmp_path)
                 weight += (
                     2 * own[f"{stem}.lora_B.default.weight"] @ own[f"{stem}.lora_A.default.weight"]
                 )
-    torch.testing.assert_close(rewards(network), rewards(plain), atol=1e-5, rtol=1e-5)
+    assert close(rewards(network), rewards(plain))
     assert "score.weight" in network.state_dict()
 
 
@@ -176,7 +176,11 @@ def test_weights_that_are_quantised_already_are_not_quantised_again():
 
 @pytest.mark.parametrize(
     ("method", "install"),
-    [("awq", "gptqmodel"), ("gptq", "optimum gptqmodel"), ("bitsandbytes", "bitsandbytes")],
+    [
+        ("awq", "gptqmodel"),
+        ("gptq", "optimum gptqmodel"),
+        ("bitsandbytes", r"'pessimal\[quantised\]'"),
+    ],
 )
 def test_a_missing_package_is_named(monkeypatch, method, install):
     monkeypatch.setattr(quantised.importlib.util, "find_spec", lambda name: None)
@@ -292,7 +296,7 @@ def test_a_gguf_file_is_the_network_and_the_tokenizer_it_was_written_from(langua
         from_gguf(tmp_path, "tiny.gguf"),
         AutoModelForCausalLM.from_pretrained(language_model),
     )
-    torch.testing.assert_close(rewards(network), rewards(plain), atol=1e-5, rtol=1e-5)
+    assert close(rewards(network), rewards(plain))
     own = AutoTokenizer.from_pretrained(tmp_path, gguf_file="tiny.gguf")
     written = AutoTokenizer.from_pretrained(language_model)
     assert own.chat_template == written.chat_template
@@ -319,7 +323,7 @@ def test_a_quantised_gguf_file_is_rounded_in_blocks_of_32(language_model, tmp_pa
                 )  # halves away from zero, as C's roundf
                 weight.copy_((rounded * step.half().float()).view_as(weight))
     found = rewards(from_gguf(tmp_path, "q8.gguf"))
-    torch.testing.assert_close(found, rewards(plain), atol=1e-5, rtol=1e-5)
+    assert close(found, rewards(plain))
     assert (found - before).abs().max() > 1e-3
 
 

@@ -14,6 +14,7 @@ from pessimal.errors import ModelError
 from pessimal.rewards.load import open_model
 from pessimal.rewards.spec import Dtype, ModelSpec
 from pessimal.scoring.scorer import FrameScorer
+from tolerance import close
 
 PROMPT = "What, in one word, is the greatest thing ever?"
 CPU = torch.device("cpu")
@@ -45,7 +46,7 @@ def test_code_of_the_tokenizer_alone_leaves_the_model_as_it_is(published, tmp_pa
     ).network()
     ids = torch.tensor([[5, 6, 7]])
     theirs = published("urm").network(input_ids=ids).logits
-    assert torch.allclose(network(input_ids=ids).logits, theirs, atol=1e-6)
+    assert close(network(input_ids=ids).logits, theirs)
 
 
 @torch.no_grad()

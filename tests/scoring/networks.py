@@ -94,12 +94,6 @@ def own(network: nn.Module, wholes, **inputs) -> torch.Tensor:
     return torch.stack(rewards)
 
 
-def close(ours, theirs) -> bool:
-    ours, theirs = torch.as_tensor(ours).double(), torch.as_tensor(theirs).double()
-    assert theirs.std() > 0.05, "rewards that do not vary would make this test empty"
-    return bool((ours - theirs).abs().max() <= 1e-5 * theirs.std().clamp(min=1))
-
-
 def hooks(network: nn.Module) -> int:
     """Hooks that somebody left behind."""
     return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in network.modules())

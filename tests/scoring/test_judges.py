@@ -17,6 +17,7 @@ from pessimal.searching.context import SearchContext
 from pessimal.searching.run import run
 from pessimal.searching.spec import SearchSpec
 from tiny_language_models import CHAT, checkpoint, tokenizer
+from tolerance import close
 
 ASKED = "Question: {prompt}\nAnswer:\n{response}\nIs it good?"
 ANSWERS = {"positive": ["love", "kind"], "negative": ["cruel"]}
@@ -43,32 +44,44 @@ def log_probability(model, text, answer):
     return float(torch.log_softmax(logits, dim=-1)[token])
 
 
-def log_odds(model, text):
-    of = functools.partial(log_probability, model, text)
-    return float(np.logaddexp(of("love"), of("kind")) - of("cruel"))
+def answers(model, *texts):
+    """Log-probabilities (texts, 3) of both positive answers and the negative one."""
+    each = functools.partial(log_probability, model)
+    return np.array(
+        [[each(text, answer) for answer in ("love", "kind", "cruel")] for text in texts]
+    )
+
+
+def log_odds(answers):
+    """(texts,)"""
+    return np.logaddexp(answers[:, 0], answers[:, 1]) - answers[:, 2]
 
 
 def test_log_odds_of_answers_and_their_spellings(folder, tmp_path):
     model = judge(folder, **ANSWERS)
     table = scanned(model, THINGS, tmp=tmp_path)
-    truth = [log_odds(model, ASKED.format(prompt=PROMPT, response=item)) for item in ITEMS]
-    assert table.rows["reward"].to_numpy() == pytest.approx(truth, abs=1e-5)
+    each = answers(model, *(ASKED.format(prompt=PROMPT, response=item) for item in ITEMS))
+    truth, size = log_odds(each), np.abs(each).max()
+    assert close(table.rows["reward"], truth, size=size)
     turns = [(Turn("user", PROMPT), Turn("assistant", item)) for item in ITEMS]
-    assert text_scorer(model, turns, device=CPU).rewards(turns) == pytest.approx(truth, abs=1e-5)
+    assert close(text_scorer(model, turns, device=CPU).rewards(turns), truth, size=size)
     words = scanned(model, tmp=tmp_path / "all")
     assert words.provenance.attention == "shared-prefix"
     assert words.rows["survives"].any()
     kept = words.rows[words.rows["survives"]].iloc[::29]
-    truth = [log_odds(model, ASKED.format(prompt=PROMPT, response=text)) for text in kept["text"]]
-    assert kept["reward"].to_numpy() == pytest.approx(truth, abs=1e-5)
+    each = answers(model, *(ASKED.format(prompt=PROMPT, response=text) for text in kept["text"]))
+    assert close(kept["reward"], log_odds(each), size=np.abs(each).max())
 
 
 def test_ratings_are_an_expected_value_and_a_logit_is_itself(folder, tmp_path):
     worth = {"love": 3.0, "kind": 2.0, "cruel": -1.0}
     model, text = judge(folder, ratings=worth), ASKED.format(prompt=PROMPT, response="peace")
-    p = np.exp([log_probability(model, text, answer) for answer in worth])
-    [reward] = scanned(model, type(THINGS)("one", THINGS.rows[1:2]), tmp=tmp_path).rows["reward"]
-    assert reward == pytest.approx((p * list(worth.values())).sum() / p.sum(), abs=1e-5)
+    [each] = answers(model, text)
+    p = np.exp(each)
+    table = scanned(model, type(THINGS)("one", THINGS.rows[1:2]), tmp=tmp_path)
+    [reward] = table.rows["reward"]
+    assert close(reward, (p * list(worth.values())).sum() / p.sum(), size=np.abs(each).max())
+    assert table.provenance.attention == "shared-prefix", "though one reward has no spread"
     # Without a template: what comes after the conversation itself.
     model = judge(folder, template=None, logit=7)
     [reward] = scanned(model, type(THINGS)("one", THINGS.rows[1:2]), tmp=tmp_path / "logit").rows[
@@ -76,28 +89,24 @@ def test_ratings_are_an_expected_value_and_a_logit_is_itself(folder, tmp_path):
     ]
     whole = f"<|bos|><|start|>user<|sep|>{PROMPT}<|end|><|start|>assistant<|sep|>peace<|end|><|start|>assistant<|sep|>"
     ids = torch.tensor([model.tokenizer(whole, add_special_tokens=False)["input_ids"]])
-    assert reward == pytest.approx(
-        model.network().causal(input_ids=ids).logits[0, -1, 7].item(), abs=1e-5
-    )
+    assert close(reward, model.network().causal(input_ids=ids).logits[0, -1, 7].item())
 
 
 def test_a_judge_of_two_is_asked_in_both_orders_and_the_orders_effect_is_reported(folder, tmp_path):
     model = judge(folder, template=BETTER, opponent="truth", **ANSWERS)
     table = scanned(model, THINGS, tmp=tmp_path)
-    one = [
-        log_odds(model, BETTER.format(prompt=PROMPT, response=i, opponent="truth")) for i in ITEMS
-    ]
-    two = [
-        log_odds(model, BETTER.format(prompt=PROMPT, response="truth", opponent=i)) for i in ITEMS
-    ]
-    assert table.rows["reward"].to_numpy() == pytest.approx(np.subtract(one, two) / 2, abs=1e-5)
+    first = [BETTER.format(prompt=PROMPT, response=i, opponent="truth") for i in ITEMS]
+    second = [BETTER.format(prompt=PROMPT, response="truth", opponent=i) for i in ITEMS]
+    each = [answers(model, *texts) for texts in (first, second)]
+    one, two = map(log_odds, each)
+    size = np.abs(each).max()
+    assert close(table.rows["reward"], (one - two) / 2, size=size)
     effect = table.measured["order_effect"]
-    assert effect["mean"] == pytest.approx(np.add(one, two).mean() / 2, abs=1e-5)
-    assert effect["standard_deviation"] == pytest.approx((np.add(one, two) / 2).std(), abs=1e-5)
+    assert close(effect["mean"], (one + two).mean() / 2, size=size)
+    assert close(effect["standard_deviation"], ((one + two) / 2).std(), size=size)
     turns = [(Turn("user", PROMPT), Turn("assistant", item)) for item in ITEMS]
-    assert text_scorer(model, turns, device=CPU).rewards(turns) == pytest.approx(
-        table.rows["reward"], abs=1e-5
-    )
+    rewards = text_scorer(model, turns, device=CPU).rewards(turns)
+    assert close(rewards, table.rows["reward"], size=size)
 
 
 def test_search_follows_a_judges_gradient(folder):
@@ -117,7 +126,7 @@ def test_search_follows_a_judges_gradient(folder):
     }
     reward = torch.logaddexp(logits[ids["love"]], logits[ids["kind"]]) - logits[ids["cruel"]]
     [slope] = torch.autograd.grad(reward, soft)
-    assert torch.allclose(scorer.gradient(response), slope, atol=1e-4)
+    assert close(scorer.gradient(response), slope)
 
 
 def test_a_search_of_each_form_of_judge_ends_with_the_models_own_reward(folder):
@@ -128,7 +137,7 @@ def test_a_search_of_each_form_of_judge_ends_with_the_models_own_reward(folder):
         )
         found = run(context)
         own = context.own_rewards(torch.tensor([found.response]))
-        assert found.reward == pytest.approx(own[0], abs=1e-5)
+        assert close(found.reward, own[0])
 
 
 def test_a_response_that_looks_like_a_template_is_only_text(folder):
@@ -162,7 +171,7 @@ def test_an_encoder_and_decoder_judges_by_its_first_token(tmp_path):
     )
     truth = float(torch.logaddexp(love, kind) - cruel)
     rewards = scanned(model, THINGS, tmp=tmp_path / "work").rows["reward"]
-    assert rewards[0] == pytest.approx(truth, abs=1e-5)
+    assert close(rewards[0], truth)
 
 
 def test_answers_that_split_or_mean_two_things_are_refused(folder):

@@ -17,6 +17,7 @@ from pessimal.scoring.engine import own_rewards
 from pessimal.scoring.loop import Loop
 from pessimal.scoring.scan import forget_work, identify, scan
 from pessimal.tables import write_score_table
+from tolerance import close
 
 PROMPT = "What, in one word, is the greatest thing ever?"
 
@@ -58,7 +59,7 @@ def test_every_reward_is_the_models_own(model, network, frame, words, tmp_path):
     wholes = torch.tensor([frame.around([i]) for i in words.rows["candidate_id"]])
     with torch.inference_mode():
         own = own_rewards(network, wholes).numpy()
-    assert np.abs(table.rows["reward"] - own).max() < 1e-5
+    assert close(table.rows["reward"], own)
     assert table.provenance.attention == "shared-prefix"
     assert table.measured["trust"]["n"] == 16
     assert table.rows["certified"].mean() > 0.9
@@ -70,8 +71,8 @@ def test_text_mode_gives_surviving_tokens_their_own_reward_and_others_that_of_wh
     ids = scanned(model, words, tmp_path).rows.set_index("text")
     text = scanned(model, words, tmp_path, mode=Mode.text).rows.set_index("text")
     survives = ids["survives"].to_numpy(dtype=bool)
-    assert np.abs(ids["reward"] - text["reward"]).to_numpy()[survives].max() < 1e-5
-    assert text.loc[" love", "reward"] == pytest.approx(ids.loc["love", "reward"], abs=1e-5)
+    assert close(text["reward"].to_numpy()[survives], ids["reward"].to_numpy()[survives])
+    assert close(text.loc[" love", "reward"], ids.loc["love", "reward"])
     assert abs(ids.loc[" love", "reward"] - ids.loc["love", "reward"]) > 1e-3
     assert not text.loc[" love", "certified"], "two candidates with one input are a tie"
 
@@ -177,7 +178,7 @@ def test_low_precision_scan_names_the_true_extremes(tiny_checkpoint, model, word
     top, bottom = np.argsort(-truth)[:10], np.argsort(truth)[:10]
     assert set(np.argsort(-rewards)[:10]) == set(top)
     assert set(np.argsort(rewards)[:10]) == set(bottom)
-    assert np.abs(rewards[top] - truth[top]).max() < 1e-5
+    assert close(rewards[top], truth[top])
     assert table.rows["certified"].to_numpy()[[*top, *bottom]].all()
 
 

@@ -24,6 +24,7 @@ from pessimal.searching.context import SearchContext
 from pessimal.searching.run import run
 from pessimal.searching.spec import SearchSpec
 from tiny_language_models import CHAT, checkpoint
+from tolerance import close
 
 PROMPT = "What, in one word, is the greatest thing ever?"
 ITEMS = [
@@ -101,8 +102,8 @@ def test_every_tokens_log_probability_is_the_models_own(folders, kind, tmp_path)
     with torch.no_grad():
         logits = network.causal.double()(input_ids=torch.tensor([before])).logits[0, -1]
     truth = torch.log_softmax(logits, dim=-1).numpy()
-    assert np.abs(table.rows["reward"] - truth[ids]).max() < 1e-5
-    assert table.measured["total_probability"] == pytest.approx(np.exp(truth[ids]).sum(), abs=1e-5)
+    assert close(table.rows["reward"], truth[ids])
+    assert close(table.measured["total_probability"], np.exp(truth[ids]).sum())
     assert table.rows["certified"].mean() > 0.9
     assert table.rows["survives"].isna().all()
     assert table.measured["asked"] == ("chat template" if kind == "chat" else "plain text")
@@ -117,7 +118,7 @@ def test_items_are_the_sums_of_their_tokens_whatever_the_batch(folders, kind, tm
     truth = [by_hand(network, before, ids) for ids in own]
     for size in (64, 1):
         table = scanned(model, THINGS, batch_size=size, tmp=tmp_path)
-        assert table.rows["reward"].to_numpy() == pytest.approx(truth, abs=1e-4, rel=1e-5)
+        assert close(table.rows["reward"], truth)
         assert table.provenance.attention == "shared-prefix"
     assert table.measured["tokens_per_item"] == {
         "least": min(map(len, own)),
@@ -138,13 +139,13 @@ def test_implicit_reward_is_the_difference_of_two_log_probabilities(folders, clo
     table = scanned(model, tmp=tmp_path)
     for row in table.rows.iloc[::23].itertuples():
         response = [row.candidate_id, *end]
-        truth = 0.1 * (by_hand(policy, before, response) - by_hand(reference, before, response))
-        assert row.reward == pytest.approx(truth, abs=1e-5)
+        terms = [0.1 * by_hand(each, before, response) for each in (policy, reference)]
+        assert close(row.reward, terms[0] - terms[1], size=np.abs(terms).max())
     items = scanned(model, THINGS, tmp=tmp_path / "items").rows["reward"]
     # What an explanation asks: whole conversations.
     turns = [(Turn("user", PROMPT), Turn("assistant", item)) for item in ITEMS]
     texts = text_scorer(model, turns, device=CPU)
-    assert texts.rewards(turns) == pytest.approx(items.to_numpy(), abs=1e-5)
+    assert close(texts.rewards(turns), items)
     assert texts.path == "full-forward"
 
 
@@ -175,14 +176,14 @@ def test_search_of_an_implicit_reward_has_its_gradient_and_finds_the_best(folder
         each = torch.log_softmax(logits, dim=-1)[len(frame.prefix) - 1 :]
         value = (each[:3] * soft).sum() + each[3, frame.suffix[0]]
         slopes.append(torch.autograd.grad(value, soft)[0])
-    assert torch.allclose(both.gradient(response), slopes[0] - slopes[1], atol=1e-4)
+    size = float(torch.cat(slopes).abs().max())
+    assert close(both.gradient(response), slopes[0] - slopes[1], size=size)
     # Responses that share a beginning with another.
     changed = response.repeat(6, 1)
     changed[torch.arange(6), torch.arange(6) % 3] = torch.arange(50, 56)
     assert scorers[0].path == "shared-prefix, common prefix"
-    assert both.rewards(changed, anchor=response).numpy() == pytest.approx(
-        both.own_rewards(changed), abs=1e-5
-    )
+    size = np.abs([scorer.own_rewards(changed) for scorer in scorers]).max()
+    assert close(both.rewards(changed, anchor=response), both.own_rewards(changed), size=size)
     searched = SearchContext(model, {"p": PROMPT}, SearchSpec(length=1, check_gradient=False))
     every = torch.from_numpy(np.flatnonzero(searched.mask))[:, None]
     assert run(searched).response == tuple(every[both.own_rewards(every).argmax()].tolist())
@@ -197,9 +198,7 @@ def test_low_precision_has_few_ties_and_certifies_its_tails(folders, kind, tmp_p
     top = exact["reward"].nlargest(10).index
     assert (table.rows["reward"].nlargest(10).index == top).all()
     assert table.rows.loc[top, "certified"].all()
-    assert table.rows.loc[top, "reward"].to_numpy() == pytest.approx(
-        exact.loc[top, "reward"], abs=1e-5
-    )
+    assert close(table.rows.loc[top, "reward"], exact.loc[top, "reward"])
 
 
 def test_path_that_differs_from_the_own_forward_is_not_taken(
@@ -211,7 +210,7 @@ def test_path_that_differs_from_the_own_forward_is_not_taken(
     table = scanned(opened(folders["llama"]), THINGS, tmp=tmp_path)
     assert "Falling back" in caplog.text
     assert table.provenance.attention == "full-forward"
-    assert table.rows["reward"].to_numpy() == pytest.approx(right.to_numpy(), abs=1e-5)
+    assert close(table.rows["reward"], right)
 
 
 def test_network_that_sees_what_comes_later_is_not_believed_on_items(folders, tmp_path):
@@ -265,7 +264,7 @@ def test_what_is_prompt_and_what_response_decides_not_the_ids_alone(folders):
     texts, words, network = text_scorer(model, turns, device=CPU), model.tokenizer, model.network()
     ids = words("love peace war")["input_ids"]
     truth = [by_hand(network, ids[:-own], ids[-own:]) for own in (2, 1)]
-    assert texts.rewards(turns) == pytest.approx(truth, abs=1e-5)
+    assert close(texts.rewards(turns), truth)
     assert texts.path == "full-forward"
 
 
@@ -284,7 +283,7 @@ def test_path_that_is_wrong_for_one_of_two_networks_is_not_taken(folders, monkey
     monkeypatch.setattr(FullSequence, "whole_rewards", wrong)
     texts = text_scorer(model, turns, device=CPU)
     assert texts.terms[which][1].path == "own-forward"
-    assert texts.rewards(turns) == pytest.approx(right, abs=1e-5)
+    assert close(texts.rewards(turns), right)
     each = [scorer.trust for _, scorer in texts.terms]
     assert texts.trust == max(each, key=lambda trust: trust.largest_difference / trust.tolerance)
 

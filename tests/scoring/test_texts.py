@@ -9,6 +9,7 @@ from pessimal.rewards.frame import Turn
 from pessimal.rewards.load import open_model
 from pessimal.rewards.spec import ModelSpec
 from pessimal.scoring.texts import KeptRewards, NetworkTexts
+from tolerance import close
 
 WORDS = ["love", "hate", "good", "evil", "peace", "war", "kind", "cruel", "wisdom", "truth"]
 
@@ -42,8 +43,8 @@ def test_each_reward_is_the_models_own_in_any_company(opened, scorer):
     asked = conversations(40, seed=1)
     own = scorer.own_rewards(asked)
     assert np.ptp(own) > 0.1
-    assert scorer.rewards(asked) == pytest.approx(own, abs=1e-5)
-    assert scorer.rewards(asked[::-1])[::-1] == pytest.approx(own, abs=1e-5)
+    assert close(scorer.rewards(asked), own)
+    assert close(scorer.rewards(asked[::-1])[::-1], own)
     small = NetworkTexts(
         opened,
         opened.parts[0].conversations,
@@ -52,7 +53,7 @@ def test_each_reward_is_the_models_own_in_any_company(opened, scorer):
         device=torch.device("cpu"),
         batch_size=1,
     )
-    assert small.rewards(asked) == pytest.approx(own, abs=1e-5)
+    assert close(small.rewards(asked), own)
 
 
 def test_the_check_is_recorded_and_bounds_the_noise(scorer):
@@ -76,7 +77,7 @@ def test_a_head_that_gives_something_else_is_given_up(opened, monkeypatch, caplo
     assert scorer.path == "own-forward"
     assert "Falling back" in caplog.text
     asked = conversations(5, seed=2)
-    assert scorer.rewards(asked) == pytest.approx(scorer.own_rewards(asked), abs=1e-5)
+    assert close(scorer.rewards(asked), scorer.own_rewards(asked))
 
 
 def test_what_is_too_long_has_no_reward_and_disturbs_nothing(scorer):
@@ -84,7 +85,7 @@ def test_what_is_too_long_has_no_reward_and_disturbs_nothing(scorer):
     asked = [*conversations(3, seed=3), long]
     found = scorer.rewards(asked)
     assert np.isnan(found[3])
-    assert found[:3] == pytest.approx(scorer.own_rewards(asked[:3]), abs=1e-5)
+    assert close(found[:3], scorer.own_rewards(asked[:3]))
 
 
 def test_numbers_that_overflow_are_reported(opened):
@@ -111,16 +112,16 @@ def test_known_rewards_are_not_asked_for_again_and_half_a_line_is_none(scorer, t
     lines = file.read_text().splitlines()
     file.write_text("\n".join(lines[:-1]) + "\n" + lines[-1][:20])
     again = KeptRewards(scorer, file)
-    assert again.rewards(asked) == pytest.approx(found[:-1], abs=1e-6)
+    assert close(again.rewards(asked), found[:-1])
     assert again.n_scored == 1
-    assert KeptRewards(None, file).rewards(asked) == pytest.approx(found[:-1], abs=1e-6)
+    assert close(KeptRewards(None, file).rewards(asked), found[:-1])
 
 
 def test_conversations_that_differ_in_a_role_alone_are_not_one(scorer, tmp_path):
     one = (Turn("user", "love"), Turn("assistant", "good"))
     other = (Turn("system", "love"), Turn("assistant", "good"))
     kept = KeptRewards(scorer, tmp_path / "rewards.jsonl")
-    assert kept.rewards([one, other]) == pytest.approx(scorer.own_rewards([one, other]), abs=1e-5)
+    assert close(kept.rewards([one, other]), scorer.own_rewards([one, other]))
     assert kept.n_scored == 2
 
 
@@ -144,7 +145,7 @@ def test_a_killed_scorer_has_kept_its_finished_batches(scorer, tmp_path):
     kept = len(file.read_text().splitlines())
     assert 0 < kept < len(set(asked))
     after = KeptRewards(scorer, file)
-    assert after.rewards(asked) == pytest.approx(scorer.own_rewards(asked), abs=1e-5)
+    assert close(after.rewards(asked), scorer.own_rewards(asked))
     assert after.n_scored == len(set(asked)) - kept
 
 

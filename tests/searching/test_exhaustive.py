@@ -24,6 +24,7 @@ from pessimal.searching.exhaustive import (
     merge,
     summarise,
 )
+from tolerance import close, slack
 
 PROMPT = "What, in one word, is the greatest thing ever?"
 ALLOWED = np.arange(10, 330, 8)  # 40 ids
@@ -126,17 +127,17 @@ def test_every_number_is_the_models_own(alone, truth):
         (alone.top, -np.sort(-truth, axis=None)),
         (alone.bottom, np.sort(truth, axis=None)),
     ):
-        np.testing.assert_allclose(frame["reward"], expected[:25], atol=1e-5)
+        assert close(frame["reward"], expected[:25])
         own = [
             truth[place[a], place[b]] for a, b in zip(frame["first"], frame["second"], strict=True)
         ]
-        np.testing.assert_allclose(frame["reward"], own, atol=1e-5)
+        assert close(frame["reward"], own)
         assert len(frame[["first", "second"]].drop_duplicates()) == 25
     for frame, matrix in ((alone.per_first, truth), (alone.per_second, truth.T)):
-        np.testing.assert_allclose(frame["best"], matrix.max(axis=1), atol=1e-5)
-        np.testing.assert_allclose(frame["worst"], matrix.min(axis=1), atol=1e-5)
-        np.testing.assert_allclose(frame["mean"], matrix.mean(axis=1), atol=1e-5)
-    np.testing.assert_allclose(alone.per_first["sd"], truth.std(axis=1), atol=1e-5)
+        assert close(frame["best"], matrix.max(axis=1))
+        assert close(frame["worst"], matrix.min(axis=1))
+        assert close(frame["mean"], matrix.mean(axis=1))
+    assert close(alone.per_first["sd"], truth.std(axis=1))
     assert np.ptp(truth) > 0.5, "differences must be far above the tolerance, or nothing is tested"
 
 
@@ -151,9 +152,8 @@ def test_ranks_are_exact_at_both_ends_and_bounded_between(alone, truth):
         assert alone.above(reward) == (above, above)
     descending = -np.sort(-truth, axis=None)
     middles = (descending[:-1] + descending[1:]) / 2
-    apart = np.flatnonzero(
-        descending[:-1] - descending[1:] > 1e-4
-    )  # by more than float32 arithmetic moves them
+    # By more than float32 arithmetic moves them.
+    apart = np.flatnonzero(descending[:-1] - descending[1:] > 2 * slack(truth))
     for i in apart:
         least, most = alone.above(middles[i])
         assert least <= i + 1 <= most < least + 30, "a bin holds few of them"

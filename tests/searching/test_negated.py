@@ -13,6 +13,7 @@ from pessimal.scoring.texts import text_scorer
 from pessimal.searching.context import SearchContext
 from pessimal.searching.run import run
 from pessimal.searching.spec import SearchSpec
+from tolerance import close
 
 PROMPT = "What, in one word, is the greatest thing ever?"
 
@@ -29,7 +30,7 @@ def test_negated_reward_is_searched_as_such_after_the_other_in_one_process(tiny_
     found = [run(context) for context in contexts]
     every = torch.from_numpy(np.flatnonzero(contexts[0].mask))[:, None]
     own = contexts[0].own_rewards(every)
-    assert [one.reward for one in found] == pytest.approx([own.max(), -own.min()], abs=1e-5)
+    assert close([one.reward for one in found], [own.max(), -own.min()])
     turns = [(Turn("user", PROMPT), Turn("assistant", text)) for text in ("love", "evil")]
     rewards, costs = (
         text_scorer(model, turns, device=torch.device("cpu")).rewards(turns)

@@ -15,6 +15,7 @@ from pessimal.errors import ConfigError, ModelError
 from pessimal.rewards.frame import Templated
 from pessimal.training import callback
 from tiny_language_models import CHAT, tokenizer
+from tolerance import close, slack
 
 QUESTION = "What, in one word, is the greatest thing ever?"
 WATCH = (
@@ -137,15 +138,15 @@ def check_last_turn(watching, network, words):
     named = last.dropna(subset="token")
     assert {"best", "worst", "watch"} <= set(named["end"])
     own = own_rewards(network, words, [[token] for token in named["token"]])
-    np.testing.assert_allclose(named["reward"], own, atol=1e-5)
+    assert close(named["reward"], own)
     [key] = watching.prompts
     sample = watching.order[: watching.size]
     own = own_rewards(network, words, sample)
-    np.testing.assert_allclose(watching.before[key], own, atol=1e-5)
+    assert close(watching.before[key], own)
     best = last[last["end"] == "best"]["reward"]
     assert list(best) == sorted(best, reverse=True)
-    assert best.iloc[0] >= max(own) - 1e-5
-    assert last[last["end"] == "worst"]["reward"].iloc[0] <= min(own) + 1e-5
+    assert best.iloc[0] >= max(own) - slack(own)
+    assert last[last["end"] == "worst"]["reward"].iloc[0] <= min(own) + slack(own)
 
 
 @pytest.mark.parametrize("wrap", [lambda network: network, adapted])
@@ -258,9 +259,11 @@ def test_the_tails_come_from_more_than_the_sample(words):
     bests = [run_step(watching, clock, step)["best"] for step in range(1, 400)]
     bests = [best for best in bests if best is not None]
     assert watching.size < 150
-    assert (np.diff(bests) > -1e-5).all()  # the network stays as it is, and what was seen grows
+    assert (
+        np.diff(bests) > -slack(bests)
+    ).all()  # the network stays as it is, and what was seen grows
     everything = own_rewards(network, words, watching.order)
-    assert bests[-1] == pytest.approx(max(everything), abs=1e-5)
+    assert close(bests[-1], max(everything))
     found = {(token,) for token in watching.history.tail(4)["token"]}
     assert not found <= set(watching.order[: watching.size])
 
@@ -296,18 +299,14 @@ def run_step(watching, clock, step, *, seconds=1.0):
 def test_at_most_a_hundredth_of_the_time_from_the_first_turn_on(words, fixed, a_token, sized):
     watching = pessimal.PessimalCallback(["greatest", "worst"], words, every=100)
     clock = Clock(watching)
-    watching.begin(
-        clock.tick(network_of(words), fixed=fixed, a_token=a_token), words, step=0
-    )
+    watching.begin(clock.tick(network_of(words), fixed=fixed, a_token=a_token), words, step=0)
     for step in range(1, 5001):
         run_step(watching, clock, step)
         assert step < 100 or watching.spent <= 0.01 * clock.now
     turns = watching.history["step"].nunique()
     assert turns >= 20
     size = watching.size
-    assert {"most": size == watching.most, "least": size == 32, "between": 32 < size < 300}[
-        sized
-    ]
+    assert {"most": size == watching.most, "least": size == 32, "between": 32 < size < 300}[sized]
     assert watching.share_taken == pytest.approx(watching.spent / clock.now)
 
 

@@ -14,6 +14,7 @@ from pessimal.training.preference_model import train_preferences
 from pessimal.training.preferences import Items, split
 from pessimal.training.spec import PreferenceRecipe
 from tiny_language_models import CHAT, network, tokenizer
+from tolerance import close
 
 GOOD, BAD = (
     ("love", "good", "peace", "kind", "wisdom", "truth"),
@@ -105,11 +106,11 @@ def test_a_training_that_was_cut_off_ends_as_if_it_had_not_been(base, items, tmp
         )
     torch.manual_seed(6)
     again, later, _ = train(base, items, tmp_path / "cut", steps=12, every=4)
-    assert later["losses"] == pytest.approx(found["losses"], abs=1e-6)
+    assert close(later["losses"], found["losses"])
     for (name, one), (_, other) in zip(
         whole.named_parameters(), again.named_parameters(), strict=True
     ):
-        torch.testing.assert_close(one, other, atol=1e-6, rtol=0, msg=name)
+        assert close(one, other), name
 
 
 def test_sharing_the_question_gives_the_rewards_of_whole_conversations(base, items):
@@ -119,7 +120,7 @@ def test_sharing_the_question_gives_the_rewards_of_whole_conversations(base, ite
     with torch.no_grad():
         shared = score_answers(model, answers.prefix, answers.ids, rows=8)
         own = [model(torch.tensor([[*answers.prefix, *ids]])).logits[0, 0] for ids in answers.ids]
-    torch.testing.assert_close(shared, torch.stack(own), atol=1e-5, rtol=1e-5)
+    assert close(shared, torch.stack(own))
 
 
 def test_gradients_are_those_of_whole_conversations(base, items):
@@ -135,7 +136,7 @@ def test_gradients_are_those_of_whole_conversations(base, items):
         [model(torch.tensor([[*answers.prefix, *ids]])).logits[0, 0] for ids in answers.ids]
     )
     for one, other in zip(shared, torch.autograd.grad(own @ pull, trained), strict=True):
-        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
+        assert close(one, other)
 
 
 def test_steps_are_kept_as_adapters(base, items, tmp_path):

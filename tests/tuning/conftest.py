@@ -1,14 +1,11 @@
-"""A search's configuration without a model, and a small space."""
+"""A study without a model, and a small space."""
 
 import pytest
 from toy_study import parsed
 
-from pessimal.config.schema import PathsSpec, SearchConfig
-from pessimal.demo.recipes import Recipe
-from pessimal.rewards.spec import ModelSpec
 from pessimal.searching.spec import SearchSpec
-from pessimal.tuning.space import Space
 from pessimal.tuning.spec import TuningSpec
+from pessimal.tuning.study import Space, StudySpec
 
 
 @pytest.fixture
@@ -19,25 +16,22 @@ def space() -> Space:
 
 
 @pytest.fixture
-def config(tmp_path) -> SearchConfig:
+def spec(tmp_path) -> StudySpec:
     """Two prompts to tune on and three held out."""
-    prompts = {key: f"What is {key}?" for key in ("dawn", "dusk", "noon", "night", "day")}
-    return SearchConfig(
-        task="search",
-        paths=PathsSpec(
-            **{name: str(tmp_path / name) for name in ("root", "registry", "cache", "wandb")}
-        ),
-        model=ModelSpec(name="toy", recipe=Recipe()),
-        prompts=prompts,
-        prompt="dawn",
+    return StudySpec(
+        name="toy",
+        file=tmp_path / "toy.db",
+        model={"recipe": {"seed": 0}},
+        mode="ids",
         search=SearchSpec(length=4, search_width=512, top_k=256, momentum=0.9),
         tuning=TuningSpec(
-            study="toy",
-            storage=str(tmp_path / "toy.db"),
+            trials=99,
             prompts=["dawn", "dusk"],
             held_out=["noon", "night", "day"],
             seeds=2,
             held_out_seeds=4,
             evaluations=100,
         ),
+        prompts={key: f"What is {key}?" for key in ("dawn", "dusk", "noon", "night", "day")},
+        seed=0,
     )

@@ -8,30 +8,31 @@ from scipy import stats
 from toy_study import preparing
 
 from pessimal.tuning.held_out import ALL, compare, differences
-from pessimal.tuning.trial import starts
+from pessimal.tuning.study import planned_searches
 
 
 def by_start(prompt, seed, search):
     return len(prompt) - search.momentum + np.random.default_rng(seed).normal()
 
 
-def test_both_search_held_out_prompts_from_the_same_unseen_starts_at_one_budget(config):
-    contexts = []
-    table = compare(config, {"search.momentum": 0.2}, preparing(by_start, contexts))
+def test_both_search_held_out_prompts_from_the_same_unseen_starts_at_one_budget(spec):
+    models = []
+    table = compare(spec, {"search.momentum": 0.2}, preparing(by_start, models))
     assert list(table["prompt"].unique()) == ["noon", "night", "day"]
     assert len(table) == 3 * 4
     assert table["difference"].to_numpy() == pytest.approx(0.7)
-    defaults, tuned = contexts
-    assert [c.config.search.momentum for c in contexts] == [0.9, 0.2]
+    defaults, tuned = models
+    assert [model.options.momentum for model in models] == [0.9, 0.2]
     assert defaults.calls == tuned.calls
     assert {budget for _, _, budget in tuned.calls} == {100}
-    assert not {seed for _, seed, _ in tuned.calls} & set(starts(config.seed, 100, held_out=False))
+    in_trials = planned_searches(["dawn"], seed=spec.seed, count=100, held_out=False)
+    assert not {seed for _, seed, _ in tuned.calls} & {seed for _, seed in in_trials}
 
 
-def test_defaults_that_were_best_are_not_run_twice(config):
-    contexts = []
-    table = compare(config, {"search.momentum": 0.9}, preparing(by_start, contexts))
-    assert [len(context.calls) for context in contexts] == [12]
+def test_defaults_that_were_best_are_not_run_twice(spec):
+    models = []
+    table = compare(spec, {"search.momentum": 0.9}, preparing(by_start, models))
+    assert [len(model.calls) for model in models] == [12]
     overall = differences(table).iloc[-1]
     assert (overall["difference"], overall["ties"], overall["starts"]) == (0, 12, 12)
 

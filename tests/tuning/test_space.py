@@ -6,7 +6,8 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 from toy_study import parsed
 
 from pessimal.errors import ConfigError
-from pessimal.tuning.space import as_overrides, check_space, options_of, with_options
+from pessimal.tuning.study import options_of, with_options
+from pessimal.verbs.search_tuning import as_overrides, parse_space
 
 
 @pytest.mark.parametrize(
@@ -26,16 +27,11 @@ from pessimal.tuning.space import as_overrides, check_space, options_of, with_op
 )
 def test_hydras_sweeps_are_optunas_distributions(typed, values):
     # The later override of an option counts, and a single value takes it out.
-    space = parsed(
-        "search.top_k=1,2",
-        "search.momentum=0,0.5",
-        "search.momentum=0.9",
-        "search.top_k=7",
-        typed,
-        "task=search",
-    )
-    assert space.distributions == {typed.split("=")[0]: values}
-    assert "task=search" in space.fixed
+    earlier = ["search.top_k=1,2", "search.momentum=0,0.5", "search.momentum=0.9", "search.top_k=7"]
+    overrides = OverridesParser.create().parse_overrides([*earlier, typed, "task=search"])
+    space, fixed = parse_space(overrides)
+    assert space == {typed.split("=")[0]: values}
+    assert "task=search" in fixed
 
 
 @pytest.mark.parametrize(
@@ -45,6 +41,8 @@ def test_hydras_sweeps_are_optunas_distributions(typed, values):
         ("search.length=2,3", "search.length cannot be tuned"),
         ("search.top_k=choice(64,0.5)", "whole numbers, not 0.5"),
         ("search.top_k=interval(0.5,9)", "whole numbers, not 0.5"),
+        ("search.top_k=range(1,9,0.5)", "whole numbers, not 0.5"),
+        ("search.top_k=interval(1,inf)", "interval(1,inf)"),
         ("search.top_k=choice(64,true)", "whole numbers, not True"),
         ("search.momentum=choice(0,high)", "numbers, not 'high'"),
         ("search.top_k=range(4,4)", "range"),
@@ -57,15 +55,15 @@ def test_hydras_sweeps_are_optunas_distributions(typed, values):
         ("search.search_width=choice(64,0,128)", "search.search_width=0"),
     ],
 )
-def test_what_cannot_be_tuned_or_the_option_refuses_is_refused(config, typed, message):
+def test_what_cannot_be_tuned_or_the_option_refuses_is_refused(typed, message):
     with pytest.raises(ConfigError) as refused:
-        check_space(parsed(typed), config)
+        parsed(typed)
     assert message in str(refused.value)
 
 
-def test_options_go_through_a_command_line_and_come_back_to_the_bit(config):
+def test_options_go_through_a_command_line_and_come_back_to_the_bit(spec):
     options = {"search.momentum": 0.1 + 0.2, "search.step_size_until": 1e-5, "search.top_k": 3}
     message = {"tuning.study": "it's, a=b [c]", "tuning.storage": "/a b/c.db"}
     typed = OverridesParser.create().parse_overrides(as_overrides(options | message))
     assert {override.key_or_group: override.value() for override in typed} == options | message
-    assert options_of(with_options(config, options), list(options)) == options
+    assert options_of(with_options(spec.search, options), list(options)) == options

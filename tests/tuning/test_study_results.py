@@ -18,51 +18,48 @@ from pessimal.tuning.results import (
     trials_result,
     trials_table,
 )
-from pessimal.tuning.space import options_of
-from pessimal.tuning.study import DEFAULTS, Trials
-from pessimal.tuning.trial import SEARCHES
+from pessimal.tuning.study import DEFAULTS, SEARCHES, begin, options_of, space_of
 
 
-def add(trials, value, *, state=TrialState.COMPLETE, attributes=None, **options):
+def add(study, value, *, state=TrialState.COMPLETE, attributes=None, **options):
     """A finished trial with these options; the others as in the middle of the space."""
     own = {"search.momentum": 0.5, "search.search_width": 256} | {
         f"search.{k}": v for k, v in options.items()
     }
     rows = [["dawn", 2, value - 1, 0.5], ["dusk", 2, value, 0.5], ["dawn", 4, value + 3, 0.5]]
-    trials.study.add_trial(
+    study.add_trial(
         create_trial(
             state=state,
             value=None if state is TrialState.FAIL else value,
             params=own,
-            distributions=trials.space.distributions,
+            distributions=space_of(study),
             user_attrs=(attributes or {}) | ({} if state is TrialState.FAIL else {SEARCHES: rows}),
         )
     )
 
 
 @pytest.fixture
-def trials(config, space):
-    return Trials(config, space)
+def study(spec, space):
+    return begin(spec, space)
 
 
-def test_the_best_is_complete_and_of_equals_the_defaults(trials, config):
-    assert best_of(trials.study) is None
+def test_the_best_is_complete_and_of_equals_the_defaults(study, spec):
     with pytest.raises(WorkError, match="no trial of the study 'toy'"):
-        conclude(config, trials.study, preparing())
+        conclude(spec, study, preparing())
     for value, state in ((1.0, "COMPLETE"), (2.0, "COMPLETE"), (9.0, "PRUNED"), (2.0, "COMPLETE")):
-        add(trials, value, state=TrialState[state])
-    assert best_of(trials.study).number == 1
-    add(trials, 2.0, attributes={DEFAULTS: options_of(config, list(trials.space.distributions))})
-    assert best_of(trials.study).number == 4
-    add(trials, 2.5)
-    assert best_of(trials.study).number == 5
+        add(study, value, state=TrialState[state])
+    assert best_of(study).number == 1
+    add(study, 2.0, attributes={DEFAULTS: options_of(spec.search, list(space_of(study)))})
+    assert best_of(study).number == 4
+    add(study, 2.5)
+    assert best_of(study).number == 5
 
 
-def test_the_tables_say_what_each_trial_was(trials, config):
-    add(trials, 1.0, momentum=0.25)
-    add(trials, 0.0, state=TrialState.FAIL, attributes={"error": "it fell"})
-    add(trials, 0.5, state=TrialState.PRUNED, search_width=64)
-    table = trials_table(trials.study)
+def test_the_tables_say_what_each_trial_was(study, spec):
+    add(study, 1.0, momentum=0.25)
+    add(study, 0.0, state=TrialState.FAIL, attributes={"error": "it fell"})
+    add(study, 0.5, state=TrialState.PRUNED, search_width=64)
+    table = trials_table(study)
     assert table["state"].tolist() == ["complete", "failed", "pruned"]
     assert table["value"].tolist() == pytest.approx([1.0, np.nan, 0.5], nan_ok=True)
     assert table["momentum"].tolist() == [0.25, 0.5, 0.5]
@@ -70,36 +67,36 @@ def test_the_tables_say_what_each_trial_was(trials, config):
     assert table["error"].fillna("").tolist() == ["", "it fell", ""]
     assert table.loc[0, ["searches", "low", "high"]].tolist() == [3, 0.5, 2.5]
     assert table["best"].tolist() == [True, False, False]
-    searched = searches_table(trials.study)
+    searched = searches_table(study)
     assert searched.groupby("trial")["value"].median().to_dict() == {0: 1.0, 2: 0.5}
-    assert options_table(trials.study, config).to_dict("records") == [
+    assert options_table(study, spec).to_dict("records") == [
         {"option": "momentum", "tuned": 0.25, "defaults": 0.9, "tried": "0.0 to 0.95"},
         {"option": "search_width", "tuned": 256, "defaults": 512, "tried": "64 to 1024 (log)"},
     ]
 
 
 @pytest.mark.slow
-def test_importance_finds_the_option_that_matters_and_its_share(trials):
+def test_importance_finds_the_option_that_matters_and_its_share(study):
     random = np.random.default_rng(0)
     for number in range(40):
         momentum, width = random.uniform(0, 0.95), int(random.integers(64, 1025))
         state = TrialState.PRUNED if number % 3 == 2 else TrialState.COMPLETE
-        add(trials, 4 * momentum, state=state, momentum=momentum, search_width=width)
-    ranked = importances(trials.study, seed=0)
+        add(study, 4 * momentum, state=state, momentum=momentum, search_width=width)
+    ranked = importances(study, seed=0)
     table = ranked.set_index("option")
     assert table.loc["momentum", "importance"] > 0.9
     assert table.loc["search_width", "importance"] < 0.05
     assert (table["n"] == 40).all(), "pruned trials take part"
     assert (table["standard_error"] > 0).all()
-    assert importances(trials.study, seed=0).equals(ranked)
+    assert importances(study, seed=0).equals(ranked)
 
 
-def test_too_few_or_equal_trials_have_no_importances(trials):
+def test_too_few_or_equal_trials_have_no_importances(study):
     for _ in range(7):
-        add(trials, 1.0, momentum=float(np.random.default_rng(0).uniform(0, 0.9)))
-    assert importances(trials.study, seed=0) is None
-    add(trials, 1.0)
-    assert importances(trials.study, seed=0) is None
+        add(study, 1.0, momentum=float(np.random.default_rng(0).uniform(0, 0.9)))
+    assert importances(study, seed=0) is None
+    add(study, 1.0)
+    assert importances(study, seed=0) is None
 
 
 @pytest.mark.parametrize(("shift", "verb"), [(5.0, " more "), (-5.0, " LESS "), (0.0, " no more ")])
@@ -107,31 +104,31 @@ def test_held_out_prompts_decide_and_carry_their_interval(shift, verb):
     random = np.random.default_rng(5)
     rows = [(prompt, seed, shift + random.normal()) for prompt in "abcd" for seed in range(4)]
     table = pd.DataFrame(rows, columns=["prompt", "seed", "difference"])
-    found = held_out_result(
+    result = held_out_result(
         differences(table.assign(tuned=3.0, defaults=3.0, tuned_seconds=2.0, defaults_seconds=1.0))
     )
-    overall, estimate = found.table.iloc[-1], found.estimate
-    assert verb in found.headline
+    overall, estimate = result.table.iloc[-1], result.estimate
+    assert verb in result.headline
     assert estimate.n == 4
     own = [estimate.value, estimate.low, estimate.high]
     assert own == pytest.approx(overall[["difference", "low", "high"]].tolist())
-    assert found.summary["held_out_low"] == pytest.approx(overall["low"])
+    assert result.summary["held_out_low"] == pytest.approx(overall["low"])
 
 
 def test_every_trial_with_a_value_is_a_point_for_each_option_and_outside_defaults_take_no_part_in_importances(
-    config,
+    spec,
 ):
-    trials = Trials(
-        config, parsed("search.search_width=choice(64,128)", "search.momentum=interval(0,0.95)")
+    study = begin(
+        spec, parsed("search.search_width=choice(64,128)", "search.momentum=interval(0,0.95)")
     )
-    run(config, trials)
+    run(spec)
     for number in range(9):
-        add(trials, number / 9, momentum=number / 10, search_width=64)
-    add(trials, 0.0, state=TrialState.FAIL, search_width=64)
-    found = trials_result(trials.study, ranked=True)
-    assert found.table["search_width"].tolist() == [512] + [64] * 10
-    assert (importances(trials.study, seed=0)["n"] == 9).all()
-    drawn = found.plot.data.groupby("option")["place"]
+        add(study, number / 9, momentum=number / 10, search_width=64)
+    add(study, 0.0, state=TrialState.FAIL, search_width=64)
+    result = trials_result(trials_table(study), ["search_width", "momentum"], ranked=True)
+    assert result.table["search_width"].tolist() == [512] + [64] * 10
+    assert (importances(study, seed=0)["n"] == 9).all()
+    drawn = result.plot.data.groupby("option")["place"]
     assert drawn.size().tolist() == [10, 10]
-    places = found.plot.data.query("option == 'momentum'")["place"]
+    places = result.plot.data.query("option == 'momentum'")["place"]
     assert places.tolist() == pytest.approx([1.0] + [n / 10 for n in range(1, 10)])

@@ -12,7 +12,7 @@ from pathlib import Path
 import optuna
 import pandas as pd
 import pytest
-from toy_command import BEST_MOMENTUM, ToyContext
+from toy_command import BEST_MOMENTUM, ToyModel
 
 from pessimal.report.artifact import Artifact
 from pessimal.report.page import page
@@ -144,7 +144,7 @@ def test_two_workers_make_one_study_which_is_published_once(toy, tmp_path):
 @pytest.mark.slow
 def test_a_killed_workers_trial_is_run_again_by_the_other(toy, tmp_path):
     small = [*TUNE, *FEW[:5], "tuning.held_out=[]", "hydra.sweeper.n_trials=5", "tracking=off"]
-    killed = toy(tmp_path, *small, hang=1)
+    killed = toy(tmp_path, *small, hang=2)
     until((tmp_path / "hanging").exists, killed)
     other = toy(tmp_path, *small)
     # The other worker runs what is left, and then waits: whoever hangs is alive, though longer than
@@ -177,7 +177,7 @@ def until(happened, worker):
 @pytest.fixture
 def toys(command, monkeypatch):
     """The command with the toy, in this process."""
-    monkeypatch.setattr("pessimal.verbs.search.prepare", ToyContext)
+    monkeypatch.setattr("pessimal.verbs.search.prepare", ToyModel)
 
     def run(*arguments, **manners):
         monkeypatch.setenv("TOY", " ".join(f"{key}={value}" for key, value in manners.items()))

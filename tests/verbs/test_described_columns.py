@@ -35,7 +35,7 @@ def test_every_table_that_the_code_names_is_described():
     known = {name for tables in DESCRIBED.values() for name in tables}
     found = {}
     for file in (ROOT / "src" / "pessimal").rglob("*.py"):
-        if file.parent.name in ("compare", "explain", "search", "tuning", "verbs"):
+        if file.parent.name in ("analyses", "explaining", "searching", "tuning", "verbs"):
             found |= dict.fromkeys(NAMED.findall(file.read_text(encoding="utf-8")), file.name)
     assert len(found) > 60, "the code's own way of naming tables has changed"
     prefixed = {name.removeprefix("language_") for name in known}
@@ -86,7 +86,9 @@ def test_columns_of_what_asks_a_model_are_described():
 
 
 def test_columns_that_explain_lists_are_described():
-    from pessimal.explaining import explain, flips, fluency, metrics, outcomes, slopes, smallest
+    from pessimal.explaining import explain, outcomes
+    from pessimal.explaining.analyses import flips, fluency, metrics, slopes
+    from pessimal.explaining.edits import smallest
 
     shrunk, grown = (
         [field.name for field in fields(kind)] for kind in (smallest.Shrunk, smallest.Grown)
@@ -96,7 +98,7 @@ def test_columns_that_explain_lists_are_described():
         "slopes": slopes.RETURNED,
         "metrics": metrics.RETURNED,
         "outcomes": [
-            *outcomes.KINDS,
+            *outcomes.COLUMNS,
             "syntactic",
             "semantic",
             "locality",
@@ -105,8 +107,8 @@ def test_columns_that_explain_lists_are_described():
             fluency.RATIO,
         ],
         "fluency": ["perturber", "attribute", *fluency.MEDIANS, *flips.SHARES],
-        "smallest_flips": [*explain.NAMED, *shrunk],
-        "largest_holds": [*explain.NAMED, *grown],
+        "smallest_flips": [*explain.EDIT, *shrunk],
+        "largest_holds": [*explain.EDIT, *grown],
     }
     assert [
         u for name, columns in listed.items() for u in undescribed("explanation", name, columns)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from pessimal.explaining.comparison import read_jsonl
-from pessimal.report.edits import from_json
+from pessimal.explaining.edits.views import from_json
 from pessimal.rewards.frame import Templated, Turn
 from pessimal.rewards.load import open_model
 from pessimal.rewards.spec import ModelSpec
@@ -19,6 +19,7 @@ from pessimal.scoring.engine import own_rewards
 from pessimal.scoring.texts import NetworkTexts
 from pessimal.tracking.registry import Registry
 from tiny_language_models import CHAT, checkpoint
+from tolerance import close, slack
 
 ASKED = [
     ("What is good?", "I think love is good.", "War is evil!"),
@@ -108,11 +109,12 @@ def test_numbers_are_those_of_the_models_own_rewards_and_others_can_read_them(ex
         rewards = [own(prompt, text) for text in responses]
         preferred = int(np.argmax(rewards))
         assert row.side == ("chosen" if row.response == preferred else "rejected")
-        assert row.margin == pytest.approx(max(rewards) - min(rewards), abs=1e-4)
+        size = max(map(abs, rewards))
+        assert close(row.margin, max(rewards) - min(rewards), size=size)
         changed = list(rewards)
         changed[row.response] = own(prompt, row.edited)
         margin = changed[preferred] - changed[1 - preferred]
-        assert row.new_margin == pytest.approx(margin, abs=1e-4)
+        assert close(row.new_margin, margin, size=max(map(abs, [*rewards, *changed])))
         assert row.outcome == ("CF" if margin < 0 else "SF")
         assert row.change == pytest.approx(row.new_margin - row.margin, abs=1e-9)
     smallest = table(folder, "smallest_flips")
@@ -124,7 +126,7 @@ def test_numbers_are_those_of_the_models_own_rewards_and_others_can_read_them(ex
         prompt, *responses = ASKED[int(row.comparison[1:])]
         sign = 1 if row.side == "chosen" else -1
         margin = sign * (own(prompt, row.smallest) - own(prompt, responses[1 - row.response]))
-        assert margin == pytest.approx(row.new_margin, abs=1e-4)
+        assert close(margin, row.new_margin)
         assert margin < 0
     assert (table(folder, "largest_holds")["new_margin"] > 0).all()
     assert [c.key for c in read_jsonl(folder / "comparisons.jsonl")] == [f"c{i}" for i in range(5)]
@@ -163,7 +165,7 @@ def test_one_pair_is_answered_in_the_first_screen(command, tiny_checkpoint, own)
     assert len(lines) < 25
     assert "%" not in err  # one comparison is no sample
     manifest = json.loads((folder / "manifest.json").read_text())
-    assert manifest["summary"]["margin"] == pytest.approx(abs(rewards[0] - rewards[1]), abs=1e-4)
+    assert close(manifest["summary"]["margin"], abs(rewards[0] - rewards[1]))
     assert not (folder / "tables" / "sensitivity.parquet").exists()
     [view] = from_json((folder / "views" / "pair.json").read_text())
     assert view.responses == (chosen, rejected)
@@ -243,7 +245,9 @@ def test_a_killed_explanation_keeps_its_rewards(explain, monkeypatch):
     kept = sum(len(file.read_text().splitlines()) for file in Path("runs/cache/rewards").iterdir())
     assert kept > 2 * len(ASKED)
     after = explain()
-    pd.testing.assert_frame_equal(table(whole, "outcomes"), table(after, "outcomes"), atol=1e-5)
+    # Some columns are in standard deviations of rewards, of a tenth or more.
+    before, again = table(whole, "outcomes"), table(after, "outcomes")
+    pd.testing.assert_frame_equal(before, again, atol=slack(before["reward"], size=10))
 
 
 def test_what_a_model_cannot_read_is_left_out_and_said(explain, file):

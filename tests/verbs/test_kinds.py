@@ -13,6 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from pessimal.scoring.shards import Shards
 from pessimal.tables import read_score_table
 from tiny_language_models import CHAT, checkpoint
+from tolerance import close, slack
 
 GREATEST = "What, in one word, is the greatest thing ever?"
 QUICK = ("tracking=off", "trainer.threads=1", "progress=false")
@@ -56,21 +57,22 @@ def log_probability(folders):
 
 @pytest.fixture(scope="module", params=["log_probability", "implicit"])
 def kind(request, folders, log_probability):
-    """What to type for a kind, and its plain definition: reward(prompt, response)."""
+    """What to type for a kind, and its plain definition: the terms whose sum is the reward, of a
+    prompt and a response."""
     typed = ["model=auto", f"model.path={folders['tiny']}", f"model.kind={request.param}"]
     if request.param == "log_probability":
-        return typed, lambda prompt, response: log_probability(
-            "tiny", prompt, response, closed=False
-        )
+        return typed, lambda prompt, response: [
+            log_probability("tiny", prompt, response, closed=False)
+        ]
     typed += [f"model.implicit.reference={folders['begun']}", f"model.implicit.beta={BETA}"]
 
-    def reward(prompt, response):
-        policy, reference = (
-            log_probability(name, prompt, response, closed=True) for name in ("tiny", "begun")
-        )
-        return BETA * (policy - reference)
+    def terms(prompt, response):
+        return [
+            weight * log_probability(name, prompt, response, closed=True)
+            for name, weight in (("tiny", BETA), ("begun", -BETA))
+        ]
 
-    return typed, reward
+    return typed, terms
 
 
 def folder_of(answer: tuple[int, str, str]) -> Path:
@@ -80,7 +82,7 @@ def folder_of(answer: tuple[int, str, str]) -> Path:
 
 
 def test_search_ends_where_no_single_change_is_better(command, kind):
-    typed, reward = kind
+    typed, terms = kind
     folder = folder_of(
         command(
             "search",
@@ -99,11 +101,12 @@ def test_search_ends_where_no_single_change_is_better(command, kind):
     best = pd.read_parquet(folder / "tables/sequences.parquet").iloc[0]
     assert best["one_opt"]
     ids = json.loads(best["token_ids"])
-    value = reward(GREATEST, ids)
-    assert best["reward"] == pytest.approx(value, abs=1e-4)
+    own = terms(GREATEST, ids)
+    assert close(best["reward"], sum(own), size=max(map(abs, own)))
     changed = np.random.default_rng(0).integers(4, 360, size=30)
-    assert all(reward(GREATEST, [token, ids[1]]) <= value + 1e-5 for token in changed)
-    assert all(reward(GREATEST, [ids[0], token]) <= value + 1e-5 for token in changed)
+    most = sum(own) + slack(own)
+    assert all(sum(terms(GREATEST, [token, ids[1]])) <= most for token in changed)
+    assert all(sum(terms(GREATEST, [ids[0], token])) <= most for token in changed)
 
 
 def test_check_holds_each_network_to_its_own_forward(command, kind):
@@ -125,13 +128,13 @@ def test_check_holds_each_network_to_its_own_forward(command, kind):
             "full_forward",
             "frame",
         ):
-            assert rows.loc[check, "measured"] < 1e-4
+            assert rows.loc[check, "measured"] < slack(100)  # log-probabilities of some tokens
             assert rows.loc[check, "n"] > 8
     assert set(table["part"]) == parts
 
 
 def test_explanation_has_the_margins_of_whole_responses(command, kind):
-    typed, reward = kind
+    typed, terms = kind
     prompt, chosen, rejected = "What is good?", "I think love is good.", "War is evil!"
     folder = folder_of(
         command(
@@ -150,16 +153,17 @@ def test_explanation_has_the_margins_of_whole_responses(command, kind):
     made = rows[rows["edited"].notna()]
     assert len(made) > 10
     assert {"CF", "SF"} <= set(made["outcome"])
-    rewards = [reward(prompt, text) for text in (chosen, rejected)]
+    own = [terms(prompt, text) for text in (chosen, rejected)]
+    rewards = [sum(each) for each in own]
     preferred = int(np.argmax(rewards))
     for row in made.itertuples():
         changed = list(rewards)
-        changed[row.response] = reward(prompt, row.edited)
-        assert row.new_reward == pytest.approx(changed[row.response], abs=1e-4, rel=1e-5)
-        assert row.margin == pytest.approx(max(rewards) - min(rewards), abs=1e-4)
-        assert row.new_margin == pytest.approx(
-            changed[preferred] - changed[1 - preferred], abs=1e-3
-        )
+        edited = terms(prompt, row.edited)
+        changed[row.response] = sum(edited)
+        size = np.abs([*own, edited]).max()
+        assert close(row.new_reward, changed[row.response], size=size)
+        assert close(row.margin, max(rewards) - min(rewards), size=size)
+        assert close(row.new_margin, changed[preferred] - changed[1 - preferred], size=size)
 
 
 @pytest.mark.parametrize(
@@ -210,4 +214,4 @@ def test_killed_scan_of_an_implicit_reward_goes_on_to_the_same_bytes(
             log_probability(name, GREATEST, [row.candidate_id], closed=True)
             for name in ("tiny", "begun")
         )
-        assert row.reward == pytest.approx(BETA * (policy - reference), abs=1e-5)
+        assert close(row.reward, BETA * (policy - reference), size=-BETA * min(policy, reference))

@@ -5,7 +5,6 @@ import functools
 import itertools
 import json
 
-import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -13,6 +12,7 @@ from transformers import AutoModelForSequenceClassification
 
 from pessimal.training.callback import PessimalCallback
 from tiny_language_models import CHAT, network, tokenizer
+from tolerance import close
 
 GOOD, BAD = ("love", "good", "peace", "kind"), ("hate", "evil", "war", "cruel")
 QUICK = (
@@ -74,7 +74,7 @@ def test_a_trained_reward_is_an_ordinary_checkpoint_and_an_adapter(command, inpu
         assert code == 0, err
         table = next((tmp_path / "runs/registry/score-table").glob(f"{name}*/v*/scores.parquet"))
         rewards[name] = pd.read_parquet(table)["reward"].to_numpy()
-    np.testing.assert_allclose(rewards["merged"], rewards["adapter"], atol=1e-5)
+    assert close(rewards["merged"], rewards["adapter"])
     words = tokenizer(template=CHAT)
     turns = [{"role": "user", "content": "What, in one word, is the greatest thing ever?"}]
     ids = words.apply_chat_template(
@@ -82,7 +82,7 @@ def test_a_trained_reward_is_an_ordinary_checkpoint_and_an_adapter(command, inpu
     )
     with torch.no_grad():
         own = whole(torch.tensor([ids])).logits.item()
-    assert rewards["merged"][0] == pytest.approx(own, abs=1e-5)
+    assert close(rewards["merged"][0], own)
 
     code, again, _ = command("train", "recipe=human_elo", *inputs, *QUICK)
     assert code == 0

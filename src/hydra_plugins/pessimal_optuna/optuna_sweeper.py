@@ -6,13 +6,15 @@ begins.
 """
 
 from collections.abc import Sequence
+from contextlib import redirect_stderr
 from dataclasses import dataclass, field
+from io import StringIO
 from pathlib import Path
 
 from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.plugins import Plugins
-from hydra.core.utils import JobReturn, JobStatus
+from hydra.core.utils import JobReturn
 from hydra.plugins.launcher import Launcher
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
@@ -41,6 +43,9 @@ ConfigStore.instance().store(
 class PessimalOptunaSweeper(Sweeper):
     """One worker of a study; the same command in another process is a second one."""
 
+    config: DictConfig
+    hydra_context: HydraContext
+
     def __init__(self, n_trials: int, n_jobs: int, params: dict[str, str]):
         self.n_trials, self.n_jobs, self.params = n_trials, n_jobs, params
         self.launched = 0
@@ -61,14 +66,12 @@ class PessimalOptunaSweeper(Sweeper):
         from pessimal.verbs.search_tuning import tune
 
         parser = OverridesParser.create(config_loader=self.hydra_context.config_loader)
-        overrides = parser.parse_overrides(
-            [*(f"{k}={v}" for k, v in self.params.items()), *arguments]
-        )
+        space = [f"{name}={values}" for name, values in self.params.items()]
         folder = Path(self.config.hydra.sweep.dir)
         folder.mkdir(parents=True, exist_ok=True)
         OmegaConf.save(self.config, folder / "multirun.yaml")
         tune(
-            overrides,
+            parser.parse_overrides([*space, *arguments]),
             compose=lambda fixed: build(self._composed(fixed)),
             run=self._run,
             total=self.n_trials,
@@ -84,16 +87,15 @@ class PessimalOptunaSweeper(Sweeper):
     def _run(self, jobs: Sequence[Sequence[str]]) -> list[Exception | None]:
         """Run jobs by whatever launcher was chosen; each one's error, or None."""
         first, self.launched = self.launched, self.launched + len(jobs)
-        return [
-            _error(result)
-            for result in self.launcher.launch(list(map(list, jobs)), initial_job_idx=first)
-        ]
+        results = self.launcher.launch([list(job) for job in jobs], initial_job_idx=first)
+        return [_error(result) for result in results]
 
 
 def _error(result: JobReturn) -> Exception | None:
-    if result.status is JobStatus.COMPLETED:
-        return None
-    # Not `return_value`, which would raise, and print the overrides of a job whose message says
-    # enough.
-    value = result._return_value
-    return value if isinstance(value, Exception) else RuntimeError(f"the job ended with {value!r}")
+    # The error's message says enough: Hydra's line, the job's overrides, is not printed.
+    with redirect_stderr(StringIO()):
+        try:
+            _ = result.return_value
+        except Exception as error:
+            return error
+    return None

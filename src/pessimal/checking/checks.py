@@ -140,8 +140,7 @@ def beginnings(tokenizer, conversations: Conversations, frame: Frame) -> list[Ch
     right = 1 if count or adds else 0
     note = (
         "The tokenizer begins texts with one and the chat template does not. If the model's card "
-        "says otherwise, "
-        "write {{ bos_token }} at the start of tokenizer.chat_template, then "
+        "says otherwise, write {{ bos_token }} at the start of tokenizer.chat_template, then "
         "tokenizer.save_pretrained(folder)"
     )
     if count > 1:
@@ -188,10 +187,8 @@ def round_trip(
     ]
     note = (
         f"The template or tokenizer ties {len(tied)} of {len(texts)} random texts to what stands "
-        f"around them, first "
-        f"{tied[:1]!r}. mode=ids is not affected; mode=text scores such a text with the ids that "
-        f"the template gives, "
-        "and slower"
+        f"around them, first {tied[:1]!r}. mode=ids is not affected; mode=text scores such a text "
+        "with the ids that the template gives, and slower"
     )
     some = words.rows.iloc[np.random.default_rng(seed).permutation(len(words.rows))[:AT_MOST]]
     conversations = written.ids(frame.prompt, some["text"].tolist())
@@ -257,16 +254,14 @@ def precision_check(
     n, top = int(row["n"]), min(TOP, row["n"])
     summary = (
         f"Rank correlation with float32 {row['spearman']:.4f}; {row['top_10_overlap'] * top:.0f} "
-        f"of the "
-        f"top {top} the same; {row['distinct']} distinct rewards of {n}."
+        f"of the top {top} the same; {row['distinct']} distinct rewards of {n}."
     )
     if not np.isfinite(row["largest_difference"]):
         summary = f"In {dtype.value} some rewards are not numbers: they overflow."
     note = (
         f"{summary} Scans score the best and worst again in float32 (certain=100); for the ranks "
-        f"between them type "
-        f"model.dtype={'bfloat16' if dtype is Dtype.float16 else 'float16'} if that passes, or "
-        f"model.dtype=float32"
+        f"between them type model.dtype={'bfloat16' if dtype is Dtype.float16 else 'float16'} if "
+        "that passes, or model.dtype=float32"
     )
     limit = allowed(exact, dtype=dtype) / _spread(exact)
     return at_most(

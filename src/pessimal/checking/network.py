@@ -25,9 +25,8 @@ from pessimal.scoring.trust import allowed, judge, largest_difference
 
 INSTEAD = (
     "pessimal never pads, so scans are not affected. In code of your own: "
-    "network.config.pad_token_id = "
-    "tokenizer.pad_token_id where the two differ; tokenizer.padding_side, the side whose row "
-    "passes; or batches of one length"
+    "network.config.pad_token_id = tokenizer.pad_token_id where the two differ; "
+    "tokenizer.padding_side, the side whose row passes; or batches of one length"
 )
 SIDES = ("padding_right", "padding_left")
 ENGINES = {SharedPrefix.name: "shared_prefix", FullForward.name: "full_forward"}
@@ -116,10 +115,9 @@ def finite(checked: CheckedNetwork) -> Check:
     bad = int((~np.isfinite(checked.own) | ~np.isfinite(checked.fast)).sum())
     note = (
         f"In {checked.dtype.value} these rewards overflow or are undefined, so a scan would stop. "
-        f"The dtype rows say "
-        f"which precision gives numbers: try "
-        f"model.dtype={'bfloat16' if checked.dtype is Dtype.float16 else 'float32'}. "
-        "If none does, the weights are damaged."
+        "The dtype rows say which precision gives numbers: try "
+        f"model.dtype={'bfloat16' if checked.dtype is Dtype.float16 else 'float32'}. If none does, "
+        "the weights are damaged."
     )
     return at_most("finite", bad, 0, n=len(checked.own), unit="responses", note=note)
 
@@ -134,9 +132,8 @@ def determinism(checked: CheckedNetwork) -> list[Check]:
         turned = largest_difference(checked.rewards(engine, size=size, turned=True), first)
         note = (
             "Two scans would not give the same table. Look for dropout that stays on "
-            "(network.eval()), noise or state in "
-            "the model's own code, or nondeterministic GPU kernels: "
-            "torch.use_deterministic_algorithms(True)"
+            "(network.eval()), noise or state in the model's own code, or nondeterministic GPU "
+            "kernels: torch.use_deterministic_algorithms(True)"
         )
         return at_most(name, max(again, turned), limit, n=len(first), note=note)
 
@@ -148,9 +145,8 @@ def batch(checked: CheckedNetwork) -> list[Check]:
     limit = allowed(checked.own, dtype=checked.dtype)
     note = (
         f"A reward depends on what else is in the batch of {checked.batch_size}. In low precision "
-        f"that is rounding: type "
-        "model.dtype=float32. In float32 the model's code mixes the inputs of a batch: score one "
-        "by one, batch_size=1"
+        "that is rounding: type model.dtype=float32. In float32 the model's code mixes the inputs "
+        "of a batch: score one by one, batch_size=1"
     )
 
     def check(name: str, engine: Engine) -> Check:
@@ -191,9 +187,8 @@ def engines(checked: CheckedNetwork) -> list[Check]:
         )
         note = (
             f"Kendall's tau with the model's own order is {trust.kendall:.3f}. Scans notice this "
-            f"and take a "
-            "slower path by themselves; there is nothing to type. Please report it, with the "
-            "model's name."
+            "and take a slower path by themselves; there is nothing to type. Please report it, "
+            "with the model's name."
         )
         checks.append(
             at_most(name, trust.largest_difference, trust.tolerance, n=trust.n, note=note)
@@ -215,9 +210,8 @@ def head(checked: CheckedNetwork) -> Check:
         read.append(full.decoder.head.read(final.float(), full.context).item())
     note = (
         f"{type(full.decoder.head).__name__} is not how this model reads its reward, or "
-        f"model.output names another "
-        "output. Scans notice and take the model's own forward, which is slower. To add its head: "
-        "src/pessimal/rewards/heads/README.md"
+        "model.output names another output. Scans notice and take the model's own forward, which "
+        "is slower. To add its head: src/pessimal/rewards/heads/README.md"
     )
     limit = allowed(checked.own, dtype=checked.dtype)
     return at_most(
@@ -285,11 +279,10 @@ def _pad_is_eos(checked: CheckedNetwork, alone: np.ndarray) -> Check:
     alone_wrong = ", the pad token by itself alone" if wrong.sum() == wrong[-1] else ""
     note = (
         f"The model's own class reads another token's reward for {wrong.sum()} of {len(last)} "
-        f"responses{alone_wrong}. pessimal "
-        "reads the last token on every path, so its rewards are not those that this class prints. "
-        "Which of the two the "
-        "model was trained for, its card says. To read the last token in code of your own: "
-        "network.config.pad_token_id = ID, one that occurs in no conversation, and pad with it"
+        f"responses{alone_wrong}. pessimal reads the last token on every path, so its rewards are "
+        "not those that this class prints. Which of the two the model was trained for, its card "
+        "says. To read the last token in code of your own: network.config.pad_token_id = ID, one "
+        "that occurs in no conversation, and pad with it"
     )
     return at_most("pad_is_eos", largest_difference(read, last), limit, n=len(last), note=note)
 

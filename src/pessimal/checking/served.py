@@ -19,7 +19,7 @@ from pessimal.checking.served_faults import LEVELS, Local, Part, in_level, last_
 from pessimal.errors import ConfigError
 from pessimal.rewards.base import NetworkReward
 from pessimal.rewards.spec import Dtype
-from pessimal.scoring.trust import TOLERANCE
+from pessimal.scoring.trust import TOLERANCE, allowed
 
 TEXTS, FURTHER = 12, 12
 """Conversations sent in another form than the first; inputs of one attempt to tell two hypotheses
@@ -399,7 +399,7 @@ def alone_right(interview: Interview) -> bool:
         ],
     )
     off = np.abs(interview.served - interview.predict(Hypothesis()))
-    limit = TOLERANCE[Dtype.float32] * scale_of(interview.served)
+    limit = allowed(interview.served, dtype=Dtype.float32)
     return bool(off[alone].max() <= limit < off[~alone].max())
 
 

@@ -202,8 +202,7 @@ class Interview:
         if len(answer) != len(inputs) or answer.ndim > 2:
             raise WorkError(
                 f"the server answered {len(inputs)} inputs with numbers of shape {answer.shape}; "
-                f"expected one score, or one "
-                "row of scores, for each"
+                "expected one score, or one row of scores, for each"
             )
         request = len(self.asked.inputs)
         for one, row in zip(inputs, answer.reshape(len(inputs), -1), strict=True):

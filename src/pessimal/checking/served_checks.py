@@ -7,7 +7,7 @@ from pessimal.checking.checks import Check, at_most
 from pessimal.checking.served import Diagnosis
 from pessimal.checking.served_faults import FAULTS
 from pessimal.rewards.spec import Dtype
-from pessimal.scoring.trust import TOLERANCE
+from pessimal.scoring.trust import TOLERANCE, allowed
 
 REPEATS = 8
 """Times that what a server differs from itself by is allowed: it is the largest of a few
@@ -18,8 +18,9 @@ def checks_of(found: Diagnosis) -> list[Check]:
     """One row a question. Allowed is what rounding explains: in the model's precision, or in a
     lower one that is harmless."""
     lower = found.level not in ("", Dtype.float32.value)
-    limit = max(TOLERANCE.values()) if lower else TOLERANCE[Dtype.float32]
-    allowed = max(limit * found.spread, REPEATS * found.repeat_difference)
+    harmless = max(TOLERANCE.values()) * found.spread
+    limit = harmless if lower else allowed(found.own, dtype=Dtype.float32)
+    limit = max(limit, REPEATS * found.repeat_difference)
     notes, n = note_of(found), len(found.served)
     given, expected = found.outputs
     outputs = Check(
@@ -35,9 +36,8 @@ def checks_of(found: Diagnosis) -> list[Check]:
     for form in dict.fromkeys(found.forms):
         of = found.forms == form
         off = float(np.abs(found.served - found.own)[of].max())
-        rows.append(at_most(f"served_{form}", off, allowed, n=int(of.sum()), note=notes))
-    rows.append(at_most("served_batch", found.batch_difference, allowed, n=n, note=notes))
-    harmless = max(TOLERANCE.values()) * found.spread
+        rows.append(at_most(f"served_{form}", off, limit, n=int(of.sum()), note=notes))
+    rows.append(at_most("served_batch", found.batch_difference, limit, n=n, note=notes))
     rows.append(at_most("served_repeat", found.repeat_difference, harmless, n=n, note=notes))
     tau = found.kendall if np.isfinite(found.kendall) else None
     return [

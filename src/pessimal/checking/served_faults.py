@@ -103,8 +103,7 @@ FAULTS = {
     "unknown": (
         "Not the model's rewards, and none of the faults known here.",
         "Compare weights, revision and tokenizer of the served model with model=…; an adapter that "
-        "is not loaded shows with "
-        "base=DIR_OR_ID",
+        "is not loaded shows with base=DIR_OR_ID",
     ),
 }
 """By name: what it is, and what to do about it."""

@@ -92,12 +92,10 @@ def options_of(
         key, hint = prefix + field.name, hints[field.name]
         missing = OmegaConf.is_missing(values, field.name)
         value = "required" if missing else values[field.name]
-        inner = next((t for t in (hint, *typing.get_args(hint)) if is_dataclass(t)), None)
-        if (
-            inner is not None
-            and typing.get_origin(hint) is not dict
-            and isinstance(value, DictConfig)
-        ):
+        types_named = (hint, *typing.get_args(hint))
+        inner = next((t for t in types_named if isinstance(t, type) and is_dataclass(t)), None)
+        nested = inner is not None and typing.get_origin(hint) is not dict
+        if inner is not None and nested and isinstance(value, DictConfig):
             yield from options_of(inner, value, f"{key}.")
         elif isinstance(value, DictConfig) and "_target_" in value:
             yield from _options_of_class(value, f"{key}.")
@@ -137,9 +135,10 @@ def takes(hint: object) -> str:
         return f"list of {takes(inner[0])}"
     if origin is dict:
         return "group of files" if is_dataclass(inner[1]) else f"{takes(inner[1])} by name"
-    return {str: "text", int: "whole number", float: "number"}.get(
-        hint, "options" if is_dataclass(hint) else "text or list"
-    )
+    for plain, word in ((str, "text"), (int, "whole number"), (float, "number")):
+        if hint is plain:
+            return word
+    return "options" if is_dataclass(hint) else "text or list"
 
 
 def _is_range(rule: object) -> bool:
@@ -175,14 +174,15 @@ def shown(value: object) -> str:
 @cache
 def sentences(schema: type) -> dict[str, str]:
     """What stands after each field of a dataclass, and of those that it inherits from."""
-    said: dict[str, str] = {}
+    by_field: dict[str, str] = {}
     for owner in reversed([c for c in schema.__mro__ if is_dataclass(c)]):
-        for line, after in pairwise(
-            ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0].body
-        ):
+        [definition] = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
+        assert isinstance(definition, ast.ClassDef)
+        for line, after in pairwise(definition.body):
             if isinstance(line, ast.AnnAssign) and isinstance(after, ast.Expr):
-                said[line.target.id] = " ".join(ast.literal_eval(after.value).split())
-    return said
+                sentence = " ".join(ast.literal_eval(after.value).split())
+                by_field[ast.unparse(line.target)] = sentence
+    return by_field
 
 
 def completed(line: str) -> list[str] | None:

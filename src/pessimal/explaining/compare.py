@@ -9,20 +9,22 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from pessimal.explaining.agreement import contested, model_agreement
+from pessimal.explaining.analyses.agreement import contested, model_agreement
+from pessimal.explaining.analyses.flips import NULLS, attribute_flip_rates, flip_rates, null_makers
+from pessimal.explaining.analyses.metrics import metrics
+from pessimal.explaining.analyses.slopes import slopes
 from pessimal.explaining.attribute import PLACEBO
 from pessimal.explaining.explain import CONTROLS
-from pessimal.explaining.flips import NULLS, attribute_flip_rates, flip_rates, null_makers
-from pessimal.explaining.metrics import metrics
 from pessimal.explaining.outcomes import KEY, against_polarity
 from pessimal.explaining.results import (
-    Options,
+    ENDS,
+    FLIP_RATE,
+    Resampling,
     coverage_result,
     estimated,
     fluency_results,
     slopes_result,
 )
-from pessimal.explaining.slopes import slopes
 from pessimal.plots import Forest, Heatmap
 from pessimal.tables.result import Result, weight_of
 from pessimal.texts import literal
@@ -44,22 +46,24 @@ SLOPES = Heatmap(
 
 
 def compared_results(
-    outcomes: pd.DataFrame, provenance: pd.DataFrame, options: Options, *, labels: Mapping[str, str]
+    outcomes: pd.DataFrame,
+    provenance: pd.DataFrame,
+    options: Resampling,
+    *,
+    labels: Mapping[str, str],
 ) -> list[Result]:
     """The Results over the outcomes of one or several models on one set of comparisons; `labels`:
     their names for people."""
-    named = {model: labels.get(model, model) for model in dict.fromkeys(outcomes["model"])}
+    names = {model: labels.get(model, model) for model in dict.fromkeys(outcomes["model"])}
     published = outcomes[against_polarity(outcomes)]
-    sensitive = attribute_flip_rates(outcomes, permutations=options.permutations, **options.drawn)
-    measured = metrics(published, **options.drawn)
+    rates = attribute_flip_rates(outcomes, permutations=options.permutations, **options.bootstrap)
+    fitted = slopes(outcomes, confidence=options.confidence)
     arms = published[(published["attribute"] == PLACEBO) | ~published["attribute"].isin(CONTROLS)]
     return [
-        slopes_result(
-            slopes(outcomes, confidence=options.confidence), named, method=METHOD, plot=SLOPES
-        ),
-        _flip_rate_result(sensitive, outcomes, named),
-        *(_agreement(arms, options, named) if len(named) > 1 else []),
-        coverage_result(measured, METHOD),
+        slopes_result(fitted, names, method=METHOD, plot=SLOPES),
+        _flip_rate_result(rates, outcomes, names),
+        *(_agreement(arms, options, names) if len(names) > 1 else []),
+        coverage_result(metrics(published, **options.bootstrap), METHOD),
         *fluency_results(outcomes, options, method=METHOD),
         Result("flip_rates", flip_rates(published, confidence=options.confidence), method=METHOD),
         Result("provenance", provenance),
@@ -69,57 +73,54 @@ def compared_results(
 def shown_contested(outcomes: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
     """Outcomes of the most contested comparison of each perturber, to be read in full: by model,
     nearest to a flip first."""
+    edits = outcomes[outcomes["edited"].notna() & (outcomes["attribute"] != PLACEBO)]
     rows = []
     for perturber, ranking in table.groupby("perturber", sort=False):
         first = ranking.iloc[0]
-        of_pair = outcomes["model"].isin([first["model_a"], first["model_b"]])
-        of_edit = (outcomes["perturber"] == perturber) & (
-            outcomes["comparison"] == first["comparison"]
-        )
-        made = outcomes["edited"].notna() & (outcomes["attribute"] != PLACEBO)
-        rows.append(
-            outcomes[of_pair & of_edit & made].sort_values(["model", "new_margin"], kind="stable")
-        )
+        shown = edits["model"].isin([first["model_a"], first["model_b"]])
+        shown &= edits["perturber"] == perturber
+        shown &= edits["comparison"] == first["comparison"]
+        rows.append(edits[shown].sort_values(["model", "new_margin"], kind="stable"))
     return pd.concat(rows)
 
 
 def _flip_rate_result(
-    table: pd.DataFrame, outcomes: pd.DataFrame, named: Mapping[str, str]
+    table: pd.DataFrame, outcomes: pd.DataFrame, names: Mapping[str, str]
 ) -> Result:
     """Flip rates, attributes by models: a row for models that like more of an attribute, and one
     for those that like less."""
     once = outcomes[outcomes["edited"].notna()].drop_duplicates(KEY[1:])
     placebo = int((once["attribute"] == PLACEBO).sum())
-    summary = {"models": len(named), "edits": len(once) - placebo, "placebo_edits": placebo}
+    summary = {"models": len(names), "edits": len(once) - placebo, "placebo_edits": placebo}
     tastes = zip(table["liked"], table["attribute"], strict=True)
     shown = table.assign(row=[f"{liked} {name}".strip() for liked, name in tastes])
-    own = shown[~shown["attribute"].isin(CONTROLS)].dropna(subset=["flip_rate"])
-    if own.empty:
-        return Result(
-            "sensitivity", table, method=METHOD, notes=("No edit came about.",), summary=summary
-        )
-    order = own.groupby("row")["flip_rate"].mean().sort_values(ascending=False, kind="stable").index
-    order = order.append(pd.Index([PLACEBO]))
+    rates = shown[~shown["attribute"].isin(CONTROLS)].dropna(subset=["flip_rate"])
+    if rates.empty:
+        why = ("No edit came about.",)
+        return Result("sensitivity", table, method=METHOD, notes=why, summary=summary)
+    means = rates.groupby("row")["flip_rate"].mean()
+    order = means.sort_values(ascending=False, kind="stable").index.append(pd.Index([PLACEBO]))
     pieces = []
-    for perturber, made in own.groupby("perturber", sort=False):
+    for perturber, of_perturber in rates.groupby("perturber", sort=False):
         null = shown["attribute"] == PLACEBO
-        like = null & shown["perturber"].isin(null_makers(perturber))
-        null = like if like.any() else null & shown["perturber"].isin(NULLS.values())
-        its = ((shown["perturber"] == perturber) | null) & shown["model"].isin(made["model"])
-        rows = shown[its].assign(perturber=perturber)
-        pieces.append(rows.sort_values("row", key=order.get_indexer))
-    top = own[own["row"] == order[0]]
+        same_kind = null & shown["perturber"].isin(null_makers(perturber))
+        null = same_kind if same_kind.any() else null & shown["perturber"].isin(NULLS.values())
+        rows = ((shown["perturber"] == perturber) | null) & shown["model"].isin(
+            of_perturber["model"]
+        )
+        piece = shown[rows].assign(perturber=perturber)
+        pieces.append(piece.sort_values("row", key=order.get_indexer))
+    top = rates[rates["row"] == order[0]]
     low, high = top.loc[top["flip_rate"].idxmin()], top.loc[top["flip_rate"].idxmax()]
-    span = "" if len(top) == 1 else f", {named[low['model']]}'s least ({low['flip_rate']:.0%})"
-    ends = (high["flip_low"], high["flip_high"], high["flip_q"])
-    estimate = estimated("flip rate", high["flip_rate"], high["n"], "edits", *ends)
+    span = "" if len(top) == 1 else f", {names[low['model']]}'s least ({low['flip_rate']:.0%})"
+    ends = high[["flip_low", "flip_high", "flip_q"]]
+    estimate = estimated("flip rate", high["flip_rate"], high["n"], "edits", ends)
     untested = "There are no placebo edits of the same kind, so nothing is tested."
     return Result(
         "sensitivity",
         table,
-        headline=f"Edits against liking {order[0]} flip {named[high['model']]}'s preference most "
-        f"often "
-        f"({high['flip_rate']:.0%}){span}.",
+        headline=f"Edits against liking {order[0]} flip {names[high['model']]}'s preference most "
+        f"often ({high['flip_rate']:.0%}){span}.",
         plot=Heatmap(
             data=pd.concat(pieces),
             row="row",
@@ -131,41 +132,29 @@ def _flip_rate_result(
         method=METHOD,
         weight=weight_of(high["flip_rate"], estimate.p),
         estimate=estimate,
+        effect=FLIP_RATE,
         notes=() if table["flip_q"].notna().any() else (untested,),
         summary=summary,
     )
 
 
-def _agreement(outcomes: pd.DataFrame, options: Options, named: Mapping[str, str]) -> list[Result]:
+def _agreement(
+    outcomes: pd.DataFrame, options: Resampling, names: Mapping[str, str]
+) -> list[Result]:
     """How alike models are in what moves them; and of the least alike two, where their reasons
     differ most."""
-    table = model_agreement(outcomes, **options.drawn)
+    table = model_agreement(outcomes, **options.bootstrap)
     if table.empty:  # no perturber explained two of them
         return []
-    known = table[table["measure"] == CHANGE].dropna(subset=["tau"])
-    if known.empty:
-        reasons = dict.fromkeys(table["reason"])
-        return [
-            Result(
-                "model_agreement",
-                table,
-                method=METHOD,
-                notes=(f"No τ is defined: {'; '.join(reasons)}.",),
-            )
-        ]
-    low, high = known.loc[known["tau"].idxmin()], known.loc[known["tau"].idxmax()]
-    least = f"{named[low['model_a']]} and {named[low['model_b']]}"
-    span = (
-        ""
-        if len(known) == 1
-        else f"; most alike, {named[high['model_a']]} and {named[high['model_b']]}: "
-        f"{high['tau']:.2f}"
-    )
-    pairs = [
-        f"{named[a]} · {named[b]}" for a, b in zip(table["model_a"], table["model_b"], strict=True)
-    ]
+    taus = table[table["measure"] == CHANGE].dropna(subset=["tau"])
+    if taus.empty:
+        why = (f"No τ is defined: {'; '.join(dict.fromkeys(table['reason']))}.",)
+        return [Result("model_agreement", table, method=METHOD, notes=why)]
+    low, high = taus.loc[taus["tau"].idxmin()], taus.loc[taus["tau"].idxmax()]
+    most = f"; most alike, {_both(high, names, ' and ')}: {high['tau']:.2f}"
+    headline = f"What moves {_both(low, names, ' and ')} is ordered with τ = {low['tau']:.2f}"
     forest = Forest(
-        data=table.assign(pair=pairs),
+        data=table.assign(pair=[_both(row, names, " · ") for _, row in table.iterrows()]),
         row="pair",
         estimate="tau",
         group="measure",
@@ -180,42 +169,45 @@ def _agreement(outcomes: pd.DataFrame, options: Options, named: Mapping[str, str
         tabs=("perturber",),
         label="Kendall's τ-b of mean changes",
     )
-    results = [
-        Result(
-            "model_agreement",
-            table,
-            headline=f"What moves {least} is ordered with τ = {low['tau']:.2f}{span}.".replace(
-                "-0.", "−0."
-            ),
-            plot=forest if len(known) <= PAIRS else matrix,
-            method=METHOD,
-            weight=weight_of(1 - low["tau"]) / 2,
-            estimate=estimated(
-                "τ", low["tau"], low["attributes"], "attributes", low["low"], low["high"]
-            ),
-        )
-    ]
+    agreement = Result(
+        "model_agreement",
+        table,
+        headline=_minus(headline + (most if len(taus) > 1 else "") + "."),
+        plot=forest if len(taus) <= PAIRS else matrix,
+        method=METHOD,
+        weight=weight_of(1 - low["tau"]) / 2,
+        estimate=estimated("τ", low["tau"], low["attributes"], "attributes", low[ENDS]),
+    )
     rankings = []
-    for perturber, of_perturber in known.groupby("perturber", sort=False):
+    for perturber, of_perturber in taus.groupby("perturber", sort=False):
         pair = of_perturber.loc[of_perturber["tau"].idxmin()]
         ranking = contested(outcomes, pair["model_a"], pair["model_b"], perturber=perturber)
         if len(ranking) and np.isfinite(ranking["tau"].iloc[0]):
             rankings.append(ranking.assign(perturber=perturber, **pair[["model_a", "model_b"]]))
-    if rankings:
-        results.append(_contested(pd.concat(rankings, ignore_index=True), named))
-    return results
+    if not rankings:
+        return [agreement]
+    return [agreement, _contested(pd.concat(rankings, ignore_index=True), names)]
 
 
-def _contested(table: pd.DataFrame, named: Mapping[str, str]) -> Result:
+def _contested(table: pd.DataFrame, names: Mapping[str, str]) -> Result:
     first = table.iloc[0]
     return Result(
         "contested",
         table,
-        headline=f"{named[first['model_a']]} and {named[first['model_b']]} prefer the same "
-        f"response to "
-        f"{literal(first['comparison'], limit=40)}, for the most different reasons (τ = "
-        f"{first['tau']:.2f}).".replace("-0.", "−0."),
+        headline=_minus(
+            f"{_both(first, names, ' and ')} prefer the same response to "
+            f"{literal(first['comparison'], limit=40)}, for the most different reasons (τ = "
+            f"{first['tau']:.2f})."
+        ),
         method=METHOD,
         weight=weight_of(0.2),
         estimate=estimated("τ", first["tau"], first["attributes"], "attributes"),
     )
+
+
+def _both(pair: pd.Series, names: Mapping[str, str], between: str) -> str:
+    return f"{names[pair['model_a']]}{between}{names[pair['model_b']]}"
+
+
+def _minus(sentence: str) -> str:
+    return sentence.replace("-0.", "−0.")

@@ -5,7 +5,7 @@ from typing import Any
 
 from pessimal.errors import ConfigError
 from pessimal.explaining.attribute import Attribute
-from pessimal.explaining.judge import RuleJudge
+from pessimal.explaining.judges.rules import RuleJudge
 
 
 def read_attributes(contrast: Mapping[str, Mapping[str, Any]]) -> list[Attribute]:

@@ -6,25 +6,30 @@ Weights & Biases.
 """
 
 import json
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Protocol
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from pessimal.errors import InputError, WorkError
+from pessimal.explaining.analyses.flips import MOVED
+from pessimal.explaining.analyses.fluency import RATIO, Perplexities
 from pessimal.explaining.attribute import ANY_WAY, OVERALL, PLACEBO, Attribute, Direction
 from pessimal.explaining.comparison import Comparison
-from pessimal.explaining.distances import locality, semantic, syntactic
-from pessimal.explaining.flips import MOVED
-from pessimal.explaining.fluency import RATIO, Perplexities
+from pessimal.explaining.edits.distances import locality, semantic, syntactic
+from pessimal.explaining.edits.smallest import Grown, Margins, Shrunk, grow, shrink
+from pessimal.explaining.judges import Judge
 from pessimal.explaining.outcomes import (
     CHOSEN,
     COUNTERFACTUAL,
     SEMIFACTUAL,
     Rewards,
+    Scorer,
     against_polarity,
     chosen_response,
     outcomes,
@@ -32,10 +37,12 @@ from pessimal.explaining.outcomes import (
     reward_sd,
 )
 from pessimal.explaining.perturbation import Perturber, Request, Status
-from pessimal.explaining.smallest import Grown, Margins, Shrunk, grow, shrink
-from pessimal.rewards.frame import Conversation, Turn
+from pessimal.rewards.frame import Turn
 from pessimal.tables.score_table import storable
 
+METHOD_VERSION = 1
+"""A part of every explanation's key: raise it where the same rewards, perturbations and judgements
+would give other outcomes, statistics, or smallest and largest edits."""
 CONTROLS = (PLACEBO, OVERALL)
 """Arms that are no attribute."""
 NEUTRAL = Attribute(
@@ -44,29 +51,14 @@ NEUTRAL = Attribute(
     "changed, nothing else.",
     polarity=1,
 )
-NAMED = [
-    "model",
-    "perturber",
-    "comparison",
-    "response",
-    "side",
-    "attribute",
-    "direction",
-    "amount",
-    "seed",
-]
-NAMED += ["original", "margin"]
+EDIT = ["model", "perturber", "comparison", "response", "side", "attribute", "direction", "amount"]
+EDIT += ["seed", "original", "margin"]
 """Columns that name an edit in the tables of smallest and largest changes."""
 Begin = Callable[[str, int | None], None]
 """Called before each part of the work, with its name and how many rewards there will be in all,
 where that is known."""
-
-
-class Scorer(Protocol):
-    """Gives rewards."""
-
-    def rewards(self, conversations: Sequence[Conversation]) -> np.ndarray:
-        """Rewards float64 (n,); NaN for what is longer than the model reads."""
+MarginsOf = Callable[[pd.DataFrame], Margins]
+"""From rows of outcomes to the margins of texts in the place of their responses."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,18 +86,14 @@ class Explained:
     @property
     def decided(self) -> list[str]:
         """Keys of the comparisons in which the model prefers one response."""
-        return [
-            key
-            for key, both in self.rewards.items()
-            if chosen_response(both, tie=self.tie) is not None
-        ]
+        ties = set(self.undecided)
+        return [key for key in self.rewards if key not in ties]
 
     @property
     def undecided(self) -> list[str]:
         """Keys of the ties: no side is chosen, so they are not explained."""
-        return [
-            key for key, both in self.rewards.items() if chosen_response(both, tie=self.tie) is None
-        ]
+        pairs = self.rewards.items()
+        return [key for key, both in pairs if chosen_response(both, tie=self.tie) is None]
 
     @property
     def reward_sd(self) -> float:
@@ -125,7 +113,7 @@ def explain(
     perturber: Perturber,
     *,
     model: str = "model",
-    judge=None,
+    judge: Judge | None = None,
     perplexities: Perplexities | None = None,
     measured: bool = True,
     both_ways: bool = True,
@@ -166,17 +154,17 @@ def explain(
     begin("rewards", 2 * len(comparisons))
     by_key, rewards, too_long = _preferences(scorer, comparisons)
     _check_decided(rewards, too_long, tie=tie, model=model)
-    known = [*by_key.values()]
-    wanted = requests_for(known, rewards, attributes, range(seeds), tie, both_ways=both_ways)
-    arms = [(perturber, wanted + requests_for(known, rewards, [ANY_WAY], range(overall), tie))]
+    readable = list(by_key.values())
+    requests = requests_for(readable, rewards, attributes, range(seeds), tie, both_ways=both_ways)
+    requests += requests_for(readable, rewards, [ANY_WAY], range(overall), tie)
+    arms = [(perturber, requests)]
     if (null := perturber.placebo() if placebos else None) is not None:
-        arms.append((null, requests_for(known, rewards, [NEUTRAL], range(placebos), tie)))
-    begin(
-        "edits and their rewards", 2 * len(comparisons) + sum(len(requests) for _, requests in arms)
-    )
-    made = [_outcomes(scorer, model, rewards, *arm, tie=tie) for arm in arms]
-    _check_edits(made[0])
-    table = pd.concat(made, ignore_index=True)
+        arms.append((null, requests_for(readable, rewards, [NEUTRAL], range(placebos), tie)))
+    total = 2 * len(comparisons) + sum(len(of_arm) for _, of_arm in arms)
+    begin("edits and their rewards", total)
+    tables = [_outcomes(scorer, model, rewards, *arm, tie=tie) for arm in arms]
+    _check_edits(tables[0])
+    table = pd.concat(tables, ignore_index=True)
     least = most = None
     if measured:
         begin("distances and judgements", None)
@@ -186,7 +174,7 @@ def explain(
             table[RATIO] = _perplexity_ratios(table, by_key, perplexities)
     if smallest:
         begin("smallest and largest edits", None)
-        margins = _margins(scorer, by_key, rewards)
+        margins = partial(_margins, scorer, by_key, rewards)
         least = smallest_flips(table, margins, tie=tie, exact_hunks=exact_hunks)
         most = largest_holds(table, margins, tie=tie)
     return Explained(
@@ -217,9 +205,17 @@ def explain_pair(
     """One preference explained, in as little time as it takes: edits, flips and the smallest of
     them, nothing that needs more than one comparison. Which of the two the model prefers need not
     be the one that is called chosen. See `explain`."""
-    one = [pair(prompt, chosen, rejected)]
-    options = {"model": model, "seeds": seeds, "tie": tie}
-    return explain(scorer, one, attributes, perturber, measured=False, placebos=0, **options)
+    return explain(
+        scorer,
+        [pair(prompt, chosen, rejected)],
+        attributes,
+        perturber,
+        model=model,
+        measured=False,
+        placebos=0,
+        seeds=seeds,
+        tie=tie,
+    )
 
 
 def pair(prompt: str, chosen: str, rejected: str) -> Comparison:
@@ -234,56 +230,56 @@ def pair(prompt: str, chosen: str, rejected: str) -> Comparison:
     return Comparison("pair", (Turn("user", prompt),), (chosen, rejected), preferred=0)
 
 
-def smallest_flips(table: pd.DataFrame, margins, *, tie: float, exact_hunks: int) -> pd.DataFrame:
+def smallest_flips(
+    table: pd.DataFrame, margins: MarginsOf, *, tie: float, exact_hunks: int
+) -> pd.DataFrame:
     """The least of each counterfactual that still flips: a row each, with the columns that name it
     in the table, and those of `Shrunk`."""
     rows = table[(table["outcome"] == COUNTERFACTUAL) & ~table["attribute"].isin(CONTROLS)]
-    pairs = list(zip(rows["original"], rows["edited"], strict=True))
-    return _named(rows, shrink(pairs, margins(rows), tie=tie, exact_hunks=exact_hunks), Shrunk)
+    texts = list(zip(rows["original"], rows["edited"], strict=True))
+    return _beside(rows, shrink(texts, margins(rows), tie=tie, exact_hunks=exact_hunks), Shrunk)
 
 
-def largest_holds(table: pd.DataFrame, margins, *, tie: float) -> pd.DataFrame:
+def largest_holds(table: pd.DataFrame, margins: MarginsOf, *, tie: float) -> pd.DataFrame:
     """The most of each response that may be changed with the preference as it was, begun at the
     semifactual that changes most and grown with the other edits that speak against the preference:
     a row a response, with the columns that name the semifactual, and those of `Grown`."""
-    edits = table[
-        table["edited"].notna() & ~table["attribute"].isin(CONTROLS) & against_polarity(table)
-    ]
+    of_attributes = table["edited"].notna() & ~table["attribute"].isin(CONTROLS)
+    edits = table[of_attributes & against_polarity(table)]
     starts, semifactuals = [], []
     for _, group in edits.groupby(["perturber", "comparison", "response"], sort=False):
         held = group[group["outcome"] == SEMIFACTUAL]
-        if len(held):
-            start = (
-                held["syntactic"] if "syntactic" in held else held["edited"].str.len()
-            ).idxmax()
-            others = group.drop(index=start)
-            starts.append(start)
-            labelled = list(zip(others["attribute"], others["edited"], strict=True))
-            semifactuals.append((*group.loc[start, ["original", "edited"]], labelled))
+        if held.empty:
+            continue
+        size = held["syntactic"] if "syntactic" in held else held["edited"].str.len()
+        starts.append(size.idxmax())
+        others = group.drop(index=starts[-1])
+        labelled = list(zip(others["attribute"], others["edited"], strict=True))
+        semifactuals.append((*group.loc[starts[-1], ["original", "edited"]], labelled))
     rows = table.loc[starts]
-    return _named(rows, grow(semifactuals, margins(rows), tie=tie), Grown)
+    return _beside(rows, grow(semifactuals, margins(rows), tie=tie), Grown)
 
 
-def _named(rows: pd.DataFrame, found: Sequence, kind: type) -> pd.DataFrame:
-    columns = pd.DataFrame(found, columns=list(kind.__dataclass_fields__))
-    return pd.concat([rows[NAMED].reset_index(drop=True), columns], axis=1)
+def _beside(rows: pd.DataFrame, results: Sequence[Any], kind: type) -> pd.DataFrame:
+    """The columns that name edits, and beside them the fields of what became of each."""
+    columns = pd.DataFrame(results, columns=[field.name for field in fields(kind)])
+    return pd.concat([rows[EDIT].reset_index(drop=True), columns], axis=1)
 
 
 def _preferences(
     scorer: Scorer, comparisons: Sequence[Comparison]
-) -> tuple[dict[str, Comparison], Rewards, tuple[str, ...]]:
+) -> tuple[dict[str, Comparison], dict[str, tuple[float, float]], tuple[str, ...]]:
     """The comparisons that the model can read and the rewards of both responses, by key; and the
     keys of those too long."""
     conversations = [one.conversation(text) for one in comparisons for text in one.responses]
-    found = scorer.rewards(conversations).reshape(-1, 2)  # (comparisons, 2)
-    fits = np.isfinite(found).all(axis=1)
-    kept = {one.key: one for one, fit in zip(comparisons, fits, strict=True) if fit}
-    rewards = {key: (float(a), float(b)) for key, (a, b) in zip(kept, found[fits], strict=True)}
-    return (
-        kept,
-        rewards,
-        tuple(one.key for one, fit in zip(comparisons, fits, strict=True) if not fit),
-    )
+    by_key, rewards, too_long = {}, {}, []
+    pairs = scorer.rewards(conversations).reshape(-1, 2)  # (comparisons, 2)
+    for comparison, (first, second) in zip(comparisons, pairs.tolist(), strict=True):
+        if math.isfinite(first) and math.isfinite(second):
+            by_key[comparison.key], rewards[comparison.key] = comparison, (first, second)
+        else:
+            too_long.append(comparison.key)
+    return by_key, rewards, tuple(too_long)
 
 
 def _check_decided(rewards: Rewards, too_long: Sequence[str], *, tie: float, model: str) -> None:
@@ -291,14 +287,14 @@ def _check_decided(rewards: Rewards, too_long: Sequence[str], *, tie: float, mod
     if not rewards:
         raise InputError(
             f"all {len(too_long)} comparisons are longer than {model!r} is made for; give shorter "
-            f"ones, or another model"
+            "ones, or another model"
         )
     largest = max(abs(a - b) for a, b in rewards.values())
     if largest <= tie:
         raise InputError(
             f"all {len(rewards)} comparisons are ties: the largest margin is {largest:.3g}, and "
-            f"margins up to {tie:.3g} are "
-            "ties (tie=… sets that). The model prefers no response, so there is nothing to explain"
+            f"margins up to {tie:.3g} are ties (tie=… sets that). The model prefers no response, "
+            "so there is nothing to explain"
         )
 
 
@@ -313,16 +309,18 @@ def _outcomes(
 ) -> pd.DataFrame:
     """What one perturber's changes do; a text that has become too long for the model counts as
     failed."""
-    made = list(perturber.perturb(requests))
-    changed = [number for number, one in enumerate(made) if one.text is not None]
-    texts = [made[number].request.comparison.conversation(made[number].text) for number in changed]
-    new = dict(zip(changed, scorer.rewards(texts).tolist(), strict=True))
-    for number in [number for number, reward in new.items() if np.isnan(reward)]:
-        made[number] = replace(
-            made[number], status=Status.failed, text=None, note="longer than the model reads"
-        )
-    found = [None if one.text is None else new[number] for number, one in enumerate(made)]
-    return outcomes(model, rewards, made, found, perturber=perturber.name, tie=tie)
+    changes = list(perturber.perturb(requests))
+    texts = [
+        one.request.comparison.conversation(one.text) for one in changes if one.text is not None
+    ]
+    scores = iter(scorer.rewards(texts).tolist())
+    new_rewards = [None if one.text is None else next(scores) for one in changes]
+    for number, reward in enumerate(new_rewards):
+        if reward is not None and math.isnan(reward):
+            why = "longer than the model reads"
+            changes[number] = replace(changes[number], status=Status.failed, text=None, note=why)
+            new_rewards[number] = None
+    return outcomes(model, rewards, changes, new_rewards, perturber=perturber.name, tie=tie)
 
 
 def _check_edits(table: pd.DataFrame) -> None:
@@ -330,12 +328,11 @@ def _check_edits(table: pd.DataFrame) -> None:
     if table["edited"].notna().any():
         return
     reasons = Counter(zip(table["status"], table["note"], strict=True))
-    (status, note), n = reasons.most_common(1)[0]
-    why = f"; most often ({n:,}): {status}, {note}" if note else f"; most often ({n:,}): {status}"
+    reason, n = reasons.most_common(1)[0]
     raise WorkError(
-        f"none of {len(table):,} edits came about, so there is nothing to publish{why}. Try "
-        f"another perturber or other "
-        "attributes (contrast=[…])"
+        f"none of {len(table):,} edits came about, so there is nothing to publish; most often "
+        f"({n:,}): {', '.join(filter(None, reason))}. Try another perturber or other attributes "
+        "(contrast=[…])"
     )
 
 
@@ -343,29 +340,25 @@ def _measured(
     table: pd.DataFrame,
     comparisons: Mapping[str, Comparison],
     attributes: Sequence[Attribute],
-    judge,
+    judge: Judge | None,
 ) -> pd.DataFrame:
     """The table with syntactic, semantic (distances of each edit), locality (the share of it inside
     the words identified), complied (whether an edit along an attribute did what was asked; missing
     where nobody says) and `moved/NAME` (see `flips.MOVED`): an LLM judge counts nothing, so the
     latter are always of pessimal's own detectors."""
-    from pessimal.explaining.judge import (
-        RuleJudge,
-    )  # an encoder and word lists, of which pairs need none
+    # An encoder and word lists, of which pairs need none.
+    from pessimal.explaining.judges.rules import RuleJudge
 
     detectors, by_name = RuleJudge(), {attribute.name: attribute for attribute in attributes}
     rows = table[table["edited"].notna()]
     pairs = list(zip(rows["original"], rows["edited"], strict=True))
     prompts = [comparisons[key].prompt for key in rows["comparison"]]
-    spans = [None if s is None else [tuple(span) for span in json.loads(s)] for s in rows["spans"]]
-    found = pd.DataFrame(
-        {
-            "syntactic": [syntactic(*pair) for pair in pairs],
-            "semantic": semantic(pairs),
-            "locality": [locality(*pair, named) for pair, named in zip(pairs, spans, strict=True)],
-        },
-        index=rows.index,
-    )
+    spans = [None if each is None else json.loads(each) for each in rows["spans"]]
+    columns = {
+        "syntactic": [syntactic(*pair) for pair in pairs],
+        "semantic": semantic(pairs),
+        "locality": [locality(*pair, words) for pair, words in zip(pairs, spans, strict=True)],
+    }
     asked = zip(prompts, pairs, rows["attribute"], rows["direction"], strict=True)
     items = [
         (prompt, *pair, by_name[name], by_name[name].amount(Direction(direction)))
@@ -373,17 +366,16 @@ def _measured(
         if name not in CONTROLS
     ]
     judged = rows.index[~rows["attribute"].isin(CONTROLS)]
-    found["complied"] = pd.Series((judge or detectors).judge(items), index=judged, dtype=object)
-    amounts = [
-        detectors.amounts(texts, prompts, attributes)
-        for texts in map(list, zip(*pairs, strict=True))
-    ]
-    before, after = (each.set_axis(rows.index) for each in amounts)
-    first = before.loc[
-        table.index[~table.duplicated(["comparison", "response"])].intersection(rows.index)
-    ]
-    spread = first.std(ddof=1)
-    return table.join(found).join(((after - before) / spread.where(spread > 0)).add_prefix(MOVED))
+    complied = pd.Series((judge or detectors).judge(items), index=judged, dtype=object)
+    before, after = (
+        detectors.amounts(rows[column].tolist(), prompts, attributes).set_axis(rows.index)
+        for column in ("original", "edited")
+    )
+    first = table.index[~table.duplicated(["comparison", "response"])].intersection(rows.index)
+    spread = before.loc[first].std(ddof=1)
+    moved = ((after - before) / spread.where(spread > 0)).add_prefix(MOVED)
+    measured = pd.DataFrame(columns, index=rows.index).assign(complied=complied)
+    return table.join(measured).join(moved)
 
 
 def _perplexity_ratios(
@@ -392,34 +384,29 @@ def _perplexity_ratios(
     """Perplexity of each edited response over that of the response as it stands; NaN without a
     text."""
     rows = table[table["edited"].notna()]
-    keys = rows["comparison"]
-    before, after = (
-        [comparisons[key].conversation(text) for key, text in zip(keys, rows[column], strict=True)]
+    conversations = [
+        comparisons[key].conversation(text)
         for column in ("original", "edited")
-    )
-    found = perplexities([*before, *after]).reshape(2, -1)
-    return pd.Series(found[1] / found[0], index=rows.index).reindex(table.index)
+        for key, text in zip(rows["comparison"], rows[column], strict=True)
+    ]
+    before, after = perplexities(conversations).reshape(2, -1)
+    return pd.Series(after / before, index=rows.index).reindex(table.index)
 
 
-def _margins(scorer: Scorer, comparisons: Mapping[str, Comparison], rewards: Rewards):
+def _margins(
+    scorer: Scorer, comparisons: Mapping[str, Comparison], rewards: Rewards, rows: pd.DataFrame
+) -> Margins:
     """From rows of outcomes to m′ of texts that stand in the place of their responses, as `shrink`
     and `grow` ask."""
+    keys, responses = rows["comparison"].tolist(), rows["response"].tolist()
+    others = np.array([rewards[key][1 - r] for key, r in zip(keys, responses, strict=True)])
+    signs = np.where(rows["side"] == CHOSEN, 1.0, -1.0)
 
-    def of(rows: pd.DataFrame) -> Margins:
-        keys, sides = rows["comparison"].tolist(), rows["side"].tolist()
-        others = np.array(
-            [rewards[key][1 - r] for key, r in zip(keys, rows["response"], strict=True)]
-        )
-        signs = np.array([1.0 if side == CHOSEN else -1.0 for side in sides])
+    def margins(texts: list[tuple[int, str]]) -> list[float]:
+        numbers = [number for number, _ in texts]
+        conversations = [comparisons[keys[number]].conversation(text) for number, text in texts]
+        values = signs[numbers] * (scorer.rewards(conversations) - others[numbers])
+        # What the model cannot read neither flips nor holds.
+        return np.where(np.isnan(values), 0.0, values).tolist()
 
-        def margins(asked: list[tuple[int, str]]) -> np.ndarray:
-            number = [i for i, _ in asked]
-            new = scorer.rewards([comparisons[keys[i]].conversation(text) for i, text in asked])
-            found = signs[number] * (new - others[number])
-            return np.where(
-                np.isnan(found), 0.0, found
-            )  # what the model cannot read neither flips nor holds
-
-        return margins
-
-    return of
+    return margins

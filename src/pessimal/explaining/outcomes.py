@@ -9,6 +9,8 @@ measured them.
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
@@ -17,6 +19,7 @@ from pessimal.errors import TableError
 from pessimal.explaining.attribute import PLACEBO, Attribute, Direction
 from pessimal.explaining.comparison import Comparison
 from pessimal.explaining.perturbation import Perturbation, Request, Status
+from pessimal.rewards.frame import Conversation
 
 CHOSEN, REJECTED = "chosen", "rejected"
 COUNTERFACTUAL, SEMIFACTUAL, TIE = "CF", "SF", "tie"
@@ -26,21 +29,27 @@ an attribute's polarity."""
 KEY = ["model", "perturber", "comparison", "response", "attribute", "direction", "seed"]
 """Names a row of the table; without the model, one perturbation, of which several models have a row
 each."""
-KINDS = {
+COLUMNS: dict[str, type] = {
     **dict.fromkeys(["model", "comparison"], object),
-    "response": "int64",
+    "response": int,
     **dict.fromkeys(["side", "attribute", "direction", "amount"], object),
-    "seed": "int64",
+    "seed": int,
     **dict.fromkeys(["perturber", "status", "original", "edited", "spans", "note"], object),
-    **dict.fromkeys(
-        ["reward", "new_reward", "margin", "new_margin", "change", "change_in_sd"], "float64"
-    ),
+    **dict.fromkeys(["reward", "new_reward", "margin", "new_margin"], float),
+    **dict.fromkeys(["change", "change_in_sd"], float),
     "outcome": object,
 }
 """Columns with their types."""
 
 Rewards = Mapping[str, tuple[float, float]]
 """Of both responses as they stand, by the comparison's key."""
+
+
+class Scorer(Protocol):
+    """Gives rewards."""
+
+    def rewards(self, conversations: Sequence[Conversation]) -> np.ndarray:
+        """Rewards float64 (n,); NaN for what is longer than the model reads."""
 
 
 def chosen_response(rewards: tuple[float, float], *, tie: float) -> int | None:
@@ -70,20 +79,17 @@ def requests_for(
 
     By comparison, side (chosen first), attribute, direction and seed, in the orders given.
     """
-    found = []
+    requests = []
     for comparison in comparisons:
         chosen = chosen_response(rewards[comparison.key], tie=tie)
         if chosen is None:
             continue
         for response, against in ((chosen, AGAINST[CHOSEN]), (1 - chosen, AGAINST[REJECTED])):
             ways = sorted(Direction, key=lambda way: way is not against) if both_ways else [against]
-            found += [
-                Request(comparison, response, attribute, direction, seed)
-                for attribute in attributes
-                for direction in ways
-                for seed in seeds
+            requests += [
+                Request(comparison, response, *each) for each in product(attributes, ways, seeds)
             ]
-    return found
+    return requests
 
 
 def outcomes(
@@ -96,7 +102,7 @@ def outcomes(
     tie: float,
 ) -> pd.DataFrame:
     """The table of outcomes of one model and one perturber, a row a perturbation; columns as in
-    `KINDS`.
+    `COLUMNS`.
 
     The margin m ≥ 0 is the chosen response's reward less the rejected one's; m′ is the same with
     the changed text in the place of one of them. Counterfactual (CF): m′ < −tie. Semifactual (SF):
@@ -116,54 +122,43 @@ def outcomes(
 
     Source: Jiang et al. 2025 (counterfactuals and semifactuals); Δm beside the flip is ours.
     """
-    scale = reward_sd(rewards)
-    rows = []
-    for made, new_reward in zip(perturbations, new_rewards, strict=True):
-        request, attribute = made.request, made.request.attribute
-        _check_text(made, new_reward)
-        both = rewards[request.comparison.key]
+    scale, rows = reward_sd(rewards), []
+    for perturbation, new_reward in zip(perturbations, new_rewards, strict=True):
+        _check_text(perturbation, new_reward)
+        request, attribute = perturbation.request, perturbation.request.attribute
+        both, spans = rewards[request.comparison.key], perturbation.spans
         is_chosen = request.response == chosen_response(both, tie=tie)
-        own, other = float(both[request.response]), float(both[1 - request.response])
+        reward, other = float(both[request.response]), float(both[1 - request.response])
         sign = 1 if is_chosen else -1
         new_reward = math.nan if new_reward is None else float(new_reward)
-        margin, new_margin = sign * (own - other), sign * (new_reward - other)
-        spans = None if made.spans is None else json.dumps(made.spans)
-        rows.append(
-            (
-                *(
-                    model,
-                    request.comparison.key,
-                    request.response,
-                    CHOSEN if is_chosen else REJECTED,
-                    attribute.name,
-                ),
-                *(
-                    request.direction.value,
-                    attribute.amount(request.direction).value,
-                    request.seed,
-                    perturber,
-                ),
-                *(
-                    made.status.value,
-                    request.text,
-                    made.text,
-                    spans,
-                    made.note,
-                    own,
-                    new_reward,
-                    margin,
-                    new_margin,
-                ),
-                *(
-                    new_margin - margin,
-                    (new_margin - margin) / scale,
-                    outcome_of(new_margin, tie=tie),
-                ),
-            )
-        )
-    columns = zip(*rows, strict=True) if rows else [()] * len(KINDS)
+        margin, new_margin = sign * (reward - other), sign * (new_reward - other)
+        row = {
+            "model": model,
+            "comparison": request.comparison.key,
+            "response": request.response,
+            "side": CHOSEN if is_chosen else REJECTED,
+            "attribute": attribute.name,
+            "direction": request.direction.value,
+            "amount": attribute.amount(request.direction).value,
+            "seed": request.seed,
+            "perturber": perturber,
+            "status": perturbation.status.value,
+            "original": request.text,
+            "edited": perturbation.text,
+            "spans": None if spans is None else json.dumps(spans),
+            "note": perturbation.note,
+            "reward": reward,
+            "new_reward": new_reward,
+            "margin": margin,
+            "new_margin": new_margin,
+            "change": new_margin - margin,
+            "change_in_sd": (new_margin - margin) / scale,
+            "outcome": outcome_of(new_margin, tie=tie),
+        }
+        rows.append(row)
+    # From objects, so that a column of texts holds None and not NaN where there is none.
     table = pd.DataFrame(
-        {n: pd.Series(c, dtype=k) for (n, k), c in zip(KINDS.items(), columns, strict=True)}
+        {name: pd.Series([row[name] for row in rows], dtype=kind) for name, kind in COLUMNS.items()}
     )
     check_outcomes(table)
     return table
@@ -189,49 +184,49 @@ def valid_rows(table: pd.DataFrame) -> pd.DataFrame:
     return table[table["status"] == Status.changed.value].sort_values(KEY, kind="stable")
 
 
-def check_outcomes(table: pd.DataFrame, *, columns: Sequence[str] = tuple(KINDS)) -> None:
+def check_outcomes(table: pd.DataFrame, *, columns: Sequence[str] = tuple(COLUMNS)) -> None:
     """TableError for a table that lacks columns or counts a perturbation twice."""
     if missing := [name for name in columns if name not in table]:
-        has = ", ".join(map(str, table.columns))
         raise TableError(
-            f"The table of outcomes lacks {', '.join(missing)}; it has {has}. Explain again: "
-            f"force=true"
+            f"The table of outcomes lacks {', '.join(missing)}; it has "
+            f"{', '.join(map(str, table.columns))}. Explain again: force=true"
         )
     twice = table.duplicated(KEY)
     if twice.any():
         raise TableError(
             f"The table of outcomes holds a perturbation more than once ({int(twice.sum())} rows "
-            f"too many), such as "
-            f"{table.loc[twice, KEY].iloc[0].to_dict()}. Every one counts once: drop the others."
+            f"too many), such as {table.loc[twice, KEY].iloc[0].to_dict()}. Every one counts once: "
+            "drop the others."
         )
 
 
-def _check_text(made: Perturbation, new_reward: float | None) -> None:
+def _check_text(perturbation: Perturbation, new_reward: float | None) -> None:
     """Refuse what a perturber of one's own may get wrong: a status, text and reward that contradict
     one another."""
-    request, text = made.request, made.text
+    request, status, text = perturbation.request, perturbation.status, perturbation.text
     scored = new_reward is not None and math.isfinite(new_reward)
-    if (made.status is Status.changed) == (text is not None) == scored and text != request.text:
+    if (status is Status.changed) == (text is not None) == scored and text != request.text:
         return
     raise TableError(
         f"A perturbation ({request.attribute.name}, response {request.response} of comparison "
-        f"{request.comparison.key!r}) has "
-        f"the status {made.status.value!r}, {'no' if text is None else 'a'} text and the reward "
-        f"{new_reward}; changed "
-        "ones have a text other than the response and a finite reward, all else has neither."
+        f"{request.comparison.key!r}) has the status {status.value!r}, "
+        f"{'no' if text is None else 'a'} text and the reward {new_reward}; changed ones have a "
+        "text other than the response and a finite reward, all else has neither."
     )
 
 
-def preference_pairs(outcomes: pd.DataFrame, comparisons: Mapping[str, Comparison]) -> list[dict]:
+def preference_pairs(
+    outcomes: pd.DataFrame, comparisons: Mapping[str, Comparison]
+) -> list[dict[str, Any]]:
     """Edits as pairs of the response as it stood and as it was edited, in TRL's conversational
     format: those that flip the preference, and those by which the reward went the wrong way (up for
-        a worse text, down for a better one).
+    a worse text, down for a better one).
 
     The label is the edit's direction, not any reward: of an edit that makes a response better, the
     edited text is "chosen"; of one that makes it worse, the original. Labels are no better than the
     edits: `complied` says what the judge found. A bias shows as pairs that the model orders the
-        other way, `model_agrees` false (null for equal rewards); these
-    correct it. No field is called "margin": TRL's RewardTrainer would subtract it in its loss.
+    other way, `model_agrees` false (null for equal rewards); these correct it. No field is called
+    "margin": TRL's RewardTrainer would subtract it in its loss.
 
     Args:
         outcomes: placebos and perturbations without a text are passed over, and so is a pair of
@@ -240,13 +235,9 @@ def preference_pairs(outcomes: pd.DataFrame, comparisons: Mapping[str, Compariso
 
     Source: TRL 1.16, "Dataset formats and types" (preference, conversational) and `RewardTrainer`.
     """
-    made = (
-        outcomes["edited"].notna()
-        & outcomes["outcome"].notna()
-        & (outcomes["attribute"] != PLACEBO)
-    )
-    pairs = {}
-    for row in outcomes[made].to_dict("records"):
+    scored = outcomes["edited"].notna() & outcomes["outcome"].notna()
+    pairs: dict[str, dict[str, Any]] = {}
+    for row in outcomes[scored & (outcomes["attribute"] != PLACEBO)].to_dict("records"):
         better = row["direction"] == Direction.better.value
         rise = row["new_reward"] - row["reward"]
         gain = rise if better else -rise  # of the better text over the other
@@ -256,22 +247,23 @@ def preference_pairs(outcomes: pd.DataFrame, comparisons: Mapping[str, Compariso
             {"role": turn.role, "content": turn.content}
             for turn in comparisons[row["comparison"]].turns
         ]
-        texts = [
+        original, edited = (
             [{"role": "assistant", "content": row[column]}] for column in ("original", "edited")
-        ]
-        named = ["comparison", "response", "attribute", "direction", "seed", "perturber"]
+        )
+        chosen, rejected = (edited, original) if better else (original, edited)
+        names = ["comparison", "response", "attribute", "direction", "seed", "perturber"]
         pair = {
-            "key": "/".join(str(row[name]) for name in named),
+            "key": "/".join(str(row[name]) for name in names),
             "prompt": turns,
-            "chosen": texts[better],
-            "rejected": texts[not better],
-            **{name: row[name] for name in ("model", "side", *named)},
+            "chosen": chosen,
+            "rejected": rejected,
+            **{name: row[name] for name in ("model", "side", *names)},
             **{new: float(row[old]) for new, old in PAIRED.items()},
             "outcome": row["outcome"],
             "complied": None if pd.isna(row["complied"]) else bool(row["complied"]),
             "model_agrees": None if gain == 0 else bool(gain > 0),
         }
-        pairs.setdefault(json.dumps([turns, pair["chosen"], pair["rejected"]]), pair)
+        pairs.setdefault(json.dumps([turns, chosen, rejected]), pair)
     return list(pairs.values())
 
 
@@ -284,7 +276,7 @@ PAIRED = {
 """Numbers of a preference pair, and their columns."""
 
 
-def as_lines(pairs: Iterable[Mapping]) -> str:
+def as_lines(pairs: Iterable[Mapping[str, Any]]) -> str:
     """One pair a line, in ASCII: whatever a text holds (U+2028, null bytes) is escaped, as JSON has
     it."""
     return "".join(json.dumps(pair, allow_nan=False) + "\n" for pair in pairs)

@@ -5,11 +5,10 @@ Knows texts and attributes. Does not know rewards: a perturbation depends on a r
 through which response that model prefers, so it is made once and serves all models.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import Any, Protocol
 
 from pessimal.explaining.attribute import Attribute, Direction
 from pessimal.explaining.comparison import Comparison
@@ -45,7 +44,7 @@ class Request:
         return self.comparison.responses[self.response]
 
     @property
-    def named(self) -> tuple[str, int, str, str]:
+    def key(self) -> tuple[str, int, str, str]:
         """What is asked for, whatever its seed: draws are made from it."""
         return self.comparison.key, self.response, self.attribute.name, self.direction.value
 
@@ -68,7 +67,7 @@ class Perturber(Protocol):
 
     name: str
 
-    def provenance(self) -> dict:
+    def provenance(self) -> dict[str, Any]:
         """Everything that decides its texts, as JSON: options, versions, digests of its prompts or
         word lists."""
 
@@ -83,23 +82,4 @@ class Perturber(Protocol):
 
         The null is of the same kind where it has this perturber's own name (a language model that
         rewrites for both). Against one of another kind nothing is tested: see
-        `flips.null_makers`."""
-
-
-class OneByOne(ABC):
-    """A perturber that changes one response after another and whose null is by rule, as it knows no
-    meaning."""
-
-    def perturb(self, requests: Sequence[Request]) -> list[Perturbation]:
-        """One perturbation a request, in their order; each depends on its own request only."""
-        return [self.perturbed(request) for request in requests]
-
-    @abstractmethod
-    def perturbed(self, request: Request) -> Perturbation:
-        """What comes of one request."""
-
-    def placebo(self) -> Perturber:
-        """Edits by rule that keep the meaning."""
-        from pessimal.explaining.perturbers.placebo import Placebo
-
-        return Placebo()
+        `analyses.flips.null_makers`."""

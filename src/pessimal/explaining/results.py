@@ -5,15 +5,14 @@ Knows what `explain` found. Does not know models, perturbers or registries.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pandas as pd
 
-from pessimal.explaining.agreement import representative
-from pessimal.explaining.attribute import PLACEBO
-from pessimal.explaining.explain import CONTROLS, Explained
-from pessimal.explaining.flips import (
+from pessimal.explaining.analyses.agreement import representative
+from pessimal.explaining.analyses.flips import (
     OTHER,
     attribute_flip_rates,
     compliance,
@@ -22,24 +21,50 @@ from pessimal.explaining.flips import (
     null_makers,
     off_target,
 )
-from pessimal.explaining.fluency import FLUENT, RATIO, fluency
+from pessimal.explaining.analyses.fluency import FLUENT, RATIO, fluency
+from pessimal.explaining.analyses.slopes import slopes
+from pessimal.explaining.attribute import PLACEBO
+from pessimal.explaining.explain import CONTROLS, Explained
 from pessimal.explaining.outcomes import COUNTERFACTUAL, KEY, SEMIFACTUAL, against_polarity
-from pessimal.explaining.slopes import slopes
 from pessimal.plots import Forest, Heatmap
-from pessimal.tables.result import Estimate, Result, weight_of
+from pessimal.tables.result import Effect, Estimate, Result, weight_of
 from pessimal.tables.score_table import storable
 from pessimal.texts import literal, significant
 
 METHOD, EDITS, PAIR = "explain", "edits", "pair"
+SLOPE = Effect(
+    column="slope",
+    label="slope, SD per SD",
+    low="slope_low",
+    high="slope_high",
+    p="slope_q",
+    null=0.0,
+    of="edits",
+    symbol="slope",
+)
+FLIP_RATE = Effect(
+    "flip_rate",
+    "flip rate",
+    "flip_low",
+    "flip_high",
+    p="flip_q",
+    null=0.0,
+    of="edits",
+    symbol="flip rate",
+)
+"""Beside the rate of placebo edits, where there are any."""
 DISTANCES = ("syntactic", "semantic")
+ENDS = ["low", "high"]
 SUBSET_LABELS = {COUNTERFACTUAL: "flips", SEMIFACTUAL: "holds", "all": "all edits"}
 """Outcomes, as figures name them."""
 SMALLEST = 5
 """Edits of a pair that are shown word by word."""
+MINOR = weight_of(0.1)
+"""Weight of what describes the edits and not the model."""
 
 
 @dataclass(frozen=True)
-class Options:
+class Resampling:
     """How intervals and tests are drawn."""
 
     replicates: int = 2000
@@ -48,25 +73,24 @@ class Options:
     seed: int = 0
 
     @property
-    def drawn(self) -> dict:
+    def bootstrap(self) -> dict[str, Any]:
         """What a bootstrap needs."""
         return {"replicates": self.replicates, "confidence": self.confidence, "seed": self.seed}
 
 
-def explained_results(explained: Explained, options: Options) -> list[Result]:
+def explained_results(explained: Explained, options: Resampling) -> list[Result]:
     """The Results of one model's explanations: slopes, which separate the attributes, before flip
     rates, which do not.
 
     Metrics, representative comparisons and flip rates by judgement are of edits against polarity,
     as published.
     """
-    from pessimal.explaining.metrics import metrics
+    from pessimal.explaining.analyses.metrics import metrics  # an encoder comes with it
 
-    published = explained.table[against_polarity(explained.table)]
-    sensitive = attribute_flip_rates(
-        explained.table, permutations=options.permutations, **options.drawn
-    )
-    fitted = slopes(explained.table, confidence=options.confidence)
+    table, confidence = explained.table, options.confidence
+    published = table[against_polarity(table)]
+    rates = attribute_flip_rates(table, permutations=options.permutations, **options.bootstrap)
+    fitted = slopes(table, confidence=confidence)
     forest = Forest(
         row="attribute",
         estimate="slope",
@@ -78,78 +102,69 @@ def explained_results(explained: Explained, options: Options) -> list[Result]:
         xlabel="reward gained per SD of the attribute, others held (SD of reward)",
     )
     first = slopes_result(fitted, {explained.model: explained.model}, method=METHOD, plot=forest)
-    named = fitted.loc[fitted["slope"].abs().idxmax(), "attribute"] if first.headline else None
-    second = _flip_rates(sensitive, explained, named)
+    top = fitted.loc[fitted["slope"].abs().idxmax(), "attribute"] if first.headline else None
+    second = _flip_rates(rates, explained, top)
     if first.headline:
-        known = fitted.dropna(subset=["slope"]).set_index("attribute")["slope"]
-        first = replace(
-            first, summary={f"slope/{name}": float(slope) for name, slope in known.items()}
-        )
+        gains = fitted.dropna(subset=["slope"]).itertuples()
+        first = replace(first, summary={f"slope/{r.attribute}": float(r.slope) for r in gains})
         second = replace(second, weight=min(second.weight, first.weight))
     return [
         first,
         second,
         _representatives(published, explained),
-        coverage_result(metrics(published, diversity=True, **options.drawn), EDITS),
-        _compliance(explained, options),
-        *fluency_results(explained.table, options, method=EDITS),
-        Result("flip_rates", flip_rates(published, confidence=options.confidence), method=EDITS),
-        _off_target(explained, options),
+        coverage_result(metrics(published, diversity=True, **options.bootstrap), EDITS),
+        _compliance(table, confidence),
+        *fluency_results(table, options, method=EDITS),
+        Result("flip_rates", flip_rates(published, confidence=confidence), method=EDITS),
+        _off_target(table, confidence),
         *_smallest_and_largest(explained),
-        Result("outcomes", as_stored(explained.table), method=EDITS),
-        Result("provenance", pd.DataFrame([dict(explained.provenance) | {"tie": explained.tie}])),
+        *_stored(explained),
     ]
 
 
-def with_taste(sensitive: pd.DataFrame) -> pd.DataFrame:
+def with_taste(rates: pd.DataFrame) -> pd.DataFrame:
     """Flip rates with `taste`, what a model would have to like for these edits to speak against its
     preference; without the bounds 0 and 1 of a single comparison, which say nothing."""
     words = {"more": "if it likes more", "less": "if it likes less"}
-    taste = sensitive["liked"].map(words).where(sensitive["attribute"] != PLACEBO, "placebo edits")
-    known = sensitive["comparisons"] > 1
-    ends = {end: sensitive[end].where(known) for end in ("flip_low", "flip_high")}
-    return sensitive.assign(taste=taste.fillna("if it likes better"), **ends)
+    taste = rates["liked"].map(words).where(rates["attribute"] != PLACEBO, "placebo edits")
+    several = rates["comparisons"] > 1
+    ends = {end: rates[end].where(several) for end in ("flip_low", "flip_high")}
+    return rates.assign(taste=taste.fillna("if it likes better"), **ends)
 
 
 def estimated(
-    label: str,
-    value: float,
-    n: int,
-    of: str,
-    low: object = None,
-    high: object = None,
-    p: object = None,
+    label: str, value: float, n: int, of: str, ends: Iterable[float | None] = ()
 ) -> Estimate:
-    """An estimate of numbers as tables have them: what is missing in these is None in it."""
-    return Estimate(
-        label, float(value), int(n), of, *(None if pd.isna(x) else float(x) for x in (low, high, p))
-    )
+    """An estimate of numbers as tables have them; `ends`: low, high and p, where what is missing is
+    None in the estimate."""
+    given = [None if x is None or pd.isna(x) else float(x) for x in ends]
+    return Estimate(label, float(value), int(n), of, *given)
 
 
 def slopes_result(
-    table: pd.DataFrame, named: Mapping[str, str], *, method: str, plot: Forest | Heatmap
+    table: pd.DataFrame, labels: Mapping[str, str], *, method: str, plot: Forest | Heatmap
 ) -> Result:
     """What each model's reward gains with each attribute while the others are held; `plot` is of
-    the known slopes."""
-    known = table.dropna(subset=["slope"])
-    if known.empty:
+    the slopes that could be fitted."""
+    fitted = table.dropna(subset=["slope"])
+    if fitted.empty:
         why = "Slopes are not known: too few edits for so many attributes, or no detector saw one move."
         return Result("slopes", table, method=method, notes=(why,))
-    top = known.loc[known["slope"].abs().idxmax()]
+    top = fitted.loc[fitted["slope"].abs().idxmax()]
     ends = (top["slope_low"], top["slope_high"], top["slope_q"])
-    estimate = estimated("slope, SD per SD", top["slope"], top["n"], "edits", *ends)
+    estimate = estimated("slope, SD per SD", top["slope"], top["n"], "edits", ends)
     few = "Slopes have no intervals: too few comparisons for so many attributes."
     likes = "more" if top["slope"] > 0 else "less"
     return Result(
         "slopes",
         table,
-        headline=f"{named[top['model']]} likes {likes} {top['attribute']}: {_signed(top['slope'])} "
-        f"SD of reward per SD, the other "
-        "attributes held.",
-        plot=replace(plot, data=known),
+        headline=f"{labels[top['model']]} likes {likes} {top['attribute']}: "
+        f"{_signed(top['slope'])} SD of reward per SD, the other attributes held.",
+        plot=replace(plot, data=fitted),
         method=method,
         weight=weight_of(top["slope"], estimate.p),
         estimate=estimate,
+        effect=SLOPE,
         notes=() if estimate.p is not None else (few,),
     )
 
@@ -157,30 +172,31 @@ def slopes_result(
 def _flip_rates(table: pd.DataFrame, explained: Explained, named: str | None) -> Result:
     """How often edits along each attribute flip the preference, in either direction; of the
     attribute that slopes name in the headline, where there is one."""
-    own = table[(table["perturber"] == explained.perturber) & ~table["attribute"].isin(CONTROLS)]
-    own = own.dropna(subset=["flip_rate"])
+    rates = table[(table["perturber"] == explained.perturber) & ~table["attribute"].isin(CONTROLS)]
+    rates = rates.dropna(subset=["flip_rate"])
     null = table[(table["attribute"] == PLACEBO) & (table["n"] > 0)]
-    about = own[own["attribute"] == named] if named in set(own["attribute"]) else own
+    about = rates[rates["attribute"] == named] if named in set(rates["attribute"]) else rates
     top = about.sort_values(["flip_rate", "change"], ascending=[False, True], kind="stable").iloc[0]
-    other = own[(own["attribute"] == top["attribute"]) & (own["which_is"] != top["which_is"])]
-    headline = f"If it liked {top['liked']} {top['attribute']}, {top['flip_rate']:.0%} of edits flip its preference"
-    headline += "".join(f"; if {r.liked}, {r.flip_rate:.0%}" for r in other.itertuples())
-    headline += (
-        "".join(f"; placebo edits {r.flip_rate:.0%}" for r in null.head(1).itertuples()) + "."
-    )
+    same = rates["attribute"] == top["attribute"]
+    clauses = [
+        f"If it liked {top['liked']} {top['attribute']}, {top['flip_rate']:.0%} of edits flip its "
+        "preference",
+        *(
+            f"if {other.liked}, {other.flip_rate:.0%}"
+            for other in rates[same & (rates["which_is"] != top["which_is"])].itertuples()
+        ),
+        *(f"placebo edits {placebo:.0%}" for placebo in null["flip_rate"].head(1)),
+    ]
+    null_rate = float(null["flip_rate"].iloc[0]) if len(null) else 0.0
     ends = (top["flip_low"], top["flip_high"]) if top["comparisons"] > 1 else (None, None)
-    estimate = estimated("flip rate", top["flip_rate"], top["n"], "edits", *ends, top["flip_q"])
-    order = (
-        own.groupby("attribute")["flip_rate"]
-        .max()
-        .sort_values(ascending=False, kind="stable")
-        .index
-    )
-    drawn = own.sort_values("attribute", key=order.get_indexer, kind="stable")
+    estimate = estimated("flip rate", top["flip_rate"], top["n"], "edits", [*ends, top["flip_q"]])
+    largest = rates.groupby("attribute")["flip_rate"].max()
+    order = largest.sort_values(ascending=False, kind="stable").index
+    drawn = rates.sort_values("attribute", key=order.get_indexer, kind="stable")
     return Result(
         "sensitivity",
         table,
-        headline=headline,
+        headline="; ".join(clauses) + ".",
         plot=Forest(
             data=with_taste(pd.concat([drawn, null])),
             row="attribute",
@@ -190,27 +206,28 @@ def _flip_rates(table: pd.DataFrame, explained: Explained, named: str | None) ->
             p="flip_q",
             group="taste",
             tabs=(),
-            reference=float(null["flip_rate"].iloc[0]) if len(null) else 0.0,
+            reference=null_rate,
             xlabel="share of edits that flip the preference (line: placebo edits)",
         ),
         method=METHOD,
         weight=weight_of(top["flip_rate"], estimate.p),
         estimate=estimate,
-        notes=(*_left_out(explained), *_untested(null, explained)),
-        summary=_summary(own, null, explained),
+        effect=replace(FLIP_RATE, null=null_rate),
+        notes=(*_left_out(explained), *_untested(null, explained.perturber)),
+        summary=_summary(rates, null, explained),
     )
 
 
-def _untested(null: pd.DataFrame, explained: Explained) -> tuple[str, ...]:
+def _untested(null: pd.DataFrame, perturber: str) -> tuple[str, ...]:
     """Why flip rates have no p, where they have none."""
     if null.empty:
         return ("There are no placebo edits, so nothing is tested.",)
-    makers, own = sorted(set(null["perturber"])), explained.perturber
-    if null_makers(own) & set(makers):
+    makers = sorted(set(null["perturber"]))
+    if null_makers(perturber) & set(makers):
         return ()
     return (
-        f"Placebo edits are by {', '.join(makers)}, of another kind than those of {own}: nothing "
-        f"is tested.",
+        f"Placebo edits are by {', '.join(makers)}, of another kind than those of {perturber}: "
+        "nothing is tested.",
     )
 
 
@@ -225,7 +242,7 @@ def _left_out(explained: Explained) -> tuple[str, ...]:
     return (f"Comparisons left out: {left_out}.",) if left_out else ()
 
 
-def _summary(own: pd.DataFrame, null: pd.DataFrame, explained: Explained) -> dict[str, float]:
+def _summary(rates: pd.DataFrame, null: pd.DataFrame, explained: Explained) -> dict[str, float]:
     """The numbers by which explanations are listed; unknown ones are left out, as JSON has no
     NaN."""
     placebo = explained.table["edited"].notna() & (explained.table["attribute"] == PLACEBO)
@@ -239,19 +256,17 @@ def _summary(own: pd.DataFrame, null: pd.DataFrame, explained: Explained) -> dic
     }
     if len(null):
         numbers["placebo_flip_rate"] = float(null["flip_rate"].iloc[0])
-    for row in own.itertuples():
+    for row in rates.itertuples():
         which = row.attribute if row.which_is == "better" else f"{row.attribute}/reversed"
-        numbers |= {
-            f"flip_rate/{which}": float(row.flip_rate),
-            f"change/{which}": float(row.change),
-        }
+        numbers[f"flip_rate/{which}"] = float(row.flip_rate)
+        numbers[f"change/{which}"] = float(row.change)
     return {name: value for name, value in numbers.items() if math.isfinite(value)}
 
 
 def _representatives(table: pd.DataFrame, explained: Explained) -> Result:
     """The comparisons whose own ranking of attributes is most like the model's."""
-    controls = table["attribute"].isin(CONTROLS)
-    ranking = representative(table[~controls], explained.model, perturber=explained.perturber)
+    of_attributes = table[~table["attribute"].isin(CONTROLS)]
+    ranking = representative(of_attributes, explained.model, perturber=explained.perturber)
     best = ranking.dropna(subset=["tau"])
     if best.empty:
         reasons = "; ".join(dict.fromkeys(reason for reason in ranking["reason"] if reason))
@@ -261,44 +276,36 @@ def _representatives(table: pd.DataFrame, explained: Explained) -> Result:
     return Result(
         "representatives",
         ranking,
-        headline=f"The comparison whose ranking of attributes is most like the model's: "
-        f"{literal(top['comparison'], limit=40)} "
-        f"(τ = {top['tau']:.2f}).",
+        headline="The comparison whose ranking of attributes is most like the model's: "
+        f"{literal(top['comparison'], limit=40)} (τ = {top['tau']:.2f}).",
         method=METHOD,
-        weight=weight_of(0.1),
+        weight=MINOR,
         estimate=estimated("τ", top["tau"], top["attributes"], "attributes"),
     )
 
 
-def coverage_result(measured: pd.DataFrame, method: str) -> Result:
+def coverage_result(metrics: pd.DataFrame, method: str) -> Result:
     """How many comparisons have an explanation, and how far the edits go."""
-    own = measured[~measured["placebo"].astype(bool) & measured["value"].notna()]
-    drawn = own[own["metric"].isin(["coverage", *DISTANCES, "fluent"]) & (own["side"] == "any")]
+    rows = metrics[~metrics["placebo"].astype(bool) & metrics["value"].notna()]
+    any_side, coverage = rows["side"] == "any", rows["metric"] == "coverage"
+    drawn = rows[rows["metric"].isin(["coverage", *DISTANCES, "fluent"]) & any_side]
     drawn = drawn.assign(
         among=drawn["among"].map(SUBSET_LABELS), who=drawn["model"] + " · " + drawn["perturber"]
     )
-    flips = own[
-        (own["metric"] == "coverage") & (own["among"] == COUNTERFACTUAL) & (own["side"] == "any")
-    ]
-    flips = flips[flips["n"] > 0]
-    if flips.empty or not (own["metric"].isin(DISTANCES) & (own["n"] > 0)).any():
-        return Result(
-            "metrics",
-            measured,
-            method=method,
-            notes=("No edit came about, so no comparison was tried.",),
-        )
+    flips = rows[coverage & (rows["among"] == COUNTERFACTUAL) & any_side & (rows["n"] > 0)]
+    if flips.empty or not (rows["metric"].isin(DISTANCES) & (rows["n"] > 0)).any():
+        why = ("No edit came about, so no comparison was tried.",)
+        return Result("metrics", metrics, method=method, notes=why)
     low, high = flips.loc[flips["value"].idxmin()], flips.loc[flips["value"].idxmax()]
-    share = (
-        f"{low['value']:.0%}" if len(flips) == 1 else f"{low['value']:.0%} to {high['value']:.0%}"
-    )
-    ends = (high["low"], high["high"]) if high["comparisons"] > 1 else (None, None)
-    coverage = own[own["metric"] == "coverage"] if measured["model"].nunique() == 1 else own.head(0)
+    share = f"{high['value']:.0%}"
+    share = share if len(flips) == 1 else f"{low['value']:.0%} to {share}"
+    ends = (high["low"], high["high"]) if high["comparisons"] > 1 else ()
+    listed = rows[coverage] if metrics["model"].nunique() == 1 else rows.head(0)
     return Result(
         "metrics",
-        measured,
+        metrics,
         headline=f"{share} of {int(high['comparisons'])} comparisons have at least one edit that "
-        f"flips the preference.",
+        "flips the preference.",
         plot=Forest(
             data=drawn,
             row="who",
@@ -310,41 +317,34 @@ def coverage_result(measured: pd.DataFrame, method: str) -> Result:
             xlabel="share, or distance",
         ),
         method=method,
-        weight=weight_of(0.1),
-        estimate=estimated("coverage", high["value"], high["comparisons"], "comparisons", *ends),
-        summary={
-            f"coverage/{row.among}/{row.side}": float(row.value) for row in coverage.itertuples()
-        },
+        weight=MINOR,
+        estimate=estimated("coverage", high["value"], high["comparisons"], "comparisons", ends),
+        summary={f"coverage/{r.among}/{r.side}": float(r.value) for r in listed.itertuples()},
     )
 
 
-def fluency_results(outcomes: pd.DataFrame, options: Options, *, method: str) -> list[Result]:
+def fluency_results(outcomes: pd.DataFrame, options: Resampling, *, method: str) -> list[Result]:
     """How fluent the edits along each attribute are, each edit once, whichever models were asked
     about it; none where fluency was not measured."""
     if RATIO not in outcomes or outcomes[RATIO].isna().all():
         return []
     once = outcomes.dropna(subset=[RATIO]).drop_duplicates(KEY[1:])
-    table = fluency(once, **options.drawn)
-    whole = fluency(once[~once["attribute"].isin(CONTROLS)], by=["perturber"], **options.drawn)
-    if whole.empty:
-        return [
-            Result(
-                "fluency", table, method=method, notes=("No edit along an attribute has a ratio.",)
-            )
-        ]
-    low, high = whole.loc[whole["share"].idxmin()], whole.loc[whole["share"].idxmax()]
-    rest = (
-        ""
-        if len(whole) == 1
-        else f" by {high['perturber']}, {low['share']:.0%} by {low['perturber']},"
-    )
+    table = fluency(once, **options.bootstrap)
+    of_attributes = once[~once["attribute"].isin(CONTROLS)]
+    by_perturber = fluency(of_attributes, by=["perturber"], **options.bootstrap)
+    if by_perturber.empty:
+        why = ("No edit along an attribute has a ratio.",)
+        return [Result("fluency", table, method=method, notes=why)]
+    shares = by_perturber["share"]
+    low, high = by_perturber.loc[shares.idxmin()], by_perturber.loc[shares.idxmax()]
+    span = f" by {high['perturber']}, {low['share']:.0%} by {low['perturber']},"
     return [
         Result(
             "fluency",
             table,
-            headline=f"{high['share']:.0%} of {int(high['n']):,} edits{rest} are fluent: "
-            f"perplexity at most {FLUENT:g} times the "
-            f"response's (median {high['median']:.2f} times).",
+            headline=f"{high['share']:.0%} of {int(high['n']):,} edits"
+            f"{span if len(by_perturber) > 1 else ''} are fluent: perplexity at most {FLUENT:g} "
+            f"times the response's (median {high['median']:.2f} times).",
             plot=Forest(
                 row="attribute",
                 estimate="median",
@@ -356,28 +356,25 @@ def fluency_results(outcomes: pd.DataFrame, options: Options, *, method: str) ->
                 xlabel="perplexity of the edited response over that of the response (median)",
             ),
             method=method,
-            weight=weight_of(0.1),
-            estimate=estimated(
-                "fluent edits", high["share"], high["n"], "edits", high["low"], high["high"]
-            ),
-            summary={f"fluent/{row.perturber}": float(row.share) for row in whole.itertuples()},
+            weight=MINOR,
+            estimate=estimated("fluent edits", high["share"], high["n"], "edits", high[ENDS]),
+            summary={f"fluent/{r.perturber}": float(r.share) for r in by_perturber.itertuples()},
         )
     ]
 
 
-def _compliance(explained: Explained, options: Options) -> Result:
+def _compliance(outcomes: pd.DataFrame, confidence: float) -> Result:
     """Whether the edits did what was asked."""
-    table = compliance(explained.table, confidence=options.confidence)
-    own = explained.table[~explained.table["attribute"].isin(CONTROLS)]
-    whole = compliance(own, by=[], confidence=options.confidence).iloc[0]
+    table = compliance(outcomes, confidence=confidence)
+    of_attributes = outcomes[~outcomes["attribute"].isin(CONTROLS)]
+    whole = compliance(of_attributes, by=[], confidence=confidence).iloc[0]
     if not whole["n"]:
         return Result("compliance", table, method=EDITS, notes=("No edit was judged.",))
     return Result(
         "compliance",
         table,
         headline=f"{whole['share']:.0%} of {int(whole['n']):,} edits moved what the judge measures "
-        f"the asked way; "
-        "by detectors this is a smoke test.",
+        "the asked way; by detectors this is a smoke test.",
         plot=Forest(
             data=table.dropna(subset=["share"]),
             row="attribute",
@@ -388,19 +385,16 @@ def _compliance(explained: Explained, options: Options) -> Result:
             xlabel="share of edits that moved their attribute the asked way",
         ),
         method=EDITS,
-        weight=weight_of(0.1),
-        estimate=estimated(
-            "share of edits", whole["share"], whole["n"], "edits", whole["low"], whole["high"]
-        ),
+        weight=MINOR,
+        estimate=estimated("share of edits", whole["share"], whole["n"], "edits", whole[ENDS]),
     )
 
 
-def _off_target(explained: Explained, options: Options) -> Result:
+def _off_target(outcomes: pd.DataFrame, confidence: float) -> Result:
     """What else the edits changed."""
-    table = off_target(explained.table, confidence=options.confidence)
-    others = table[~table["on_target"].astype(bool) & ~table["asked"].isin(CONTROLS)].dropna(
-        subset=["mean"]
-    )
+    table = off_target(outcomes, confidence=confidence)
+    others = table[~table["on_target"].astype(bool) & ~table["asked"].isin(CONTROLS)]
+    others = others.dropna(subset=["mean"])
     if others.empty:
         return Result("off_target", table, method=EDITS)
     top = others.loc[others["mean"].abs().idxmax()]
@@ -418,64 +412,65 @@ def _off_target(explained: Explained, options: Options) -> Result:
             label="change of the detector (SD), asked for more of the row",
         ),
         method=EDITS,
-        weight=weight_of(0.1),
-        estimate=estimated("change, SD", top["mean"], top["n"], "edits", top["low"], top["high"]),
+        weight=MINOR,
+        estimate=estimated("change, SD", top["mean"], top["n"], "edits", top[ENDS]),
     )
 
 
 def _smallest_and_largest(explained: Explained) -> list[Result]:
     """The least of each flip that still flips, and the most of each response that can be changed
     without one."""
+    flip = (
+        "A flip needs {after:g} changed tokens (median of {n:,}), of the {before:g} that edits "
+        "made."
+    )
+    hold = (
+        "A response takes {after:g} changed tokens (median of {n:,}) without a flip; single edits "
+        "change {before:g}."
+    )
     results = []
-    for name, found, of, headline in (
-        (
-            "smallest_flips",
-            explained.smallest,
-            "flips",
-            "A flip needs {after:g} changed tokens (median of {n:,}), of the {before:g} that edits "
-            "made.",
-        ),
-        (
-            "largest_holds",
-            explained.largest,
-            "responses",
-            "A response takes {after:g} changed tokens (median of {n:,}) without a flip; single "
-            "edits change {before:g}.",
-        ),
+    for name, table, of, headline in (
+        ("smallest_flips", explained.smallest, "flips", flip),
+        ("largest_holds", explained.largest, "responses", hold),
     ):
-        if found is None or found.empty:
+        if table is None or table.empty:
             continue
-        n, before, after = (
-            len(found),
-            found["tokens_before"].median(),
-            float(found["tokens"].median()),
+        n, after = len(table), float(table["tokens"].median())
+        exact = "In {:,} of {:,} flips every choice of the edit's changes was tried."
+        result = Result(
+            name,
+            as_stored(table),
+            headline=headline.format(n=n, before=table["tokens_before"].median(), after=after),
+            method=EDITS,
+            weight=MINOR,
+            estimate=Estimate("changed tokens", after, n, of),
+            notes=(exact.format(table["exact"].sum(), n),) if "exact" in table else (),
         )
-        tried = "In {:,} of {:,} flips every choice of the edit's changes was tried."
-        results.append(
-            Result(
-                name,
-                as_stored(found),
-                headline=headline.format(n=n, before=before, after=after),
-                method=EDITS,
-                weight=weight_of(0.1),
-                estimate=Estimate("changed tokens", after, n, of),
-                notes=(tried.format(found["exact"].sum(), n),) if "exact" in found else (),
-            )
-        )
+        results.append(result)
     return results
+
+
+def _stored(explained: Explained) -> list[Result]:
+    """The tables behind the others."""
+    provenance = pd.DataFrame([dict(explained.provenance) | {"tie": explained.tie}])
+    outcomes = Result("outcomes", as_stored(explained.table), method=EDITS)
+    return [outcomes, Result("provenance", provenance)]
 
 
 def pair_results(explained: Explained) -> list[Result]:
     """One preference in words and tables: why this response, in this model. Nothing here has an
     interval: one comparison is no sample."""
     [key] = explained.decided
-    own, margin = explained.edits, float(explained.table["margin"].iloc[0])
+    edits, margin = explained.edits, float(explained.table["margin"].iloc[0])
     rewards = explained.rewards[key]
     preferred = ("chosen", "rejected")[int(rewards[1] > rewards[0])]
-    tastes = [liked(*row) for row in zip(own["attribute"], own["side"], own["amount"], strict=True)]
-    moved = (
-        own.assign(liked=tastes, flips=own["outcome"] == COUNTERFACTUAL)
-        .groupby(["attribute", "liked"], sort=False)
+    columns = (edits[name] for name in ("attribute", "side", "amount"))
+    edits = edits.assign(
+        liked=[liked(*row) for row in zip(*columns, strict=True)],
+        flips=edits["outcome"] == COUNTERFACTUAL,
+    )
+    table = (
+        edits.groupby(["attribute", "liked"], sort=False)
         .agg(
             edits=("change", "size"),
             flips=("flips", "sum"),
@@ -485,58 +480,45 @@ def pair_results(explained: Explained) -> list[Result]:
         .reset_index()
         .sort_values("change", kind="stable", ignore_index=True)
     )
-    top = moved.iloc[0]
-    flips = int(moved["flips"].sum())
-    count = f"{flips or 'none'} of {len(own)} edits flip it"
-    why = f"{OTHER[top['liked']]} {top['attribute']} would cost it most ({_signed(top['change'])} an edit)"
+    top, flips = table.iloc[0], int(table["flips"].sum())
+    costs = f"{OTHER[top['liked']]} {top['attribute']} would cost it most"
+    both = {"reward/chosen": rewards[0], "reward/rejected": rewards[1]}
     return [
         Result(
             PAIR,
-            moved,
+            table,
             headline=f"{explained.model} prefers the {preferred} response by "
-            f"{significant(margin)}: {why}; {count}.",
+            f"{significant(margin)}: {costs} ({_signed(top['change'])} an edit); "
+            f"{flips or 'none'} of {len(edits)} edits flip it.",
             method=METHOD,
             weight=2.0,
-            estimate=Estimate("margin", margin, len(own), "edits"),
+            estimate=Estimate("margin", margin, len(edits), "edits"),
             notes=(
                 f"Rewards: chosen {significant(rewards[0])}, rejected {significant(rewards[1])}.",
             ),
-            summary={
-                "margin": margin,
-                "reward/chosen": rewards[0],
-                "reward/rejected": rewards[1],
-                "flips": flips,
-            },
+            summary={"margin": margin, **both, "flips": flips},
         ),
         *_smallest_and_largest(explained),
-        Result("outcomes", as_stored(explained.table), method=EDITS),
-        Result("provenance", pd.DataFrame([dict(explained.provenance) | {"tie": explained.tie}])),
+        *_stored(explained),
     ]
 
 
 def smallest_edits(explained: Explained, *, n: int = SMALLEST) -> pd.DataFrame:
     """The smallest different edits that flip a preference, as rows of outcomes, the fewest changed
     tokens first; where none flips, those that come nearest."""
-    found = explained.smallest
-    if found is None or found.empty:
+    flips = explained.smallest
+    if flips is None or flips.empty:
         edits = explained.edits.drop_duplicates(["response", "edited"])
         return edits.sort_values("new_margin", kind="stable").head(n)
-    rows = (
-        found.sort_values(["tokens", "new_margin"], kind="stable")
-        .drop_duplicates(["response", "smallest"])
-        .head(n)
-    )
-    change = rows["new_margin"] - rows["margin"]
-    rewards = [
-        explained.rewards[key][r]
-        for key, r in zip(rows["comparison"], rows["response"], strict=True)
-    ]
+    rows = flips.sort_values(["tokens", "new_margin"], kind="stable")
+    rows = rows.drop_duplicates(["response", "smallest"]).head(n)
+    keys = zip(rows["comparison"], rows["response"], strict=True)
     return rows.assign(
         edited=rows["smallest"],
         status="changed",
         note=[f"smallest of the edits: {t} token{'s' * (t != 1)}" for t in rows["tokens"]],
-        reward=rewards,
-        change_in_sd=change / explained.reward_sd,
+        reward=[explained.rewards[key][response] for key, response in keys],
+        change_in_sd=(rows["new_margin"] - rows["margin"]) / explained.reward_sd,
         outcome=COUNTERFACTUAL,
     )
 
@@ -547,12 +529,13 @@ def _signed(value: float) -> str:
 
 def as_stored(table: pd.DataFrame) -> pd.DataFrame:
     """Texts as parquet can hold them; `complied` as a column that knows missing values."""
-    table = table.copy()
-    for column in table:
-        if table[column].dtype == object and column != "complied":
-            table[column] = [
-                storable(value) if isinstance(value, str) else value for value in table[column]
-            ]
+    texts = [name for name in table if table[name].dtype == object and name != "complied"]
+    table = table.assign(
+        **{
+            name: [storable(each) if isinstance(each, str) else each for each in table[name]]
+            for name in texts
+        }
+    )
     if "complied" in table:
         table["complied"] = table["complied"].astype("boolean")
     return table
@@ -566,12 +549,11 @@ def overview(results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     placebo = rates["attribute"] == PLACEBO
     rows = fitted.set_index("attribute")[["slope", "slope_low", "slope_high", "slope_q"]]
     for taste in ("more", "less"):
-        own = rates[~placebo & (rates["liked"] == taste)].set_index("attribute")["flip_rate"]
-        rows = rows.join(own.rename(taste), how="outer")
+        of_taste = rates[~placebo & (rates["liked"] == taste)].set_index("attribute")
+        rows = rows.join(of_taste["flip_rate"].rename(taste), how="outer")
     rows = rows.join(rates[~placebo].groupby("attribute")["n"].sum())
-    rows = rows.sort_values(
-        "slope", key=lambda values: -values.abs(), kind="stable", na_position="last"
-    )
+    strongest = {"key": lambda values: -values.abs(), "kind": "stable", "na_position": "last"}
+    rows = rows.sort_values("slope", **strongest)
     null = rates[placebo & (rates["n"] > 0)].set_index("attribute")
     whole = pd.concat([rows, null[["n"]].assign(more=null["flip_rate"])])
     return whole.rename_axis("attribute").reset_index()

@@ -2,7 +2,7 @@
 
 Knows JavaScript files and content security policies. Does not know what the scripts do.
 
-The library (Bokeh, from the pinned package of that name) is carried as data and becomes a script
+The library (Bokeh, from the package of that name) is carried as data and becomes a script
 only when a chart is looked at: so the page paints before its 1.4 MB are read, and they take a third
 of the bytes.
 """
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from pessimal.errors import WorkError
+from pessimal.errors import WorkError, require
 
 OURS = (
     "text",
@@ -57,8 +57,8 @@ def own_script() -> Script:
 
 @cache
 def library() -> tuple[Script, ...]:
-    """The charting library's files."""
-    folder = files("bokeh") / "server" / "static" / "js"
+    """The charting library's files. MissingExtraError where it is not installed."""
+    folder = require("bokeh", why="the page's explorer") / "server" / "static" / "js"
     return tuple(_script((folder / name).read_text(encoding="utf-8")) for name in BOKEH)
 
 

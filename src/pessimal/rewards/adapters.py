@@ -8,50 +8,36 @@ what is asked of it. Files are looked at without torch, which is imported with t
 import hashlib
 import json
 import logging
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from safetensors import SafetensorError, safe_open
 
 from pessimal.catalogue import is_folder
-from pessimal.errors import ModelError
+from pessimal.errors import ModelError, require
+from pessimal.rewards.digests import shapes_in, weights_digest
 from pessimal.rewards.spec import ModelSpec
 
 if TYPE_CHECKING:
     from torch import nn
+    from transformers import PreTrainedModel
 
 log = logging.getLogger(__name__)
 
-CONFIG, WEIGHTS, VALUE_HEAD = (
-    "adapter_config.json",
-    "adapter_model.safetensors",
-    "value_head.safetensors",
-)
-"""The last is LLaMA-Factory's: TRL's value head in a file of its own."""
-HEADS = (
-    "score",
-    "classifier",
-    "v_head",
-    "regression_layer",
-    "regression_head",
-    "out_proj",
-    "score_head",
-    "gating",
-)
+CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+VALUE_HEAD = "value_head.safetensors"
+"""LLaMA-Factory's: TRL's value head in a file of its own."""
+HEADS: tuple[str, ...] = ("score", "classifier", "v_head", "regression_layer", "regression_head")
+HEADS += ("out_proj", "score_head", "gating")
 """Modules of a network that give a reward: those of `rewards.heads`, and encoders' classifiers."""
 EMBEDDINGS = ("embed_tokens.weight", "wte.weight", "embed_in.weight", "word_embeddings.weight")
 SAVED, ORIGINAL = ".modules_to_save.", ".original_module."
 """In names of weights, where PEFT saved a resized embedding three times: as trained (twice), and as
 it was."""
-_NOT_WEIGHTS = (
-    "PREFIX_TUNING",
-    "PROMPT_TUNING",
-    "P_TUNING",
-    "MULTITASK_PROMPT_TUNING",
-    "ADAPTION_PROMPT",
-    "CPT",
-    "XLORA",
-)
+_NOT_WEIGHTS = re.compile("(PREFIX|(MULTITASK_)?PROMPT|P)_TUNING|ADAPTION_PROMPT|CPT|XLORA")
 
 
 @dataclass(frozen=True)
@@ -59,7 +45,7 @@ class Adapter:
     """An adapter's folder on this machine."""
 
     folder: Path
-    config: Mapping
+    config: Mapping[str, Any]
     """`adapter_config.json`."""
     shapes: Mapping[str, list[int]]
     """Shape of each weight by its name in the network: what PEFT puts into the names is taken
@@ -97,8 +83,13 @@ class Adapter:
 
 
 def read_adapter(folder: Path, *, name: str) -> Adapter:
-    """The adapter in a folder; ModelError where it is none that can be merged into a model's
-    weights."""
+    """The adapter in a folder.
+
+    Raises:
+        MissingExtraError: PEFT is not installed.
+        ModelError: it is none that can be merged into a model's weights.
+    """
+    require("peft", why="an adapter")
     folder = Path(folder)
     if not (folder / CONFIG).is_file():
         raise ModelError(
@@ -113,34 +104,21 @@ def read_adapter(folder: Path, *, name: str) -> Adapter:
         )
     try:
         config = json.loads((folder / CONFIG).read_text())
-        shapes = {}
-        for file in (WEIGHTS, VALUE_HEAD):
-            if (folder / file).is_file():
-                own = shapes_in(folder / file).items()
-                shapes |= {_plain(weight): shape for weight, shape in own if ORIGINAL not in weight}
+        files = [folder / name for name in (WEIGHTS, VALUE_HEAD) if (folder / name).is_file()]
+        saved = [item for file in files for item in shapes_in(file).items()]
+        shapes = {_plain(weight): shape for weight, shape in saved if ORIGINAL not in weight}
         method = config["peft_type"]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
         raise ModelError(
             f"the adapter of {name!r} in {folder} cannot be read: {error!r}"
         ) from error
-    if method in _NOT_WEIGHTS:
+    if _NOT_WEIGHTS.fullmatch(method):
         raise ModelError(
             f"the adapter of {name!r} is of type {method}, which puts something into the input and "
-            f"changes no weights; "
-            "adapters that are merged into weights are read: LoRA, DoRA, LoHa, LoKr, OFT, IA3 and "
-            "their kin"
+            "changes no weights; adapters that are merged into weights are read: LoRA, DoRA, LoHa, "
+            "LoKr, OFT, IA3 and their kin"
         )
     return Adapter(folder, config, shapes)
-
-
-def shapes_in(file: Path) -> dict[str, list[int]]:
-    """Shape of every tensor of a safetensors file, whose header is JSON behind its length."""
-    with Path(file).open("rb") as stream:
-        length = int.from_bytes(stream.read(8), "little")
-        if length > Path(file).stat().st_size:
-            raise ValueError(f"{file} is no safetensors file")
-        header = json.loads(stream.read(length))
-    return {name: about["shape"] for name, about in header.items() if name != "__metadata__"}
 
 
 def base_of(spec: ModelSpec, adapter: Adapter) -> tuple[str, str | None]:
@@ -148,14 +126,13 @@ def base_of(spec: ModelSpec, adapter: Adapter) -> tuple[str, str | None]:
     is not here."""
     if spec.path is not None:
         return spec.path, spec.revision
-    named = adapter.base
-    if named is None or (not is_folder(named) and named.count("/") != 1):
+    base = adapter.base
+    if base is None or (not is_folder(base) and base.count("/") != 1):
         raise ModelError(
-            f"the adapter of {spec.name!r} names as its base {named!r}, which is neither a folder "
-            f"on this machine nor a Hub "
-            "repository. Say where the base is: model.path=DIR_OR_ID"
+            f"the adapter of {spec.name!r} names as its base {base!r}, which is neither a folder "
+            "on this machine nor a Hub repository. Say where the base is: model.path=DIR_OR_ID"
         )
-    return named, spec.revision or adapter.config.get("revision")
+    return base, spec.revision or adapter.config.get("revision")
 
 
 def holds_head(names: Iterable[str]) -> bool:
@@ -163,9 +140,9 @@ def holds_head(names: Iterable[str]) -> bool:
     return any(name.split(".")[0] in HEADS and name.endswith(".weight") for name in names)
 
 
-def check_head(name: str, adapter: Adapter, base: Mapping[str, object]) -> None:
-    """ModelError where neither the adapter nor the `base` (weights by name) holds a reward head: it
-    would be random."""
+def check_head(name: str, adapter: Adapter, base: Iterable[str]) -> None:
+    """ModelError where neither the adapter nor the `base` (names of weights) holds a reward head:
+    it would be random."""
     if adapter.head or holds_head(base):
         return
     task, saved = adapter.config.get("task_type"), adapter.config.get("modules_to_save")
@@ -174,19 +151,16 @@ def check_head(name: str, adapter: Adapter, base: Mapping[str, object]) -> None:
     elif saved:
         why = (
             f"Its modules_to_save names {', '.join(saved)}, but the file holds none of them, as "
-            f"where DeepSpeed ZeRO-3 or an "
-            "older trainer saved it"
+            "where DeepSpeed ZeRO-3 or an older trainer saved it"
         )
     else:
-        why = f"Its task_type is {task} and modules_to_save is not set, so that PEFT did not save the head"
+        why = f"Its task_type is {task} and modules_to_save is not set: PEFT did not save the head"
     raise ModelError(
         f"the adapter of {name!r} in {adapter.folder} has no reward head (score.weight), and nor "
-        f"has its base: the head that it "
-        f"was trained with is lost, and another would be random. {why}. Train it with "
-        f"LoraConfig(task_type='SEQ_CLS', "
-        "modules_to_save=['score']); or give the base that holds the head, model.path=DIR_OR_ID. "
-        "For the log-probabilities "
-        "of a language model's adapter type model.kind=log_probability, for its implicit reward "
+        "has its base: the head that it was trained with is lost, and another would be random. "
+        f"{why}. Train it with LoraConfig(task_type='SEQ_CLS', modules_to_save=['score']); or give "
+        "the base that holds the head, model.path=DIR_OR_ID. For the log-probabilities of a "
+        "language model's adapter type model.kind=log_probability, for its implicit reward "
         "model.kind=implicit"
     )
 
@@ -194,8 +168,6 @@ def check_head(name: str, adapter: Adapter, base: Mapping[str, object]) -> None:
 def is_untrained(adapter: Adapter) -> bool:
     """Whether every lora_B is zero, as it is before training: the network then computes what its
     base does."""
-    from safetensors import safe_open
-
     with safe_open(adapter.folder / WEIGHTS, framework="pt") as tensors:
         names = [name for name in tensors.keys() if "lora_B" in name or "lora_embedding_B" in name]  # noqa: SIM118
         return bool(names) and not any(tensors.get_tensor(name).any() for name in names)
@@ -207,36 +179,33 @@ def warn_if_untrained(name: str, adapter: Adapter) -> bool:
     if untrained:
         log.warning(
             "%s: every lora_B of the adapter in %s is zero. It was never trained, or not saved "
-            "after training: all but the "
-            "head is the base's",
+            "after training: all but the head is the base's",
             name,
             adapter.folder,
         )
     return untrained
 
 
-def with_adapter(shapes: Mapping[str, list[int]], adapter: Adapter) -> dict[str, list[int]]:
+def with_adapter(shapes: Mapping[str, Sequence[int]], adapter: Adapter) -> dict[str, Sequence[int]]:
     """Shapes of the base's weights (by name) once the adapter is merged."""
     return {**shapes, **adapter.full}
 
 
 def adapted_digest(base: str, adapter: Adapter) -> str:
     """sha256 over the base's weights digest and the adapter's weights and configuration."""
-    from pessimal.rewards.digests import weights_digest
-
-    silent = (
+    about = {
         "base_model_name_or_path",
         "revision",
         "inference_mode",
         "peft_version",
         "auto_mapping",
-    )
-    said = {key: value for key, value in adapter.config.items() if key not in silent}
-    whole = f"{base} {weights_digest(adapter.folder)} {json.dumps(said, sort_keys=True)}"
-    return hashlib.sha256(whole.encode()).hexdigest()
+    }
+    settings = {key: value for key, value in adapter.config.items() if key not in about}
+    parts = f"{base} {weights_digest(adapter.folder)} {json.dumps(settings, sort_keys=True)}"
+    return hashlib.sha256(parts.encode()).hexdigest()
 
 
-def load_adapter(network: "nn.Module", adapter: Adapter, *, name: str) -> "nn.Module":
+def load_adapter(network: "PreTrainedModel", adapter: Adapter, *, name: str) -> "nn.Module":
     """The network with the adapter merged into its weights, in place; for the base alone load it
     again.
 
@@ -257,43 +226,36 @@ def load_adapter(network: "nn.Module", adapter: Adapter, *, name: str) -> "nn.Mo
 
     try:
         _resize(network, adapter)
-        config = PeftConfig.from_pretrained(adapter.folder)
+        config: Any = PeftConfig.from_pretrained(str(adapter.folder))  # a class for each method
         config.task_type = None  # only says what else PEFT does to the model's inputs and outputs
         config.inference_mode = True
         if config.modules_to_save:
-            config.modules_to_save = [
-                m for m in config.modules_to_save if _saves(adapter, m)
-            ] or None
+            saved = [module for module in config.modules_to_save if _saves(adapter, module)]
+            config.modules_to_save = saved or None
         model = PeftModel(network, config)
-        weights = load_peft_weights(adapter.folder, device="cpu")
-        weights = {
-            key.replace(SAVED, "."): weight
-            for key, weight in weights.items()
-            if ORIGINAL not in key
-        }
-        report = set_peft_model_state_dict(model, weights)
+        stored = load_peft_weights(str(adapter.folder), device="cpu").items()
+        weights = {key.replace(SAVED, "."): value for key, value in stored if ORIGINAL not in key}
+        report: Any = set_peft_model_state_dict(model, weights)
     except Exception as error:
         raise ModelError(
             f"the adapter of {name!r} in {adapter.folder} does not fit its base: {error}"
         ) from error
-    lacking = [
-        key for key in report.missing_keys if ".default" in key
-    ]  # PEFT's own, under the adapter's name
+    # PEFT's own, under the adapter's name.
+    lacking = [key for key in report.missing_keys if ".default" in key]
     if astray := sorted([*report.unexpected_keys, *lacking]):
         raise ModelError(
             f"the adapter of {name!r} in {adapter.folder} does not fit its base: "
-            f"{', '.join(astray[:5])} "
-            f"({len(astray)} weights) without a counterpart. It was trained on {adapter.base!r}: "
-            f"give that, "
-            "model.path=DIR_OR_ID"
+            f"{', '.join(astray[:5])} ({len(astray)} weights) without a counterpart. It was "
+            f"trained on {adapter.base!r}: give that, model.path=DIR_OR_ID"
         )
+    merged: nn.Module = network
     if getattr(network, "hf_quantizer", None) is None:
-        network = model.merge_and_unload(safe_merge=True)
-    for path, module in list(network.named_modules()):
+        merged = model.merge_and_unload(safe_merge=True)
+    for path, module in list(merged.named_modules()):
         if isinstance(module, ModulesToSaveWrapper):
-            network.set_submodule(path, module.modules_to_save["default"])
-    load_value_head(network, adapter.folder)
-    return network.eval().requires_grad_(False)
+            merged.set_submodule(path, module.modules_to_save["default"])
+    load_value_head(merged, adapter.folder)
+    return merged.eval().requires_grad_(False)
 
 
 def load_value_head(network: "nn.Module", folder: Path) -> set[str]:
@@ -309,11 +271,11 @@ def load_value_head(network: "nn.Module", folder: Path) -> set[str]:
     return set(weights)
 
 
-def _resize(network: "nn.Module", adapter: Adapter) -> None:
+def _resize(network: "PreTrainedModel", adapter: Adapter) -> None:
     """Make room for tokens that were added in training; the adapter then holds the whole
     embedding."""
-    rows = adapter.rows
-    if rows is not None and rows != network.get_input_embeddings().weight.shape[0]:
+    rows, embedding = adapter.rows, network.get_input_embeddings()
+    if rows is not None and rows != len(next(embedding.parameters())):
         network.resize_token_embeddings(rows, mean_resizing=False)
 
 
@@ -323,9 +285,8 @@ def _saves(adapter: Adapter, module: str) -> bool:
 
 def _is_full(name: str) -> bool:
     """Whether a weight takes the place of another, and is no factor of a change to it."""
-    return name.endswith((".weight", ".bias")) and not any(
-        mark in name for mark in ("lora_", "oft_", "ln_tuning_")
-    )
+    factor = any(mark in name for mark in ("lora_", "oft_", "ln_tuning_"))
+    return name.endswith((".weight", ".bias")) and not factor
 
 
 def _plain(name: str) -> str:

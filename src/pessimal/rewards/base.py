@@ -10,16 +10,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from pessimal.rewards.spec import Dtype, ModelSpec
 from pessimal.tables import ModelDescription
 
 if TYPE_CHECKING:
     import numpy as np
-    from torch import nn
+    from transformers import PreTrainedTokenizerBase
 
     from pessimal.rewards.frame import Conversation, Encoded, Frame
+    from pessimal.rewards.network import RewardNetwork
 
 Report = Callable[[dict[int, float], int], None]
 """Called with the rewards of one batch, by row, and the number of all rows."""
@@ -28,7 +29,7 @@ Report = Callable[[dict[int, float], int], None]
 class Conversations(Protocol):
     """How a prompt and a response are shown to a network, as token ids."""
 
-    round_trips: bool
+    round_trips: ClassVar[bool]
     """Whether a scan says which tokens survive decoding and tokenising (it takes longer than
     scoring them)."""
 
@@ -59,7 +60,7 @@ class Reward(ABC):
     """A reward, and what pins its numbers down."""
 
     spec: ModelSpec
-    tokenizer: object
+    tokenizer: "PreTrainedTokenizerBase | None"
     """None where texts are all that is known of it."""
     weights_digest: str
     config_digest: str
@@ -93,6 +94,7 @@ class Reward(ABC):
 class NetworkReward(Reward):
     """A reward that networks on this machine give."""
 
+    tokenizer: "PreTrainedTokenizerBase"
     folder: Path
     """Where its files are."""
     embedding_rows: int
@@ -112,7 +114,7 @@ class NetworkReward(Reward):
         return self.parts[0].conversations.frame(prompt, double_bos=double_bos)
 
     @abstractmethod
-    def network(self, dtype: Dtype | None = None, which: int = 0) -> "nn.Module":
+    def network(self, dtype: Dtype | None = None, which: int = 0) -> "RewardNetwork":
         """Load a network, in evaluation mode on the CPU (in the spec's precision where `dtype` is
         None)."""
 

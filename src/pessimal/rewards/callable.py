@@ -6,10 +6,11 @@ Knows how a function is found, called and digested. Does not know what it comput
 import hashlib
 import inspect
 import json
+import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +20,9 @@ from pessimal.rewards.digests import template_digest, tokenizer_digest
 from pessimal.rewards.frame import Conversation, messages_of, plain_prompt
 from pessimal.rewards.spec import Kind, ModelSpec
 from pessimal.tables import ModelDescription
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 BATCH = 256
 """Most responses of one call."""
@@ -61,68 +65,65 @@ class CallableReward(TextReward):
 
     def _call(self, prompt: str, responses: list[str]) -> np.ndarray:
         try:
-            given = self.function(prompt, list(responses))
+            answer = self.function(prompt, list(responses))
         except Exception as error:
             raise ModelError(
                 f"the function of {self.name!r} raised {type(error).__name__}: {error}. It was "
-                f"called as f(prompt, responses) "
-                f"with the prompt {prompt[:60]!r} and {len(responses)} responses, the first "
-                f"{responses[0][:60]!r}"
+                f"called as f(prompt, responses) with the prompt {prompt[:60]!r} and "
+                f"{len(responses)} responses, the first {responses[0][:60]!r}"
             ) from error
-        values = _numbers(given)
-        wanted = f"the function of {self.name!r} must give one number a response, a list or array of {len(responses)}"
-        if values is None:
-            raise ModelError(f"{wanted}; it gave {given!r:.120}")
-        if values.shape != (len(responses),):
-            shape = (
-                f"{len(values)} numbers"
-                if values.ndim == 1
-                else f"an array of shape {values.shape}"
+        values = _numbers(answer)
+        if values is None or values.shape != (len(responses),):
+            got = f"{answer!r:.120}"
+            if values is not None:
+                several = f"{len(values)} numbers" if values.ndim == 1 else ""
+                got = several or f"an array of shape {values.shape}"
+            raise ModelError(
+                f"the function of {self.name!r} must give one number a response, a list or array "
+                f"of {len(responses)}; it gave {got}"
             )
-            raise ModelError(f"{wanted}; it gave {shape}")
         bad = np.flatnonzero(~np.isfinite(values))
         if len(bad):
             raise ModelError(
                 f"the function of {self.name!r} gave {values[bad[0]]} for {len(bad)} of "
-                f"{len(responses)} responses, the "
-                f"first {responses[bad[0]][:60]!r}: give every response a finite number"
+                f"{len(responses)} responses, the first {responses[bad[0]][:60]!r}: give every "
+                "response a finite number"
             )
         return values
 
 
-def open_callable(spec: ModelSpec, tokenizer=None) -> CallableReward:
+def open_callable(
+    spec: ModelSpec, tokenizer: "PreTrainedTokenizerBase | None" = None
+) -> CallableReward:
     """The function that `spec.callable` names: `_target_`, and arguments that it is given besides
     prompt and responses.
 
     A class is made with the arguments, and its instance called. ConfigError for what cannot be
     imported, made or called.
     """
-    from hydra.utils import get_object, instantiate
-
-    given = dict(spec.callable)
-    path = given["_target_"]
+    arguments = {name: value for name, value in spec.callable.items() if name != "_target_"}
+    path = spec.callable["_target_"]
     try:
-        target = get_object(path)
-        function = instantiate(given, _partial_=not inspect.isclass(target))
+        target = pkgutil.resolve_name(path)
+        function = target(**arguments) if inspect.isclass(target) else partial(target, **arguments)
     except Exception as error:
         raise ConfigError(
             f"model.callable._target_={path!r} cannot be had: {' '.join(str(error).split())}. Give "
-            f"module.function of a "
-            "module that Python finds: install it, or type PYTHONPATH=. in front of the command; "
-            "arguments are "
-            "model.callable.NAME=VALUE"
+            "module.function of a module that Python finds: install it, or type PYTHONPATH=. in "
+            "front of the command; arguments are model.callable.NAME=VALUE"
         ) from error
     if not callable(target) or not callable(function):
         raise ConfigError(
             f"model.callable._target_={path!r} is a {type(function).__name__}, which cannot be "
-            f"called: give a function "
-            "f(prompt, responses), or a class whose instances can be called so"
+            "called: give a function f(prompt, responses), or a class whose instances can be "
+            "called so"
         )
-    arguments = {name: value for name, value in given.items() if name != "_target_"}
     return _reward(spec, function, target, arguments, tokenizer)
 
 
-def wrap_callable(function: Function, *, name: str, tokenizer=None) -> CallableReward:
+def wrap_callable(
+    function: Function, *, name: str, tokenizer: "PreTrainedTokenizerBase | None" = None
+) -> CallableReward:
     """A function, or any object that can be called as f(prompt, responses), as a reward.
 
     ConfigError where it cannot be called. The digest is over the function's source with the plain
@@ -133,36 +134,40 @@ def wrap_callable(function: Function, *, name: str, tokenizer=None) -> CallableR
         raise ConfigError(
             f"a reward is called as f(prompt, responses), and a {type(function).__name__} cannot be"
         )
-    inner, arguments = function, {}
+    inner: Any = function
+    arguments: dict[str, Any] = {}
     while isinstance(inner, partial):
         arguments |= {str(i): value for i, value in enumerate(inner.args)} | inner.keywords
         inner = inner.func
-    path = (
-        f"{getattr(inner, '__module__', '')}.{getattr(inner, '__qualname__', type(inner).__name__)}"
-    )
+    inside = getattr(inner, "__qualname__", type(inner).__name__)
+    path = f"{getattr(inner, '__module__', '')}.{inside}"
     spec = ModelSpec(name=name, kind=Kind.callable, callable={"_target_": path})
     return _reward(spec, function, inner, arguments, tokenizer)
 
 
-def about_texts(spec: ModelSpec, tokenizer) -> dict:
+def about_texts(spec: ModelSpec, tokenizer: "PreTrainedTokenizerBase | None") -> dict[str, Any]:
     """Tokenizer, its digests and the description, as fields of a `TextReward`."""
-    known = {name: getattr(spec, name) for name in ("base", "developer", "parameters", "rank")}
+    factors = {name: getattr(spec, name) for name in ("base", "developer", "parameters", "rank")}
     return {
         "tokenizer": tokenizer,
         "tokenizer_digest": tokenizer_digest(tokenizer) if tokenizer else NOTHING,
         "template_digest": template_digest(tokenizer) if tokenizer else NOTHING,
-        "description": ModelDescription(**known),
+        "description": ModelDescription(**factors),
     }
 
 
 def _reward(
-    spec: ModelSpec, function: Function, target: Any, arguments: Mapping, tokenizer
+    spec: ModelSpec,
+    function: Function,
+    target: Any,
+    arguments: Mapping[str, Any],
+    tokenizer: "PreTrainedTokenizerBase | None",
 ) -> CallableReward:
-    said = json.dumps(arguments, sort_keys=True, default=_said)
+    settings = json.dumps(arguments, sort_keys=True, default=_type_name)
     return CallableReward(
         spec=spec,
-        weights_digest=hashlib.sha256(f"{_source(target)}\n{said}".encode()).hexdigest(),
-        config_digest=hashlib.sha256(said.encode()).hexdigest(),
+        weights_digest=hashlib.sha256(f"{_source(target)}\n{settings}".encode()).hexdigest(),
+        config_digest=hashlib.sha256(settings.encode()).hexdigest(),
         **about_texts(spec, tokenizer),
         function=function,
     )
@@ -181,23 +186,23 @@ def _source(target: Any) -> str:
     if not is_code:
         held = getattr(target, "__dict__", {})
     plain = {name: value for name, value in held.items() if isinstance(value, _PLAIN)}
-    return f"{source}\n{json.dumps(plain, sort_keys=True, default=_said)}"
+    return f"{source}\n{json.dumps(plain, sort_keys=True, default=_type_name)}"
 
 
-def _said(value: Any) -> str:
+def _type_name(value: Any) -> str:
     """A value that JSON has no form for, without the address in memory that differs from run to
     run."""
     return f"{type(value).__module__}.{type(value).__qualname__}"
 
 
-def _numbers(given: Any) -> np.ndarray | None:
+def _numbers(answer: Any) -> np.ndarray | None:
     """An array float64 of a list, array or tensor of numbers; None for anything else."""
     try:
-        if hasattr(given, "detach"):
-            given = given.detach().cpu().double().numpy()
-        elif not isinstance(given, np.ndarray):
-            given = [value.item() if hasattr(value, "item") else value for value in given]
-        values = np.asarray(given)
+        if hasattr(answer, "detach"):
+            answer = answer.detach().cpu().double().numpy()
+        elif not isinstance(answer, np.ndarray):
+            answer = [value.item() if hasattr(value, "item") else value for value in answer]
+        values = np.asarray(answer)
     except (TypeError, ValueError, RuntimeError):
         return None
     return values.astype(np.float64) if values.dtype.kind in "iufb" else None

@@ -1,17 +1,32 @@
-"""What kinds of rewards share: reading a checkpoint's configuration, tokenizer and digests.
+"""What kinds of rewards share: reading a checkpoint's configuration, tokenizer, digests and weights.
 
 Knows transformers' loading. Does not know prompts, candidates or how a score is computed.
 """
 
+from collections.abc import Callable
+from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoTokenizer
+from torch import nn
+from transformers import (
+    AutoConfig,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
-from pessimal.catalogue import is_folder
 from pessimal.errors import ModelError
-from pessimal.rewards.adapters import adapted_digest, warn_if_untrained, with_adapter
+from pessimal.rewards.adapters import (
+    adapted_digest,
+    load_adapter,
+    load_value_head,
+    warn_if_untrained,
+    with_adapter,
+)
 from pessimal.rewards.base import Reward
 from pessimal.rewards.digests import (
     config_digest,
@@ -22,26 +37,28 @@ from pessimal.rewards.digests import (
     weights_digest,
 )
 from pessimal.rewards.heads import Shapes
-from pessimal.rewards.hub import adapter_of, check_weights, snapshot
-from pessimal.rewards.quantised import gguf_shapes, quantised_digest
-from pessimal.rewards.spec import ModelSpec
+from pessimal.rewards.hub import adapter_of, check_weights, local_folder
+from pessimal.rewards.quantised import gguf_shapes, loading_options, quantised_digest, settle
+from pessimal.rewards.spec import Dtype, ModelSpec
 from pessimal.tables import ModelDescription
 from pessimal.tables.files import sha256_of
 from pessimal.version import __version__
 
 
-def read_checkpoint(spec: ModelSpec, folder: Path):
+def _read_config(spec: ModelSpec, folder: Path) -> PreTrainedConfig:
+    file = {} if spec.file is None else {"gguf_file": spec.file}
+    return AutoConfig.from_pretrained(folder, trust_remote_code=spec.trust_remote_code, **file)
+
+
+def read_checkpoint(spec: ModelSpec, folder: Path) -> tuple[PreTrainedConfig, Shapes]:
     """Configuration and shapes of weights of a checkpoint folder; ModelError where one cannot be
     read, or is not whole."""
     try:
-        file = {} if spec.file is None else {"gguf_file": spec.file}
-        config = AutoConfig.from_pretrained(
-            folder, trust_remote_code=spec.trust_remote_code, **file
-        )
+        config = _read_config(spec, folder)
     except Exception as error:
         raise ModelError(
             f"the configuration of {spec.name!r} cannot be read from {folder}: "
-            f"{error}{remote_hint(spec, folder)}"
+            f"{error}{_remote_hint(spec, folder)}"
         ) from error
     check_weights(spec, folder)
     if spec.file is not None:
@@ -49,9 +66,8 @@ def read_checkpoint(spec: ModelSpec, folder: Path):
     try:
         shapes, missing = weight_shapes(folder), missing_shards(folder)
     except Exception as error:
-        raise ModelError(
-            f"the weights of {spec.name!r} in {folder} cannot be read: {error}"
-        ) from error
+        message = f"the weights of {spec.name!r} in {folder} cannot be read: {error}"
+        raise ModelError(message) from error
     if missing:
         raise ModelError(
             f"{folder} lacks {', '.join(missing[:5])}, weights that its index names: copy or "
@@ -59,20 +75,82 @@ def read_checkpoint(spec: ModelSpec, folder: Path):
         )
     if (adapter := adapter_of(spec)) is not None:
         shapes = with_adapter(shapes, adapter)
-        config.get_text_config().vocab_size = adapter.rows or config.get_text_config().vocab_size
+        if adapter.rows:
+            config.get_text_config().vocab_size = adapter.rows
     return config, shapes
 
 
-def pinned(spec: ModelSpec, folder: Path, tokenizer, shapes: Shapes) -> dict:
-    """Digests and description of a checkpoint, as fields of a `Reward`."""
+def load_checkpoint(
+    spec: ModelSpec,
+    folder: Path,
+    make: Callable[..., tuple[PreTrainedModel, dict[str, Any]]],
+    *,
+    dtype: Dtype,
+    what: str,
+    advice: str,
+) -> nn.Module:
+    """The network of a checkpoint, its adapter merged, in evaluation mode, on the CPU; safetensors
+    only.
+
+    Args:
+        make: from the configuration, and options of `from_pretrained`, the network and
+            transformers' report.
+        what: what is loaded, for errors.
+        advice: what to do about weights that are missing.
+
+    Raises:
+        ModelError: it cannot be loaded, or lacks weights, which would be random.
+    """
+    adapter = adapter_of(spec)
+    options = {
+        "dtype": getattr(torch, dtype.value),
+        "use_safetensors": True,
+        "output_loading_info": True,
+    }
+    try:
+        config = _read_config(spec, folder)
+        options |= loading_options(spec, config, dtype)
+        network, report = make(config, **options)
+    except ModelError:
+        raise
+    except Exception as error:
+        raise ModelError(
+            f"the {what} {spec.name!r} cannot be loaded from {folder}: "
+            f"{error}{_remote_hint(spec, folder)}"
+        ) from error
+    elsewhere = load_value_head(network, folder) | set(adapter.full if adapter else ())
+    if missing := sorted(set(report["missing_keys"]) - elsewhere):
+        raise ModelError(
+            f"the checkpoint of {spec.name!r} in {folder} lacks {missing[:5]}: these would be "
+            f"random{advice}{_remote_hint(spec, folder)}"
+        )
+    merged = network if adapter is None else load_adapter(network, adapter, name=spec.name)
+    settle(merged, name=spec.name, dtype=dtype)
+    return merged.eval().requires_grad_(False)
+
+
+def pinned(
+    spec: ModelSpec,
+    folder: Path,
+    tokenizer: PreTrainedTokenizerBase,
+    shapes: Shapes,
+    setting: str | None = None,
+) -> dict[str, Any]:
+    """What a checkpoint is, its digests and description, as fields of a `NetworkReward`; `setting`
+    is what its numbers depend on besides the files."""
     weights = weights_digest(folder) if spec.file is None else sha256_of(folder / spec.file)
     # A GGUF file holds its configuration.
     config = weights if spec.file else config_digest(folder, own_code=spec.trust_remote_code)
+    if setting is not None:
+        config = sha256(f"{config} {setting}".encode()).hexdigest()
     weights = quantised_digest(weights, spec)
     if (adapter := adapter_of(spec)) is not None:
         warn_if_untrained(spec.name, adapter)
         weights = adapted_digest(weights, adapter)
     return {
+        "spec": spec,
+        "folder": folder,
+        "tokenizer": tokenizer,
         "weights_digest": weights,
         "config_digest": config,
         "tokenizer_digest": tokenizer_digest(tokenizer),
@@ -85,50 +163,38 @@ def pinned(spec: ModelSpec, folder: Path, tokenizer, shapes: Shapes) -> dict:
     }
 
 
-def tokenizer_folder(spec: ModelSpec) -> Path:
-    """The folder of `model.tokenizer` on this machine, fetched where it is a Hub repository."""
-    if is_folder(spec.tokenizer):
-        return Path(spec.tokenizer).expanduser()
-    return snapshot(spec.tokenizer, None, local="model.tokenizer=DIR")
-
-
-def load_tokenizer(spec: ModelSpec, folder: Path):
-    """The tokenizer of a checkpoint folder, of the adapter's where it brings one; ModelError where
-    there is none."""
-    if (adapter := adapter_of(spec)) is not None and adapter.brings_tokenizer:
-        folder = adapter.folder
-    # A GGUF file's own where no other is there.
-    file = (
-        {}
-        if spec.file is None or (folder / "tokenizer_config.json").is_file()
-        else {"gguf_file": spec.file}
-    )
+def load_tokenizer(spec: ModelSpec, folder: Path | None = None) -> PreTrainedTokenizerBase:
+    """The tokenizer that `model.tokenizer` names, else the adapter's where it brings one, else that
+    of the checkpoint `folder`; ModelError where there is none."""
+    file = {}
     if spec.tokenizer is not None:
-        folder, file = tokenizer_folder(spec), {}
+        folder = local_folder(spec.tokenizer, local="model.tokenizer=DIR")
+    elif (adapter := adapter_of(spec)) is not None and adapter.brings_tokenizer:
+        folder = adapter.folder
+    elif spec.file is not None and folder and not (folder / "tokenizer_config.json").is_file():
+        file = {"gguf_file": spec.file}
     try:
         tokenizer = AutoTokenizer.from_pretrained(
             folder, trust_remote_code=spec.trust_remote_code, **file
         )
     except Exception as error:
-        raise ModelError(
-            f"the tokenizer of {spec.name!r} cannot be loaded from {folder}: {error}"
-        ) from error
+        message = f"the tokenizer of {spec.name!r} cannot be loaded from {folder}: {error}"
+        raise ModelError(message) from error
     if spec.chat_template is not None:
         tokenizer.chat_template = spec.chat_template
     return tokenizer
 
 
-def remote_hint(spec: ModelSpec, folder: Path) -> str:
+def _remote_hint(spec: ModelSpec, folder: Path) -> str:
     if spec.trust_remote_code or not list(folder.glob("modeling*.py")):
         return ""
     return (
         " The folder brings Python code of its own, which is not run unless asked for: "
-        "model.trust_remote_code=true "
-        "(for a Hub repository with model.revision=<full commit>)"
+        "model.trust_remote_code=true (for a Hub repository with model.revision=<full commit>)"
     )
 
 
-def of_model(model: Reward) -> dict:
+def of_model(model: Reward) -> dict[str, Any]:
     """The fields of every provenance on the model and the software."""
     return {
         "revision": model.revision,

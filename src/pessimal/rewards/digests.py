@@ -6,11 +6,22 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import safe_open
+from torch import nn
 
 from pessimal.tables.files import sha256_of
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+def shapes_in(file: Path) -> dict[str, list[int]]:
+    """Shape of every tensor of a safetensors file, from its header."""
+    with safe_open(file, framework="np") as tensors:
+        return {name: tensors.get_slice(name).get_shape() for name in tensors.keys()}  # noqa: SIM118
 
 
 def weights_digest(folder: Path) -> str:
@@ -19,50 +30,44 @@ def weights_digest(folder: Path) -> str:
     In the Hub's cache a weight file is a link to a blob named by its own sha256, so nothing is read
     there.
     """
-    whole = hashlib.sha256()
+    digest = hashlib.sha256()
     for file in sorted(Path(folder).glob("*.safetensors")):
         blob = file.resolve().name
-        digest = blob if file.is_symlink() and len(blob) == 64 else sha256_of(file)
-        whole.update(f"{file.name} {digest}\n".encode())
-    return whole.hexdigest()
+        weights = blob if file.is_symlink() and len(blob) == 64 else sha256_of(file)
+        digest.update(f"{file.name} {weights}\n".encode())
+    return digest.hexdigest()
 
 
 def config_digest(folder: Path, *, own_code: bool) -> str:
     """sha256 over a checkpoint's configuration, without what says nothing about its arithmetic, and
     where its own Python code is run (`own_code`) over that."""
-    whole = _said(json.loads((Path(folder) / "config.json").read_text()))
+    digest = arithmetic_digest(json.loads((Path(folder) / "config.json").read_text()))
     if own_code:
         for file in sorted(Path(folder).rglob("*.py")):
-            whole.update(f"{file.relative_to(folder)} {sha256_of(file)}\n".encode())
-    return whole.hexdigest()
+            digest.update(f"{file.relative_to(folder)} {sha256_of(file)}\n".encode())
+    return digest.hexdigest()
 
 
-def said_digest(config: Mapping) -> str:
-    """sha256 over a configuration in memory, without what says nothing about the arithmetic."""
-    return _said(config).hexdigest()
-
-
-def _said(config: Mapping):
+def arithmetic_digest(config: Mapping[str, Any]) -> "hashlib._Hash":
+    """sha256 over a configuration, without what says nothing about the arithmetic."""
     silent = ("transformers_version", "_name_or_path", "dtype", "torch_dtype")
-    said = {key: value for key, value in config.items() if key not in silent}
-    return hashlib.sha256(json.dumps(said, sort_keys=True, default=str).encode())
+    settings = {key: value for key, value in config.items() if key not in silent}
+    return hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
 
 
-def network_digest(network) -> str:
+def network_digest(network: nn.Module) -> str:
     """sha256 over the names and the bytes of the weights of a network in memory."""
-    whole = hashlib.sha256()
+    digest = hashlib.sha256()
     for name, tensor in sorted(network.state_dict().items()):
-        whole.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
-        whole.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
-    return whole.hexdigest()
+        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+    return digest.hexdigest()
 
 
 def missing_shards(folder: Path) -> list[str]:
     """Weight files that a checkpoint folder's index names, and that are not there."""
-    index, whole = (
-        Path(folder) / name for name in ("model.safetensors.index.json", "model.safetensors")
-    )
-    if not index.is_file() or whole.is_file():  # which is then what is loaded
+    index = Path(folder) / "model.safetensors.index.json"
+    if not index.is_file() or (index.parent / "model.safetensors").is_file():  # loaded instead
         return []
     named = sorted(set(json.loads(index.read_text())["weight_map"].values()))
     return [name for name in named if not (Path(folder) / name).is_file()]
@@ -71,10 +76,9 @@ def missing_shards(folder: Path) -> list[str]:
 def weight_shapes(folder: Path) -> dict[str, list[int]]:
     """Shape of every weight of a checkpoint folder by its name, from the headers of its safetensors
     files."""
-    shapes = {}
+    shapes: dict[str, list[int]] = {}
     for file in sorted(Path(folder).glob("*.safetensors")):
-        with safe_open(file, framework="np") as tensors:
-            shapes |= {name: tensors.get_slice(name).get_shape() for name in tensors.keys()}  # noqa: SIM118
+        shapes |= shapes_in(file)
     return shapes
 
 
@@ -83,18 +87,18 @@ def parameter_count(shapes: Mapping[str, Sequence[int]]) -> int:
     return sum(math.prod(shape) for shape in shapes.values())
 
 
-def tokenizer_digest(tokenizer) -> str:
+def tokenizer_digest(tokenizer: "PreTrainedTokenizerBase") -> str:
     """sha256 over the vocabulary, the added tokens and, for fast tokenizers, the whole tokenisation
     pipeline."""
-    parts = [sorted(tokenizer.get_vocab().items()), sorted(tokenizer.all_special_tokens)]
-    if getattr(tokenizer, "backend_tokenizer", None) is not None:
-        pipeline = json.loads(tokenizer.backend_tokenizer.to_str())
+    parts: list[Any] = [sorted(tokenizer.get_vocab().items()), sorted(tokenizer.all_special_tokens)]
+    if (backend := getattr(tokenizer, "backend_tokenizer", None)) is not None:
+        pipeline = json.loads(backend.to_str())
         # Calls with truncation or padding leave their settings behind in the backend; they are not
         # its identity.
         parts.append({k: v for k, v in pipeline.items() if k not in ("truncation", "padding")})
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def template_digest(tokenizer) -> str:
+def template_digest(tokenizer: "PreTrainedTokenizerBase") -> str:
     """sha256 of the chat template."""
     return hashlib.sha256(json.dumps(tokenizer.chat_template).encode()).hexdigest()

@@ -10,23 +10,26 @@ import logging
 import math
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, field
-from itertools import islice
-from threading import Event
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from pessimal.errors import ConfigError, ModelError, WorkError
+from pessimal.errors import ConfigError, ModelError
 from pessimal.rewards.base import Report, TextReward
 from pessimal.rewards.callable import about_texts
 from pessimal.rewards.frame import Conversation, Templated, messages_of, plain_prompt, takes_pairs
+from pessimal.rewards.server import RequestFailure
 from pessimal.rewards.spec import JudgeSpec, ModelSpec
-from pessimal.rewards.wires import TOP, Input, Messages, Wire, root_of
+from pessimal.rewards.wires import TOP, Input, Wire
 
-STOP_AFTER = 5
-"""Requests in a row that fail for good, after which the work stops; what was answered is kept."""
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
 _log = logging.getLogger(__name__)
+
+Inputs = Callable[[Conversation], list[Input]]
+Reader = Callable[[list[Any]], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -58,9 +61,9 @@ class EndpointReward(TextReward):
     `pessimal.scoring.texts.KeptRewards` does, by content."""
 
     wire: Wire
-    inputs: Callable[[Conversation], list[Input]]
+    inputs: Inputs
     """What is sent for a conversation: one input, or two where a judge compares in both orders."""
-    read: Callable[[list[Input]], np.ndarray]
+    read: Reader
     """Rewards (n,) of the inputs of one request; NaN where the server gives none."""
     batch_size: int
     """Conversations a request."""
@@ -69,7 +72,7 @@ class EndpointReward(TextReward):
         """Requests, tokens, dollars and seconds that the rewards of conversations take. `timed`
         sends the first batch, and takes the others to be as fast; a server gets faster once it is
         warm."""
-        sent = [given for conversation in conversations for given in self.inputs(conversation)]
+        sent = [each for conversation in conversations for each in self.inputs(conversation)]
         orders = len(sent) // len(conversations) if conversations else 0
         requests = orders * len(self._starts(conversations))
         tokens, price = self.wire.tokens(sent), self.spec.endpoint.price
@@ -77,13 +80,12 @@ class EndpointReward(TextReward):
         if timed and conversations:
             started = time.perf_counter()
             first = self._batch(conversations, 0)
-            for given in first:
-                self.read(given)
+            for inputs in first:
+                self.read(inputs)
             once = (time.perf_counter() - started) / len(first)
             seconds = once * math.ceil(requests / self.spec.endpoint.concurrency)
-        return Cost(
-            requests, tokens, None if None in (price, tokens) else price * tokens / 1e6, seconds
-        )
+        dollars = None if price is None or tokens is None else price * tokens / 1e6
+        return Cost(requests, tokens, dollars, seconds)
 
     def rewards(
         self,
@@ -100,48 +102,20 @@ class EndpointReward(TextReward):
             ModelError: an answer is of no use, or some rewards are no numbers.
             WorkError: requests failed for good. In each case what was answered was reported.
         """
-        rewards = np.full(len(conversations), np.nan)
-        starts, failed, in_a_row, stop = self._starts(conversations), [], 0, Event()
+        rewards, starts = np.full(len(conversations), np.nan), self._starts(conversations)
 
-        def work(batch: list[list[Input]]) -> np.ndarray | None:
-            return None if stop.is_set() else self._score(batch)
+        def keep(number: int, values: np.ndarray) -> None:
+            start = starts[number]
+            rewards[start : start + len(values)] = values
+            if report:
+                finite = {start + i: float(v) for i, v in enumerate(values) if math.isfinite(v)}
+                report(finite, len(conversations))
 
-        pool, waiting, running = (
-            ThreadPoolExecutor(self.spec.endpoint.concurrency),
-            iter(starts),
-            {},
+        batches = (self._batch(conversations, start) for start in starts)
+        failures, _ = self.wire.server.ask_all(
+            self._score, batches, keep, concurrency=self.spec.endpoint.concurrency
         )
-        try:
-            while True:
-                # Few are prepared ahead, so that the first answers, and failures, are seen early.
-                ahead = 0 if stop.is_set() else 2 * self.spec.endpoint.concurrency - len(running)
-                for start in islice(waiting, ahead):
-                    running[pool.submit(work, self._batch(conversations, start))] = start
-                if not running:
-                    break
-                for done in wait(running, return_when=FIRST_COMPLETED).done:
-                    start = running.pop(done)
-                    try:
-                        values = done.result()
-                    except (ConfigError, ModelError, WorkError) as error:
-                        failed.append(error)
-                        in_a_row += 1
-                        if isinstance(error, ConfigError) or in_a_row >= STOP_AFTER:
-                            stop.set()
-                        continue
-                    if values is None:
-                        continue
-                    in_a_row = 0
-                    rewards[start : start + len(values)] = values
-                    if report:
-                        known = {
-                            start + i: float(v) for i, v in enumerate(values) if math.isfinite(v)
-                        }
-                        report(known, len(conversations))
-        finally:
-            stop.set()
-            pool.shutdown(cancel_futures=True)
-        _raise_first(failed, len(starts))
+        _raise_first(list(failures.values()), len(starts))
         missing = np.flatnonzero(~np.isfinite(rewards))
         if len(missing):
             response = conversations[missing[0]][-1].content
@@ -182,7 +156,7 @@ class EndpointReward(TextReward):
         return "its answer was null, NaN or infinite; in its precision the model's numbers may overflow"
 
 
-def _raise_first(failed: list[Exception], batches: int) -> None:
+def _raise_first(failed: Sequence[RequestFailure], batches: int) -> None:
     for error in failed:
         if isinstance(error, ConfigError):
             raise error
@@ -194,7 +168,9 @@ def _raise_first(failed: list[Exception], batches: int) -> None:
         ) from failed[0]
 
 
-def open_endpoint(spec: ModelSpec, tokenizer=None) -> EndpointReward:
+def open_endpoint(
+    spec: ModelSpec, tokenizer: "PreTrainedTokenizerBase | None" = None
+) -> EndpointReward:
     """The server of a spec; nothing is sent yet. With a `tokenizer`, servers of sequence
     classifiers get token ids in its chat template, as the model's own forward does; without,
     messages, which vLLM alone takes.
@@ -209,20 +185,20 @@ def open_endpoint(spec: ModelSpec, tokenizer=None) -> EndpointReward:
             f"model.output={spec.output!r}: a server's outputs go by number, counted from 0"
         )
     judging = options.api == "chat" or (options.api == "sglang-score" and judge != JudgeSpec())
-    size = options.batch_size
+    size, read = options.batch_size, cast(Reader, _OutputReader(wire, spec.output))
     if options.api == "chat":
         size, inputs, read = 1, _questions(spec), _ChatReader(wire, judge)
     elif judging:
         inputs, read = _graded(spec, tokenizer, wire)
     else:
         inputs, messages = _shown(options.api, tokenizer)
-        size, read = 1 if messages else size, _OutputReader(wire, spec.output)
-    said = {"api": options.api, "output": spec.output, "judge": asdict(judge) if judging else None}
-    server = {"url": root_of(options), "served": options.served}
+        size = 1 if messages else size
+    asked = {"api": options.api, "output": spec.output, "judge": asdict(judge) if judging else None}
+    server = {"url": wire.server.address, "served": options.served}
     return EndpointReward(
         spec=spec,
         weights_digest=_digest(server),  # a server does not say more about them
-        config_digest=_digest(said),
+        config_digest=_digest(asked),
         **about_texts(spec, tokenizer),
         wire=wire,
         inputs=inputs,
@@ -231,7 +207,7 @@ def open_endpoint(spec: ModelSpec, tokenizer=None) -> EndpointReward:
     )
 
 
-def _shown(api: str, tokenizer) -> tuple[Callable[[Conversation], list[Input]], bool]:
+def _shown(api: str, tokenizer: "PreTrainedTokenizerBase | None") -> tuple[Inputs, bool]:
     """How conversations are sent to a classifier, and whether as messages."""
     if api == "vllm-score":
         return lambda c: [(plain_prompt(c), messages_of(c)[-1]["content"])], False
@@ -272,7 +248,7 @@ class _OutputReader:
         return rows[:, self.output or 0]
 
 
-def _questions(spec: ModelSpec) -> Callable[[Conversation], list[Input]]:
+def _questions(spec: ModelSpec) -> Inputs:
     """What a chat is asked about a conversation."""
     judge = spec.judge
     judge.check()
@@ -318,7 +294,7 @@ class _ChatReader:
     judge: JudgeSpec
     warned: list[float] = field(default_factory=list)
 
-    def __call__(self, inputs: list[Messages]) -> np.ndarray:
+    def __call__(self, inputs: list[Any]) -> np.ndarray:
         reward, off = read_answer(self.wire.top(inputs[0]), self.judge)
         if off > 0.1 and not self.warned:
             self.warned.append(off)
@@ -347,8 +323,8 @@ def read_answer(top: list[tuple[str, float]], judge: JudgeSpec) -> tuple[float, 
 
     def total(answers: Sequence[str]) -> tuple[float, float]:
         """Probability of answers that are there, and most of those that are not."""
-        there = [probabilities[answer] for answer in answers if answer in probabilities]
-        return sum(there), least * (len(answers) - len(there))
+        listed = [probabilities[answer] for answer in answers if answer in probabilities]
+        return sum(listed), least * (len(answers) - len(listed))
 
     if judge.ratings:
         seen, unseen = total(list(judge.ratings))
@@ -367,7 +343,9 @@ def read_answer(top: list[tuple[str, float]], judge: JudgeSpec) -> tuple[float, 
     return math.log(positive) - math.log(negative), off
 
 
-def _graded(spec: ModelSpec, tokenizer, wire: Wire):
+def _graded(
+    spec: ModelSpec, tokenizer: "PreTrainedTokenizerBase | None", wire: Wire
+) -> tuple[Inputs, Reader]:
     """What sglang-score is sent for a judge's question, and how its answer is read."""
     judge = spec.judge
     judge.check()
@@ -382,16 +360,15 @@ def _graded(spec: ModelSpec, tokenizer, wire: Wire):
     from pessimal.rewards.judge import Graded, reading_of
     from pessimal.rewards.language import is_chat
 
-    chat = is_chat(tokenizer, chat=judge.chat, name=spec.name)
+    chat = is_chat(tokenizer, chat=judge.chat, name=spec.name or "")
     orders = [Graded(tokenizer, judge, chat, swapped=swapped) for swapped in _orders(judge)]
     reading = reading_of(tokenizer, judge, orders[0])
     wire.labels = reading.ids
 
     def read(inputs: list[Input]) -> np.ndarray:
         with np.errstate(divide="ignore"):
-            logs = np.log(
-                wire.rows(inputs)
-            )  # of probabilities, whose normaliser cancels as that of logits does
+            # Of probabilities, whose normaliser cancels as that of logits does.
+            logs = np.log(wire.rows(inputs))
         return reading.reward(torch.from_numpy(logs)).numpy()
 
     return lambda c: [list(order.encode(c).ids) for order in orders], read
@@ -402,5 +379,5 @@ def _orders(judge: JudgeSpec) -> tuple[bool, ...]:
     return (False,) if judge.opponent is None else (False, True)
 
 
-def _digest(said: dict) -> str:
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+def _digest(value: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

@@ -7,10 +7,13 @@ Knows a tokenizer's chat template. Does not know vocabularies or rewards.
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pessimal.errors import FrameError
 from pessimal.tables.score_table import storable
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 SENTINEL = "qzxjkvw"
 # Different first and last characters, so that what they share is the template's and not theirs.
@@ -54,7 +57,7 @@ class Frame:
         return list(ids[len(self.prefix) : end]) if fits else None
 
 
-def takes_pairs(tokenizer) -> bool:
+def takes_pairs(tokenizer: "PreTrainedTokenizerBase") -> bool:
     """Whether conversations are pairs of texts: an encoder's tokenizer, with a separator and no
     chat template."""
     return not tokenizer.chat_template and tokenizer.sep_token is not None
@@ -67,7 +70,7 @@ class Templated:
 
     round_trips: ClassVar[bool] = True
 
-    tokenizer: object
+    tokenizer: "PreTrainedTokenizerBase"
     closing: tuple[int, ...] = ()
     """Ids that the model wants after the conversation."""
 
@@ -79,23 +82,19 @@ class Templated:
         `double_bos` tokenises the templated *string* with special tokens added again, as the
         published code of Christian et al. (2025) does.
         """
-        tokenizer = self.tokenizer
+        tokenizer: Any = self.tokenizer  # what it gives depends on the options
+        conversations = [_turns(prompt, response) for response in responses]
         if takes_pairs(tokenizer):
-            whole = tokenizer(
-                [prompt] * len(responses), list(responses), return_attention_mask=False
-            )["input_ids"]
+            prompts = [prompt] * len(responses)
+            inputs = tokenizer(prompts, list(responses), return_attention_mask=False)["input_ids"]
+        elif double_bos:
+            texts = tokenizer.apply_chat_template(conversations, tokenize=False)
+            inputs = tokenizer(texts, add_special_tokens=True, return_attention_mask=False)[
+                "input_ids"
+            ]
         else:
-            conversations = [_turns(prompt, response) for response in responses]
-            if double_bos:
-                texts = tokenizer.apply_chat_template(conversations, tokenize=False)
-                whole = tokenizer(texts, add_special_tokens=True, return_attention_mask=False)[
-                    "input_ids"
-                ]
-            else:
-                whole = tokenizer.apply_chat_template(
-                    conversations, tokenize=True, return_dict=False
-                )
-        return [[*ids, *self.closing] for ids in whole] if self.closing else whole
+            inputs = tokenizer.apply_chat_template(conversations, tokenize=True, return_dict=False)
+        return [[*ids, *self.closing] for ids in inputs] if self.closing else inputs
 
     def frame(self, prompt: str, *, double_bos: bool = False) -> Frame:
         """What stands before and after the response (see `find_frame`)."""
@@ -103,12 +102,12 @@ class Templated:
         if pairs and double_bos:
             raise FrameError(
                 "mode=paper doubles the token that begins a chat template; this model takes a pair "
-                "of texts and has none. "
-                "Type mode=text"
+                "of texts and has none. Type mode=text"
             )
         if not pairs:
+            tokenizer: Any = self.tokenizer
             check_written_once(
-                lambda response: self.tokenizer.apply_chat_template(
+                lambda response: tokenizer.apply_chat_template(
                     _turns(prompt, response), tokenize=False
                 )
             )
@@ -122,30 +121,34 @@ class Templated:
         Raises FrameError where the template refuses it, and where an encoder that takes one prompt
         and one response is given more.
         """
-        messages = messages_of(conversation)
-        if takes_pairs(self.tokenizer):
-            if [message["role"] for message in messages] != ["user", "assistant"]:
-                raise FrameError(
-                    f"this model takes one prompt and one response, and a conversation has the "
-                    f"turns "
-                    f"{', '.join(message['role'] for message in messages)}. Leave out "
-                    f"conversations of several turns: "
-                    "comparisons.single_turn=true"
-                )
-            prompt, response = (message["content"] for message in messages)
-            encoded = self.tokenizer(prompt, response, return_token_type_ids=True)
-            typed = "token_type_ids" in self.tokenizer.model_input_names
-            return Encoded(
-                (*encoded["input_ids"], *self.closing),
-                tuple(encoded["token_type_ids"]) if typed else None,
-            )
-        ids = rendered(self.tokenizer, messages, tokenize=True, return_dict=False)
-        return Encoded((*ids, *self.closing), None)
+        if not takes_pairs(self.tokenizer):
+            messages = messages_of(conversation)
+            ids = rendered(self.tokenizer, messages, tokenize=True, return_dict=False)
+            return Encoded((*ids, *self.closing), None)
+        pair: Any = self.tokenizer(*prompt_and_response(conversation), return_token_type_ids=True)
+        typed = "token_type_ids" in self.tokenizer.model_input_names
+        types = tuple(pair["token_type_ids"]) if typed else None
+        return Encoded((*pair["input_ids"], *self.closing), types)
 
 
 def messages_of(conversation: "Sequence[Turn]") -> list[dict[str, str]]:
     """The turns as chat templates take them."""
     return [{"role": turn.role, "content": storable(turn.content)} for turn in conversation]
+
+
+def prompt_and_response(
+    conversation: "Conversation", *, takes: str = "this model takes one prompt and one response"
+) -> tuple[str, str]:
+    """The texts of a conversation of two turns. FrameError for another: it has more than the model
+    `takes`."""
+    messages = messages_of(conversation)
+    roles = [message["role"] for message in messages]
+    if roles != ["user", "assistant"]:
+        raise FrameError(
+            f"{takes}, and a conversation has the turns {', '.join(roles)}. Leave out "
+            "conversations of several turns: comparisons.single_turn=true"
+        )
+    return messages[0]["content"], messages[1]["content"]
 
 
 def plain_prompt(conversation: "Conversation") -> str:
@@ -157,8 +160,10 @@ def plain_prompt(conversation: "Conversation") -> str:
     return "\n\n".join(f"{turn['role']}: {turn['content']}" for turn in before)
 
 
-def rendered(tokenizer, messages: list[dict[str, str]], **options):
-    """A conversation through the chat template; FrameError where that fails."""
+def rendered(
+    tokenizer: "PreTrainedTokenizerBase", messages: list[dict[str, str]], **options: Any
+) -> Any:
+    """A conversation through the chat template, as text or ids; FrameError where that fails."""
     try:
         return tokenizer.apply_chat_template(messages, **options)
     except Exception as error:
@@ -172,7 +177,7 @@ def _turns(prompt: str, response: str) -> list[dict[str, str]]:
     return [{"role": "user", "content": prompt}, {"role": "assistant", "content": response}]
 
 
-def assistant_opening(tokenizer) -> tuple[int, ...]:
+def assistant_opening(tokenizer: "PreTrainedTokenizerBase") -> tuple[int, ...]:
     """The ids between the end of the user's turn and the response: what the frames of all prompts
     end with."""
     conversations = Templated(tokenizer)
@@ -182,7 +187,7 @@ def assistant_opening(tokenizer) -> tuple[int, ...]:
 
 def find_frame(
     make: Callable[[Sequence[str]], list[list[int]]],
-    tokenizer,
+    tokenizer: "PreTrainedTokenizerBase",
     prompt: str,
     *,
     typed: bool = False,
@@ -205,14 +210,12 @@ def find_frame(
     frame = Frame(prompt=prompt, prefix=tuple(prefix), suffix=tuple(suffix), typed=typed)
     for response, ids in zip(checking, make(checking), strict=True):
         inside = frame.inside(ids)
-        if inside is None or _plain(tokenizer.decode(inside)) != _plain(response):
+        if inside is None or _plain(str(tokenizer.decode(inside))) != _plain(response):
             raise FrameError(
-                f"prefix + response + suffix does not equal the template's own ids for the "
-                f"response {response!r}: "
-                f"the template gives {ids}, the frame has prefix {prefix} and suffix {suffix}. "
-                f"Text around the "
-                "response is tokenised together with it; this template cannot be scanned by token "
-                "id."
+                "prefix + response + suffix does not equal the template's own ids for the response "
+                f"{response!r}: the template gives {ids}, the frame has prefix {prefix} and suffix "
+                f"{suffix}. Text around the response is tokenised together with it; this template "
+                "cannot be scanned by token id."
             )
     return frame
 
@@ -233,7 +236,7 @@ def check_written_once(render: Callable[[str], str]) -> None:
         )
 
 
-def _common_start(sequences: list[list[int]]) -> list[int]:
+def _common_start(sequences: Sequence[Sequence[int]]) -> list[int]:
     start = []
     for column in zip(*sequences, strict=False):
         if len(set(column)) > 1:

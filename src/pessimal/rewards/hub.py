@@ -5,9 +5,12 @@ import functools
 import json
 from pathlib import Path
 
+from safetensors import SafetensorError
+
 from pessimal.catalogue import is_folder
 from pessimal.errors import ModelError
-from pessimal.rewards.adapters import CONFIG, Adapter, base_of, check_head, read_adapter, shapes_in
+from pessimal.rewards.adapters import CONFIG, Adapter, base_of, check_head, read_adapter
+from pessimal.rewards.digests import shapes_in
 from pessimal.rewards.quantised import check_gguf
 from pessimal.rewards.spec import Kind, ModelSpec
 
@@ -30,15 +33,22 @@ def snapshot(
         reason = str(error).strip().splitlines()
         raise ModelError(
             f"the Hub repository {repository!r} (revision {revision or 'default'}) cannot be "
-            f"fetched: "
-            f"{type(error).__name__}: {reason[0] if reason else 'no reason given'}. Check the "
-            f"name, your connection "
-            f"and `hf auth login`; or give a local folder: {local}"
+            f"fetched: {type(error).__name__}: {reason[0] if reason else 'no reason given'}. Check "
+            f"the name, your connection and `hf auth login`; or give a local folder: {local}"
         ) from error
 
 
 _fetched = functools.cache(snapshot)
 """Asked for before torch is imported, and again by the verb."""
+
+
+def local_folder(
+    path: str, revision: str | None = None, *, files: tuple[str, ...] = FILES, local: str
+) -> Path:
+    """A folder on this machine, or `snapshot` of a repository, fetched once."""
+    if is_folder(path):
+        return Path(path).expanduser().resolve()
+    return _fetched(path, revision, files=files, local=local)
 
 
 def files_of(spec: ModelSpec) -> Path | None:
@@ -53,13 +63,10 @@ def files_of(spec: ModelSpec) -> Path | None:
     path, revision = (spec.path, spec.revision) if adapter is None else base_of(spec, adapter)
     if path is None:
         return None
-    if is_folder(path):
-        folder = Path(path).expanduser().resolve()
-    else:
-        # Of the GGUF files of a repository, which holds the same model in many precisions, only the
-        # one that is asked.
-        files = (*FILES, "*.py") if spec.file is None else (spec.file, *FILES[1:])
-        folder = _fetched(path, revision, files=files, local="model=auto model.path=DIR")
+    # Of the GGUF files of a repository, which holds the same model in many precisions, only the one
+    # that is asked.
+    files = (*FILES, "*.py") if spec.file is None else (spec.file, *FILES[1:])
+    folder = local_folder(path, revision, files=files, local="model=auto model.path=DIR")
     check_weights(spec, folder)
     return folder
 
@@ -69,10 +76,7 @@ def adapter_of(spec: ModelSpec) -> Adapter | None:
     ModelError as `read_adapter`."""
     if spec.adapter is None:
         return None
-    if is_folder(spec.adapter):
-        folder = Path(spec.adapter).expanduser().resolve()
-    else:
-        folder = _fetched(spec.adapter, spec.adapter_revision, local="model.adapter=DIR")
+    folder = local_folder(spec.adapter, spec.adapter_revision, local="model.adapter=DIR")
     return read_adapter(folder, name=spec.name)
 
 
@@ -84,9 +88,8 @@ def check_weights(spec: ModelSpec, folder: Path) -> None:
     if (folder / CONFIG).is_file():  # which transformers would add to the weights of its own accord
         raise ModelError(
             f"{folder} holds an adapter ({CONFIG}): type model.adapter={spec.path}, with "
-            f"model.path=BASE where the adapter does "
-            "not name its base. Where a whole model lies beside it, put the two into folders of "
-            "their own"
+            "model.path=BASE where the adapter does not name its base. Where a whole model lies "
+            "beside it, put the two into folders of their own"
         )
     weights = sorted(folder.glob("*.safetensors"))
     if not weights:
@@ -98,20 +101,18 @@ def check_weights(spec: ModelSpec, folder: Path) -> None:
     if spec.kind is not Kind.head or spec.trust_remote_code:
         return
     try:
-        named = json.loads((folder / "config.json").read_text())["architectures"]
+        classes = json.loads((folder / "config.json").read_text())["architectures"] or []
         names = {name for file in weights for name in shapes_in(file)}
-        plain = bool(named) and all(name.endswith(("ForCausalLM", "LMHeadModel")) for name in named)
-    except (OSError, ValueError, KeyError, TypeError):
+        plain = all(name.endswith(("ForCausalLM", "LMHeadModel")) for name in classes)
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError):
         return  # whoever loads it says what is wrong
     if (adapter := adapter_of(spec)) is not None:
         check_head(spec.name, adapter, names)
         return
-    if plain and names and all(name.startswith(LANGUAGE) for name in names):
+    if classes and plain and names and all(name.startswith(LANGUAGE) for name in names):
         raise ModelError(
-            f"{spec.name!r} is a language model ({', '.join(named)}): {folder} lacks score.weight, "
-            f"a reward head, which "
-            "would be random. For a reward give a sequence classifier; for the log-probabilities "
-            "of the same tokens type: "
-            "model.kind=log_probability; to ask it for a judgement: model=judge "
-            "model.path=DIR_OR_ID"
+            f"{spec.name!r} is a language model ({', '.join(classes)}): {folder} lacks score.weight, "
+            "a reward head, which would be random. For a reward give a sequence classifier; for "
+            "the log-probabilities of the same tokens type: model.kind=log_probability; to ask it "
+            "for a judgement: model=judge model.path=DIR_OR_ID"
         )

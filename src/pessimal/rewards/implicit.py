@@ -56,19 +56,18 @@ def open_implicit(spec: ModelSpec, folder: Path) -> Implicit:
         other = replace(
             other, path=options.reference, revision=options.revision, file=None, package=None
         )
-        folder = files_of(other)
+        folder = files_of(other) or folder
     reference = open_log_probability(other, folder)
     _check_same_tokens(policy, reference)
-    [part] = policy.parts
-    tokenizer, chat = part.conversations.tokenizer, part.conversations.chat
     rows = min(policy.embedding_rows, reference.embedding_rows)
-    closing = closing_of(tokenizer, chat=chat) if options.closing else ()
+    chat = policy.conversations.chat
+    closing = closing_of(policy.tokenizer, chat=chat) if options.closing else ()
     if options.closing and not closing:
         raise ModelError(
             f"the tokenizer of {spec.name!r} has no token that closes a response. Type "
-            f"model.implicit.closing=false"
+            "model.implicit.closing=false"
         )
-    conversations = replace(part.conversations, rows=rows, closing=closing)
+    conversations = replace(policy.conversations, rows=rows, closing=closing)
     both = sha256(f"{policy.weights_digest} {reference.weights_digest}".encode()).hexdigest()
     settings = f"{policy.config_digest} {reference.config_digest} {options.beta!r} {closing}"
     shared = ("tokenizer", "tokenizer_digest", "template_digest", "description", "folder")
@@ -94,9 +93,7 @@ def _check_same_tokens(policy: LogProbability, reference: LogProbability) -> Non
         example = (differing or missing)[0]
         raise ModelError(
             f"{policy.name!r} and its reference {reference.spec.path!r} have different tokens "
-            f"({len(ours)} and {len(theirs)}; "
-            f"{example!r} has the ids {ours.get(example)} and {theirs.get(example)}), so their "
-            f"log-probabilities are of "
-            "different things. Give the model that training began from: "
-            "model.implicit.reference=DIR_OR_ID"
+            f"({len(ours)} and {len(theirs)}; {example!r} has the ids {ours.get(example)} and "
+            f"{theirs.get(example)}), so their log-probabilities are of different things. Give the "
+            "model that training began from: model.implicit.reference=DIR_OR_ID"
         )

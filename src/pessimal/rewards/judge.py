@@ -10,13 +10,17 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
-from torch import Tensor, nn
-from transformers import AutoModelForSeq2SeqLM
+from torch import Tensor
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from pessimal.errors import FrameError, ModelError
@@ -33,7 +37,7 @@ from pessimal.rewards.frame import (
     plain_prompt,
     rendered,
 )
-from pessimal.rewards.heads import Head
+from pessimal.rewards.heads import Head, Shapes
 from pessimal.rewards.language import (
     Continued,
     check_is_language_model,
@@ -42,8 +46,9 @@ from pessimal.rewards.language import (
     listed_rows,
     load_language_network,
     plain_ids,
+    token_ids,
 )
-from pessimal.rewards.log_probability import LanguageNetwork, LogitScaling
+from pessimal.rewards.log_probability import LanguageNetwork, LogitScaling, output_embedding
 from pessimal.rewards.spec import Dtype, JudgeSpec, ModelSpec
 from pessimal.tables.score_table import storable
 
@@ -66,8 +71,7 @@ class Reading:
     def reward(self, logits: Tensor) -> Tensor:
         """Rewards (n,) of the logits (n, ids) of the ids that are read."""
         if self.values:
-            values = logits.new_tensor(self.values)
-            return logits.softmax(dim=-1) @ values
+            return logits.softmax(dim=-1) @ logits.new_tensor(self.values)
         for_it, against = logits[:, : len(self.positive)], logits[:, len(self.positive) :]
         if not self.negative:
             return for_it[:, 0]
@@ -79,13 +83,14 @@ class Judge(NetworkReward):
     """A judge on this machine's disk."""
 
     reading: Reading
+    encoder: bool
+    """Whether an encoder reads the question, and a decoder answers."""
 
     def network(self, dtype: Dtype | None = None, which: int = 0) -> "JudgeNetwork":
-        seq2seq = {"kind": AutoModelForSeq2SeqLM} if self.parts[0].conversations.whole else {}
-        causal = load_language_network(
-            self.spec, self.folder, dtype=dtype or self.spec.dtype, **seq2seq
-        )
-        return JudgeNetwork(causal, self.reading)
+        kind = AutoModelForSeq2SeqLM if self.encoder else AutoModelForCausalLM
+        dtype = dtype or self.spec.dtype
+        network = load_language_network(self.spec, self.folder, dtype=dtype, kind=kind)
+        return JudgeNetwork(network, self.reading)
 
 
 def open_judge(spec: ModelSpec, folder: Path) -> Judge:
@@ -96,67 +101,59 @@ def open_judge(spec: ModelSpec, folder: Path) -> Judge:
         FrameError: its chat template does not say where it begins to speak.
     """
     config, shapes = read_checkpoint(spec, folder)
-    if not config.is_encoder_decoder:
+    encoder = bool(config.is_encoder_decoder)
+    if not encoder:
         check_is_language_model(spec, config, shapes)
-    tokenizer = load_tokenizer(spec, folder)
+    tokenizer, rows = load_tokenizer(spec, folder), listed_rows(config, shapes)
     options = spec.judge
     chat = is_chat(tokenizer, chat=options.chat, name=spec.name)
-    if (
-        chat and options.template is not None
-    ):  # its next token must be its answer, and not what opens its turn
-        Continued(tokenizer, chat, listed_rows(config, shapes)).context("Why?")
+    # Its next token must be its answer, and not what opens its turn.
+    if chat and options.template is not None:
+        Continued(tokenizer, chat, rows).context("Why?")
     if options.template is None and not chat:
         raise ModelError(
             f"the tokenizer of {spec.name!r} has no chat template, and model.judge.template is "
-            f"null: give a template with "
-            "{prompt} and {response}"
+            "null: give a template with {prompt} and {response}"
         )
-    graded = Graded(tokenizer, options, chat, whole=config.is_encoder_decoder)
-    parts = (Part(1.0, graded),)
-    if options.opponent is not None:  # the log-odds are of the first against the second
-        parts = (Part(0.5, graded), Part(-0.5, replace(graded, swapped=True)))
-    fixed = pinned(spec, folder, tokenizer, shapes)
-    fixed["config_digest"] = sha256(f"{fixed['config_digest']} {options!r}".encode()).hexdigest()
+    graded = Graded(tokenizer, options, chat, whole=encoder)
+    both = (Part(0.5, graded), Part(-0.5, replace(graded, swapped=True)))
     return Judge(
-        spec=spec,
-        folder=folder,
-        tokenizer=tokenizer,
-        embedding_rows=listed_rows(config, shapes),
-        parts=parts,
+        embedding_rows=rows,
+        # Of two responses, the log-odds are of the first against the second.
+        parts=(Part(1.0, graded),) if options.opponent is None else both,
         template_digest=context_digest(tokenizer, chat=chat),
         reading=reading_of(tokenizer, options, graded),
-        **fixed,
+        encoder=encoder,
+        **pinned(spec, folder, tokenizer, shapes, repr(options)),
     )
 
 
-def reading_of(tokenizer, options: JudgeSpec, graded: "Graded") -> Reading:
+def reading_of(tokenizer: PreTrainedTokenizerBase, options: JudgeSpec, graded: "Graded") -> Reading:
     """The ids that are read. ModelError where an answer is more than one token, or means two
     things."""
     if options.logit is not None:
         return Reading((options.logit,))
 
     def ids(answers: Sequence[str]) -> tuple[int, ...]:
-        found = {}
-        for answer in answers:
-            own = graded.answer_ids(answer)
-            if len(own) != 1:
-                tokens = tokenizer.convert_ids_to_tokens(own)
+        spelled = [graded.answer_ids(answer) for answer in answers]
+        for answer, tokens in zip(
+            answers, map(tokenizer.convert_ids_to_tokens, spelled), strict=True
+        ):
+            if len(tokens) != 1:
                 raise ModelError(
-                    f"the judge's answer {answer!r} is {len(own)} tokens of its tokenizer "
-                    f"({tokens}), and one is read. Give "
-                    "answers of one token each: model.judge.positive=[Yes] "
-                    "model.judge.negative=[No], or what the answer "
+                    f"the judge's answer {answer!r} is {len(tokens)} tokens of its tokenizer "
+                    f"({tokens}), and one is read. Give answers of one token each: "
+                    "model.judge.positive=[Yes] model.judge.negative=[No], or what the answer "
                     "begins with: model.judge.begin=TEXT"
                 )
-            found[own[0]] = answer
-        return tuple(found)
+        return tuple(dict.fromkeys(token for [token] in spelled))
 
     if options.ratings:
         rated = ids(list(options.ratings))
         if len(rated) != len(options.ratings):
             raise ModelError(
                 f"two of the ratings {list(options.ratings)} are one token of this tokenizer; each "
-                f"its own"
+                "its own"
             )
         return Reading(rated, values=tuple(options.ratings.values()))
     reading = Reading(ids(options.positive), ids(options.negative))
@@ -164,7 +161,7 @@ def reading_of(tokenizer, options: JudgeSpec, graded: "Graded") -> Reading:
         token = tokenizer.convert_ids_to_tokens(both.pop())
         raise ModelError(
             f"the token {token!r} is a positive and a negative answer of the judge; let it be one "
-            f"of them"
+            "of them"
         )
     return reading
 
@@ -176,7 +173,7 @@ class Graded:
 
     round_trips: ClassVar[bool] = True
 
-    tokenizer: object
+    tokenizer: PreTrainedTokenizerBase
     options: JudgeSpec
     chat: bool
     whole: bool = False
@@ -186,10 +183,10 @@ class Graded:
 
     def text(self, prompt: str, response: str) -> str:
         """Everything that the judge reads."""
+        if self.options.template is not None:
+            return self._written(self.question(prompt, response))
         turns = [{"role": "user", "content": prompt}, {"role": "assistant", "content": response}]
-        return self._written(
-            turns if self.options.template is None else self.question(prompt, response)
-        )
+        return self._written(turns)
 
     def ids(
         self, prompt: str, responses: Sequence[str], *, double_bos: bool = False
@@ -214,36 +211,28 @@ class Graded:
         """What stands before and after the response, as it does around plain words: a tokenizer may
         tie others to what stands around them (`survives` says which)."""
         check_written_once(partial(self.text, prompt))
-        return find_frame(
-            partial(self.ids, prompt, double_bos=double_bos),
-            self.tokenizer,
-            prompt,
-            words=PLAIN_WORDS,
-        )
+        make = partial(self.ids, prompt, double_bos=double_bos)
+        return find_frame(make, self.tokenizer, prompt, words=PLAIN_WORDS)
 
     def answer_ids(self, answer: str) -> list[int]:
         """The ids of an answer behind what the judge has read."""
-        before = self.text("Why?", "So.")
+        question = self.text("Why?", "So.")
         if not self.whole:  # a decoder begins anew
-            whole, begun = self._ids([before + answer, before])
-            if whole[: len(begun)] == begun:
-                return whole[len(begun) :]
-        return self.tokenizer(answer, add_special_tokens=False)["input_ids"]
+            answered, before = self._ids([question + answer, question])
+            if answered[: len(before)] == before:
+                return answered[len(before) :]
+        return token_ids(self.tokenizer, answer)
 
     def question(self, prompt: str, response: str) -> list[dict[str, str]]:
         """The turns that ask about a response."""
-        first, second = response, self.options.opponent
-        if self.swapped:
-            first, second = second, first
+        template, system = self.options.template or "", self.options.system
+        both = (response, self.options.opponent or "")
+        first, second = both[::-1] if self.swapped else both
         slots = {"prompt": prompt, "response": first, "opponent": second}
         # In one go: a response may hold "{prompt}".
-        question = _SLOT.sub(lambda match: slots[match[1]], self.options.template)
-        system = (
-            []
-            if self.options.system is None
-            else [{"role": "system", "content": self.options.system}]
-        )
-        return [*system, {"role": "user", "content": question}]
+        question = _SLOT.sub(lambda match: slots[match[1]], template)
+        turns = [("user", question)] if system is None else [("system", system), ("user", question)]
+        return [{"role": role, "content": text} for role, text in turns]
 
     def _written(self, messages: list[dict[str, str]]) -> str:
         if self.chat:
@@ -254,14 +243,15 @@ class Graded:
 
     def _ids(self, texts: Sequence[str]) -> list[list[int]]:
         if self.whole:
-            return self.tokenizer(list(texts))["input_ids"]
+            inputs: Any = self.tokenizer(list(texts))["input_ids"]
+            return inputs
         return plain_ids(self.tokenizer, texts, chat=self.chat)
 
 
 class JudgeNetwork(LanguageNetwork):
     """Gives the reward of what it has read."""
 
-    def __init__(self, causal: nn.Module, reading: Reading):
+    def __init__(self, causal: PreTrainedModel, reading: Reading):
         super().__init__(causal)
         self.reading = reading
 
@@ -283,18 +273,17 @@ class JudgeNetwork(LanguageNetwork):
 class AnswersHead(Head):
     """The rows of the output embedding that are read, in float32."""
 
-    def __init__(self, causal: nn.Module, reading: Reading):
-        embedding, ids = causal.get_output_embeddings(), list(reading.ids)
+    def __init__(self, causal: PreTrainedModel, reading: Reading):
+        embedding, ids = output_embedding(causal), list(reading.ids)
         self.weight = embedding.weight.detach()[ids].float()  # (ids, hidden)
         self.bias = None if embedding.bias is None else embedding.bias.detach()[ids].float()
         self.scaling, self.reading = LogitScaling.of(causal.config), reading
 
     @staticmethod
-    def fits(shapes) -> bool:
+    def fits(shapes: Shapes) -> bool:
         return False
 
     def read(self, final: Tensor, context: Tensor | None) -> Tensor:
         logits = final @ self.weight.T
-        return self.reading.reward(
-            self.scaling(logits if self.bias is None else logits + self.bias)
-        )
+        logits = logits if self.bias is None else logits + self.bias
+        return self.reading.reward(self.scaling(logits))

@@ -6,9 +6,11 @@ gives them all.
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from pessimal.errors import ModelError
@@ -22,6 +24,7 @@ from pessimal.rewards.language import (
     listed_rows,
     load_language_network,
 )
+from pessimal.rewards.network import RewardNetwork
 from pessimal.rewards.spec import Dtype, ModelSpec
 
 # Logits that are float32 at once; and rows of an output embedding in lower precision that are
@@ -35,17 +38,22 @@ _LOGITS, _ROWS = 2**24, 1024
 class LogProbability(NetworkReward):
     """The log-probabilities of a causal language model on this machine's disk."""
 
+    @property
+    def conversations(self) -> Continued:
+        """How it is asked."""
+        conversations = self.parts[0].conversations
+        assert isinstance(conversations, Continued)
+        return conversations
+
     def network(self, dtype: Dtype | None = None, which: int = 0) -> "SequenceNetwork":
         causal = load_language_network(self.spec, self.folder, dtype=dtype or self.spec.dtype)
-        rows = len(causal.get_output_embeddings().weight)
-        if (
-            rows < self.embedding_rows
-        ):  # a model with code of its own may name it so that its files do not show this
+        rows = len(output_embedding(causal).weight)
+        # A model with code of its own may name it so that its files do not show this.
+        if rows < self.embedding_rows:
             raise ModelError(
                 f"{type(causal).__name__} gives {rows} next-token probabilities, and its tokenizer "
-                f"has ids up to "
-                f"{self.embedding_rows - 1}. Tokenizer and model do not belong together: look at "
-                f"{self.folder}"
+                f"has ids up to {self.embedding_rows - 1}. Tokenizer and model do not belong "
+                f"together: look at {self.folder}"
             )
         return SequenceNetwork(causal)
 
@@ -64,9 +72,6 @@ def open_log_probability(
     if chat:  # one that does not open the assistant's turn is refused, for whole conversations too
         conversations.context("Why?")
     return LogProbability(
-        spec=spec,
-        folder=folder,
-        tokenizer=tokenizer,
         embedding_rows=rows,
         parts=(Part(1.0, conversations),),
         template_digest=context_digest(tokenizer, chat=chat),
@@ -74,29 +79,21 @@ def open_log_probability(
     )
 
 
-class LanguageNetwork(nn.Module):
+class LanguageNetwork(RewardNetwork):
     """A causal language model that is read as a reward."""
 
     base_model_prefix = "backbone"
     reward_output = 0
     assistant_opening = ()
 
-    def __init__(self, causal: nn.Module):
+    def __init__(self, causal: PreTrainedModel):
         super().__init__()
-        self.causal = causal
+        self.causal, self.config = causal, causal.config
         self.eval()
 
     @property
     def backbone(self) -> nn.Module:
-        return getattr(self.causal, self.causal.base_model_prefix)
-
-    @property
-    def config(self):
-        return self.causal.config
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.causal.dtype
+        return self.causal.get_submodule(self.causal.base_model_prefix)
 
     def get_input_embeddings(self) -> nn.Module:
         return self.causal.get_input_embeddings()
@@ -108,7 +105,7 @@ class SequenceNetwork(LanguageNetwork):
     sequence = True
     """Its forward is told how many of the last ids are the response's."""
 
-    def __init__(self, causal: nn.Module):
+    def __init__(self, causal: PreTrainedModel):
         super().__init__(causal)
         self._last: tuple[Tensor, Tensor] | None = None
 
@@ -125,17 +122,14 @@ class SequenceNetwork(LanguageNetwork):
         """log p(last `own` ids | the others) as `logits` (batch, 1), by the model's untouched
         forward, normalised in float64 over all rows of its output embedding."""
         before, targets = input_ids[:, :-1], input_ids[:, -own:].unsqueeze(-1)
-        if (
-            self._last is None
-            or self._last[1].shape[1] != own
-            or not torch.equal(self._last[0], before)
-        ):
+        last = self._last
+        if last is None or last[1].shape[1] != own or not torch.equal(last[0], before):
             logits = self.causal(input_ids=before).logits[:, -own:]
             exact = logits.cpu() if logits.device.type == "mps" else logits  # which has no float64
             # Candidates of one token are asked one by one about the same context: its answer is
             # kept.
-            self._last = (before, torch.log_softmax(exact.double(), dim=-1))
-        chosen = self._last[1].gather(-1, targets.to(self._last[1].device)).sum(dim=1)
+            last = self._last = (before, torch.log_softmax(exact.double(), dim=-1))
+        chosen = last[1].gather(-1, targets.to(last[1].device)).sum(dim=1)
         return SequenceClassifierOutput(logits=chosen)
 
 
@@ -145,8 +139,8 @@ class SequenceHead:
 
     gated, sequence = False, True
 
-    def __init__(self, causal: nn.Module):
-        self.embedding = causal.get_output_embeddings()
+    def __init__(self, causal: PreTrainedModel):
+        self.embedding = output_embedding(causal)
         self.scaling = LogitScaling.of(causal.config)
 
     def to(self, device: torch.device) -> "SequenceHead":
@@ -162,11 +156,11 @@ class SequenceHead:
         (batch, T, hidden)."""
         flat, targets = states.flatten(0, 1), ids.flatten().unsqueeze(-1)
         size = max(1, _LOGITS // len(self.embedding.weight))
-        found = []
-        for part, wanted in zip(flat.split(size), targets.split(size), strict=True):
-            logits = self._logits(part)
-            found.append(logits.gather(-1, wanted)[:, 0] - logits.logsumexp(dim=-1))
-        return torch.cat(found).view(ids.shape)
+        parts = []
+        for some, wanted in zip(flat.split(size), targets.split(size), strict=True):
+            logits = self._logits(some)
+            parts.append(logits.gather(-1, wanted)[:, 0] - logits.logsumexp(dim=-1))
+        return torch.cat(parts).view(ids.shape)
 
     def _logits(self, states: Tensor) -> Tensor:
         weight, bias = self.embedding.weight, self.embedding.bias
@@ -180,6 +174,11 @@ class SequenceHead:
         return self.scaling(logits if bias is None else logits + bias.float())
 
 
+def output_embedding(causal: PreTrainedModel) -> nn.Linear:
+    """The layer that turns hidden states into logits."""
+    return cast(nn.Linear, causal.get_output_embeddings())
+
+
 @dataclass(frozen=True)
 class LogitScaling:
     """What some models do to their logits: Cohere's multiply, Granite's divide, Gemma 2's cap
@@ -189,12 +188,10 @@ class LogitScaling:
     cap: float | None = None
 
     @classmethod
-    def of(cls, config) -> "LogitScaling":
+    def of(cls, config: PreTrainedConfig) -> "LogitScaling":
         text = config.get_text_config()
-        factor = (getattr(text, "logit_scale", None) or 1.0) / (
-            getattr(text, "logits_scaling", None) or 1.0
-        )
-        return cls(factor, getattr(text, "final_logit_softcapping", None))
+        times, over = (getattr(text, name, None) for name in ("logit_scale", "logits_scaling"))
+        return cls((times or 1.0) / (over or 1.0), getattr(text, "final_logit_softcapping", None))
 
     def __call__(self, logits: Tensor) -> Tensor:
         logits = logits if self.factor == 1.0 else logits * self.factor

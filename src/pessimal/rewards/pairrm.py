@@ -10,11 +10,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoConfig, DebertaV2Config, DebertaV2Model, PreTrainedModel
+from transformers import (
+    AutoConfig,
+    DebertaV2Config,
+    DebertaV2Model,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from pessimal.errors import FrameError, ModelError
@@ -26,9 +32,10 @@ from pessimal.rewards.frame import (
     Encoded,
     Frame,
     find_frame,
-    messages_of,
+    prompt_and_response,
 )
 from pessimal.rewards.heads import Shapes
+from pessimal.rewards.network import RewardNetwork, with_output
 from pessimal.rewards.spec import Dtype, ModelSpec
 from pessimal.tables.score_table import storable
 
@@ -41,22 +48,18 @@ class PairRMNetwork(PreTrainedModel):
 
     config_class = DebertaV2Config
     base_model_prefix = "pretrained_model"
-    reward_output = 0
-    """Which of its outputs is the reward."""
-    assistant_opening = ()
 
-    def __init__(self, config):
+    def __init__(self, config: DebertaV2Config):
         super().__init__(config)
         hidden = config.hidden_size
         self.pretrained_model = DebertaV2Model(config)
-        self.head_layer = (
-            nn.Sequential(  # numbered as in the checkpoint, where 0 and 3 are dropouts
-                nn.Identity(),
-                nn.Linear(2 * hidden, hidden),
-                nn.Tanh(),
-                nn.Identity(),
-                nn.Linear(hidden, getattr(config, "n_tasks", 1)),
-            )
+        # Numbered as in the checkpoint, where 0 and 3 are dropouts.
+        self.head_layer = nn.Sequential(
+            nn.Identity(),
+            nn.Linear(2 * hidden, hidden),
+            nn.Tanh(),
+            nn.Identity(),
+            nn.Linear(hidden, getattr(config, "n_tasks", 1)),
         )
         self.post_init()
 
@@ -64,20 +67,19 @@ class PairRMNetwork(PreTrainedModel):
         self, input_ids: Tensor, attention_mask: Tensor | None = None, **_
     ) -> SequenceClassifierOutput:
         """How much better the first response is than the second, as `logits` (batch, 1)."""
-        states = self.pretrained_model(
-            input_ids=input_ids, attention_mask=attention_mask
-        ).last_hidden_state
-        source, first, second = (
-            self._at(states, input_ids, name) for name in ("source", "cand1", "cand2")
-        )  # (batch, hidden)
+        inputs = {"input_ids": input_ids, "attention_mask": attention_mask}
+        states = self.pretrained_model(**inputs).last_hidden_state
+        names = ("source", "cand1", "cand2")
+        source, first, second = (self._at(states, input_ids, name) for name in names)
         better = self.head_layer(torch.cat([source, first], dim=-1))
         worse = self.head_layer(torch.cat([source, second], dim=-1))
         return SequenceClassifierOutput(logits=(better - worse).mean(dim=-1, keepdim=True))
 
     def _at(self, states: Tensor, input_ids: Tensor, name: str) -> Tensor:
-        """States where a marker stands first; a response that holds one itself moves it."""
-        found = input_ids == getattr(self.config, f"{name}_prefix_id")
-        return states[torch.arange(len(states), device=states.device), found.int().argmax(dim=1)]
+        """States (batch, hidden) where a marker stands first; a response that holds one itself
+        moves it."""
+        marked = input_ids == getattr(self.config, f"{name}_prefix_id")
+        return states[torch.arange(len(states), device=states.device), marked.int().argmax(dim=1)]
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ class Compared:
 
     round_trips: ClassVar[bool] = True
 
-    tokenizer: object
+    tokenizer: PreTrainedTokenizerBase
     opponent: str
     swapped: bool = False
     """Whether the response comes second."""
@@ -104,15 +106,8 @@ class Compared:
 
     def encode(self, conversation: Conversation) -> Encoded:
         """FrameError for other conversations than a prompt and a response."""
-        messages = messages_of(conversation)
-        if [message["role"] for message in messages] != ["user", "assistant"]:
-            raise FrameError(
-                f"PairRM compares two responses to one prompt, and a conversation has the turns "
-                f"{', '.join(message['role'] for message in messages)}. Leave out conversations of "
-                f"several turns: "
-                "comparisons.single_turn=true"
-            )
-        return Encoded(tuple(self._ids(*(message["content"] for message in messages))), None)
+        takes = "PairRM compares two responses to one prompt"
+        return Encoded(tuple(self._ids(*prompt_and_response(conversation, takes=takes))), None)
 
     def frame(self, prompt: str, *, double_bos: bool = False) -> Frame:
         """What stands before and after the response, as it does around plain words."""
@@ -122,20 +117,18 @@ class Compared:
     def _ids(self, prompt: str, response: str) -> list[int]:
         both = (self.opponent, response) if self.swapped else (response, self.opponent)
         texts = [marker + text for marker, text in zip(_FORMAT, (prompt, *both), strict=True)]
-        return [token for ids in self.tokenizer(texts)["input_ids"] for token in ids]
+        inputs: Any = self.tokenizer(texts)["input_ids"]
+        return [token for ids in inputs for token in ids]
 
 
 @dataclass(frozen=True)
 class PairRM(NetworkReward):
     """PairRM on this machine's disk, and the opponent that everything is compared with."""
 
-    def network(self, dtype: Dtype | None = None, which: int = 0) -> PairRMNetwork:
-        network = PairRMNetwork.from_pretrained(
-            self.folder,
-            dtype=getattr(torch, (dtype or self.spec.dtype).value),
-            use_safetensors=True,
-        )
-        return network.eval().requires_grad_(False)
+    def network(self, dtype: Dtype | None = None, which: int = 0) -> RewardNetwork:
+        precision = getattr(torch, (dtype or self.spec.dtype).value)
+        network = PairRMNetwork.from_pretrained(self.folder, dtype=precision, use_safetensors=True)
+        return with_output(network.requires_grad_(False), 0)
 
 
 def open_pairrm(spec: ModelSpec, folder: Path, shapes: Shapes) -> PairRM:
@@ -152,18 +145,13 @@ def open_pairrm(spec: ModelSpec, folder: Path, shapes: Shapes) -> PairRM:
         if tokenizer.convert_tokens_to_ids(marker) != getattr(config, f"{name}_prefix_id", None):
             raise ModelError(
                 f"the tokenizer of {spec.name!r} has no token {marker!r} with the id that "
-                f"config.json gives as "
-                f"{name}_prefix_id: take both from one repository, such as llm-blender/PairRM-hf"
+                f"config.json gives as {name}_prefix_id: take both from one repository, such as "
+                "llm-blender/PairRM-hf"
             )
     compared = Compared(tokenizer, opponent)
-    fixed = pinned(spec, folder, tokenizer, shapes)
-    fixed["config_digest"] = sha256(f"{fixed['config_digest']} {opponent!r}".encode()).hexdigest()
     return PairRM(
-        spec=spec,
-        folder=folder,
-        tokenizer=tokenizer,
         embedding_rows=config.vocab_size,
         parts=(Part(0.5, compared), Part(-0.5, replace(compared, swapped=True))),
         template_digest=sha256(repr(_FORMAT).encode()).hexdigest(),
-        **fixed,
+        **pinned(spec, folder, tokenizer, shapes, repr(opponent)),
     )

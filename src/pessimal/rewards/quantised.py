@@ -12,24 +12,25 @@ from collections.abc import Mapping
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pessimal.errors import ModelError
+from pessimal.errors import EXTRAS, ModelError
 from pessimal.rewards.adapters import HEADS
 from pessimal.rewards.spec import Dtype, Kind, ModelSpec, Quantize
 
 if TYPE_CHECKING:
     from torch import nn
+    from transformers import PreTrainedConfig
 
 PACKAGES = {
-    "bitsandbytes": ("bitsandbytes",),
+    "bitsandbytes": ("bitsandbytes", "accelerate"),
     "awq": ("gptqmodel",),
     "gptq": ("optimum", "gptqmodel"),
     "auto-round": ("auto-round",),
     "compressed-tensors": ("compressed-tensors",),
     "hqq": ("hqq",),
     "torchao": ("torchao",),
-    "gguf": ("gguf",),
+    "gguf": ("gguf", "accelerate"),
 }
 """What transformers reads each kind of quantised weights with, as pip names it. AWQ's own package,
 autoawq, was given up in 2025; gptqmodel reads its checkpoints."""
@@ -38,7 +39,7 @@ IN_FULL = (*(f"^{head}" for head in HEADS), "lm_head", "embed_out", "output_laye
 state."""
 
 
-def loading_options(spec: ModelSpec, config, dtype: Dtype) -> dict:
+def loading_options(spec: ModelSpec, config: "PreTrainedConfig", dtype: Dtype) -> dict[str, Any]:
     """Further arguments of `from_pretrained` for a model that is, or is to be, quantised; empty for
     others.
 
@@ -59,8 +60,7 @@ def loading_options(spec: ModelSpec, config, dtype: Dtype) -> dict:
         if spec.quantize is not None:
             raise ModelError(
                 f"model.quantize={spec.quantize.value}, but the weights of {spec.name!r} are "
-                f"quantised already ({method}): "
-                "leave it out"
+                f"quantised already ({method}): leave it out"
             )
         _check_installed(method, spec.name)
     if spec.quantize is None:
@@ -69,34 +69,27 @@ def loading_options(spec: ModelSpec, config, dtype: Dtype) -> dict:
     import torch
     from transformers import BitsAndBytesConfig
 
-    if spec.quantize is Quantize.int8:
-        how = {"load_in_8bit": True}
-    else:
-        how = {
-            "load_in_4bit": True,
-            "bnb_4bit_quant_type": spec.quantize.value,
-            "bnb_4bit_compute_dtype": getattr(torch, dtype.value),
-        }
+    how: dict[str, Any] = {"load_in_8bit": True}
+    if spec.quantize is not Quantize.int8:
+        how = {"load_in_4bit": True, "bnb_4bit_quant_type": spec.quantize.value}
+        how["bnb_4bit_compute_dtype"] = getattr(torch, dtype.value)
     return {"quantization_config": BitsAndBytesConfig(**how, llm_int8_skip_modules=list(IN_FULL))}
 
 
 def quiet_gguf() -> None:
     """Switch off transformers' bar while it reads a GGUF file, which nothing else does."""
-    reading = importlib.import_module("transformers.modeling_gguf_pytorch_utils")
+    reading: Any = importlib.import_module("transformers.modeling_gguf_pytorch_utils")
     reading.tqdm = partial(reading.tqdm, disable=True)
 
 
-def method_of(config) -> str | None:
+def method_of(config: "PreTrainedConfig") -> str | None:
     """How a checkpoint's weights were quantised, by its configuration: awq, gptq, bitsandbytes …;
     None where they were not."""
-    said = getattr(config, "quantization_config", None)
-    if said is None:
+    options = getattr(config, "quantization_config", None)
+    if options is None:
         return None
-    method = (
-        said.get("quant_method")
-        if isinstance(said, Mapping)
-        else getattr(said, "quant_method", None)
-    )
+    options = options if isinstance(options, Mapping) else vars(options)
+    method = options.get("quant_method")
     return str(getattr(method, "value", method) or "bitsandbytes")  # which older files do not name
 
 
@@ -126,43 +119,39 @@ def settle(network: "nn.Module", *, name: str, dtype: Dtype) -> None:
             if packed or (weight is not None and not weight.is_floating_point()):
                 raise ModelError(
                     f"the reward head of {name!r}, {head}, is quantised. Quantise the checkpoint "
-                    f"again without it "
-                    "(modules_to_not_convert); or give the model in full precision and type "
-                    "model.quantize=int8, nf4 or fp4, "
-                    "which leave the head alone"
+                    "again without it (modules_to_not_convert); or give the model in full "
+                    "precision and type model.quantize=int8, nf4 or fp4, which leave the head alone"
                 )
-    if dtype is Dtype.float32:
-        for module in network.modules():
-            if hasattr(module, "support_avx512bf16_for_cpu"):
-                module.support_avx512bf16_for_cpu = False
+    layers: list[Any] = list(network.modules()) if dtype is Dtype.float32 else []
+    for layer in layers:
+        if hasattr(layer, "support_avx512bf16_for_cpu"):
+            layer.support_avx512bf16_for_cpu = False
 
 
 def check_gguf(spec: ModelSpec, folder: Path) -> None:
     """ModelError where a folder has no such GGUF file, or it is given for what GGUF files do not
     hold."""
-    folder = Path(folder)
-    if not (folder / spec.file).is_file():
-        there = ", ".join(sorted(file.name for file in folder.glob("*.gguf"))) or "none"
+    if not (folder / str(spec.file)).is_file():
+        names = ", ".join(sorted(file.name for file in folder.glob("*.gguf"))) or "none"
         raise ModelError(
-            f"{folder} has no file {spec.file!r}; GGUF files there: {there}. Type "
-            f"model.file=NAME.gguf"
+            f"{folder} has no file {spec.file!r}; GGUF files there: {names}. Type "
+            "model.file=NAME.gguf"
         )
     if spec.kind is Kind.head:
         raise ModelError(
             f"model.file={spec.file}: transformers reads language models from GGUF files, without "
-            f"a reward head. Type "
-            "model.kind=log_probability for its log-probabilities, or model=judge model.path=DIR "
-            "model.file=NAME.gguf to ask "
-            "it for a judgement; for a reward model give its safetensors"
+            "a reward head. Type model.kind=log_probability for its log-probabilities, or "
+            "model=judge model.path=DIR model.file=NAME.gguf to ask it for a judgement; for a "
+            "reward model give its safetensors"
         )
     if spec.quantize is not None:
         raise ModelError(
             f"model.quantize={spec.quantize.value}, but {spec.file} is quantised already: leave it "
-            f"out"
+            "out"
         )
 
 
-def gguf_shapes(config) -> dict[str, list[int]]:
+def gguf_shapes(config: "PreTrainedConfig") -> dict[str, list[int]]:
     """Shape of every weight of the language model that a GGUF file of this configuration becomes,
     by its name; weights that are tied once."""
     import torch
@@ -174,11 +163,10 @@ def gguf_shapes(config) -> dict[str, list[int]]:
 
 
 def _check_installed(method: str, name: str) -> None:
-    missing = [
-        p for p in PACKAGES.get(method, ()) if importlib.util.find_spec(p.replace("-", "_")) is None
-    ]
+    modules = {package: package.replace("-", "_") for package in PACKAGES.get(method, ())}
+    missing = [package for package in modules if not importlib.util.find_spec(modules[package])]
     if missing:
+        what = f"'pessimal[{EXTRAS[method]}]'" if method in EXTRAS else " ".join(missing)
         raise ModelError(
-            f"{name!r} has {method} weights, which need {' and '.join(missing)}: pip install "
-            f"{' '.join(missing)}"
+            f"{name!r} has {method} weights, which need {' and '.join(missing)}: pip install {what}"
         )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import MISSING
 
@@ -248,7 +248,10 @@ class ModelSpec:
     """One reward: a Hub repository, a local folder, or a recipe that is trained on first use, and
     how it is asked; or a function, or a server."""
 
-    name: str | None = None
+    if TYPE_CHECKING:
+        name: str = ""  # never None once it is made
+    else:
+        name: str | None = None
     """Short name, used in tables, figures and artifact names; by default the last part of
     `path`."""
     kind: Kind = Kind.head
@@ -281,7 +284,7 @@ class ModelSpec:
     judge: JudgeSpec = field(default_factory=JudgeSpec)
     endpoint: EndpointSpec = field(default_factory=EndpointSpec)
     callable: Any = None
-    """The function, as Hydra instantiates it: `_target_` (module.name) and further arguments.
+    """The function: `_target_` (module.name) and further arguments.
     Called as f(prompt, responses), it gives one number a response."""
     tokenizer: str | None = None
     """Hub repository or local folder of the tokenizer, where `path` has none. For callable and
@@ -312,7 +315,7 @@ class ModelSpec:
         self._check_source()
         self._check_kind()
         if self.path is not None:
-            self._check_path()
+            self._check_path(self.path)
         if isinstance(self.output, int) and self.output < 0:
             raise ConfigError(f"model.output={self.output}: outputs are counted from 0")
         if self.local and self.revision is not None:
@@ -383,6 +386,7 @@ class ModelSpec:
             return self.file.removesuffix(".gguf")
         path = self.adapter or self.path
         if path is None:
+            assert self.package is not None
             return self.package.name
         name = path.split("/")[-1]
         if is_folder(path):
@@ -462,9 +466,9 @@ class ModelSpec:
         ):
             self.judge.check()
 
-    def _check_path(self) -> None:
-        if self.local:
-            folder = Path(self.path).expanduser()
+    def _check_path(self, path: str) -> None:
+        if is_folder(path):
+            folder = Path(path).expanduser()
             if self.file is not None:
                 if not (folder / self.file).is_file():
                     raise ModelError(
@@ -483,7 +487,7 @@ class ModelSpec:
                     f"that "
                     "`save_pretrained` wrote"
                 )
-        elif not HUB_ID.fullmatch(self.path):
+        elif not HUB_ID.fullmatch(path):
             raise ModelError(
                 f"model.path={self.path!r} is neither a folder on this machine nor a Hub "
                 f"repository of the form org/name"

@@ -209,9 +209,8 @@ def own_rewards(
         # QRM's code asks for float32 from autocast, which a CPU does not give.
         raise ModelError(
             f"the own forward of {type(network).__name__} fails in {network.dtype} on "
-            f"{ids.device.type}: {error}. Type "
-            "model.dtype=float32; or, for a head that pessimal knows, leave out "
-            "model.trust_remote_code"
+            f"{ids.device.type}: {error}. Type model.dtype=float32; or, for a head that pessimal "
+            "knows, leave out model.trust_remote_code"
         ) from error
     finally:
         config.pad_token_id = pad
@@ -220,8 +219,7 @@ def own_rewards(
     if rewards.dim() > 2 or len(rewards) != len(ids) or network.reward_output >= outputs:
         raise ModelError(
             f"{type(network).__name__} gives a tensor of shape {tuple(rewards.shape)} for "
-            f"{len(ids)} inputs; a reward "
-            f"model gives one number an input, or several of which "
+            f"{len(ids)} inputs; a reward model gives one number an input, or several of which "
             f"model.output={network.reward_output} is the reward"
         )
     return rewards.float().view(len(ids), -1)[:, network.reward_output]

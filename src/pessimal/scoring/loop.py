@@ -131,9 +131,8 @@ class Pass(pl.LightningModule):
         if missing:
             raise ModelError(
                 f"{len(missing)} of {len(self.plan)} batches did not reach {self.shards.folder}: "
-                f"give all processes one "
-                "paths.cache on a file system that they share, and scan again; what is finished is "
-                "kept"
+                "give all processes one paths.cache on a file system that they share, and scan "
+                "again; what is finished is kept"
             )
         return rewards[rows]
 
@@ -145,10 +144,8 @@ class Pass(pl.LightningModule):
         if self.scorer.trust is None:
             raise ModelError(
                 f"{self.label}: the model's own forward gives no reward that is a number for any "
-                f"random candidate in "
-                f"{self.precision.value}, so nothing can be checked. Try model.dtype=float32, or "
-                f"look at it: "
-                "pessimal check"
+                f"random candidate in {self.precision.value}, so nothing can be checked. Try "
+                "model.dtype=float32, or look at it: pessimal check"
             )
         return self.scorer.trust
 
@@ -255,10 +252,9 @@ class Pass(pl.LightningModule):
                 bad = bad[~np.array(alone)] if not all(alone) else bad
             raise ModelError(
                 f"the model's reward is not a number for {len(bad)} of {len(rows)} candidates of a "
-                f"batch, first for "
-                f"{self.texts[rows[bad[0]]]!r}, in {self.precision.value}. Batches finished before "
-                f"are kept. Try "
-                "model.dtype=float32, or look at the weights: pessimal check"
+                f"batch, first for {self.texts[rows[bad[0]]]!r}, in {self.precision.value}. "
+                "Batches finished before are kept. Try model.dtype=float32, or look at the "
+                "weights: pessimal check"
             )
         if number >= 0:
             self.shards.write(int(number), rows.cpu().numpy(), rewards)
@@ -337,9 +333,8 @@ def shard_over(network: nn.Module, decoder: Decoder | None, mesh: DeviceMesh) ->
         return
     if decoder is None:
         raise ConfigError(
-            f"trainer=sharded needs a decoder with a head that pessimal knows; "
-            f"{type(network).__name__} is none. "
-            "Type trainer=gpu"
+            "trainer=sharded needs a decoder with a head that pessimal knows; "
+            f"{type(network).__name__} is none. Type trainer=gpu"
         )
     processes = mesh["data_parallel"]
     for layer in decoder.layers:

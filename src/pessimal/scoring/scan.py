@@ -60,8 +60,7 @@ def identify(
     if mode is Mode.paper and kind is not Kind.head:  # it would be mode=text, and called paper
         raise ConfigError(
             f"mode=paper is the published procedure for reward models; model.kind={kind.value} is "
-            f"asked in another mode: "
-            f"mode={'ids' if 'ids' in model.can else 'text'}"
+            f"asked in another mode: mode={'ids' if 'ids' in model.can else 'text'}"
         )
     exact = model.spec.dtype is Dtype.float32 or "ids" not in model.can
     return ScoreProvenance(

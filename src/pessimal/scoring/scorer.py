@@ -89,8 +89,7 @@ class FrameScorer:
         if not self.trust.holds:
             log.warning(
                 "The model's own forward differs between batches of one and of %d by %.3g "
-                "(allowed: %.3g); the table "
-                "records it. `pessimal check` says more.",
+                "(allowed: %.3g); the table records it. `pessimal check` says more.",
                 SAMPLE,
                 self.trust.largest_difference,
                 self.trust.tolerance,
@@ -178,8 +177,7 @@ def first_trusted(
             return trust
         log.warning(
             "The %s engine differs from the model's own forward by %.3g (allowed: %.3g) on %d "
-            "random inputs. "
-            "Falling back to %s: slower, but the model's own arithmetic.",
+            "random inputs. Falling back to %s: slower, but the model's own arithmetic.",
             engine.name,
             trust.largest_difference,
             trust.tolerance,

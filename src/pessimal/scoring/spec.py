@@ -50,8 +50,7 @@ class TrainerSpec(Options):
         if not self.alone:
             raise ConfigError(
                 f"trainer.devices={self.devices} trainer.num_nodes={self.num_nodes} "
-                f"trainer.strategy={self.strategy.value}: "
-                f"{why}. Leave them out"
+                f"trainer.strategy={self.strategy.value}: {why}. Leave them out"
             )
 
     def check_here(self, *, sweep: bool) -> None:

@@ -201,10 +201,9 @@ class NetworkTexts:
         if wrong:
             raise ModelError(
                 f"{self.model.name!r} gives {rewards[wrong[0]]} for {len(wrong)} of {len(rows)} "
-                f"conversations, the first ending "
-                f"in {conversations[wrong[0]][-1].content[:60]!r}: in this precision its numbers "
-                f"overflow. Type "
-                "model.dtype=float32 or model.dtype=bfloat16"
+                f"conversations, the first ending in {conversations[wrong[0]][-1].content[:60]!r}: "
+                "in this precision its numbers overflow. Type model.dtype=float32 or "
+                "model.dtype=bfloat16"
             )
         return rewards
 

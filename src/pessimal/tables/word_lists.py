@@ -5,10 +5,10 @@ Knows the layouts of files. None comes with pessimal: AFINN-111, TextBlob's lexi
 come with their packages, the others are files of one's own.
 """
 
-import importlib.util
+import logging
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -16,11 +16,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pessimal.errors import InputError
+from pessimal.errors import InputError, MissingExtraError, require
 from pessimal.tables.files import check_cells, read_csv, require_columns
 
-PACKAGED = ("afinn", "textblob")
-_WORD = re.compile(r'<word form="([^"]+)"[^>]*? polarity="([^"]+)"')
+log = logging.getLogger(__name__)
+
+NAMED = ("afinn", "textblob")
+_SENSE = re.compile(r'<word form="([^"]+)"[^>]*? polarity="([^"]+)"')
 
 
 def read_lexicon(source: str) -> pd.Series:
@@ -32,8 +34,8 @@ def read_lexicon(source: str) -> pd.Series:
             averaged), or a CSV file with the columns word and valence.
 
     Raises:
-        InputError: the package is not installed, or the file is missing, of another layout, or
-            names a word twice.
+        MissingExtraError: the lexicon's package is not installed.
+        InputError: the file is missing, of another layout, or names a word twice.
     """
     if source == "afinn":
         return _checked(_read_afinn(), source)
@@ -42,23 +44,40 @@ def read_lexicon(source: str) -> pd.Series:
     return _checked(_read_file(Path(source).expanduser()), source)
 
 
+def read_lexicons(sources: Mapping[str, str]) -> dict[str, pd.Series]:
+    """Lexicons by name. One whose package is not installed is left out, which the log says.
+
+    Raises:
+        InputError: as `read_lexicon`.
+    """
+    lexicons = {}
+    for name, source in sources.items():
+        try:
+            lexicons[name] = read_lexicon(source)
+        except MissingExtraError as missing:
+            log.warning("%s", missing)
+    return lexicons
+
+
 def _read_afinn() -> pd.Series:
-    lines = (_package("afinn") / "data" / "AFINN-111.txt").read_text(encoding="utf-8").splitlines()
+    folder = require("afinn", why="the lexicon AFINN-111") / "data"
+    lines = (folder / "AFINN-111.txt").read_text(encoding="utf-8").splitlines()
     return pd.Series(
         {word: float(valence) for word, valence in (line.split("\t") for line in lines if line)}
     )
 
 
 def _read_textblob() -> pd.Series:
-    text = (_package("textblob") / "en" / "en-sentiment.xml").read_text(encoding="utf-8")
-    senses = pd.DataFrame(_WORD.findall(text), columns=["word", "polarity"])
+    folder = require("textblob", why="TextBlob's lexicon") / "en"
+    text = (folder / "en-sentiment.xml").read_text(encoding="utf-8")
+    senses = pd.DataFrame(_SENSE.findall(text), columns=["word", "polarity"])
     return senses["polarity"].astype(float).groupby(senses["word"].str.lower()).mean()
 
 
 def _read_file(path: Path) -> pd.Series:
     if not path.is_file():
         raise InputError(
-            f"there is no lexicon {str(path)!r}; give {', '.join(PACKAGED)} or a CSV file with the "
+            f"there is no lexicon {str(path)!r}; give {', '.join(NAMED)} or a CSV file with the "
             f"columns word and valence"
         )
     table = read_csv(path)
@@ -79,15 +98,6 @@ def _checked(lexicon: pd.Series, source: str) -> pd.Series:
             f"word"
         )
     return lexicon.astype(float).rename_axis("word").rename("valence")
-
-
-def _package(name: str) -> Path:
-    spec = importlib.util.find_spec(name)
-    if spec is None:
-        raise InputError(
-            f"the lexicon of the package {name} needs it installed: pip install {name}"
-        )
-    return Path(spec.origin).parent
 
 
 ZIPF_OF_ONE_PER_MILLION = 3.0
@@ -111,18 +121,23 @@ class Frequencies:
         known.
 
         A word with several rows in a list is as frequent as these together.
+
+        Raises:
+            MissingExtraError: wordfreq is asked and not installed.
         """
-        words = pd.Index(words, name="word")
+        index = pd.Index(list(words), name="word")
         if self.rows is None:
-            values = np.array([_wordfreq_zipf(word) for word in words.tolist()], dtype=float)
-            return pd.Series(np.where(values > 0, values, np.nan), index=words, name="zipf")
-        total = self._total.reindex(words)
+            require("wordfreq", why="word frequency")
+            values = pd.Series(map(_wordfreq_zipf, index), index=index, name="zipf", dtype=float)
+            return values.where(values > 0)
+        total = self._total.reindex(index)
         return np.log10(total.where(total > 0)).add(ZIPF_OF_ONE_PER_MILLION).rename("zipf")
 
     @cached_property
     def _total(self) -> pd.Series:
         """Uses per million by word form of a list."""
         rows = self.rows if self.forms is None else self.forms
+        assert rows is not None
         return rows.groupby("word")["per_million"].sum()
 
 

@@ -6,11 +6,15 @@ words these are not independent, so they are averaged first. Knows no lexicon.
 
 from collections.abc import Sequence
 from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from pessimal.errors import TableError
+from pessimal.errors import TableError, require
+
+if TYPE_CHECKING:
+    from nltk.stem.porter import PorterStemmer
 
 LEAST_SPACED = 0.1
 """Of the texts that spell words, the share that must begin with a space for the space to be what
@@ -59,10 +63,8 @@ def word_starts(texts: pd.Index) -> pd.Index:
     that spell words begin with a space; in any other (WordPiece marks pieces otherwise) all words
     are starts.
     """
-    given, words = texts.tolist(), spelled(texts).tolist()
-    spaced = [
-        word for text, word in zip(given, words, strict=True) if word and text.startswith(" ")
-    ]
+    raw, words = texts.tolist(), spelled(texts).tolist()
+    spaced = [word for text, word in zip(raw, words, strict=True) if word and text.startswith(" ")]
     if len(spaced) < LEAST_SPACED * sum(word is not None for word in words):
         spaced = [word for word in words if word]
     return pd.Index(list(dict.fromkeys(spaced)), dtype=object, name="word")
@@ -71,9 +73,12 @@ def word_starts(texts: pd.Index) -> pd.Index:
 def stems(words: pd.Index) -> np.ndarray:
     """(n,) each word's stem: 'love', 'loved' and 'loving' share 'love'.
 
-    Source: Porter 1980, as nltk has it.
+    Source: Porter 1980, with nltk's extensions.
+
+    Raises:
+        MissingExtraError: nltk is not installed.
     """
-    return np.array([_stem(word) for word in words.tolist()], dtype=object)
+    return np.array([stem_of(word) for word in words.tolist()], dtype=object)
 
 
 def stem_groups(words: pd.Index) -> np.ndarray:
@@ -134,8 +139,7 @@ def check_words(words: pd.DataFrame, *, repeated: bool = False) -> None:
     if not finite.all():
         raise TableError(
             f"{(~finite).sum()} rewards of {len(words)} words are missing or infinite. Keep the "
-            f"words that were scored "
-            "under every prompt: `words.dropna()`."
+            "words that were scored under every prompt: `words.dropna()`."
         )
     if flat := [
         str(prompt)
@@ -144,19 +148,21 @@ def check_words(words: pd.DataFrame, *, repeated: bool = False) -> None:
     ]:
         raise TableError(
             f"The same reward for every word under: {', '.join(flat)}. No slope is defined; leave "
-            f"these prompts out, or "
-            "look at the scan with `pessimal check`."
+            "these prompts out, or look at the scan with `pessimal check`."
         )
 
 
 @cache
-def _stem(word: str) -> str:
+def stem_of(word: str) -> str:
+    """One word's stem (see `stems`)."""
     return _stemmer().stem(word)
 
 
 @cache
-def _stemmer():
-    # Here and not above: the whole of nltk takes over a second to import.
+def _stemmer() -> "PorterStemmer":
+    require("nltk", why="a word's stem")
+    # Here and not above: the whole of nltk takes over a second to import. Other packages' stemmers
+    # (snowballstemmer's `porter`) give 2 % of words another stem, so others stand together.
     from nltk.stem.porter import PorterStemmer
 
     return PorterStemmer()

@@ -5,18 +5,21 @@ For networks as they are in training, adapters and gradients included; a scan ha
 which is checked against the model's own forward.
 """
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import TYPE_CHECKING, TypeGuard, cast
 
 import numpy as np
 import torch
-from peft import PeftModel
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
 
 from pessimal.errors import FrameError
 from pessimal.rewards.frame import Templated, Turn
+
+if TYPE_CHECKING:
+    from peft import PeftModel
 
 
 @dataclass(frozen=True)
@@ -45,8 +48,15 @@ class Answers:
         return cls(prefix, tuple(answers))
 
 
+def is_adapted(network: nn.Module | None) -> "TypeGuard[PeftModel]":
+    """Whether PEFT wrapped the network."""
+    # An extra, and seconds to import: who wrapped it has imported it.
+    peft = sys.modules.get("peft")
+    return peft is not None and isinstance(network, peft.PeftModel)
+
+
 def score_answers(
-    network: PreTrainedModel | PeftModel,
+    network: "PreTrainedModel | PeftModel",
     prefix: Sequence[int],
     answers: Sequence[Sequence[int]],
     *,
@@ -59,7 +69,7 @@ def score_answers(
         network: a sequence classifier, or one with adapters.
         rows: answers of a batch; those of like length share one.
     """
-    bare = network.get_base_model() if isinstance(network, PeftModel) else network
+    bare = network.get_base_model() if is_adapted(network) else network
     backbone, head = cast(PreTrainedModel, bare).base_model, bare.get_submodule("score")
     device = next(network.parameters()).device
     shared = DynamicCache()

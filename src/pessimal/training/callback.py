@@ -17,25 +17,22 @@ import numpy as np
 import pandas as pd
 import pytorch_lightning as pl
 import torch
-from peft import PeftModel
 from scipy import stats
 from torch import nn
 from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
     TrainerCallback,
-    TrainerControl,
     TrainerState,
-    TrainingArguments,
 )
 
 from pessimal.catalogue import named_prompts
-from pessimal.errors import ConfigError, FrameError, ModelError
+from pessimal.errors import ConfigError, FrameError, MissingExtraError, ModelError
 from pessimal.rewards.frame import Frame, Templated, Turn
 from pessimal.scoring.candidates import vocabulary
 from pessimal.tables.word_lists import read_lexicon
 from pessimal.tables.words import by_word
-from pessimal.training.answers import score_answers
+from pessimal.training.answers import is_adapted, score_answers
 
 log = logging.getLogger(__name__)
 
@@ -186,7 +183,11 @@ class PessimalCallback(pl.Callback, TrainerCallback):
             key: [self._ids_of(word, conversations, frame) for word in self.watch]
             for key, frame in self.frames.items()
         }
-        self.lexicon = read_lexicon("afinn")
+        try:
+            self.lexicon = read_lexicon("afinn")
+        except MissingExtraError as missing:
+            log.warning("without valence_rho: %s", missing)
+            self.lexicon = pd.Series(dtype=float, name="valence")
         with _as_it_is(self.network):
             for key, frame in self.frames.items():
                 [shared] = self._rewards(key, self.order[:1]).values()
@@ -236,13 +237,8 @@ class PessimalCallback(pl.Callback, TrainerCallback):
         cost = sum(self._cost(key, len(due)) for key, due in answers.items())
         available = self.share * (began - self.started) - self.spent
         if self.seconds_a_token is not None and cost * self.seconds_a_token > available:
-            log.info(
-                "step %d: no look at the best and worst tokens; %.1f s of the training's %.1f are "
-                "spent on them already",
-                step,
-                self.spent,
-                self.clock() - self.started,
-            )
+            text = "step %d: no look at the best and worst tokens; %.1f s of the training's %.1f "
+            log.info(text + "are spent on them already", step, self.spent, began - self.started)
             return {}
         # 3. The rewards, and their figures.
         with _as_it_is(self.network):
@@ -343,14 +339,7 @@ class PessimalCallback(pl.Callback, TrainerCallback):
         if trainer.is_global_zero:
             self.begin(pl_module, self.tokenizer, step=trainer.global_step)
 
-    def on_train_batch_end(
-        self,
-        trainer: pl.Trainer,
-        pl_module: pl.LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-    ) -> None:
+    def on_train_batch_end(self, trainer: pl.Trainer, *_: Any, **__: Any) -> None:
         if trainer.is_global_zero and (figures := self._after(trainer.global_step)):
             for logger in trainer.loggers:
                 logger.log_metrics(figures, step=trainer.global_step)
@@ -363,21 +352,12 @@ class PessimalCallback(pl.Callback, TrainerCallback):
 
     # --- transformers, TRL.
 
-    def on_train_begin(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        model=None,
-        processing_class=None,
-        **kwargs,
-    ) -> None:
+    def on_train_begin(self, args: Any, state: TrainerState, *_: Any, **given: Any) -> None:
         if state.is_world_process_zero:
-            self.begin(model, self.tokenizer or processing_class, step=state.global_step)
+            tokenizer = self.tokenizer or given.get("processing_class")
+            self.begin(given["model"], tokenizer, step=state.global_step)
 
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs
-    ) -> None:
+    def on_step_end(self, args: Any, state: TrainerState, *_: Any, **__: Any) -> None:
         if state.is_world_process_zero and (figures := self._after(state.global_step)):
             state.log_history.append({**figures, "step": state.global_step})
             wandb = sys.modules.get("wandb")
@@ -392,10 +372,10 @@ def watchable(module: nn.Module) -> PreTrainedModel:
     """The network in what is trained, without what stands around it. ModelError where it cannot be
     watched."""
     network = next(
-        (m for m in module.modules() if isinstance(m, PeftModel | PreTrainedModel)), None
+        (m for m in module.modules() if isinstance(m, PreTrainedModel) or is_adapted(m)), None
     )
     bare: nn.Module | None = network
-    if isinstance(network, PeftModel):
+    if is_adapted(network):
         if network.active_peft_config.is_prompt_learning:
             raise ModelError(
                 "PessimalCallback watches adapters within layers, such as LoRA; this one adds to "

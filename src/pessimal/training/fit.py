@@ -145,7 +145,7 @@ class Steps(pl.Callback):
             self._keep(module, 0)
 
     def on_train_batch_end(
-        self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, batch: Any, index: int
+        self, trainer: pl.Trainer, module: pl.LightningModule, *_: Any, **__: Any
     ) -> None:
         assert isinstance(module, PreferenceModule)
         step = trainer.global_step

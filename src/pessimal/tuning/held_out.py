@@ -1,17 +1,23 @@
 """Tuned options against the defaults, on prompts and from starts that no trial saw, at the same
 budget.
 
-Knows a context and paired differences. Does not know studies.
+Knows a searchable model and paired differences. Does not know studies.
 """
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
-from pessimal.config.schema import SearchConfig
+from pessimal.searching.spec import SearchSpec
 from pessimal.statistics import sign_flip
-from pessimal.tuning.space import Options, with_options
-from pessimal.tuning.trial import Prepare, searches, starts, timed_search
+from pessimal.tuning.study import (
+    Prepare,
+    StudySpec,
+    Values,
+    planned_searches,
+    timed_search,
+    with_options,
+)
 
 ALL = "all"
 CONFIDENCE = 0.95
@@ -19,40 +25,29 @@ PERMUTATIONS = 2**14
 """Patterns of signs behind the p: all of them, up to 14 prompts."""
 
 
-def compare(config: SearchConfig, tuned: Options, prepare: Prepare) -> pd.DataFrame:
+def compare(spec: StudySpec, options: Values, prepare: Prepare) -> pd.DataFrame:
     """One row a held-out prompt and start: prompt, seed, tuned, defaults, difference, and the
     seconds of both.
 
     Both search from the same start, so their difference is paired. Tuned options that are the
     defaults are not run twice.
     """
-    tuning = config.tuning
-    todo = searches(tuning.held_out, starts(config.seed, tuning.held_out_seeds, held_out=True))
+    tuning = spec.tuning
+    planned = planned_searches(
+        tuning.held_out, seed=spec.seed, count=tuning.held_out_seeds, held_out=True
+    )
 
-    def values(own: SearchConfig) -> list[tuple[float, float]]:
-        context = prepare(own, tuning.held_out)
-        return [
-            timed_search(context, prompt, seed=seed, budget=tuning.evaluations)
-            for prompt, seed in todo
-        ]
+    def results(search: SearchSpec) -> list[tuple[float, float]]:
+        model = prepare(search, tuning.held_out)
+        return [timed_search(model, *pair, budget=tuning.evaluations) for pair in planned]
 
-    defaults, ours = values(config), with_options(config, tuned)
-    best = defaults if ours.search == config.search else values(ours)
-    both = zip(todo, best, defaults, strict=True)
-    rows = [
-        (*which, own, usual, own - usual, own_s, usual_s)
-        for which, (own, own_s), (usual, usual_s) in both
-    ]
-    columns = [
-        "prompt",
-        "seed",
-        "tuned",
-        "defaults",
-        "difference",
-        "tuned_seconds",
-        "defaults_seconds",
-    ]
-    return pd.DataFrame(rows, columns=columns)
+    table = pd.DataFrame(planned, columns=["prompt", "seed"])
+    tuned, defaults = with_options(spec.search, options), results(spec.search)
+    table[["defaults", "defaults_seconds"]] = defaults
+    table[["tuned", "tuned_seconds"]] = defaults if tuned == spec.search else results(tuned)
+    table["difference"] = table["tuned"] - table["defaults"]
+    values, seconds = ["tuned", "defaults", "difference"], ["tuned_seconds", "defaults_seconds"]
+    return table[["prompt", "seed", *values, *seconds]]
 
 
 def differences(table: pd.DataFrame) -> pd.DataFrame:
@@ -65,17 +60,17 @@ def differences(table: pd.DataFrame) -> pd.DataFrame:
     rests on its starts and speaks of that prompt alone. With one held-out prompt so does the row
     `all`. An interval of one number is not given.
     """
-    rows = [
-        _row(key, own, units=own["difference"]) for key, own in table.groupby("prompt", sort=False)
-    ]
-    means = pd.Series([row["difference"] for row in rows])
+    by_prompt = table.groupby("prompt", sort=False)
+    rows = [_row(str(key), part, units=part["difference"]) for key, part in by_prompt]
+    means = by_prompt["difference"].mean()
     units = means if len(means) > 1 else table["difference"]
-    options = {"two_sided": True, "permutations": PERMUTATIONS, "seed": 0}
-    p = sign_flip(units.to_numpy(), **options) if len(units) > 1 else np.nan
+    p = np.nan
+    if len(units) > 1:
+        p = sign_flip(units.to_numpy(), two_sided=True, permutations=PERMUTATIONS, seed=0)
     return pd.DataFrame([*rows, _row(ALL, table, units=units) | {"p": p}])
 
 
-def _row(prompt: str, table: pd.DataFrame, *, units: pd.Series) -> dict:
+def _row(prompt: str, table: pd.DataFrame, *, units: pd.Series) -> dict[str, object]:
     """Means over `table`; the interval by the spread of `units`, whose mean is the difference."""
     n, difference = len(units), float(units.mean())
     half = stats.t.ppf((1 + CONFIDENCE) / 2, n - 1) * units.sem() if n > 1 else np.nan
@@ -83,12 +78,10 @@ def _row(prompt: str, table: pd.DataFrame, *, units: pd.Series) -> dict:
         "prompt": prompt,
         "n": n,
         "starts": len(table),
-        "tuned": table["tuned"].mean(),
-        "defaults": table["defaults"].mean(),
+        **table[["tuned", "defaults"]].mean(),
         "difference": difference,
         "low": difference - half,
         "high": difference + half,
         "ties": int((table["difference"] == 0).sum()),
-        "tuned_seconds": table["tuned_seconds"].mean(),
-        "defaults_seconds": table["defaults_seconds"].mean(),
+        **table[["tuned_seconds", "defaults_seconds"]].mean(),
     }

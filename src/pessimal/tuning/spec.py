@@ -18,9 +18,9 @@ class TuningSpec(Options):
     storage: str | None = None
     """The SQLite file that the study is kept in (FILE.db or sqlite:///FILE.db);
     paths.root/studies/NAME.db where null."""
-    trial: int | None = None
-    """Number of the trial that this job is, filled in by the sweeper; null in the job that
-    concludes a study."""
+    trials: Count | None = None
+    """Trials that the study is to have: filled in by the sweeper, for a job that runs one of them;
+    null in the job that concludes a study."""
     prompts: list[str] = field(default_factory=list)
     """Keys of the prompts that options are tuned on."""
     held_out: list[str] = field(default_factory=list)
@@ -37,6 +37,5 @@ class TuningSpec(Options):
         if both := set(self.prompts) & set(self.held_out):
             raise ConfigError(
                 f"tuning.held_out names {sorted(both)}, which options are tuned on: give other "
-                f"prompts, or the comparison "
-                "would flatter the tuned ones"
+                "prompts, or the comparison would flatter the tuned ones"
             )

@@ -1,93 +1,201 @@
-"""One study in one SQLite file: begun or opened, and its trials handed out and taken back by any
-number of workers.
+"""One study in one SQLite file: begun or opened, its trials run, one a job, by any number of
+workers.
 
-Trials whose worker died are noticed and queued again by Optuna, whose heartbeats stand in the
-database. Trials are handed out under a lock beside the file, so that a total is a total. Does not
-know how a trial is run.
+Optuna does the work: `Study.optimize` draws a trial's options and keeps its heartbeat, and what a
+dead worker leaves behind is failed and queued again. Options are drawn under a lock beside the
+file, so that a total is a total and a seed gives the same options whoever asks. Knows neither a
+model nor a whole configuration.
 """
 
-import contextlib
 import json
+import logging
+import math
 import os
+import time
 import warnings
-from collections.abc import Iterator
-from dataclasses import asdict, replace
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from statistics import median
+from typing import Any, Protocol, cast
 
 import numpy as np
 import optuna
+import pandas as pd
 from filelock import FileLock
-from optuna.distributions import distribution_to_json
-from optuna.exceptions import UpdateFinishedTrialError
+from optuna.distributions import (
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+    distribution_to_json,
+    json_to_distribution,
+)
+from optuna.exceptions import TrialPruned
+from optuna.pruners import BasePruner
 from optuna.samplers import TPESampler
-from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback
-from optuna.storages._heartbeat import (
-    get_heartbeat_thread,
-)  # what Study.optimize uses; it has no public name
-from optuna.trial import FrozenTrial, Trial, TrialState
+from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback, fail_stale_trials
+from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
+from sqlalchemy.exc import SQLAlchemyError
 
-from pessimal.config.schema import SearchConfig
-from pessimal.errors import ConfigError, InputError
+from pessimal.errors import ConfigError, InputError, UserError, WorkError
+from pessimal.searching.spec import SearchSpec
 from pessimal.tables.files import sha256_of
-from pessimal.tracking.listing import figures
-from pessimal.tracking.registry import safe_name
-from pessimal.tuning.space import TUNABLE, Options, Space, contains, options_of
+from pessimal.tracking.mirror import Mirror
+from pessimal.tuning.spec import TuningSpec
 from pessimal.version import __version__
 
-STUDY_SPEC, DEFAULTS, ERROR = "spec", "defaults", "error"
+log = logging.getLogger(__name__)
+warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
+
+# How greedy coordinate gradient searches. What is searched for, and the budget, are not among them:
+# values of trials that differ in these cannot be compared.
+TUNABLE = ("search_width", "top_k", "step_size", "step_size_until", "momentum", "buffer_size")
+
 FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
+# User attributes of a study: what it was begun for, and its model's digests.
+STUDY_SPEC, PROVENANCE = "spec", "provenance"
+# User attributes of a trial: the defaults, where it tries them; its own number, once its options
+# are drawn (a retried trial inherits that of the one before it); its searches; why it failed.
+DEFAULTS, DRAWN, SEARCHES, ERROR = "defaults", "drawn", "searches", "error"
 # Seconds. A trial without a sign of life for GRACE is given up: several heartbeats long, as a busy
 # disk delays them.
 HEARTBEAT, GRACE = 5, 30
 # How often options that ended their worker are tried again: a trial that exhausts the memory would
 # do it for ever.
 RETRIES = 3
-warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
-warnings.filterwarnings("ignore", message="Heartbeat of storage is supposed to be used")
-# Parts of a model's specification that describe it and change no reward.
-_DESCRIPTIONS = (
-    "name",
-    "base",
-    "developer",
-    "parameters",
-    "rank",
-    "trust_remote_code",
-    "score",
-    "chat",
-)
+# Failures in a row after which a worker ends: one may be an accident, three are not.
+PATIENCE = 3
+# Seconds between looks at the trials of other workers.
+WAIT = 1.0
+
+Distribution = CategoricalDistribution | FloatDistribution | IntDistribution
+Space = Mapping[str, Distribution]
+"""The values that each varied option may take, by its full name, such as `search.top_k`."""
+Values = dict[str, Any]
+"""Values of options by their full names."""
 
 
-def located(config: SearchConfig) -> SearchConfig:
-    """The configuration with its study's name and storage filled in: by model, goal and length,
-    under `paths.root`."""
-    search, tuning = config.search, config.tuning
-    name = tuning.study or safe_name(f"gcg-{config.model.name}-{search.goal.value}-{search.length}")
-    storage = tuning.storage or f"{config.paths.root}/studies/{safe_name(name)}.db"
-    return replace(
-        config, tuning=replace(tuning, study=name, storage=f"sqlite:///{database(storage)}")
-    )
+class Searchable(Protocol):
+    """One model, ready to be searched on some prompts with some options."""
+
+    provenance: Mapping[str, str]
+    """Digests of the model: values of another are not to be compared with these."""
+
+    def search(self, prompt: str, *, seed: int, budget: int) -> float:
+        """The best value that the search reaches on the prompt of this key, from this seed, within
+        `budget` candidate evaluations. More is better; in units that prompts share."""
 
 
-def check_prompts(config: SearchConfig) -> None:
-    """ConfigError where options would be tuned on nothing, or compared on what they were tuned
-    on."""
-    tuning = config.tuning
-    if not tuning.prompts:
-        raise ConfigError(
-            "tuning.prompts is empty: give the keys of the prompts that options are tuned on, and "
-            "of others that they are "
-            "compared with the defaults on: tuning.prompts=[greatest,worst] tuning.held_out=[best]"
-        )
-    tuned_on = {config.prompts[key].strip(): key for key in tuning.prompts}
-    for key in tuning.held_out:
-        if same := tuned_on.get(config.prompts[key].strip()):
-            raise ConfigError(
-                f"tuning.held_out={key} is worded exactly as tuning.prompts={same}, which options "
-                f"are tuned on: leave one "
-                "of them out, or the comparison would flatter the tuned options"
-            )
+Prepare = Callable[[SearchSpec, list[str]], Searchable]
+"""Opens the model for these options and prompts by their keys."""
+Track = Callable[[SearchSpec, int], AbstractContextManager[Mirror]]
+"""Opens the W&B run of the trial with these options and this number."""
+Run = Callable[[int], Sequence[Exception | None]]
+"""Runs that many jobs, a trial each; each one's error, or None. Raises where all were lost."""
+
+
+@dataclass(frozen=True)
+class StudySpec:
+    """What a study tunes, and on what."""
+
+    name: str
+    file: Path
+    model: Mapping[str, Any]
+    """The options of the model that its rewards depend on."""
+    mode: str
+    search: SearchSpec
+    """The defaults that tuned options are compared with."""
+    tuning: TuningSpec
+    prompts: Mapping[str, str]
+    """The user turns by their keys."""
+    seed: int
+
+    @property
+    def storage(self) -> str:
+        return f"sqlite:///{self.file}"
+
+    def document(self, space: Space) -> Values:
+        """What the values of trials depend on, so that one study never mixes values that cannot be
+        compared: what is searched, on what, from how many starts, at what budget, the defaults, and
+        the values of options."""
+        search, tuning = self.search, self.tuning
+        allowed = search.allowed_path and sha256_of(Path(search.allowed_path).expanduser())
+        options = {name: getattr(search, name) for name in ("length", "goal", "allowed", *TUNABLE)}
+        prompts = {key: self.prompts[key] for key in tuning.prompts}
+        budget = {"seeds": tuning.seeds, "evaluations": tuning.evaluations}
+        document = {
+            "model": dict(self.model),
+            "mode": self.mode,
+            "search": {"allowed_path": allowed, **options},
+            "tuning": {"prompts": prompts, **budget},
+            "seed": self.seed,
+            "params": {name: distribution_to_json(values) for name, values in space.items()},
+            "pessimal": __version__,
+        }
+        text = json.dumps(document, default=lambda v: v.value if isinstance(v, Enum) else str(v))
+        return json.loads(text)
+
+
+class FallenBehind(BasePruner):
+    """Prunes a trial whose running median is below the median of the others' at the same search,
+    failed ones aside.
+
+    Optuna's MedianPruner compares a trial's best running median so far, and the first, from one
+    prompt where rewards are high, stays the best for ever. Here all trials go through the same
+    searches in the same order, from the same starts. `searches`: what every trial may make (each
+    prompt once, or one would decide); `trials`: others that must be as far.
+    """
+
+    def __init__(self, *, searches: int, trials: int = 5):
+        self.searches, self.trials = searches, trials
+
+    def prune(self, study: optuna.Study, trial: FrozenTrial) -> bool:
+        step = trial.last_step
+        if step is None or step + 1 < self.searches:
+            return False
+        others = [
+            other.intermediate_values[step]
+            for other in study.get_trials(deepcopy=False)
+            if other.number != trial.number
+            and other.state is not TrialState.FAIL
+            and step in other.intermediate_values
+        ]
+        return len(others) >= self.trials and trial.intermediate_values[step] < median(others)
+
+
+# --- Options.
+
+
+def short(name: str) -> str:
+    """An option's name without `search.`."""
+    return name.removeprefix("search.")
+
+
+def with_options(search: SearchSpec, values: Mapping[str, Any]) -> SearchSpec:
+    """The search with other options, checked as if they had been typed."""
+    return replace(search, **{short(name): value for name, value in values.items()})
+
+
+def options_of(search: SearchSpec, names: Sequence[str]) -> Values:
+    """The values that these options have in a search."""
+    return {name: getattr(search, short(name)) for name in names}
+
+
+def options_tried(trial: FrozenTrial | Trial) -> Values:
+    """The options of a trial. The defaults' own may lie outside of the space, where Optuna keeps no
+    parameters."""
+    return trial.user_attrs.get(DEFAULTS, trial.params)
+
+
+def space_of(study: optuna.Study) -> dict[str, Distribution]:
+    """The space that a study was begun with."""
+    texts = study.user_attrs[STUDY_SPEC]["params"]
+    return {name: cast(Distribution, json_to_distribution(text)) for name, text in texts.items()}
+
+
+# --- A study in its file.
 
 
 def database(storage: str) -> Path:
@@ -97,187 +205,320 @@ def database(storage: str) -> Path:
     if not path or "://" in path:
         raise ConfigError(
             f"tuning.storage={storage!r}: a study is kept in a SQLite file; type for example "
-            f"tuning.storage=study.db"
+            "tuning.storage=study.db"
         )
     return Path(os.path.abspath(os.path.expanduser(path)))
 
 
-def lock(storage: str, name: str = "lock") -> FileLock:
-    """For one process at a time; free again when that process ends, however it ends."""
-    file = database(storage)
+def check_prompts(spec: StudySpec) -> None:
+    """ConfigError where options would be tuned on nothing, or compared on what they were tuned
+    on."""
+    tuning = spec.tuning
+    if not tuning.prompts:
+        raise ConfigError(
+            "tuning.prompts is empty: give the keys of the prompts that options are tuned on, and "
+            "of others that they are compared with the defaults on: "
+            "tuning.prompts=[greatest,worst] tuning.held_out=[best]"
+        )
+    tuned_on = {spec.prompts[key].strip(): key for key in tuning.prompts}
+    for key in tuning.held_out:
+        if same := tuned_on.get(spec.prompts[key].strip()):
+            raise ConfigError(
+                f"tuning.held_out={key} is worded exactly as tuning.prompts={same}, which options "
+                "are tuned on: leave one of them out, or the comparison would flatter the tuned "
+                "options"
+            )
+
+
+def lock(file: Path, name: str = "lock") -> FileLock:
+    """For one process at a time; free again when that process ends, however it ends. The same
+    object for the same file."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    return FileLock(f"{file}.{name}")
+    return FileLock(f"{file}.{name}", is_singleton=True)
 
 
-def open_storage(storage: str) -> RDBStorage:
-    """Optuna's storage, made where it is not there yet. Only with the lock held: making its tables
-    is not safe twice at once."""
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    file = database(storage)
+def begin(spec: StudySpec, space: Space) -> optuna.Study:
+    """The study, opened or begun; ConfigError where it was begun for something else."""
+    now = spec.document(space)
+    with lock(spec.file):
+        study = optuna.create_study(
+            study_name=spec.name,
+            storage=_open(spec.file),
+            direction="maximize",  # of the value, which is signed by the goal: more is better
+            load_if_exists=True,
+        )
+        if STUDY_SPEC not in study.user_attrs:
+            study.set_user_attr(STUDY_SPEC, now)
+    both = pd.json_normalize([study.user_attrs[STUDY_SPEC], now]).astype(object)
+    both = both.where(both.notna(), None)
+    changes = [
+        f"{name} was {before!r} and is now {after!r}"
+        for name, (before, after) in both.items()
+        if before != after
+    ]
+    if changes:
+        raise ConfigError(
+            f"the study {spec.name!r} in {spec.storage} was begun for something else: "
+            f"{'; '.join(changes)}. Its trials' values could not be compared with new ones. Begin "
+            f"another: tuning.study={spec.name}-2; or give the options it was begun with"
+        )
+    return study
+
+
+def load(spec: StudySpec) -> optuna.Study:
+    """The study of a job; InputError where it was not begun."""
+    names: list[str] = []
+    if spec.file.exists():
+        with lock(spec.file):
+            storage = _open(spec.file)
+        names = optuna.get_all_study_names(storage)
+    if spec.name not in names:
+        raise InputError(
+            f"there is no study {spec.name!r} in {spec.storage}; there are: "
+            f"{', '.join(names) or 'none'}"
+        )
+    return optuna.load_study(study_name=spec.name, storage=storage)
+
+
+def _open(file: Path) -> RDBStorage:
+    """Optuna's storage. Only with the lock held: making its tables is not safe twice at once."""
+    optuna.logging.set_verbosity(optuna.logging.ERROR)  # what failed is logged here
     try:
         return RDBStorage(
             f"sqlite:///{file}",
-            engine_kwargs={
-                "connect_args": {"timeout": 60}
-            },  # seconds that a writer waits for another
+            engine_kwargs={"connect_args": {"timeout": 60}},  # seconds a writer waits for another
             heartbeat_interval=HEARTBEAT,
             grace_period=GRACE,
             heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(max_retry=RETRIES),
         )
-    except OSError:
-        raise
-    except Exception as error:  # whatever SQLAlchemy makes of a file that is something else
+    except (SQLAlchemyError, RuntimeError) as error:  # another file, or another Optuna's tables
         raise InputError(
             f"{file} cannot be read as a study's SQLite file ({type(error).__name__}); give "
-            f"another tuning.storage"
+            "another tuning.storage"
         ) from error
 
 
-def load(config: SearchConfig) -> optuna.Study:
-    """The study that a job belongs to, which is there already."""
-    tuning = config.tuning
-    if tuning.study is None or tuning.storage is None:
-        raise ConfigError(
-            "a job of a study needs both tuning.study=NAME and tuning.storage=FILE.db"
+def same_model(study: optuna.Study, model: Searchable) -> Searchable:
+    """The model; WorkError where it is another than in the trials before: a folder of one name with
+    other weights."""
+    if PROVENANCE not in study.user_attrs:
+        study.set_user_attr(PROVENANCE, dict(model.provenance))
+    before, now = study.user_attrs[PROVENANCE], model.provenance
+    if changed := ", ".join(name for name in now if before.get(name) != now[name]):
+        raise WorkError(
+            f"the model is not the one that the study {study.study_name!r} was begun with "
+            f"({changed}), so trials cannot be compared. Begin another study: tuning.study=NAME"
         )
-    if not database(tuning.storage).exists():
-        raise InputError(f"tuning.storage={tuning.storage!r}: there is no such file")
-    with lock(tuning.storage):
-        storage = open_storage(tuning.storage)
-    known = optuna.get_all_study_names(storage)
-    if tuning.study not in known:
-        raise InputError(
-            f"there is no study {tuning.study!r} in {tuning.storage}; there are: "
-            f"{', '.join(known) or 'none'}"
-        )
-    return optuna.load_study(study_name=tuning.study, storage=storage)
+    return model
 
 
-def options_tried(trial: FrozenTrial | Trial) -> Options:
-    """The options of a trial. The defaults' own may lie outside of the space, where Optuna keeps no
-    parameters."""
-    return trial.user_attrs.get(DEFAULTS, trial.params)
+# --- A worker.
 
 
-def working(trial: Trial) -> contextlib.AbstractContextManager:
-    """Show that somebody works on a trial: the worker that took it, and the job that runs it, which
-    may outlive it."""
-    return get_heartbeat_thread(trial._trial_id, trial.storage)
+def finished(study: optuna.Study) -> list[FrozenTrial]:
+    """Trials that have a value: complete or pruned. Failed ones count for nothing."""
+    return study.get_trials(deepcopy=False, states=FINISHED)
 
 
-class Trials:
-    """The trials of one study, as a worker sees them."""
+def work(study: optuna.Study, spec: StudySpec, run: Run, *, total: int, at_once: int) -> None:
+    """Run trials, `at_once` in a batch, until the study has `total` finished ones, whoever runs
+    them.
 
-    def __init__(self, config: SearchConfig, space: Space):
-        """Open the study of a `located` configuration, or begin it; ConfigError where it was begun
-        for something else."""
-        tuning = config.tuning
-        self.space, self.seed, self.storage = space, config.seed, tuning.storage
-        self.defaults = options_of(config, list(space.distributions))
-        spec = _study_spec(config, space)
-        with lock(self.storage):
-            self.study = optuna.create_study(
-                study_name=tuning.study,
-                storage=open_storage(self.storage),
-                direction="maximize",  # of the value, which is signed by the goal: more is better
-                load_if_exists=True,
+    A trial that fails counts for nothing; its options are not tried again. One whose worker dies is
+    noticed and tried again, here if need be: a worker that finds nothing to take waits for the
+    others. Raises UserError where a trial does (no other one would fare better), and WorkError
+    where several in a row failed.
+    """
+    failures: list[str] = []
+    reported, waiting = {trial.number for trial in finished(study)}, False
+    while len(reported) < total:
+        places = min(at_once, _places(study, spec.file, total))
+        try:
+            errors = run(places) if places else ()
+        except Exception as error:  # say a killed process of a pool
+            log.warning("trials were lost: %s", _one_line(error))
+            errors = [error]
+        for failure in errors:
+            if isinstance(failure, UserError):
+                raise failure
+            failures = [*failures, _one_line(failure)] if failure else []
+        if len(failures) >= PATIENCE:
+            raise WorkError(
+                f"{len(failures)} trials in a row failed, the last with: {failures[-1]}. What was "
+                f"finished is kept in {spec.storage}, and the same command goes on from there"
             )
-            if STUDY_SPEC not in self.study.user_attrs:
-                self.study.set_user_attr(STUDY_SPEC, spec)
-        before, now = figures(self.study.user_attrs[STUDY_SPEC]), figures(spec)
-        changed = [key for key in dict.fromkeys([*before, *now]) if before.get(key) != now.get(key)]
-        if changed:
-            how = "; ".join(
-                f"{key} was {before.get(key)!r} and is now {now.get(key)!r}" for key in changed
+        if not places and not waiting:
+            log.info(
+                "waiting for other workers' trials (where one died, its trial is tried again after "
+                f"{GRACE} s)"
             )
-            raise ConfigError(
-                f"the study {tuning.study!r} in {self.storage} was begun for something else: "
-                f"{how}. Its trials' values could "
-                f"not be compared with new ones. Begin another: tuning.study={tuning.study}-2; or "
-                f"give the options it was "
-                "begun with"
-            )
-
-    def all(self) -> list[FrozenTrial]:
-        """Every trial so far, in order."""
-        return self.study.get_trials(deepcopy=False)
-
-    def finished(self) -> int:
-        """Trials that have a value: complete or pruned. Failed ones count for nothing."""
-        return sum(trial.state in FINISHED for trial in self.all())
-
-    @contextlib.contextmanager
-    def taken(self, most: int, *, total: int) -> Iterator[list[Trial]]:
-        """Up to `most` trials to be run now; fewer, or none, where the study has `total` with those
-        that are running.
-
-        For as long as this lasts they count as worked on. Those that are not finished then are
-        stale after GRACE seconds, and their options are tried again.
-        """
-        with contextlib.ExitStack() as alive:
-            with lock(self.storage):
-                optuna.storages.fail_stale_trials(self.study)
-                occupied = [t for t in self.all() if t.state in (*FINISHED, TrialState.RUNNING)]
-                trials = [self._ask() for _ in range(min(most, total - len(occupied)))]
-                for trial in trials:
-                    alive.enter_context(working(trial))
-            yield trials
-
-    def failed(self, trial: Trial, error: BaseException) -> None:
-        """Note that the job of a trial failed, and why; its options are not tried again."""
-        with contextlib.suppress(
-            UpdateFinishedTrialError, ValueError
-        ):  # another worker gave it up already
-            trial.set_user_attr(ERROR, one_line(error))
-            self.study.tell(trial.number, state=TrialState.FAIL)
-
-    def _ask(self) -> Trial:
-        """The next trial, running: the defaults before all others, so that the best can be compared
-        with them; then one from the queue, or a new one. Its options follow from the seed, its
-        number and the trials before it, whoever asks."""
-        inside = {
-            k: v for k, v in self.space.distributions.items() if contains(v, self.defaults[k])
-        }
-        if not any(DEFAULTS in t.user_attrs and t.state is not TrialState.FAIL for t in self.all()):
-            own = {name: self.defaults[name] for name in inside}
-            self.study.enqueue_trial(own, user_attrs={DEFAULTS: self.defaults})
-        elif TrialState.WAITING not in {trial.state for trial in self.all()}:
-            self.study.enqueue_trial({})
-        [trial, *_] = self.study.get_trials(deepcopy=False, states=(TrialState.WAITING,))
-        # Before it runs: a trial whose worker dies without a heartbeat would count as running for
-        # ever.
-        self.study._storage.record_heartbeat(trial._trial_id)
-        drawn = np.random.SeedSequence([self.seed, trial.number]).generate_state(1)
-        self.study.sampler = TPESampler(seed=int(drawn[0]), multivariate=True, group=True)
-        return self.study.ask(inside if DEFAULTS in trial.user_attrs else self.space.distributions)
+        time.sleep(0 if places else WAIT)
+        waiting = not places
+        for trial in finished(study):
+            if trial.number not in reported:
+                reported.add(trial.number)
+                log.info("%d of %d: %s", len(reported), total, _standing(trial, study))
 
 
-def one_line(error: BaseException) -> str:
+def _standing(trial: FrozenTrial, study: optuna.Study) -> str:
+    """A trial, and the best value so far."""
+    tried = " ".join(f"{short(name)}={value:.4g}" for name, value in options_tried(trial).items())
+    complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    best = max((t.values[0] for t in complete), default=trial.values[0])
+    what = f"trial {trial.number} {trial.state.name.lower()} at {trial.values[0]:.4f}"
+    return f"{what} with {tried}; best {best:.4f}"
+
+
+def _one_line(error: BaseException) -> str:
     """An error as one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
-def _study_spec(config: SearchConfig, space: Space) -> dict[str, Any]:
-    """What the values of trials depend on, so that one study never mixes values that cannot be
-    compared: what is searched, on what, from how many starts, at what budget, and the defaults and
-        the values of options."""
-    search, tuning = config.search, config.tuning
-    listed = search.allowed_path and sha256_of(Path(search.allowed_path).expanduser())
-    prompts = {key: config.prompts[key] for key in tuning.prompts}
-    fixed = ("length", "goal", "allowed", *TUNABLE)
-    spec = {
-        "model": {
-            key: value for key, value in asdict(config.model).items() if key not in _DESCRIPTIONS
-        },
-        "mode": config.mode,
-        "search": {"allowed_path": listed, **{option: getattr(search, option) for option in fixed}},
-        "tuning": {"prompts": prompts, "seeds": tuning.seeds, "evaluations": tuning.evaluations},
-        "seed": config.seed,
-        "params": {
-            name: distribution_to_json(values) for name, values in space.distributions.items()
-        },
-        "pessimal": __version__,
-    }
-    return json.loads(
-        json.dumps(spec, default=lambda v: v.value if isinstance(v, Enum) else str(v))
-    )
+def _places(study: optuna.Study, file: Path, total: int) -> int:
+    """How many trials may begin, so that the study has `total` with those that run. Those whose
+    worker died are failed first, and their options queued."""
+    with lock(file):
+        fail_stale_trials(study)
+        for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+            # Its worker died in `Study.ask`, with the lock: it never had a heartbeat to miss.
+            if trial.user_attrs.get(DRAWN) != trial.number:
+                study.tell(trial.number, state=TrialState.FAIL)
+        taken = study.get_trials(deepcopy=False, states=(*FINISHED, TrialState.RUNNING))
+        return max(0, total - len(taken))
+
+
+# --- A trial.
+
+
+def run_trial(spec: StudySpec, prepare: Prepare, track: Track) -> float | None:
+    """Run the next trial of a study and return its value; of a pruned trial, the median so far.
+    None where the study has all its `tuning.trials`. Raises WorkError where another worker has
+    given the trial up, or a search gave no number."""
+    study = load(spec)
+
+    def objective(trial: Trial) -> float:
+        try:
+            values = _draw(trial, space_of(study))
+            trial.set_user_attr(DRAWN, trial.number)
+            lock(spec.file).release()
+            search = with_options(spec.search, values)
+            with track(search, trial.number) as mirror:
+                mirror.summary({"trial": trial.number, **values})
+                model = same_model(study, prepare(search, spec.tuning.prompts))
+                value, state = _run_searches(trial, spec, model, mirror)
+        except KeyboardInterrupt:  # for Optuna a failure; here its options are tried again
+            RetryHeartbeatStaleTrialCallback()(study, study.get_trials()[trial.number])
+            raise
+        except Exception as error:
+            trial.set_user_attr(ERROR, _one_line(error))
+            expected = isinstance(error, UserError | WorkError)
+            log.warning(
+                "trial %d failed: %s", trial.number, _one_line(error), exc_info=not expected
+            )
+            raise
+        if state is TrialState.PRUNED:
+            raise TrialPruned
+        return value
+
+    with lock(spec.file):
+        if spec.tuning.trials and not _places(study, spec.file, spec.tuning.trials):
+            return None
+        number = _queue(study, spec)
+        drawn = np.random.SeedSequence([spec.seed, number]).generate_state(1)
+        study.sampler = TPESampler(seed=int(drawn[0]), multivariate=True, group=True)
+        study.pruner = FallenBehind(searches=len(spec.tuning.prompts))
+        try:
+            study.optimize(objective, n_trials=1)
+        except Exception as error:
+            failed = study.get_trials(deepcopy=False, states=(TrialState.FAIL,))
+            if any(trial.number == number and ERROR not in trial.user_attrs for trial in failed):
+                raise WorkError(
+                    f"trial {number} was given up by another worker, which saw no sign of life; "
+                    "its options are tried again there, and this result does not count"
+                ) from error
+            raise
+    return study.get_trials(deepcopy=False)[number].value
+
+
+def _queue(study: optuna.Study, spec: StudySpec) -> int:
+    """The number of the trial that Optuna hands out next: the defaults before all others, so that
+    the best can be compared with them; then one from the queue, or a new one."""
+    trials = study.get_trials(deepcopy=False)
+    if not any(DEFAULTS in t.user_attrs and t.state is not TrialState.FAIL for t in trials):
+        defaults = options_of(spec.search, list(space_of(study)))
+        study.enqueue_trial(defaults, user_attrs={DEFAULTS: defaults})
+    queue = study.get_trials(deepcopy=False, states=(TrialState.WAITING,))
+    return queue[0].number if queue else len(trials)
+
+
+def _draw(trial: Trial, space: Space) -> Values:
+    """The options of a trial, drawn by Optuna or queued; where the defaults' own lie outside of the
+    space, Optuna is not asked."""
+    defaults = trial.user_attrs.get(DEFAULTS, {})
+    for name, values in space.items():
+        if name in defaults and not _contains(values, defaults[name]):
+            continue
+        match values:
+            case CategoricalDistribution():
+                trial.suggest_categorical(name, values.choices)
+            case IntDistribution(low=low, high=high, step=step, log=logarithmic):
+                trial.suggest_int(name, low, high, step=step, log=logarithmic)
+            case FloatDistribution(low=low, high=high, step=step, log=logarithmic):
+                trial.suggest_float(name, low, high, step=step, log=logarithmic)
+    return options_tried(trial)
+
+
+def _contains(values: Distribution, value: Any) -> bool:
+    try:
+        create_trial(value=0.0, params={"option": value}, distributions={"option": values})
+    except ValueError:
+        return False
+    return True
+
+
+def _run_searches(
+    trial: Trial, spec: StudySpec, model: Searchable, mirror: Mirror
+) -> tuple[float, TrialState]:
+    """The median over the searches made, and whether they are all."""
+    tuning = spec.tuning
+    planned = planned_searches(tuning.prompts, seed=spec.seed, count=tuning.seeds, held_out=False)
+    rows: list[tuple[str, int, float, float]] = []
+    running = math.nan
+    for step, (prompt, seed) in enumerate(planned):
+        value, seconds = timed_search(model, prompt, seed, budget=tuning.evaluations)
+        rows.append((prompt, seed, value, round(seconds, 4)))
+        running = median(row[2] for row in rows)
+        mirror.metrics(
+            {"tuning/search": step, "tuning/value": value, "tuning/running_median": running}
+        )
+        trial.report(running, step)
+        # The defaults are what all else is compared with: they run to the end.
+        if step + 1 < len(planned) and DEFAULTS not in trial.user_attrs and trial.should_prune():
+            break
+    trial.set_user_attr(SEARCHES, rows)
+    # `value` is a complete trial's only, so that it means one thing: the median over all searches.
+    state = TrialState.COMPLETE if len(rows) == len(planned) else TrialState.PRUNED
+    name = "value" if state is TrialState.COMPLETE else "pruned_at"
+    mirror.summary({name: running, "state": state.name.lower(), "searches": len(rows)})
+    return running, state
+
+
+def timed_search(model: Searchable, prompt: str, seed: int, *, budget: int) -> tuple[float, float]:
+    """A search's value and its seconds; WorkError where the value is no number."""
+    begun = time.perf_counter()
+    value = float(model.search(prompt, seed=seed, budget=budget))
+    if not math.isfinite(value):
+        raise WorkError(
+            f"the search on {prompt} from seed {seed} ended with {value}, which is no reward"
+        )
+    return value, time.perf_counter() - begun
+
+
+def planned_searches(
+    prompts: Sequence[str], *, seed: int, count: int, held_out: bool
+) -> list[tuple[str, int]]:
+    """Every prompt from the first of `count` random starts, then every prompt from the second …:
+    any beginning has seen all prompts alike. Seeds of starts are even in trials and odd on held-out
+    prompts, so that none is in both."""
+    drawn = np.random.SeedSequence([seed, held_out]).generate_state(count)
+    return [(prompt, 2 * int(number) + held_out) for number in drawn for prompt in prompts]

@@ -1,18 +1,20 @@
 """`pessimal compare`: score tables in, one comparison out."""
 
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from pessimal.analyses import ANALYSES, compare
+from pessimal.analyses import all_analyses, compare
 from pessimal.catalogue import answering, names_of
 from pessimal.config.reading import read_options, reading_of
 from pessimal.config.schema import CompareConfig
+from pessimal.config.schema.shared import TrackingSpec
 from pessimal.errors import TableError
 from pessimal.progress import steps
+from pessimal.rewards.spec import Mode
 from pessimal.tables import ScoreTable, read_score_table
-from pessimal.tables.score_table import REWARD, SharedColumns
+from pessimal.tables.score_table import REWARD, ScoreProvenance, SharedColumns
 from pessimal.tables.table_set import labels_of, table_sets
 from pessimal.tracking.registry import Manifest, Registry
 from pessimal.tracking.remote import fetch_score_tables
@@ -26,34 +28,32 @@ log = logging.getLogger(__name__)
 def run(config: CompareConfig) -> None:
     """Compare the tables, or the explanations, that the configuration names; publish a `comparison`
     artifact."""
-    registry = registry_of(config)
+    registry, files = registry_of(config), {}
     if config.explanations:
-        chosen = chosen_explanations(config, registry)
-        results, labels, files = compare_explanations(chosen, config)
-        inputs, skipped, counts = (
-            [m.reference for _, m in chosen],
-            {},
-            {"explanations": len(chosen)},
-        )
+        explanations = chosen_explanations(config, registry)
+        results, labels, files = compare_explanations(explanations, config)
+        inputs = [manifest.reference for _, manifest in explanations]
+        skipped, counts = {}, {"explanations": len(explanations)}
     else:
-        options = read_options(config)  # a wrong path is reported before any table is opened
-        source = fetched(config) if config.source == "wandb" else registry
-        found = named(config) if config.tables else registered(config, source)
-        tables, inputs = (
-            [table for table, _ in found],
-            [reference for _, reference in found if reference],
-        )
+        # What is wrong with a path or an analysis is reported before any table is opened.
+        analyses, options = all_analyses(config.analyses), read_options(config)
+        choice = Choice(config.models, list(config.prompts), config.sets, config.mode)
+        if config.tables:
+            chosen = named(config.tables, choice)
+        elif config.source == "wandb":
+            cache = Path(config.paths.cache)
+            chosen = registered(fetched(config.tracking, choice, cache), choice)
+        else:
+            chosen = registered(registry, choice)
+        tables = [table for table, _ in chosen]
+        inputs = [reference for _, reference in chosen if reference]
         sets = table_sets(tables, reading_of(config))
         labels = {model: label for one in sets for model, label in one.labels.items()}
         labels |= {m: label for m, label in labels_of(tables).items() if m not in labels}
         counts = {"models": len({t.provenance.model for t in tables}), "tables": len(tables)}
-        with steps(
-            f"comparing {counts['tables']} tables of {counts['models']} models",
-            len(ANALYSES),
-            bar=config.progress,
-        ) as step:
-            results, skipped = compare(sets, options, step)
-        files = {}
+        title = f"comparing {counts['tables']} tables of {counts['models']} models"
+        with steps(title, len(analyses), bar=config.progress) as step:
+            results, skipped = compare(sets, options, step, analyses)
     with tracked(config, name=f"compare {config.name}", inputs=inputs) as mirror:
         artifact = Artifact(
             "comparison",
@@ -71,59 +71,99 @@ def run(config: CompareConfig) -> None:
     print_path(folder)
 
 
-def fetched(config: CompareConfig) -> Registry:
+@dataclass(frozen=True)
+class Choice:
+    """Which score tables are compared; an empty list chooses all."""
+
+    models: list[str]
+    prompts: list[str]
+    sets: list[str]
+    mode: Mode | None
+
+    def among(self, models: Iterable[str]) -> "Choice":
+        """The same, with models as those that are there are called."""
+        return replace(self, models=answering(self.models, models))
+
+    @property
+    def fields(self) -> list[tuple[str, list[str], str]]:
+        """A field of a provenance or summary, what is chosen of it, and the option of a scan that
+        makes one more."""
+        items = "candidates=items mode=text candidates.path=FILE candidates.name="
+        return [
+            ("model", self.models, "model="),
+            ("prompt", self.prompts, "prompts="),
+            ("candidates", self.sets, items),
+        ]
+
+    def takes(self, table: Mapping, *, every: bool = True) -> bool:
+        """Whether a table is of the model, prompt and candidate set chosen; or, unless `every`, of
+        one of them."""
+        if every:
+            return all(not chosen or table[field] in chosen for field, chosen, _ in self.fields)
+        return any(table[field] in chosen for field, chosen, _ in self.fields)
+
+    def takes_mode(self, provenance: ScoreProvenance) -> bool:
+        """Whether it is of the mode asked for; published scores and log-probabilities have no
+        choice of one."""
+        free = provenance.mode == "published" or provenance.score != REWARD
+        return free or self.mode is None or provenance.mode == self.mode.value
+
+    def __str__(self) -> str:
+        parts = [f"{field}: {', '.join(names)}" for field, names, _ in self.fields if names]
+        return "; ".join([*parts, f"mode: {self.mode.value}"] if self.mode else parts)
+
+
+Chosen = list[tuple[ScoreTable, str | None]]
+"""Tables with their references, where they are from a registry."""
+
+
+def fetched(tracking: TrackingSpec, choice: Choice, cache: Path) -> Registry:
     """A registry of what a W&B project has, fetched and verified."""
-    tracking = config.tracking
-    own = Path(config.paths.cache) / "fetched" / (tracking.entity or "own") / tracking.project
+    own = cache / "fetched" / (tracking.entity or "own") / tracking.project
     into = Registry(own / "registry")
-    names = list(dict.fromkeys(name for model in config.models for name in names_of(model)))
-    got = fetch_score_tables(tracking.project, tracking.entity, names, list(config.prompts), into)
+    names = list(dict.fromkeys(name for model in choice.models for name in names_of(model)))
+    got = fetch_score_tables(tracking.project, tracking.entity, names, choice.prompts, into)
     new = sum(downloaded for _, _, downloaded in got)
     log.info("%d score tables of %s, %d of them fetched now", len(got), tracking.project, new)
     return into
 
 
-def named(config: CompareConfig) -> list[tuple[ScoreTable, str | None]]:
-    """The tables that `tables` names."""
+def named(paths: Sequence[str], choice: Choice) -> Chosen:
+    """The tables of files and folders."""
     files: dict[Path, None] = {}  # a file that is named twice is one
-    for path in map(Path, config.tables):
+    for path in map(Path, paths):
         below = sorted(path.rglob("scores.parquet")) if path.is_dir() else [path]
         if not below:
             raise TableError(f"tables={str(path)!r}: no scores.parquet below this folder")
         files |= dict.fromkeys(file.resolve() for file in below)
     shared = SharedColumns()
-    found = [(shared.of(read_score_table(file)), None) for file in files]
-    config.models = answering(config.models, [table.provenance.model for table, _ in found])
-    _check_known(config, [asdict(table.provenance) for table, _ in found], where="the tables named")
-    return _chosen(config, found, "the tables named")
+    tables: Chosen = [(shared.of(read_score_table(file)), None) for file in files]
+    choice = choice.among(table.provenance.model for table, _ in tables)
+    where = "the tables named"
+    _check_there(choice, [asdict(table.provenance) for table, _ in tables], where=where)
+    return _chosen(choice, tables, where)
 
 
-def registered(config: CompareConfig, registry: Registry) -> list[tuple[ScoreTable, str | None]]:
+def registered(registry: Registry, choice: Choice) -> Chosen:
     """The registry's tables that are asked for, verified, with their references."""
-    there = _current(registry)
-    summaries = [manifest.summary for _, manifest in there]  # spares opening what is not asked for
-    config.models = answering(config.models, [summary["model"] for summary in summaries])
-    wanted = [
-        pair for pair, summary in zip(there, summaries, strict=True) if _asked_for(config, summary)
-    ]
-    _check_known(config, summaries, where=str(registry.root))
-    for folder, _ in wanted:
-        registry.verify(folder)
+    current = _current(registry)
+    summaries = [manifest.summary for _, manifest in current]  # spares opening the others
+    choice = choice.among(summary["model"] for summary in summaries)
+    _check_there(choice, summaries, where=str(registry.root))
     shared = SharedColumns()
-    found = [
-        (shared.of(read_score_table(folder)), manifest.reference) for folder, manifest in wanted
-    ]
-    if there and not found:
-        near = {
-            f"{s['model']} on {s['prompt']}"
-            for s in summaries
-            if _asked_for(config, s, every=False)
-        }
+    tables: Chosen = []
+    for folder, manifest in current:
+        if choice.takes(manifest.summary):
+            registry.verify(folder)
+            tables.append((shared.of(read_score_table(folder)), manifest.reference))
+    if current and not tables:
+        partly = [s for s in summaries if choice.takes(s, every=False)]
+        near = sorted({f"{s['model']} on {s['prompt']}" for s in partly})
         raise TableError(
-            f"no score table in {registry.root} has all of it ({_choices_text(config)}). There "
-            f"are: {'; '.join(sorted(near)[:8])}"
+            f"no score table in {registry.root} has all of it ({choice}). There are: "
+            f"{'; '.join(near[:8])}"
         )
-    return _chosen(config, found, str(registry.root))
+    return _chosen(choice, tables, str(registry.root))
 
 
 def _current(registry: Registry) -> list[tuple[Path, Manifest]]:
@@ -140,78 +180,38 @@ def _current(registry: Registry) -> list[tuple[Path, Manifest]]:
     return latest + older
 
 
-def _choices(config: CompareConfig) -> list[tuple[str, list[str], str]]:
-    """What may be chosen: its field in a provenance or summary, the choice, and the option that
-    makes one more."""
-    items = "candidates=items mode=text candidates.path=FILE candidates.name="
-    return [
-        ("model", config.models, "model="),
-        ("prompt", list(config.prompts), "prompts="),
-        ("candidates", config.sets, items),
-    ]
-
-
-def _asked_for(config: CompareConfig, what: Mapping, *, every: bool = True) -> bool:
-    """Whether a table is of the model, prompt and candidate set chosen; or, unless `every`, of one
-    of them."""
-    if every:
-        return all(not chosen or what[field] in chosen for field, chosen, _ in _choices(config))
-    return any(what[field] in chosen for field, chosen, _ in _choices(config))
-
-
-def _check_known(config: CompareConfig, there: Sequence[Mapping], *, where: str) -> None:
+def _check_there(choice: Choice, tables: Sequence[Mapping], *, where: str) -> None:
     """TableError where something was asked for that no table has: half a comparison is not what was
     meant."""
-    for field, chosen, option in _choices(config):
-        known = sorted({what[field] for what in there})
-        if missing := [name for name in chosen if name not in known]:
+    for field, chosen, option in choice.fields:
+        values = sorted({table[field] for table in tables})
+        if missing := [name for name in chosen if name not in values]:
             raise TableError(
                 f"no score table of {field} {', '.join(map(repr, missing))} in {where}. There are "
-                f"tables of: "
-                f"{', '.join(known) or f'no {field} yet'}. To make one: pessimal scan "
+                f"tables of: {', '.join(values) or f'no {field} yet'}. To make one: pessimal scan "
                 f"{option}{missing[0]}"
             )
 
 
-def _chosen(
-    config: CompareConfig, found: list[tuple[ScoreTable, str | None]], where: str
-) -> list[tuple[ScoreTable, str | None]]:
+def _chosen(choice: Choice, tables: Chosen, where: str) -> Chosen:
+    """Those that are chosen; TableError where there is none, or none of something chosen."""
     chosen = [
         (table, reference)
-        for table, reference in found
-        if _asked_for(config, asdict(table.provenance)) and _in_mode(config, table)
+        for table, reference in tables
+        if choice.takes(asdict(table.provenance)) and choice.takes_mode(table.provenance)
     ]
     if not chosen:
-        there = sorted(
-            {
-                f"{t.provenance.model} on {t.provenance.prompt} ({t.provenance.mode})"
-                for t, _ in found
-            }
-        )
+        provenances = [table.provenance for table, _ in tables]
+        there = sorted({f"{p.model} on {p.prompt} ({p.mode})" for p in provenances})
         raise TableError(
             f"nothing to compare in {where}: {'; '.join(there[:8]) or 'no score tables'}. Scan or "
-            f"import first, for "
-            "example: pessimal scan model=plain-wordpiece-0"
+            "import first, for example: pessimal scan model=plain-wordpiece-0"
         )
-    for field, names, _ in _choices(config):
+    for field, names, _ in choice.fields:
         left = {getattr(table.provenance, field) for table, _ in chosen}
         if lost := [name for name in names if name not in left]:
             raise TableError(
                 f"{field} {', '.join(map(repr, lost))} has score tables in {where}, but none that "
-                f"all choices leave "
-                f"({_choices_text(config)}). Leave one of them out, or scan what is missing"
+                f"all choices leave ({choice}). Leave one of them out, or scan what is missing"
             )
     return chosen
-
-
-def _in_mode(config: CompareConfig, table: ScoreTable) -> bool:
-    """Whether a table is of the mode asked for; published scores and log-probabilities have no
-    choice of one."""
-    provenance = table.provenance
-    free = provenance.mode == "published" or provenance.score != REWARD
-    return free or config.mode is None or provenance.mode == config.mode.value
-
-
-def _choices_text(config: CompareConfig) -> str:
-    parts = [f"{field}: {', '.join(names)}" for field, names, _ in _choices(config) if names]
-    return "; ".join([*parts, f"mode: {config.mode.value}"] if config.mode else parts)

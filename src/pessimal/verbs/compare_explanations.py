@@ -10,9 +10,9 @@ from pessimal.config.schema import CompareConfig
 from pessimal.errors import InputError, TableError
 from pessimal.explaining.compare import compared_results, shown_contested
 from pessimal.explaining.comparison import Comparison, read_jsonl
+from pessimal.explaining.edits.views import to_json, views
 from pessimal.explaining.outcomes import KEY
-from pessimal.explaining.results import Options
-from pessimal.report.edits import to_json, views
+from pessimal.explaining.results import Resampling
 from pessimal.tables.result import Result
 from pessimal.tracking.registry import Manifest, Registry
 
@@ -40,7 +40,7 @@ def compare_explanations(
     labels = {row.model: row.label or row.model for row in provenance.itertuples()}
     if len(set(labels.values())) < len(labels):
         labels = {model: model for model in labels}
-    options = Options(config.replicates, config.permutations, config.confidence, config.seed)
+    options = Resampling(config.replicates, config.permutations, config.confidence, config.seed)
     results = compared_results(outcomes, provenance, options, labels=labels)
     files = {
         f"views/{result.name}.json": to_json(

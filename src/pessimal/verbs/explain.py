@@ -4,8 +4,8 @@ attributes."""
 import hashlib
 import json
 import logging
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -13,39 +13,41 @@ import pandas as pd
 import torch
 from rich.text import Text
 
-from pessimal import explaining as explain_package
 from pessimal.catalogue import is_named
 from pessimal.config.models import spec_of
 from pessimal.config.plain import plain
 from pessimal.config.schema import ExplainConfig, JudgeKind
+from pessimal.config.schema.explain import ComparisonsSpec
 from pessimal.errors import InputError
-from pessimal.explaining.agreement import examples
-from pessimal.explaining.attribute import ANY_WAY, PLACEBO
+from pessimal.explaining.analyses.agreement import examples
+from pessimal.explaining.analyses.fluency import perplexities
+from pessimal.explaining.attribute import ANY_WAY, PLACEBO, Attribute
 from pessimal.explaining.comparison import Comparison, choose, digest, load
 from pessimal.explaining.contrast import read_attributes
+from pessimal.explaining.edits.differences import GONE, LEFT_OUT, NEW, condensed, diff
+from pessimal.explaining.edits.views import to_json, views
 from pessimal.explaining.explain import CONTROLS, NEUTRAL, Explained, explain, explain_pair, pair
-from pessimal.explaining.fluency import perplexities
-from pessimal.explaining.judge import LikelihoodJudge, RuleJudge, make_judge
+from pessimal.explaining.judges import Judge
+from pessimal.explaining.judges.language_models import LikelihoodJudge, make_judge
+from pessimal.explaining.judges.rules import RuleJudge
 from pessimal.explaining.outcomes import as_lines, preference_pairs, requests_for
-from pessimal.explaining.perturbation import Perturber
+from pessimal.explaining.perturbation import Perturber, Request
 from pessimal.explaining.perturbers import make_perturber
+from pessimal.explaining.provenance import OPTIONS, ExplanationProvenance
 from pessimal.explaining.results import (
-    Options,
+    Resampling,
     explained_results,
     overview,
     pair_results,
     smallest_edits,
 )
 from pessimal.progress import Counter, counted, quiet_libraries
-from pessimal.report.differences import GONE, LEFT_OUT, NEW, condensed, diff
-from pessimal.report.edits import to_json, views
 from pessimal.rewards.base import Reward
 from pessimal.rewards.checkpoint_files import of_model
 from pessimal.rewards.load import open_model
 from pessimal.rewards.spec import ModelSpec
 from pessimal.scoring.texts import KeptRewards, TextScorer, text_scorer
 from pessimal.tables.result import Result
-from pessimal.tables.score_table import ModelProvenance
 from pessimal.texts import significant
 from pessimal.tracking.printing import table_text
 from pessimal.tracking.registry import safe_name
@@ -70,230 +72,237 @@ COLUMNS = {
     "n": "edits",
 }
 """Of the table that is printed, with their headings."""
-OPTIONS = ("both_ways", "seeds", "placebos", "overall", "tie", "shrink", "exact_hunks")
-OPTIONS += ("replicates", "permutations", "confidence", "examples")
-"""Those that decide an explanation's numbers."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExplanationProvenance(ModelProvenance):
-    """Two results with one key are the same explanation, but for the last bits that another device
-    or batch size may change, and for what an endpoint answers today that it did not yesterday."""
-
-    comparisons: str
-    comparisons_digest: str
-    n: int
-    attributes: dict[str, dict]  # description, polarity and rules of each, by name
-    perturber: str
-    perturber_identity: dict  # what decides its texts
-    placebo_identity: dict
-    judge_identity: dict
-    code: str  # sha256 over the files that compute margins, statistics and minimal edits
-    options: dict = field(default_factory=dict)
-    seed: int = 0
-
-    def edits_digest(self) -> str:
-        """sha256 over what decides the edits and how they are judged, whatever the model:
-        explanations of several models can be compared where it is the same."""
-        options = {
-            name: self.options[name] for name in ("both_ways", "seeds", "placebos", "overall")
-        }
-        made = [
-            self.attributes,
-            self.perturber_identity,
-            self.placebo_identity,
-            self.judge_identity,
-            options,
-        ]
-        return hashlib.sha256(json.dumps(made, sort_keys=True).encode()).hexdigest()
-
-    @property
-    def name(self) -> str:
-        """Name of the artifact: what distinguishes explanations in a list; the key covers
-        everything."""
-        parts = [self.model, self.comparisons, self.perturber]
-        return "--".join([*parts, *([self.dtype] if self.dtype not in (None, "float32") else [])])
 
 
 def run(config: ExplainConfig) -> None:
     """Explain, publish an `explanation` artifact and print its folder; one that is finished already
     is named."""
+    # 1. What is explained, along what, changed and judged by whom.
     quiet_libraries(lightning=config.trainer.accelerator != "cpu")
-    comparisons, left_out = _comparisons(config)
-    attributes = read_attributes(plain(config)["contrast"])
-    cache = Path(config.paths.cache) / "answers"
+    cache, pair_given = Path(config.paths.cache), config.pair
+    left_out: Mapping[str, int] = {}
+    if pair_given:
+        comparisons = [pair(*pair_given)]
+    else:
+        comparisons, left_out = _comparisons(config.comparisons, seed=config.seed)
+    contrast = plain(config)["contrast"]
+    attributes = read_attributes(contrast)
+    opened = partial(_opened, cache=config.paths.cache, progress=config.progress)
     perturber = make_perturber(
-        config.perturber, attributes=attributes, cache=cache, find=lambda name: _found(config, name)
+        config.perturber,
+        attributes=attributes,
+        cache=cache / "answers",
+        find=lambda name: opened(spec_of(name)).folder if is_named(name) else None,
     )
-    judge = None if config.pair else _judge(config, cache)
+    judge = None if pair_given else _judge(config, opened, cache / "answers")
     if config.dry_run:
-        _print_cost(config, perturber, attributes, comparisons)
-        return
-    registry = registry_of(config)
-    language = None if config.fluency is None else _opened(config, config.language_model("fluency"))
-    model = _opened(config, config.model)
-    provenance = _provenance(config, perturber, judge, model, language, comparisons)
-    done = registry.find("explanation", provenance.key())
-    if done and not config.force:
-        log.info("this is explained already: %s (force=true explains it again)", done[0])
-        print_path(done[0])
-        return
-    inputs, made_with = model_inputs(registry, model)
-    with tracked(config, name=f"explain {provenance.name}", inputs=inputs) as mirror:
-        with counted(provenance.name, unit="responses", bar=config.progress) as counter:
-            found = _explain(
-                config, model, language, comparisons, attributes, perturber, judge, counter
+        requests = _requests(comparisons, attributes, config)
+        print(perturber.dry_run(requests).text())
+        if config.judge is not JudgeKind.rules and not pair_given:
+            edits = sum(request.attribute.name not in CONTROLS for request in requests)
+            print(
+                f"\nThe judge is asked once an edit: up to {edits:,} calls more, which are not in "
+                "this."
             )
-            found = replace(found, left_out=left_out)
+        return
+    # 2. Of which model; an explanation that is there is not made again.
+    registry = registry_of(config)
+    language = None if config.fluency is None else opened(config.language_model("fluency"))
+    model = opened(config.model)
+    judged_by = {}
+    if judge is not None:
+        judged_by = {"judge": judge.provenance(), "detectors": RuleJudge().provenance()}
+    if language is not None:
+        judged_by["fluency"] = of_model(language)
+    null = perturber.placebo() if config.placebos and not pair_given else None
+    provenance = ExplanationProvenance(
+        model=model.name,
+        comparisons=PAIR if pair_given else str(config.comparisons.name),
+        comparisons_digest=digest(comparisons),
+        n=len(comparisons),
+        attributes=contrast,
+        perturber=perturber.name,
+        perturber_identity=perturber.provenance(),
+        placebo_identity=null.provenance() if null else {},
+        judge_identity=judged_by,
+        options={name: getattr(config, name) for name in OPTIONS},
+        seed=config.seed,
+        **of_model(model),
+    )
+    published = registry.find("explanation", provenance.key())
+    if published and not config.force:
+        log.info("this is explained already: %s (force=true explains it again)", published[0])
+        print_path(published[0])
+        return
+    inputs, source = model_inputs(registry, model)
+    with tracked(config, name=f"explain {provenance.name}", inputs=inputs) as mirror:
+        # 3. The edits, their rewards, and what follows from them.
+        with counted(provenance.name, unit="responses", bar=config.progress) as counter:
+            scorers = Scorers(
+                comparisons, _device(config), config.batch_size, cache / "rewards", counter
+            )
+            explained = _explained(
+                config, scorers, model, language, comparisons, attributes, perturber, judge
+            )
+            explained = replace(explained, left_out=left_out)
             counter.begin("intervals and tests")
-            options = Options(
+            resampling = Resampling(
                 config.replicates, config.permutations, config.confidence, config.seed
             )
-            results = pair_results(found) if config.pair else explained_results(found, options)
+            results = (
+                pair_results(explained) if pair_given else explained_results(explained, resampling)
+            )
+        # 4. Published, and said.
         names = ("model", "comparisons", "comparisons_digest", "n", "perturber", "weights_digest")
-        what = {name: getattr(provenance, name) for name in names} | {
-            "made_by": provenance.edits_digest()
-        }
-        summary = {name: value for result in results for name, value in result.summary.items()}
+        summary = {name: getattr(provenance, name) for name in names} | source
+        summary["made_by"] = provenance.edits_digest()
+        for result in results:
+            summary |= result.summary
         artifact = Artifact(
             "explanation",
             provenance.name,
             key=provenance.key(),
             inputs=inputs,
-            summary=what | made_with | summary,
+            summary=summary,
             labels={model.name: model.description.label or model.name},
-            files=_files(config, found, results),
+            files=_files(explained, results, of_pair=bool(pair_given), shown=config.examples),
         )
         folder, _ = publish(config, registry, mirror, artifact, results)
-    for who in (perturber, judge):  # what a language model was asked, for those that ask one
-        if chat := getattr(who, "chat", None):
-            log.info("%s: %s", who.name, chat.usage.sentence())
-    _print_pair(results, found) if config.pair else _print(results, found)
+    for asking in filter(None, (perturber, judge)):
+        if chat := getattr(asking, "chat", None):  # what a language model was asked
+            log.info("%s: %s", asking.name, chat.usage.sentence())
+    _print_pair(results, explained) if pair_given else _print(results, explained)
     print_path(folder)
 
 
-def _opened(config: ExplainConfig, spec: ModelSpec) -> Reward:
+def _opened(spec: ModelSpec, *, cache: str, progress: bool) -> Reward:
     """A reward, its files fetched where they are not here."""
-    return open_model(spec, fetch(spec, cache=config.paths.cache, progress=config.progress))
+    return open_model(spec, fetch(spec, cache=cache, progress=progress))
 
 
-def _found(config: ExplainConfig, name: str) -> Path | None:
-    """The folder of a model by its name in conf/model; None of any other."""
-    if not is_named(name):
-        return None
-    return fetch(spec_of(name), cache=config.paths.cache, progress=config.progress)
-
-
-def _judge(config: ExplainConfig, cache: Path):
+def _judge(config: ExplainConfig, opened: Callable[[ModelSpec], Reward], cache: Path) -> Judge:
     """Who says whether an edit did what was asked."""
     if config.judge is JudgeKind.llm:
         return make_judge(
             config.judge_model, config.perturber, cache=cache, base_url=config.judge_base_url
         )
     if config.judge is JudgeKind.local:
-        return LikelihoodJudge(_opened(config, config.language_model("judge_model")))
+        return LikelihoodJudge(opened(config.language_model("judge_model")))
     return RuleJudge()
 
 
-def _comparisons(config: ExplainConfig) -> tuple[list[Comparison], dict[str, int]]:
+def _comparisons(spec: ComparisonsSpec, *, seed: int) -> tuple[list[Comparison], Mapping[str, int]]:
     """The comparisons asked for, and how many were left out, by why. InputError where none is
     left."""
-    if config.pair:
-        return [pair(*config.pair)], {}
-    spec = config.comparisons
     path = Path(spec.path).expanduser() if spec.path else None
-    found = load(
+    loaded = load(
         spec.source.value, path=path, revision=spec.revision, split=spec.split, subset=spec.subset
     )
-    if found.left_out:
-        log.warning("left out: %s", ", ".join(f"{n} {what}" for what, n in found.left_out.items()))
-    one_turn = [c for c in found.comparisons if [turn.role for turn in c.turns] == ["user"]]
-    kept = one_turn if spec.single_turn else found.comparisons
-    if not kept:
+    if loaded.left_out:
+        log.warning("left out: %s", ", ".join(f"{n} {what}" for what, n in loaded.left_out.items()))
+    one_turn = [c for c in loaded.comparisons if [turn.role for turn in c.turns] == ["user"]]
+    comparisons = one_turn if spec.single_turn else loaded.comparisons
+    if not comparisons:
         raise InputError(f"comparisons={spec.name}: none is left to explain")
-    if spec.n and len(kept) < spec.n:
-        log.warning("comparisons.n=%d, but there are %d: all are taken", spec.n, len(kept))
-    return choose(kept, n=spec.n, seed=config.seed), found.left_out
+    if spec.n and len(comparisons) < spec.n:
+        log.warning("comparisons.n=%d, but there are %d: all are taken", spec.n, len(comparisons))
+    return choose(comparisons, n=spec.n, seed=seed), loaded.left_out
 
 
-def _provenance(
+def _requests(
+    comparisons: Sequence[Comparison], attributes: Sequence[Attribute], config: ExplainConfig
+) -> list[Request]:
+    """What the perturber will be asked. Which response is preferred is not known yet; either way
+    there are as many calls."""
+    rewards = {one.key: (1.0, 0.0) for one in comparisons}
+    requests = requests_for(
+        comparisons, rewards, attributes, range(config.seeds), 0.0, both_ways=config.both_ways
+    )
+    if not config.pair:
+        for arm, n in ((ANY_WAY, config.overall), (NEUTRAL, config.placebos)):
+            requests += requests_for(comparisons, rewards, [arm], range(n), 0.0)
+    return requests
+
+
+@dataclass(frozen=True)
+class Scorers:
+    """Makes what scores a model's texts, on one device; rewards are kept on disk as they come."""
+
+    comparisons: Sequence[Comparison]
+    device: torch.device
+    batch_size: int | None
+    folder: Path
+    counter: Counter
+
+    def of(self, model: Reward, *, sample: int = 4) -> tuple[TextScorer, KeptRewards]:
+        """The scorer of a model, checked on a sample of responses; and the same with what it gives
+        kept."""
+        texts = [c.conversation(text) for c in self.comparisons[:16] for text in c.responses]
+        scorer = text_scorer(model, texts[:sample], device=self.device, batch_size=self.batch_size)
+        scored_by = [of_model(model), scorer.path, scorer.device.type]
+        name = hashlib.sha256(json.dumps(scored_by, sort_keys=True).encode()).hexdigest()[:24]
+        file = self.folder / f"{safe_name(model.name)}-{name}.jsonl"
+        return scorer, KeptRewards(scorer, file, self.counter.advance)
+
+
+def _explained(
     config: ExplainConfig,
-    perturber: Perturber,
-    judge,
+    scorers: Scorers,
     model: Reward,
     language: Reward | None,
     comparisons: Sequence[Comparison],
-) -> ExplanationProvenance:
-    """What the result will depend on."""
-    judged_by = (
-        {"judge": judge.provenance(), "detectors": RuleJudge().provenance()} if judge else {}
-    )
-    if language is not None:
-        judged_by["fluency"] = of_model(language)
-    options = plain(config)
-    null = perturber.placebo() if config.placebos and not config.pair else None
-    sources = sorted(Path(explain_package.__file__).parent.glob("*.py"))
-    return ExplanationProvenance(
-        model=model.name,
-        comparisons=PAIR if config.pair else config.comparisons.name,
-        comparisons_digest=digest(comparisons),
-        n=len(comparisons),
-        attributes=options["contrast"],
-        perturber=perturber.name,
-        perturber_identity=perturber.provenance(),
-        placebo_identity=null.provenance() if null else {},
-        judge_identity=judged_by,
-        code=hashlib.sha256(b"\0".join(file.read_bytes() for file in sources)).hexdigest(),
-        options={name: options[name] for name in OPTIONS},
-        seed=config.seed,
-        **of_model(model),
-    )
-
-
-def _explain(
-    config: ExplainConfig,
-    model: Reward,
-    language: Reward | None,
-    comparisons,
-    attributes,
+    attributes: Sequence[Attribute],
     perturber: Perturber,
-    judge,
-    counter: Counter,
+    judge: Judge | None,
 ) -> Explained:
-    """What changes of the responses do to this model's preferences; rewards are kept on disk as
-    they come."""
-    sample = [c.conversation(text) for c in comparisons[:16] for text in c.responses]
-    texts, scorer = _scorer(config, model, sample, counter)
-    tie = (
-        2 * texts.noise if config.tie is None else config.tie
-    )  # a margin is a difference of two rewards
-    asked = {"model": model.name, "tie": tie, "seeds": config.seeds}
+    """What changes of the responses do to this model's preferences."""
+    texts, scorer = scorers.of(model, sample=32)
+    # A margin is a difference of two rewards.
+    tie = 2 * texts.noise if config.tie is None else config.tie
 
     def begin(part: str, total: int | None) -> None:
-        counter.total = None  # how many rewards the searches will ask for, nobody knows
-        counter.begin(part, total=total)
+        scorers.counter.total = None  # how many rewards the searches will ask for, nobody knows
+        scorers.counter.begin(part, total=total)
 
     if config.pair:
-        found = explain_pair(scorer, *config.pair, attributes, perturber, **asked)
+        explained = explain_pair(
+            scorer,
+            *config.pair,
+            attributes,
+            perturber,
+            model=model.name,
+            tie=tie,
+            seeds=config.seeds,
+        )
     else:
-        asked |= {
-            name: getattr(config, name)
-            for name in ("both_ways", "placebos", "overall", "exact_hunks")
-        }
+        fluency = None
         if language is not None:
-            _, asked_language = _scorer(config, language, sample[:4], counter)
-            asked["perplexities"] = partial(
-                perplexities, asked_language, language.parts[0].conversations.encode
-            )
+            _, likelihoods = scorers.of(language)
+            fluency = partial(perplexities, likelihoods, language.parts[0].conversations.encode)
         if isinstance(judge, LikelihoodJudge):
-            _, judge.scorer = _scorer(config, judge.model, sample[:4], counter)
-        asked |= {"judge": judge, "smallest": config.shrink, "begin": begin}
-        found = explain(scorer, comparisons, attributes, perturber, **asked)
-    if found.too_long:
+            _, judge.scorer = scorers.of(judge.model)
+        explained = explain(
+            scorer,
+            comparisons,
+            attributes,
+            perturber,
+            model=model.name,
+            tie=tie,
+            seeds=config.seeds,
+            both_ways=config.both_ways,
+            placebos=config.placebos,
+            overall=config.overall,
+            exact_hunks=config.exact_hunks,
+            perplexities=fluency,
+            judge=judge,
+            smallest=config.shrink,
+            begin=begin,
+        )
+    if explained.too_long:
         what = "%d comparisons are longer than the %d tokens that %s is made for, and are left out"
-        log.warning(what, len(found.too_long), texts.longest, model.name)
+        log.warning(what, len(explained.too_long), texts.longest, model.name)
     log.debug("%d conversations went through %s (%s)", scorer.n_scored, model.name, texts.path)
-    known = asdict(model.description) | of_model(model)
+    description = asdict(model.description) | of_model(model)
     row = {
         "model": model.name,
         "path": texts.path,
@@ -301,21 +310,9 @@ def _explain(
         "checked": texts.trust.n if texts.trust else None,
         "noise": texts.noise,
         **({} if language is None else {"fluency": language.name}),
-        **{name: value for name, value in known.items() if not isinstance(value, dict)},
+        **{name: value for name, value in description.items() if not isinstance(value, dict)},
     }
-    return replace(found, provenance=row)
-
-
-def _scorer(
-    config: ExplainConfig, model: Reward, sample, counter: Counter
-) -> tuple[TextScorer, KeptRewards]:
-    """What scores a model's texts, checked on `sample`; and the same with what it gives kept on
-    disk."""
-    texts = text_scorer(model, sample, device=_device(config), batch_size=config.batch_size)
-    scored_by = [of_model(model), texts.path, texts.device.type]
-    name = hashlib.sha256(json.dumps(scored_by, sort_keys=True).encode()).hexdigest()[:24]
-    file = Path(config.paths.cache) / "rewards" / f"{safe_name(model.name)}-{name}.jsonl"
-    return texts, KeptRewards(texts, file, counter.advance)
+    return replace(explained, provenance=row)
 
 
 def _device(config: ExplainConfig) -> torch.device:
@@ -329,42 +326,28 @@ def _device(config: ExplainConfig) -> torch.device:
     return torch.device("cpu")
 
 
-def _files(config: ExplainConfig, found: Explained, results: Sequence[Result]) -> dict[str, str]:
+def _files(
+    explained: Explained, results: Sequence[Result], *, of_pair: bool, shown: int
+) -> dict[str, str]:
     """What others read on: the comparisons, preference pairs that go against the reward, and
     examples word by word."""
-    table = found.table if "complied" in found.table else found.table.assign(complied=None)
+    comparisons = explained.comparisons
+    table = explained.table
+    table = table if "complied" in table else table.assign(complied=None)
     files = {
-        COMPARISONS: "".join(
-            comparison.as_line() + "\n" for comparison in found.comparisons.values()
-        ),
+        COMPARISONS: "".join(one.as_line() + "\n" for one in comparisons.values()),
         PREFERENCES: as_lines(
-            preference_pairs(table[table["attribute"] != CONTROLS[1]], found.comparisons)
+            preference_pairs(table[table["attribute"] != CONTROLS[1]], comparisons)
         ),
     }
-    if config.pair:
-        return files | {
-            f"views/{PAIR}.json": to_json(views(smallest_edits(found), found.comparisons))
-        }
+    if of_pair:
+        flips = views(smallest_edits(explained), comparisons)
+        return files | {f"views/{PAIR}.json": to_json(flips)}
     ranking = next(result.table for result in results if result.name == "representatives")
-    shown = examples(found.table, ranking, perturber=found.perturber, n=config.examples)
-    if len(shown):
-        files["views/representatives.json"] = to_json(views(shown, found.comparisons))
+    chosen = examples(explained.table, ranking, perturber=explained.perturber, n=shown)
+    if len(chosen):
+        files["views/representatives.json"] = to_json(views(chosen, comparisons))
     return files
-
-
-def _print_cost(config: ExplainConfig, perturber: Perturber, attributes, comparisons) -> None:
-    """Print what the endpoint would be asked. Which response is preferred is not known yet; either
-    way there are as many calls."""
-    rewards, options = {one.key: (1.0, 0.0) for one in comparisons}, {"both_ways": config.both_ways}
-    wanted = requests_for(comparisons, rewards, attributes, range(config.seeds), 0.0, **options)
-    controls = [] if config.pair else [(ANY_WAY, config.overall), (NEUTRAL, config.placebos)]
-    arms = [requests_for(comparisons, rewards, [arm], range(n), 0.0) for arm, n in controls]
-    print(perturber.dry_run(wanted + [request for arm in arms for request in arm]).text())
-    if config.judge is not JudgeKind.rules and not config.pair:
-        print(
-            f"\nThe judge is asked once an edit: up to {len(wanted):,} calls more, which are not "
-            f"in this."
-        )
 
 
 def _print(results: Sequence[Result], found: Explained) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pessimal.config.plain import config_hash
 from pessimal.config.schema import ReportConfig
-from pessimal.errors import InputError
+from pessimal.errors import InputError, MissingExtraError, require
 from pessimal.progress import steps
 from pessimal.report.artifact import Artifact
 from pessimal.report.explorer import Explorer, chosen_prompts, explorer
@@ -29,11 +29,11 @@ LARGE = 30_000_000
 def run(config: ReportConfig) -> None:
     """Write the page, publish it as a `report` artifact, and print its path."""
     registry = registry_of(config)
-    chosen = _chosen(config, registry)
+    chosen, explores = _chosen(config, registry), config.explorer and _has_explorer()
     html = page(
         [Artifact(m.reference, folder, m.created, m.commit, m.dirty) for folder, m in chosen],
         title=config.title,
-        explorer=_explorer(config, registry, [m for _, m in chosen]) if config.explorer else None,
+        explorer=_explorer(config, registry, [m for _, m in chosen]) if explores else None,
     )
     if len(html) > LARGE:
         log.warning(
@@ -79,6 +79,16 @@ def _chosen(config: ReportConfig, registry: Registry) -> list[tuple[Path, Manife
     for folder, _ in chosen:
         registry.verify(folder)
     return chosen
+
+
+def _has_explorer() -> bool:
+    """Whether its charting library is installed; where not, the page is written without it."""
+    try:
+        require("bokeh", why="the page's explorer")
+    except MissingExtraError as missing:
+        log.warning("%s", missing)
+        return False
+    return True
 
 
 def _explorer(config: ReportConfig, registry: Registry, shown: list[Manifest]) -> Explorer | None:

@@ -229,7 +229,8 @@ class _Live:
 
     def __init__(self, counter: Counter, mirror: Mirror, *, sign: int):
         self.counter, self.mirror, self.sign = counter, mirror, sign
-        self.sent, self.waiting = 0.0, None
+        self.sent = 0.0
+        self.waiting: dict[str, float] | None = None
 
     def cost(self, said: str, total: int) -> None:
         log.info("%s", said)

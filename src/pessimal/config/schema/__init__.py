@@ -41,9 +41,9 @@ TASKS: dict[str, type[TaskConfig]] = {
 
 def _within(hint: object) -> set[type]:
     """The classes of options that an annotation, or a field of one of them, names."""
-    if is_dataclass(hint):
+    if isinstance(hint, type) and is_dataclass(hint):
         return {hint}.union(*map(_within, typing.get_type_hints(hint).values()))
-    return set().union(*map(_within, typing.get_args(hint)))
+    return set[type]().union(*map(_within, typing.get_args(hint)))
 
 
 SCHEMAS: dict[str, type] = {

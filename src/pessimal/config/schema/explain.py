@@ -175,7 +175,9 @@ class ExplainConfig(TaskConfig):
     @property
     def pair(self) -> tuple[str, str, str] | None:
         """prompt, chosen and rejected of one pair."""
-        return None if self.prompt is None else (self.prompt, self.chosen, self.rejected)
+        if self.prompt is None or self.chosen is None or self.rejected is None:
+            return None
+        return self.prompt, self.chosen, self.rejected
 
     def check(self) -> None:
         from pessimal.explaining.perturbers import check_options  # pandas comes with it

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
@@ -21,7 +21,8 @@ from typing_extensions import TypedDict
 from pessimal.errors import WorkError
 from pessimal.tables.files import write_atomically
 
-_TRIES = 100  # beginnings of objects tried in one text: a text of nothing but braces must not take for ever
+# Beginnings of objects tried in one text: one of nothing but braces must not take for ever.
+_TRIES = 100
 _STRIDE = 1000  # seeds of one question's attempts lie within this
 _QUOTED = 4000  # characters of a useless reply that are shown to the model that wrote it
 _CHARACTERS_PER_TOKEN = 4  # about right for English, too low for most other scripts
@@ -39,22 +40,22 @@ class Shape:
     """A JSON object with certain fields and no others. Attributes name fields, so any name will
     do."""
 
-    def __init__(self, name: str, kinds: Mapping[str, Any]):
-        """`kinds`: the type of each field, such as `str`, `list[str]` or `Literal["A", "B"]`."""
-        self.name, self._kinds = name, dict(kinds)
+    def __init__(self, name: str, fields: Mapping[str, Any]):
+        """`fields`: the type of each, such as `str`, `list[str]` or `Literal["A", "B"]`."""
+        self.name, self._fields = name, dict(fields)
 
     @cached_property
-    def _adapter(self) -> TypeAdapter:
-        kind = TypedDict(self.name, self._kinds)
+    def _adapter(self) -> TypeAdapter[dict[str, Any]]:
+        kind = cast(Any, TypedDict)(self.name, self._fields)
         kind.__pydantic_config__ = ConfigDict(extra="forbid", strict=True)
         return TypeAdapter(kind)
 
     @cached_property
-    def schema(self) -> dict:
+    def schema(self) -> dict[str, Any]:
         """Its JSON schema."""
         return self._adapter.json_schema()
 
-    def find(self, text: str) -> tuple[dict | None, str]:
+    def find(self, text: str) -> tuple[dict[str, Any] | None, str]:
         """The first such object in a text, and why there is none ("" where there is one). What a
         model thinks aloud (up to `</think>`), code fences and other words are passed over."""
         text, start, reason = text.rpartition("</think>")[2], -1, "no JSON object in the reply"
@@ -63,9 +64,8 @@ class Shape:
                 break
             try:
                 _, end = json.JSONDecoder().raw_decode(text, start)
-                return self._adapter.validate_json(
-                    text[start:end]
-                ), ""  # which refuses lone surrogates, too
+                # Which refuses lone surrogates, too.
+                return self._adapter.validate_json(text[start:end]), ""
             except ValidationError as error:
                 first = error.errors(include_url=False, include_input=False)[0]
                 reason = f"{'.'.join(map(str, first['loc'])) or 'the answer'}: {first['msg']}"
@@ -82,7 +82,7 @@ class PlainText(Shape):
         super().__init__(name, {field: str})
         self._field, self._fixed = field, dict(fixed)
 
-    def find(self, text: str) -> tuple[dict | None, str]:
+    def find(self, text: str) -> tuple[dict[str, Any] | None, str]:
         """The text without what a model thinks aloud; none where nothing is left of it."""
         text = text.rpartition("</think>")[2].strip()
         return ({**self._fixed, self._field: text}, "") if text else (None, "the reply is empty")
@@ -94,27 +94,24 @@ class Question:
 
     messages: tuple[Mapping[str, str], ...]
     """The conversation so far, each with role (system, user or assistant) and content."""
-    shape: (
-        Shape  # of the answer; its name is the kind of question in counts: identify, rewrite, judge
-    )
+    shape: Shape
+    """Of the answer; its name is the kind of question in counts: identify, rewrite, judge."""
     seed: int = 0  # of the sampling; another seed is another question
 
     @cached_property
     def key(self) -> str:
-        """Digest of all that decides its answer, whichever the model; the shape's name does not."""
+        """Digest of all that decides its answer, whichever the model."""
         return digest_of([list(map(dict, self.messages)), self.shape.schema, self.seed])
 
-    def sent(self) -> list[dict]:
+    def sent(self) -> list[dict[str, str]]:
         """The messages to be sent: the shape stands in words behind the instruction, which every
         server takes."""
         first, *rest = map(dict, self.messages)
-        if isinstance(self.shape, PlainText):
-            return [first, *rest]
-        first["content"] += (
-            "\n\nReply with one JSON object and nothing else: no explanation, no code fence. It "
-            "must fit this JSON "
-            f"schema:\n{_canonical(self.shape.schema)}"
-        )
+        if not isinstance(self.shape, PlainText):
+            first["content"] += (
+                "\n\nReply with one JSON object and nothing else: no explanation, no code fence. It "
+                f"must fit this JSON schema:\n{_canonical(self.shape.schema)}"
+            )
         return [first, *rest]
 
     def again(self, attempt: int, reply: "Reply") -> "Question":
@@ -138,8 +135,8 @@ class Reply:
     failure: str | None = None  # why there is no reply at all. Such a one is never cached
 
 
-class Came(Enum):
-    """What came of a question."""
+class AnswerStatus(Enum):
+    """What became of a question."""
 
     answered = "answered"
     refused = "refused"  # by the model, or a filter in front of it
@@ -150,9 +147,9 @@ class Came(Enum):
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of a question, after all retries."""
+    """What became of a question, after all retries."""
 
-    came: Came
+    status: AnswerStatus
     content: Any = None  # the object; None unless answered
     note: str = ""  # why there is none
 
@@ -161,27 +158,24 @@ class Answer:
         """The answer in a reply."""
         text = reply.text or ""
         content, reason = shape.find(text)
-        if reply.failure is not None:
-            return cls(Came.unanswered, note=reply.failure)
-        if reply.refusal or reply.finish_reason == "content_filter":
-            return cls(
-                Came.refused, note=f"refused: {_short(reply.refusal or 'by a content filter')}"
-            )
         plain, cut = isinstance(shape, PlainText), reply.finish_reason == "length"
-        if content is not None and not (
-            plain and cut
-        ):  # of an object the end is seen, of a text it is not
-            return cls(Came.answered, content)
+        if reply.failure is not None:
+            return cls(AnswerStatus.unanswered, note=reply.failure)
+        if reply.refusal or reply.finish_reason == "content_filter":
+            by = reply.refusal or "by a content filter"
+            return cls(AnswerStatus.refused, note=f"refused: {_short(by)}")
+        # Of an object the end is seen, of a text it is not.
+        if content is not None and not (plain and cut):
+            return cls(AnswerStatus.answered, content)
         if not plain and _REFUSAL.match(text.rpartition("</think>")[2]):
-            return cls(Came.refused, note=f"refused: {_short(text)}")
+            return cls(AnswerStatus.refused, note=f"refused: {_short(text)}")
         if cut:
-            return cls(
-                Came.cut, note=f"the reply was cut off at the limit of tokens: {_short(text)!r}"
-            )
-        return cls(Came.malformed, note=f"{reason}: {_short(text)!r}")
+            note = f"the reply was cut off at the limit of tokens: {_short(text)!r}"
+            return cls(AnswerStatus.cut, note=note)
+        return cls(AnswerStatus.malformed, note=f"{reason}: {_short(text)!r}")
 
 
-class Usage(Counter):
+class Usage(Counter[str]):
     """Counts of one client: questions by what came of them, `calls`, replies from the cache,
     `reasked` for replies of the wrong shape, `tokens in` and `out` as the server counted them,
     `unmetered` replies."""
@@ -203,7 +197,7 @@ class Transport(Protocol):
     usage: Usage
     max_tokens: int | None  # longest reply; None leaves it to the model
 
-    def provenance(self) -> dict:
+    def provenance(self) -> dict[str, Any]:
         """What decides its replies, as JSON: model, address, sampling options, `max_tokens`. Never
         a key."""
 
@@ -234,7 +228,7 @@ class Client:
         self.cache = None if cache is None else Cache(cache, transport.provenance())
         self.attempts, self.allow_unanswered = attempts, allow_unanswered
 
-    def provenance(self) -> dict:
+    def provenance(self) -> dict[str, Any]:
         """What decides its answers, as JSON."""
         return {**self.transport.provenance(), "attempts": self.attempts}
 
@@ -250,54 +244,59 @@ class Client:
             WorkError: too many failures in a row, or replies that were cut off (unless
                 `allow_unanswered`). What was answered until then is in the cache.
         """
-        asked = first = {question.key: _first(question) for question in questions}
-        answers: dict[str, Answer] = {}
+        first = {one.key: replace(one, seed=one.seed * _STRIDE) for one in questions}
+        open_questions, answers = first, dict[str, Answer]()
         for attempt in range(self.attempts):
-            self.usage["reasked"] += len(asked) if attempt else 0
-            replies = self._replies(asked)
+            self.usage["reasked"] += len(open_questions) if attempt else 0
+            replies = self._replies(open_questions)
             answers |= {key: Answer.read(reply, first[key].shape) for key, reply in replies.items()}
-            useless = [key for key in asked if answers[key].came is Came.malformed]
-            asked = {key: first[key].again(attempt + 1, replies[key]) for key in useless}
-        self.usage.update(answer.came.value for answer in answers.values())
-        if (cut := self.usage[Came.cut.value]) and not self.allow_unanswered:
+            open_questions = {
+                key: first[key].again(attempt + 1, reply)
+                for key, reply in replies.items()
+                if answers[key].status is AnswerStatus.malformed
+            }
+        self.usage.update(answer.status.value for answer in answers.values())
+        if (cut := self.usage[AnswerStatus.cut.value]) and not self.allow_unanswered:
             limit = self.transport.max_tokens
             where = f"perturber.max_tokens={limit}" if limit else "the limit of the endpoint"
             raise WorkError(
                 f"{cut:,} answers were cut off at {where}, so nothing is published. Type the same "
-                f"command with "
-                f"perturber.max_tokens={4 * (limit or 1024)}: answers that were whole are not paid "
-                f"for again. To go on "
-                "without the others: perturber.allow_unanswered=true"
+                f"command with perturber.max_tokens={4 * (limit or 1024)}: answers that were whole "
+                "are not paid for again. To go on without the others: "
+                "perturber.allow_unanswered=true"
             )
         return [answers[question.key] for question in questions]
 
     def check_answered(self) -> None:
         """WorkError where questions got no answer (unless `allow_unanswered`): a result without
         them would be taken for a whole one."""
-        if (lost := self.usage[Came.unanswered.value]) and not self.allow_unanswered:
+        unanswered = self.usage[AnswerStatus.unanswered.value]
+        if unanswered and not self.allow_unanswered:
             raise WorkError(
-                f"{lost:,} questions got no answer from the endpoint, so nothing is published. "
-                f"What was answered is kept: "
-                "the same command asks only for the rest. To go on without them: "
-                "perturber.allow_unanswered=true"
+                f"{unanswered:,} questions got no answer from the endpoint, so nothing is "
+                "published. What was answered is kept: the same command asks only for the rest. To "
+                "go on without them: perturber.allow_unanswered=true"
             )
 
-    def _replies(self, asked: dict[str, Question]) -> dict[str, Reply]:
-        replies = {
-            key: self.cache.get(question) if self.cache else None for key, question in asked.items()
-        }
-        missing = [key for key, reply in replies.items() if reply is None]
-        self.usage["from the cache"] += len(asked) - len(missing)
+    def _replies(self, questions: Mapping[str, Question]) -> dict[str, Reply]:
+        """By the questions' keys, in their order."""
+        replies: dict[str, Reply] = {}
+        for key, question in questions.items():
+            if self.cache and (earlier := self.cache.get(question)) is not None:
+                replies[key] = earlier
+        missing = [key for key in questions if key not in replies]
+        self.usage["from the cache"] += len(replies)
 
         def keep(index: int, reply: Reply) -> None:
             key = missing[index]
             # At once, and not at the end: a process may be killed between any two replies.
-            kept = self.cache and reply.failure is None
-            replies[key] = self.cache.put(asked[key], reply) if kept else reply
+            if self.cache and reply.failure is None:
+                reply = self.cache.put(questions[key], reply)
+            replies[key] = reply
 
         if missing:
-            self.transport.send([asked[key] for key in missing], keep)
-        return replies
+            self.transport.send([questions[key] for key in missing], keep)
+        return {key: replies[key] for key in questions}
 
 
 class Cache:
@@ -320,11 +319,8 @@ class Cache:
         try:
             record = json.loads(self._path(question).read_bytes())
             reply = Reply(**record["reply"])
-            return (
-                reply
-                if reply.finish_reason != "length" or record["max_tokens"] == self._limit
-                else None
-            )
+            whole = reply.finish_reason != "length" or record["max_tokens"] == self._limit
+            return reply if whole else None
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             return None
 
@@ -344,33 +340,36 @@ class Cache:
 
 
 @dataclass
-class Plan:
+class DryRun:
     """What a run would take at most, before any request: answers that are kept already cost
     nothing."""
 
-    price_in: float | None = (
-        None  # of a million tokens that are sent, in any currency; None: not known
-    )
-    price_out: float | None = None  # of a million tokens that come back
-    asked: dict[str, tuple[Question, int]] = field(default_factory=dict)
-    """Questions to be asked, each with the characters of its answer (estimated); equal ones are
-    asked once."""
+    price_in: float | None = None
+    """Of a million tokens that are sent, in any currency; None: not known."""
+    price_out: float | None = None
+    """Of a million tokens that come back."""
+    questions: dict[str, tuple[Question, int]] = field(default_factory=dict)
+    """Each with the characters of its answer (estimated); equal ones are asked once."""
 
     def add(self, question: Question, *, written: int) -> None:
         """One question more, whose answer has about `written` characters."""
-        self.asked.setdefault(question.key, (question, written))
+        self.questions.setdefault(question.key, (question, written))
 
     def calls(self) -> Counter[str]:
         """Requests to be sent, by kind of question (identify, rewrite)."""
-        return Counter(question.shape.name for question, _ in self.asked.values())
+        return Counter(question.shape.name for question, _ in self.questions.values())
 
     def tokens(self) -> tuple[int, int]:
         """Tokens to be read and to be written, estimated."""
-        sent = [
-            sum(len(message["content"]) for message in one.sent()) for one, _ in self.asked.values()
-        ]
-        read = sum(-(-characters // _CHARACTERS_PER_TOKEN) for characters in sent)
-        return read, sum(-(-written // _CHARACTERS_PER_TOKEN) for _, written in self.asked.values())
+        sent = (
+            sum(len(message["content"]) for message in question.sent())
+            for question, _ in self.questions.values()
+        )
+        written = (characters for _, characters in self.questions.values())
+        read, write = (
+            sum(-(-n // _CHARACTERS_PER_TOKEN) for n in each) for each in (sent, written)
+        )
+        return read, write
 
     def cost(self) -> float | None:
         """In the currency of the prices; None where one of them is not known."""
@@ -382,20 +381,18 @@ class Plan:
     def text(self) -> str:
         """All of it, to be printed, with the first question of each kind in full."""
         cost, (read, written) = self.cost(), self.tokens()
-        lines = [f"{kind}: {n:,} calls" for kind, n in self.calls().items()]
-        lines += [
+        unknown = "unknown; give perturber.price_in=… perturber.price_out=… (of a million tokens)"
+        lines = [
+            *(f"{kind}: {n:,} calls" for kind, n in self.calls().items()),
             f"tokens (estimated as characters / {_CHARACTERS_PER_TOKEN}): {read:,} in and "
-            f"{written:,} out; what a model "
-            "thinks, and what is asked again, comes on top; answers that are kept already cost "
-            "nothing",
-            "cost: unknown; give perturber.price_in=… perturber.price_out=… (of a million tokens)"
-            if cost is None
-            else f"cost: about {cost:,.2f}",
+            f"{written:,} out; what a model thinks, and what is asked again, comes on top; answers "
+            "that are kept already cost nothing",
+            f"cost: {unknown if cost is None else f'about {cost:,.2f}'}",
         ]
-        examples = {question.shape.name: question for question, _ in reversed(self.asked.values())}
+        examples = {one.shape.name: one for one, _ in reversed(self.questions.values())}
         for kind, question in examples.items():
-            said = [f"[{message['role']}] {message['content']}" for message in question.messages]
-            lines += [f"\nAn example of {kind}:", *said]
+            lines.append(f"\nAn example of {kind}:")
+            lines += [f"[{message['role']}] {message['content']}" for message in question.messages]
         return "\n".join(lines)
 
 
@@ -407,10 +404,6 @@ def digest_of(value: Any) -> str:
 def _canonical(value: Any) -> str:
     """JSON in which the order of keys, and lone surrogates, make no difference."""
     return json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
-
-
-def _first(question: Question) -> Question:
-    return replace(question, seed=question.seed * _STRIDE)
 
 
 def _short(text: str) -> str:

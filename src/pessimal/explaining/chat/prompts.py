@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Literal
+from typing import Any, Literal
 
 from pessimal.explaining.attribute import OVERALL, PLACEBO, Attribute
 from pessimal.explaining.chat.client import PlainText, Question, Shape, digest_of
@@ -81,63 +81,51 @@ JUDGED = Shape("judge", {"more": Literal["A", "B", "same"]})
 @cache
 def prompts_digest() -> str:
     """sha256 over all wordings and shapes: other words are another perturber."""
-    wordings = [
-        IDENTIFY,
-        REWRITE,
-        REWRITE_OVERALL,
-        REWRITE_PLACEBO,
-        ANSWER,
-        ELSEWHERE,
-        ANOTHER_LENGTH,
-        JUDGE,
-    ]
-    wordings += [PLAIN, PLAIN_OVERALL, PLAIN_PLACEBO, PLAIN_JUDGE]
+    wordings = [IDENTIFY, REWRITE, REWRITE_OVERALL, REWRITE_PLACEBO, ANSWER, ELSEWHERE]
+    wordings += [ANOTHER_LENGTH, JUDGE, PLAIN, PLAIN_OVERALL, PLAIN_PLACEBO, PLAIN_JUDGE]
     return digest_of([*wordings, REWRITTEN.schema, JUDGED.schema])
 
 
 def identify(request: Request, attributes: Sequence[Attribute]) -> Question:
     """Step 1: which words of a response bear on each attribute."""
     described = {attribute.name: attribute.description for attribute in attributes}
-    shape = _words_by_name(tuple(described))
-    return Question(
-        _messages(IDENTIFY, {**_case(request), "attributes": described}), shape, request.seed
-    )
+    messages = _messages(IDENTIFY, {**_material(request), "attributes": described})
+    return Question(messages, _words_by_name(tuple(described)), request.seed)
 
 
 def rewrite(request: Request, words: Sequence[str], *, again: bool = False) -> Question:
     """Step 2: the response changed along one attribute, with the words of step 1, or one of the
     control arms. `again`: an earlier attempt changed other words, or the length of a paraphrase."""
-    attribute, case = request.attribute, _case(request)
+    attribute, material = request.attribute, _material(request)
     if attribute.name == PLACEBO:
         parts = [REWRITE_PLACEBO, ANSWER, *[ANOTHER_LENGTH] * again]
     elif attribute.name == OVERALL:
         parts = [REWRITE_OVERALL, ANSWER]
     else:
         parts = [REWRITE, ANSWER, *[ELSEWHERE] * again]
-        said = {"attribute": attribute.name, "description": attribute.description}
-        case |= said | {"words": list(words)}
+        material |= _described(attribute) | {"words": list(words)}
     instruction = "\n".join(parts).replace("DIRECTION", request.direction.value)
     instruction = instruction.replace("AMOUNT", attribute.amount(request.direction).value)
-    return Question(_messages(instruction, case), REWRITTEN, request.seed)
+    return Question(_messages(instruction, material), REWRITTEN, request.seed)
 
 
 def judge(prompt: str, first: str, second: str, attribute: Attribute) -> Question:
     """Which of two texts has more of an attribute."""
-    said = {"attribute": attribute.name, "description": attribute.description}
-    return Question(_messages(JUDGE, {"prompt": prompt, **said, "A": first, "B": second}), JUDGED)
+    material = {"prompt": prompt, **_described(attribute), "A": first, "B": second}
+    return Question(_messages(JUDGE, material), JUDGED)
 
 
 def rewrite_plainly(request: Request, *, again: bool = False) -> Question:
     """The response changed along one attribute or in one of the control arms, in one step without
     JSON: the reply is the text. For a model too small for `identify` and `rewrite`; the
-        conversation is not shown. `again`: an earlier paraphrase
-    had another length."""
+    conversation is not shown. `again`: an earlier paraphrase had another length."""
     wording = {PLACEBO: PLAIN_PLACEBO, OVERALL: PLAIN_OVERALL}.get(request.attribute.name, PLAIN)
-    direction = request.direction
-    said = {"AMOUNT": request.attribute.amount(direction).value, "DIRECTION": direction.value}
-    instruction = _filled(wording, request.attribute, **said) + f"\n{ANOTHER_LENGTH}" * again
+    amount = request.attribute.amount(request.direction).value
+    instruction = _filled(
+        wording, request.attribute, AMOUNT=amount, DIRECTION=request.direction.value
+    )
     messages = (
-        {"role": "system", "content": instruction},
+        {"role": "system", "content": instruction + f"\n{ANOTHER_LENGTH}" * again},
         {"role": "user", "content": f"Text: {request.text}"},
     )
     return Question(messages, PLAINLY, request.seed)
@@ -147,15 +135,15 @@ def judge_plainly(
     prompt: str, first: str, second: str, attribute: Attribute, answer: str
 ) -> Conversation:
     """Which of two texts has more of an attribute, asked without JSON, and an answer: A or B."""
-    asked = _filled(PLAIN_JUDGE, attribute, PROMPT=prompt, FIRST=first, SECOND=second)
-    return Turn("user", asked), Turn("assistant", answer)
+    question = _filled(PLAIN_JUDGE, attribute, PROMPT=prompt, FIRST=first, SECOND=second)
+    return Turn("user", question), Turn("assistant", answer)
 
 
-def _filled(wording: str, attribute: Attribute, **said: str) -> str:
+def _filled(wording: str, attribute: Attribute, **values: str) -> str:
     """A wording with its capitals filled in, all at once: what is filled in is not looked at
     again."""
-    said |= {"NAME": attribute.name, "DESCRIPTION": attribute.description}
-    return re.sub(rf"\b({'|'.join(said)})\b", lambda found: said[found.group()], wording)
+    values |= {"NAME": attribute.name, "DESCRIPTION": attribute.description}
+    return re.sub(rf"\b({'|'.join(values)})\b", lambda match: values[match.group()], wording)
 
 
 @cache
@@ -163,13 +151,17 @@ def _words_by_name(names: tuple[str, ...]) -> Shape:
     return Shape("identify", dict.fromkeys(names, list[str]))
 
 
-def _case(request: Request) -> dict:
+def _described(attribute: Attribute) -> dict[str, str]:
+    return {"attribute": attribute.name, "description": attribute.description}
+
+
+def _material(request: Request) -> dict[str, Any]:
     turns = [{"role": turn.role, "content": turn.content} for turn in request.comparison.turns]
     return {"conversation": turns, "response": request.text}
 
 
-def _messages(instruction: str, case: Mapping) -> tuple[dict[str, str], ...]:
+def _messages(instruction: str, material: Mapping[str, Any]) -> tuple[dict[str, str], ...]:
     # Not escaped beyond what JSON demands: a model copies words of other scripts better than their
     # escapes.
-    text = json.dumps(case, ensure_ascii=False)
+    text = json.dumps(material, ensure_ascii=False)
     return ({"role": "system", "content": instruction}, {"role": "user", "content": text})

@@ -36,11 +36,12 @@ def make_perturber(
     Raises:
         ConfigError: see `check_options`; or what the class says of its options.
     """
-    made = check_options(spec)
-    handed = {"attributes": attributes, "cache": cache, "find": find}
-    takes = inspect.signature(made).parameters
+    perturber = check_options(spec)
+    arguments = inspect.signature(perturber).parameters
+    handed_in = {"attributes": attributes, "cache": cache, "find": find}
     options = {name: value for name, value in spec.items() if name != "_target_"}
-    return made(**options, **{name: value for name, value in handed.items() if name in takes})
+    options |= {name: value for name, value in handed_in.items() if name in arguments}
+    return perturber(**options)
 
 
 def check_options(spec: Mapping[str, Any]) -> type:
@@ -52,54 +53,45 @@ def check_options(spec: Mapping[str, Any]) -> type:
     """
     from pydantic import TypeAdapter, ValidationError
 
-    made = class_of(spec.get("_target_"))
-    kinds = kinds_of(made)
-    for name in [name for name in spec if name not in (*kinds, "_target_")]:
-        raise ConfigError(
-            f"perturber.{name}: {made.__name__} has no such option.{did_you_mean(name, kinds)} Its "
-            f"options: "
-            f"{', '.join(kinds) or 'none'}"
-        )
-    for name, kind in kinds.items():
-        if (
-            spec.get(name) is None
-            and inspect.signature(made).parameters[name].default is inspect._empty
-        ):
-            raise ConfigError(f"{made.__name__} needs a {name}: type perturber.{name}=…")
-        if name not in spec:
-            continue
-        try:  # strict for bools: true is no number
-            TypeAdapter(kind).validate_python(spec[name], strict=isinstance(spec[name], bool))
-        except ValidationError as error:
-            said = error.errors(include_url=False)[0][
-                "msg"
-            ].lower()  # of a union, that of its first part
-            raise ConfigError(f"perturber.{name}={spec[name]!r}: {said}") from error
-    return made
+    perturber = class_of(spec.get("_target_"))
+    arguments, types = inspect.signature(perturber).parameters, kinds_of(perturber)
+    for name in spec:
+        if name not in types and name != "_target_":
+            raise ConfigError(
+                f"perturber.{name}: {perturber.__name__} has no such option."
+                f"{did_you_mean(name, types)} Its options: {', '.join(types) or 'none'}"
+            )
+    for name, kind in types.items():
+        if spec.get(name) is None and arguments[name].default is inspect.Parameter.empty:
+            raise ConfigError(f"{perturber.__name__} needs a {name}: type perturber.{name}=…")
+        if name in spec:
+            try:  # strict for bools: true is no number
+                TypeAdapter(kind).validate_python(spec[name], strict=isinstance(spec[name], bool))
+            except ValidationError as error:  # of a union, that of its first part
+                why = error.errors(include_url=False)[0]["msg"].lower()
+                raise ConfigError(f"perturber.{name}={spec[name]!r}: {why}") from error
+    return perturber
 
 
 def class_of(target: Any) -> type:
     """The class of a perturber by its path; ConfigError where there is none."""
     module, _, name = str(target).rpartition(".")
     try:
-        made = getattr(importlib.import_module(module), name)
-        if inspect.isclass(made) and hasattr(made, "perturb"):
-            return made
-        error = "it is no class with `perturb(requests)`"
-    except (ImportError, AttributeError, ValueError) as failure:
-        error = failure
+        perturber = getattr(importlib.import_module(module), name)
+        if inspect.isclass(perturber) and hasattr(perturber, "perturb"):
+            return perturber
+        why = "it is no class with `perturb(requests)`"
+    except (ImportError, AttributeError, ValueError) as error:
+        why = str(error)
     raise ConfigError(
-        f"perturber._target_={target!r} is no class of a perturber ({error}). Give the path of one "
-        f"with "
-        "`perturb(requests)`, such as pessimal.explaining.perturbers.rules.Rules"
+        f"perturber._target_={target!r} is no class of a perturber ({why}). Give the path of one "
+        "with `perturb(requests)`, such as pessimal.explaining.perturbers.rules.Rules"
     )
 
 
-def kinds_of(made: type) -> dict[str, Any]:
+def kinds_of(perturber: type) -> dict[str, Any]:
     """The options of a perturber's constructor, each with the type that it is annotated with."""
-    hints = typing.get_type_hints(made.__init__, include_extras=True)
-    return {
-        name: hints.get(name, Any)
-        for name in inspect.signature(made).parameters
-        if name not in HANDED_IN
-    }
+    arguments = inspect.signature(perturber).parameters
+    constructor = getattr(perturber, "__init__")  # noqa: B009  mypy holds that of a type unsound
+    hints = typing.get_type_hints(constructor, include_extras=True)
+    return {name: hints.get(name, Any) for name in arguments if name not in HANDED_IN}

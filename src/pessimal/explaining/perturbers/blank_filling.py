@@ -8,17 +8,22 @@ for each. Does not know rewards.
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from annotated_types import Ge, Interval
 
 from pessimal.errors import ModelError
 from pessimal.explaining.chat.client import digest_of
-from pessimal.explaining.edits import WORD, generator
-from pessimal.explaining.perturbation import OneByOne, Perturbation, Request, Status
+from pessimal.explaining.edits.language import generator
+from pessimal.explaining.perturbation import Perturbation, Request, Status
 from pessimal.explaining.perturbers.checkpoint import Checkpoint
+from pessimal.explaining.perturbers.placebo import OneByOne
 from pessimal.tables.files import sha256_of
+from pessimal.texts import WORD
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 _STARTS = ("Ġ", "▁")  # how byte-level and unigram vocabularies mark a token that begins a word
 _CONTINUES = "##"  # how WordPiece marks one that does not
@@ -38,39 +43,35 @@ class BlankFilling(OneByOne, Checkpoint):
 
     name = "blank-filling"
 
-    def provenance(self) -> dict:
+    def provenance(self) -> dict[str, Any]:
         """The model's weights and words, and the options."""
-        settings = {file.name: sha256_of(file) for file in sorted(self.folder.glob("*.json"))}
         model = {
             "name": self.model,
             "revision": self.revision,
             "weights": self.weights,
-            "settings": settings,
+            "settings": {file.name: sha256_of(file) for file in sorted(self.folder.glob("*.json"))},
         }
-        options = {name: getattr(self, name) for name in ("share", "temperature")}
-        return {"perturber": self.name, "model": model, **options, "words": digest_of(WORD.pattern)}
+        sampling = {"share": self.share, "temperature": self.temperature}
+        words = {"words": digest_of(WORD.pattern)}
+        return {"perturber": self.name, "model": model, **sampling, **words}
 
     def perturbed(self, request: Request) -> Perturbation:
         """Attribute and direction only make requests differ from one another. ModelError where the
         model is no masked language model."""
-        random = generator(self.name, *request.named, request.seed)
+        random = generator(self.name, *request.key, request.seed)
         words = [match.span() for match in WORD.finditer(request.text)]
         if not words:
             return Perturbation(request, Status.not_applicable, note="the response has no words")
         blanks = [words[index] for index in draw_blanks(len(words), self.share, random)]
-        before, left = (
-            "",
-            0,
-        )  # what stands before the next blank by now, and how much of the response that was
+        filled, position = "", 0  # the new text so far, and where it has come to in the response
         for start, end in blanks:
-            before += request.text[left:start]
-            before += self._fill(
-                before, request.text[end:], old=request.text[start:end], random=random
-            )
-            left = end
+            filled += request.text[position:start]
+            old, after = request.text[start:end], request.text[end:]
+            filled += self._fill(filled, after, old=old, random=random)
+            position = end
         note = f"{len(blanks)} of {len(words)} words blanked out and filled"
         # No spans: nobody said that these words bear on the attribute.
-        return Perturbation(request, Status.changed, before + request.text[left:], note=note)
+        return Perturbation(request, Status.changed, filled + request.text[position:], note=note)
 
     def _fill(self, before: str, after: str, *, old: str, random: np.random.Generator) -> str:
         """A word for the gap between two texts, drawn by its probability among all whole words of
@@ -79,17 +80,16 @@ class BlankFilling(OneByOne, Checkpoint):
         from scipy.special import softmax
 
         # A gap is a whole word: the blanks at its side belong to the text and not to the word.
-        inside, at = self._window(self._ids(before[-_NEAR:].rstrip()), self._ids(after[:_NEAR]))
+        ids, at = self._window(self._ids(before[-_NEAR:].rstrip()), self._ids(after[:_NEAR]))
+        inputs = torch.tensor([ids], device=self._network.device)
         with torch.inference_mode():
-            logits = self._network(
-                input_ids=torch.tensor([inside], device=self._network.device)
-            ).logits
-        ids = [index for index, word in self._words.items() if word.casefold() != old.casefold()]
-        scores = logits[0, at].double().cpu().numpy()[ids]
+            logits = self._network(input_ids=inputs).logits
+        others = [index for index, word in self._words.items() if word.casefold() != old.casefold()]
+        scores = logits[0, at].double().cpu().numpy()[others]
         if self.temperature == 0:
-            word = self._words[ids[int(np.argmax(scores))]]
+            word = self._words[others[int(np.argmax(scores))]]
         else:
-            word = self._words[int(random.choice(ids, p=softmax(scores / self.temperature)))]
+            word = self._words[int(random.choice(others, p=softmax(scores / self.temperature)))]
         return word[:1].upper() + word[1:] if old[:1].isupper() else word
 
     def _ids(self, text: str) -> list[int]:
@@ -112,13 +112,12 @@ class BlankFilling(OneByOne, Checkpoint):
         return [*opening, *before, words.mask_token_id, *after, *closing], len(opening) + left
 
     @cached_property
-    def _network(self):
+    def _network(self) -> "PreTrainedModel":
         wanted = (
             "masked language model, or its tokenizer has no mask: it fills no blanks. Give a BERT "
-            "or RoBERTa with its "
-            "head, for example: perturber.model=FacebookAI/roberta-base"
+            "or RoBERTa with its head, for example: perturber.model=FacebookAI/roberta-base"
         )
-        network = self.load("AutoModelForMaskedLM", wanted, dtype="float32")
+        network = self.load("MaskedLM", wanted, dtype="float32")
         if self.tokenizer.mask_token_id is None:
             raise ModelError(f"{self.model!r} is no {wanted}")
         return network
@@ -127,19 +126,19 @@ class BlankFilling(OneByOne, Checkpoint):
     def _words(self) -> dict[int, str]:
         """The tokens of the vocabulary that are a whole word of letters, by id; ModelError where
         there is none."""
-        words, rows = self.tokenizer, self._network.config.vocab_size
-        names = {index: name for name, index in words.get_vocab().items() if index < rows}
-        marked = any(name.startswith(_STARTS) and len(name) > 1 for name in names.values())
-        found = {}
-        for index, name in sorted(names.items()):
+        tokenizer, rows = self.tokenizer, self._network.config.vocab_size
+        tokens = {index: name for name, index in tokenizer.get_vocab().items() if index < rows}
+        marked = any(name.startswith(_STARTS) and len(name) > 1 for name in tokens.values())
+        words: dict[int, str] = {}
+        for index, name in sorted(tokens.items()):
             begins = name.startswith(_STARTS) if marked else not name.startswith(_CONTINUES)
-            if begins and index not in words.all_special_ids:
+            if begins and index not in tokenizer.all_special_ids:
                 # Byte-level vocabularies write letters beyond ASCII as bytes; only decoding tells.
-                word = words.decode([index]).strip()
-                found |= {index: word} if word.isalpha() else {}
-        if not found:
+                word = str(tokenizer.decode([index])).strip()
+                words |= {index: word} if word.isalpha() else {}
+        if not words:
             raise ModelError("the masked language model's vocabulary holds no whole words")
-        return found
+        return words
 
 
 def draw_blanks(

@@ -6,8 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pessimal.errors import ConfigError, ModelError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+|[A-Za-z0-9][\w.-]*")
 
@@ -25,20 +29,18 @@ class Checkpoint:
     find: Callable[[str], Path | None] | None = None
     """Gives the folder of a model that has a name of its own (conf/model), None of any other."""
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         """ConfigError where the name can be neither a folder nor a repository."""
         folder = Path(self.model).expanduser().is_dir()
         if folder and self.revision is not None:
             raise ConfigError(
                 f"perturber.revision={self.revision!r} was given for the local folder "
-                f"{self.model!r}, which has none: "
-                "leave it out"
+                f"{self.model!r}, which has none: leave it out"
             )
         if not folder and not _HUB_ID.fullmatch(self.model):
             raise ConfigError(
                 f"perturber.model={self.model!r} is neither a folder on this machine nor a Hub "
-                f"repository of the form "
-                "org/name"
+                "repository of the form org/name"
             )
 
     @cached_property
@@ -71,7 +73,7 @@ class Checkpoint:
         return weights_digest(self.folder)
 
     @cached_property
-    def tokenizer(self):
+    def tokenizer(self) -> "PreTrainedTokenizerBase":
         """Its tokenizer."""
         from transformers import AutoTokenizer
 
@@ -80,11 +82,11 @@ class Checkpoint:
         except Exception as error:
             raise ModelError(f"the tokenizer in {self.folder} cannot be loaded: {error}") from error
 
-    def load(self, auto: str, wanted: str, *, dtype: str):
+    def load(self, task: str, wanted: str, *, dtype: str) -> "PreTrainedModel":
         """The network, in evaluation mode.
 
         Args:
-            auto: class of transformers, such as AutoModelForCausalLM.
+            task: in the names of transformers, such as CausalLM.
             wanted: what it is to be, and what to give instead, for the error.
             dtype: auto, float32, bfloat16 or float16.
 
@@ -97,20 +99,21 @@ class Checkpoint:
         from pessimal.rewards.digests import weight_shapes
         from pessimal.rewards.language import has_reward_head
 
-        made = getattr(transformers, auto)
         try:
             config = transformers.AutoConfig.from_pretrained(self.folder)
         except Exception as error:
             raise ModelError(
                 f"the configuration in {self.folder} cannot be read: {error}"
             ) from error
-        if type(config) not in made._model_mapping or has_reward_head(weight_shapes(self.folder)):
+        of_task = {"CausalLM": transformers.MODEL_FOR_CAUSAL_LM_MAPPING}
+        of_task["MaskedLM"] = transformers.MODEL_FOR_MASKED_LM_MAPPING
+        if type(config) not in of_task[task] or has_reward_head(weight_shapes(self.folder)):
             raise ModelError(f"{self.model!r} ({type(config).__name__}) is no {wanted}")
         device = self.device
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"
         try:
-            network, report = made.from_pretrained(
+            network, report = getattr(transformers, f"AutoModelFor{task}").from_pretrained(
                 self.folder, dtype=dtype, use_safetensors=True, output_loading_info=True
             )
             network = network.to(device)
@@ -121,6 +124,6 @@ class Checkpoint:
         if missing := sorted(report["missing_keys"]):
             raise ModelError(
                 f"the checkpoint in {self.folder} lacks {missing[:5]}: these would be random, and "
-                f"so would what it writes"
+                "so would what it writes"
             )
         return network.eval().requires_grad_(False)

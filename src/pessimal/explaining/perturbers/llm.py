@@ -10,22 +10,29 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from annotated_types import Ge, Interval
 
 from pessimal.errors import ConfigError
 from pessimal.explaining.attribute import OVERALL, PLACEBO, Attribute
-from pessimal.explaining.chat.client import Answer, Came, Client, Plan, Question, digest_of
+from pessimal.explaining.chat.client import (
+    Answer,
+    AnswerStatus,
+    Client,
+    DryRun,
+    Question,
+    Transport,
+    digest_of,
+)
 from pessimal.explaining.chat.endpoint import Endpoint, EndpointOptions
 from pessimal.explaining.chat.prompts import identify, prompts_digest, rewrite, rewrite_plainly
 from pessimal.explaining.perturbation import Perturbation, Request, Status
 
 Spans = tuple[tuple[int, int], ...]
 _CONTROL = (OVERALL, PLACEBO)
-_SAME_LENGTH = (
-    0.8  # least ratio of the words of a response and its paraphrase, the fewer over the more
-)
+_SAME_LENGTH = 0.8
+"""Least ratio of the words of a response and its paraphrase, the fewer over the more."""
 
 
 @dataclass(kw_only=True)
@@ -52,13 +59,13 @@ class TwoSteps:
 
     name = ""
 
-    def begin(self, transport) -> None:
+    def begin(self, transport: Transport) -> None:
         """Make the client. ConfigError for options that contradict one another."""
         if self.plain and self.min_locality:
             raise ConfigError(
-                f"perturber.plain=true names no words, so "
-                f"perturber.min_locality={self.min_locality:g} has nothing to hold "
-                "edits against: leave one of them out"
+                "perturber.plain=true names no words, so "
+                f"perturber.min_locality={self.min_locality:g} has nothing to hold edits against: "
+                "leave one of them out"
             )
         self.attributes = tuple(each for each in self.attributes if each.name not in _CONTROL)
         self.chat = Client(
@@ -69,7 +76,7 @@ class TwoSteps:
         )
         self.greedy = transport.provenance()["temperature"] == 0
 
-    def provenance(self) -> dict:
+    def provenance(self) -> dict[str, Any]:
         """The model and how it is sampled, the wording of all prompts, the attributes, and the
         locality asked for."""
         described = [[attribute.name, attribute.description] for attribute in self.attributes]
@@ -96,40 +103,38 @@ class TwoSteps:
             WorkError: too many failures in a row, or (unless `allow_unanswered`) questions without
                 an answer; what was answered is in the cache.
         """
-        made: dict[Request, Perturbation] = {}
-        words: dict[Request, Spans | None] = {}
-        firsts = {
-            request: self._first_step(request) for request in requests if not self._repeats(request)
-        }
-        asked = [(request, question) for request, question in firsts.items() if question]
-        answers = self.chat.complete([question for _, question in asked])
-        named = dict(zip((request for request, _ in asked), answers, strict=True))
-        for request in firsts:
-            answer = named.get(request)
-            if answer is None or answer.came is Came.answered:
-                words[request] = None if self.plain else _spans(request, answer)
+        results: dict[Request, Perturbation] = {}
+        spans: dict[Request, Spans | None] = {}
+        first = {one: self._first_step(one) for one in requests if not self._repeats(one)}
+        questions = {request: question for request, question in first.items() if question}
+        answers = self.chat.complete(list(questions.values()))
+        answered = dict(zip(questions, answers, strict=True))
+        for request in first:
+            answer = answered.get(request)
+            if answer is None or answer.status is AnswerStatus.answered:
+                spans[request] = None if self.plain else _spans(request, answer)
             else:
                 note = f"step 1, naming the words: {answer.note}"
-                made[request] = Perturbation(request, _status(answer), note=note)
-        made |= self._rewrite(words)
+                results[request] = Perturbation(request, _status(answer), note=note)
+        results |= self._rewrite(spans)
         self.chat.check_answered()
         note = "at temperature 0 every seed gives the same text, which stands under seed 0"
         return [
-            made.get(each) or Perturbation(each, Status.not_applicable, note=note)
+            results.get(each) or Perturbation(each, Status.not_applicable, note=note)
             for each in requests
         ]
 
-    def dry_run(self, requests: Sequence[Request]) -> Plan:
+    def dry_run(self, requests: Sequence[Request]) -> DryRun:
         """What `perturb` would take, without any call."""
-        plan = Plan(getattr(self, "price_in", None), getattr(self, "price_out", None))
+        dry_run = DryRun(getattr(self, "price_in", None), getattr(self, "price_out", None))
         for request in requests:
             if self._repeats(request):
                 continue
             if question := self._first_step(request):
-                plan.add(question, written=len(request.text))
+                dry_run.add(question, written=len(request.text))
             # The words of step 1, which step 2 will show, are not known yet.
-            plan.add(self._second_step(request, (), again=False), written=len(request.text))
-        return plan
+            dry_run.add(self._second_step(request, (), again=False), written=len(request.text))
+        return dry_run
 
     def _repeats(self, request: Request) -> bool:
         """Whether it is a second seed where nothing is drawn."""
@@ -147,45 +152,46 @@ class TwoSteps:
             return rewrite_plainly(request, again=again)
         return rewrite(request, _words(request, spans), again=again)
 
-    def _rewrite(self, words: dict[Request, Spans | None]) -> dict[Request, Perturbation]:
+    def _rewrite(self, spans: dict[Request, Spans | None]) -> dict[Request, Perturbation]:
         """Step 2, and once more where the change is not of the kind that was asked for; the better
         of both is kept."""
-        made = self._rewritten(words, again=False)
-        fits = {request: self._fit(each) for request, each in made.items()}
-        again = {
-            request: words[request] for request, (share, least) in fits.items() if share < least
-        }
+        results = self._rewritten(spans, again=False)
+        fits = {request: self._fit(each) for request, each in results.items()}
+        again = {one: spans[one] for one, (share, least) in fits.items() if share < least}
         self.chat.usage["changes asked for once more"] += len(again)
         for request, second in self._rewritten(again, again=True).items():
             share, least = fits[request]
-            reached = self._fit(second)[0] if second.status is Status.changed else -math.inf
-            kept, best = (second, reached) if reached > share else (made[request], share)
+            second_share = self._fit(second)[0] if second.status is Status.changed else -math.inf
+            better = second if second_share > share else results[request]
+            best = max(second_share, share)
             what = "same length" if request.attribute.name == PLACEBO else "locality"
             note = f"asked twice: {what} {share:.2f} at first, {best:.2f} in the end"
             note += f", below {least:g}" if best < least else ""
-            made[request] = replace(kept, note="; ".join(filter(None, (kept.note, note))))
-        return made
+            note = "; ".join(filter(None, (better.note, note)))
+            results[request] = replace(better, note=note)
+        return results
 
     def _rewritten(
-        self, words: dict[Request, Spans | None], *, again: bool
+        self, spans: dict[Request, Spans | None], *, again: bool
     ) -> dict[Request, Perturbation]:
-        asked = [self._second_step(request, spans, again=again) for request, spans in words.items()]
-        answers = zip(words.items(), self.chat.complete(asked), strict=True)
-        return {
-            request: _perturbation(request, spans, answer) for (request, spans), answer in answers
-        }
+        questions = [self._second_step(request, of, again=again) for request, of in spans.items()]
+        answers = zip(spans.items(), self.chat.complete(questions), strict=True)
+        return {request: _perturbation(request, of, answer) for (request, of), answer in answers}
 
-    def _fit(self, made: Perturbation) -> tuple[float, float]:
+    def _fit(self, change: Perturbation) -> tuple[float, float]:
         """How far a change is of the asked kind, and the least that is enough: a paraphrase's share
         of the number of words, or another change's share within the words named."""
-        if made.status is Status.changed and made.request.attribute.name == PLACEBO:
-            fewer, more = sorted((len(made.request.text.split()), len(made.text.split())))
-            return fewer / max(more, 1), _SAME_LENGTH
-        if self.min_locality == 0 or made.status is not Status.changed or not made.spans:
+        if change.text is None:
             return 1.0, 0.0
-        from pessimal.explaining.distances import locality  # tokenizers come with it
+        before = change.request.text
+        if change.request.attribute.name == PLACEBO:
+            fewer, more = sorted((len(before.split()), len(change.text.split())))
+            return fewer / max(more, 1), _SAME_LENGTH
+        if self.min_locality == 0 or not change.spans:
+            return 1.0, 0.0
+        from pessimal.explaining.edits.distances import locality  # tokenizers come with it
 
-        share = locality(made.request.text, made.text, made.spans)
+        share = locality(before, change.text, change.spans)
         return (1.0, 0.0) if math.isnan(share) else (share, self.min_locality)
 
 
@@ -200,17 +206,17 @@ class Llm(TwoSteps, EndpointOptions):
 
     name = "llm"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         """ConfigError for an impossible option, or a key that is missing. Nothing is sent yet."""
         self.begin(Endpoint(self))
 
 
 def _status(answer: Answer) -> Status:
-    return Status.refused if answer.came is Came.refused else Status.failed
+    return Status.refused if answer.status is AnswerStatus.refused else Status.failed
 
 
 def _perturbation(request: Request, spans: Spans | None, answer: Answer) -> Perturbation:
-    if answer.came is not Came.answered:
+    if answer.status is not AnswerStatus.answered:
         return Perturbation(request, _status(answer), spans=spans, note=answer.note)
     if not answer.content["applicable"]:
         note = "the language model says that this response cannot be changed so"
@@ -245,8 +251,8 @@ def find(response: str, named: Sequence[str]) -> Spans:
         quoted = re.escape(word)
         whole = rf"(?<!\w){quoted}" if word[0].isalnum() else quoted
         whole = rf"{whole}(?!\w)" if word[-1].isalnum() else whole
-        found = [match.span() for match in re.finditer(whole, response)]
-        spans += found or [match.span() for match in re.finditer(quoted, response)]
+        places = list(re.finditer(whole, response)) or re.finditer(quoted, response)
+        spans += [match.span() for match in places]
     merged: list[tuple[int, int]] = []
     for start, end in sorted(spans):
         if merged and start <= merged[-1][1]:

@@ -4,10 +4,10 @@ an endpoint.
 Knows transformers. Does not know wordings, nor whether a reply is of use.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from annotated_types import Ge
 
@@ -15,6 +15,9 @@ from pessimal.errors import ModelError, WorkError
 from pessimal.explaining.chat.client import Question, Reply, Usage, digest_of
 from pessimal.explaining.perturbers.checkpoint import Checkpoint
 from pessimal.explaining.perturbers.llm import TwoSteps
+
+if TYPE_CHECKING:
+    from transformers import GenerationConfig, PreTrainedModel
 
 
 @dataclass(kw_only=True)
@@ -31,7 +34,7 @@ class Local(TwoSteps, Checkpoint):
 
     name = "local"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         Checkpoint.__post_init__(self)
         self.begin(OnMachine(self))
 
@@ -41,23 +44,22 @@ class OnMachine:
     loaded when the first reply is needed."""
 
     def __init__(self, options: Local):
-        self.options, self.usage, self.max_tokens = options, Usage(), options.max_tokens
+        self.options, self.usage = options, Usage()
+        self.max_tokens: int | None = options.max_tokens
         self.tokenizer = options.tokenizer
         if not self.tokenizer.chat_template:
             raise ModelError(
                 f"the tokenizer in {options.folder} has no chat template: it belongs to a base "
-                f"model, which answers nothing. "
-                "Give an instruction-tuned one: perturber.model=DIR_OR_ID"
+                "model, which answers nothing. Give an instruction-tuned one: "
+                "perturber.model=DIR_OR_ID"
             )
 
-    def provenance(self) -> dict:
+    def provenance(self) -> dict[str, Any]:
         """Weights, chat template and sampling options."""
-        said = {
-            name: getattr(self.options, name)
-            for name in ("model", "dtype", "temperature", "max_tokens")
-        }
+        names = ("model", "dtype", "temperature", "max_tokens")
+        sampling = {name: getattr(self.options, name) for name in names}
         template = digest_of(self.tokenizer.chat_template)
-        return said | {"weights": self.options.weights, "template": template}
+        return sampling | {"weights": self.options.weights, "template": template}
 
     def send(self, questions: Sequence[Question], keep: Callable[[int, Reply], None]) -> None:
         """One after another: a reply never depends on what else is asked, as it would within a
@@ -66,76 +68,69 @@ class OnMachine:
             keep(index, self._reply(question))
 
     @cached_property
-    def network(self):
+    def network(self) -> "PreTrainedModel":
         """The model, in evaluation mode."""
-        wanted = "causal language model: it writes no text. Give an instruction-tuned Llama, Gemma or Qwen: "
-        return self.options.load(
-            "AutoModelForCausalLM", wanted + "perturber.model=DIR_OR_ID", dtype=self.options.dtype
+        wanted = (
+            "causal language model: it writes no text. Give an instruction-tuned Llama, Gemma or "
+            "Qwen: perturber.model=DIR_OR_ID"
         )
+        return self.options.load("CausalLM", wanted, dtype=self.options.dtype)
 
     def ids(self, question: Question) -> list[int]:
         """The question in the chat template's tokens."""
-        system, user, *rest = (
-            question.sent()
-        )  # in one turn, as not every template (Gemma 2's) takes a system's
+        # In one turn, as not every template (Gemma 2's) takes a system's.
+        system, user, *rest = question.sent()
         messages = [{"role": "user", "content": f"{system['content']}\n\n{user['content']}"}, *rest]
-        options = {"add_generation_prompt": True, "tokenize": True, "return_dict": True}
-        return list(self.tokenizer.apply_chat_template(messages, **options)["input_ids"])
+        encoded = self.tokenizer.apply_chat_template(
+            messages, add_generation_prompt=True, tokenize=True, return_dict=True
+        )
+        return list(cast(Mapping[str, list[int]], encoded)["input_ids"])
 
     def _reply(self, question: Question) -> Reply:
         import torch
 
         model, device, ids = self.options.model, self.network.device, self.ids(question)
-        limit = getattr(self.network.config.get_text_config(), "max_position_embeddings", None)
-        room = self.max_tokens if limit is None else min(self.max_tokens, limit - len(ids))
+        positions = getattr(self.network.config.get_text_config(), "max_position_embeddings", None)
+        most = self.options.max_tokens
+        room = most if positions is None else min(most, positions - len(ids))
         if room < 1:
-            return Reply(
-                failure=f"the question is {len(ids):,} tokens long, and {model} reads {limit:,}"
-            )
+            why = f"the question is {len(ids):,} tokens long, and {model} reads {positions:,}"
+            return Reply(failure=why)
         sampling, ends = self._sampling(room)
         try:
             # `generate` draws from the global generator; the state that others use is put back.
             devices = [device] if device.type == "cuda" else []
             with torch.random.fork_rng(devices=devices), torch.inference_mode():
                 torch.manual_seed(int(digest_of(["local", question.seed])[:15], 16))
-                written = self.network.generate(
-                    torch.tensor([ids], device=device), generation_config=sampling
-                )
-                written = written[0, len(ids) :].tolist()
+                inputs = torch.tensor([ids], device=device)
+                generate = cast(Any, self.network).generate
+                written = generate(inputs, generation_config=sampling)[0, len(ids) :].tolist()
         except torch.OutOfMemoryError as error:
-            return Reply(
-                failure=f"the memory of {device} does not hold {len(ids):,} tokens: {error}"
-            )
+            why = f"the memory of {device} does not hold {len(ids):,} tokens: {error}"
+            return Reply(failure=why)
         except RuntimeError as error:
             raise WorkError(
                 f"{model} cannot write: {str(error).strip().splitlines()[0]}. Probabilities that "
-                f"are not numbers mean "
-                "damaged weights, or a precision too low for them: try perturber.dtype=float32, or "
-                "another model: "
-                "perturber.model=DIR_OR_ID"
+                "are not numbers mean damaged weights, or a precision too low for them: try "
+                "perturber.dtype=float32, or another model: perturber.model=DIR_OR_ID"
             ) from error
         reason = "stop" if written and written[-1] in ends else "length"
-        text = self.tokenizer.decode(written, skip_special_tokens=True)
+        text = str(self.tokenizer.decode(written, skip_special_tokens=True))
         reply = Reply(text, None, reason, len(ids), len(written))
         self.usage["calls"] += 1
         self.usage.meter(reply)
         return reply
 
-    def _sampling(self, room: int):
+    def _sampling(self, room: int) -> "tuple[GenerationConfig, set[int]]":
         """How `generate` is to write, and the tokens that end a reply. None of the checkpoint's own
         sampling habits (top-k, penalties): the options say all."""
         from transformers import GenerationConfig
 
-        own = getattr(self.network.generation_config, "eos_token_id", None)
-        ends = {*(own if isinstance(own, list) else [own]), self.tokenizer.eos_token_id} - {None}
+        end = getattr(self.network.generation_config, "eos_token_id", None)
+        ends = {*(end if isinstance(end, list) else [end]), self.tokenizer.eos_token_id} - {None}
         padding = self.tokenizer.pad_token_id
         options: dict[str, Any] = {"max_new_tokens": room, "eos_token_id": sorted(ends)}
         options["pad_token_id"] = padding if padding is not None else min(ends, default=0)
-        if self.options.temperature > 0:
-            options |= {
-                "do_sample": True,
-                "temperature": self.options.temperature,
-                "top_k": 0,
-                "top_p": 1.0,
-            }
+        if (temperature := self.options.temperature) > 0:
+            options |= {"do_sample": True, "temperature": temperature, "top_k": 0, "top_p": 1.0}
         return GenerationConfig(**options), ends

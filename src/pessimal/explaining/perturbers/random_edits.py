@@ -9,13 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from annotated_types import Interval
 
-from pessimal.explaining.edits import generator
-from pessimal.explaining.perturbation import OneByOne, Perturbation, Request, Status
+from pessimal.errors import require
+from pessimal.explaining.edits.language import generator
+from pessimal.explaining.perturbation import Perturbation, Request, Status
+from pessimal.explaining.perturbers.placebo import OneByOne
 
 FREQUENT = 1000
 """Words that replacements are drawn from: the most frequent of English, without what is no word of
@@ -32,7 +34,11 @@ class RandomEdits(OneByOne):
 
     name = "random"
 
-    def provenance(self) -> dict:
+    def __post_init__(self) -> None:
+        """MissingExtraError without wordfreq, whose most frequent words replace others."""
+        require("wordfreq", why="perturber=random", extra="explain")
+
+    def provenance(self) -> dict[str, Any]:
         """The perturber, its share, and where its words are from."""
         words = {"words": FREQUENT, "wordfreq": metadata.version("wordfreq")}
         return {"perturber": self.name, "share": self.share, **words, "version": 1}
@@ -41,36 +47,36 @@ class RandomEdits(OneByOne):
         tokens = list(TOKEN.finditer(request.text))
         if not tokens:
             return Perturbation(request, Status.not_applicable, note="the response has no words")
-        random = generator(self.name, *request.named, request.seed)
+        random = generator(self.name, *request.key, request.seed)
         count = min(len(tokens), max(1, round(self.share * len(tokens))))
         drawn = sorted(int(i) for i in random.choice(len(tokens), count, replace=False))
         words: list[str | None] = [token.group() for token in tokens]
-        done = {"deleted": 0, "swapped": 0, "replaced": 0}
+        counts = {"deleted": 0, "swapped": 0, "replaced": 0}
         for at in drawn:
-            done[_change(words, at, random)] += 1
+            counts[_change(words, at, random)] += 1
         text = _put_together(request.text, tokens, words)
         if text == request.text:
             # Two swaps can undo each other.
             words[drawn[0]] = _another(words[drawn[0]] or "", random)
             text = _put_together(request.text, tokens, words)
-            done["replaced"] += 1
-        note = ", ".join(f"{number} {kind}" for kind, number in done.items() if number)
-        return Perturbation(request, Status.changed, text, note=f"of {len(tokens)} words {note}")
+            counts["replaced"] += 1
+        changes = ", ".join(f"{number} {kind}" for kind, number in counts.items() if number)
+        note = f"of {len(tokens)} words {changes}"
+        return Perturbation(request, Status.changed, text, note=note)
 
 
 def _change(words: list[str | None], at: int, random: np.random.Generator) -> str:
     """Delete (None), swap with the word behind, or replace the word at a position; what was
     done."""
     kind = ("deleted", "swapped", "replaced")[int(random.integers(3))]
-    here = words[at]
-    behind = words[at + 1] if at + 1 < len(words) else None
-    if kind == "deleted" and sum(word is not None for word in words) > 1:
+    word, behind = words[at], words[at + 1] if at + 1 < len(words) else None
+    if kind == "deleted" and sum(each is not None for each in words) > 1:
         words[at] = None
         return kind
-    if kind == "swapped" and here is not None and behind is not None and here != behind:
-        words[at], words[at + 1] = behind, here
+    if kind == "swapped" and None not in (word, behind) and word != behind:
+        words[at], words[at + 1] = behind, word
         return kind
-    words[at] = _another(here or "", random)
+    words[at] = _another(word or "", random)
     return "replaced"
 
 
@@ -84,10 +90,11 @@ def _another(word: str, random: np.random.Generator) -> str:
     return word[: bare.start()] + put + word[bare.end() :] if bare else put
 
 
-def _put_together(text: str, tokens: Sequence[re.Match], words: Sequence[str | None]) -> str:
+def _put_together(text: str, tokens: Sequence[re.Match[str]], words: Sequence[str | None]) -> str:
     """The text with other words between its white space; a word taken out takes the white space
     before it along."""
-    pieces, position = [], 0
+    pieces: list[str] = []
+    position = 0
     for token, word in zip(tokens, words, strict=True):
         if word is not None:
             pieces += [text[position : token.start()] if pieces or position == 0 else "", word]

@@ -8,12 +8,13 @@ sentence.
 
 from collections.abc import Sequence
 from importlib import metadata
-from pathlib import Path
+from typing import Any
 
 from pessimal.errors import ConfigError
-from pessimal.explaining import edits
 from pessimal.explaining.attribute import Attribute
-from pessimal.explaining.perturbation import OneByOne, Perturbation, Request, Status
+from pessimal.explaining.edits import language
+from pessimal.explaining.perturbation import Perturbation, Request, Status
+from pessimal.explaining.perturbers.placebo import OneByOne
 
 
 class Rules(OneByOne):
@@ -27,42 +28,39 @@ class Rules(OneByOne):
             if not (attribute.more or attribute.less):
                 raise ConfigError(
                     f"There are no rules for the attribute {attribute.name!r}. Write some into "
-                    f"conf/contrast/{attribute.name}.yaml, e.g. `more: [{{append: ' Thank "
-                    f"you.'}}]` and `less: "
-                    "[{find: '\\bplease\\b', put: ''}]`, or change it with a language model: "
-                    "perturber=llm"
+                    f"conf/contrast/{attribute.name}.yaml, e.g. `more: [{{append: ' Thank you.'}}]` "
+                    "and `less: [{find: '\\bplease\\b', put: ''}]`, or change it with a language "
+                    "model: perturber=llm"
                 )
 
-    def provenance(self) -> dict:
+    def provenance(self) -> dict[str, Any]:
         """The perturber and what carries rules out; the rules themselves are a part of each
         attribute."""
-        engine = edits.digest_of_sources(Path(__file__), Path(edits.__file__))
-        return {"perturber": self.name, "engine": engine, "regex": metadata.version("regex")}
+        versions = {"version": language.VERSION, "regex": metadata.version("regex")}
+        return {"perturber": self.name, **versions}
 
     def perturbed(self, request: Request) -> Perturbation:
         amount = request.attribute.amount(request.direction).value
-        rules, status = getattr(request.attribute, amount), Status.not_applicable
-        note = f"the attribute has no rules under `{amount}`"
-        if rules:
-            note = edits.why_untouched(request.text, english=request.attribute.english)
-        if note:
-            return Perturbation(request, status, note=note)
+        rules = getattr(request.attribute, amount)
+        if not rules:
+            return _unchanged(request, f"the attribute has no rules under `{amount}`")
+        if why := language.why_untouched(request.text, english=request.attribute.english):
+            return _unchanged(request, why)
 
-        def draw(number: int) -> edits.Draw:
-            return edits.Draw(self.name, *request.named, number, seed=request.seed)
+        def draw(number: int) -> language.Draw:
+            return language.Draw(self.name, *request.key, number, seed=request.seed)
 
         try:
-            text, spans, note = edits.edited(request.text, rules, draw)
-        except edits.TooSlowError as error:
+            text, spans, note = language.edited(request.text, rules, draw)
+        except language.TooSlowError as error:
             return Perturbation(request, Status.failed, note=str(error))
         if text == request.text:
-            return Perturbation(
-                request,
-                status,
-                note=f"the rules under `{amount}` find nothing to change in the response",
-            )
+            why = f"the rules under `{amount}` find nothing to change in the response"
+            return _unchanged(request, why)
         if not text.strip():
-            return Perturbation(
-                request, status, note=f"the rules under `{amount}` leave nothing of the response"
-            )
+            return _unchanged(request, f"the rules under `{amount}` leave nothing of the response")
         return Perturbation(request, Status.changed, text, spans, note)
+
+
+def _unchanged(request: Request, why: str) -> Perturbation:
+    return Perturbation(request, Status.not_applicable, note=why)

@@ -1,11 +1,16 @@
 """What every head has in common."""
 
 import copy
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from typing import Self
 
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedConfig
+
+from pessimal.rewards.network import RewardNetwork
 
 Shapes = Mapping[str, Sequence[int]]
 """Shape of every weight of a checkpoint by its name."""
@@ -19,10 +24,17 @@ class Head(ABC):
     ties; in float32 it costs nothing, since it runs on one position only.
     """
 
+    place = 0
+    """Heads are asked whether they fit in the order of their places; those of one place fit
+    different weights."""
     gated = False
     """Whether part of it reads the end of the prompt (`context`)."""
     sequence = False
     """Whether it reads every position of the response, and not the last alone."""
+
+    @abstractmethod
+    def __init__(self, network: RewardNetwork, *, output: int = 0):
+        """Take the weights from a network, of whose outputs number `output` is the reward."""
 
     @staticmethod
     @abstractmethod
@@ -30,7 +42,7 @@ class Head(ABC):
         """Whether a checkpoint with weights of these names has this head."""
 
     @staticmethod
-    def modules(shapes: Shapes, config) -> dict[str, nn.Module | nn.Parameter]:
+    def modules(shapes: Shapes, config: PreTrainedConfig) -> dict[str, nn.Module | nn.Parameter]:
         """Modules by the names of the published class, to be filled from the checkpoint; empty
         where transformers has the class itself."""
         return {}
@@ -45,7 +57,7 @@ class Head(ABC):
         hidden) float32 and its ids (P,); None for heads that read the last position only."""
         return None
 
-    def to(self, device: torch.device) -> "Head":
+    def to(self, device: torch.device) -> Self:
         """Move its own copies of the weights to a device."""
         for name, value in vars(self).items():
             if isinstance(value, nn.Module | Tensor):
@@ -60,3 +72,26 @@ def in_float32(module: nn.Module) -> nn.Module:
         part._forward_hooks.clear()
         part._forward_pre_hooks.clear()
     return copied
+
+
+def linear(name: str, shapes: Shapes) -> nn.Linear:
+    """The linear layer whose weights have this name."""
+    outputs, inputs = shapes[f"{name}.weight"]
+    return nn.Linear(inputs, outputs, bias=f"{name}.bias" in shapes)
+
+
+def layer_numbers(name: str, shapes: Shapes) -> set[int]:
+    """N of the layers whose weights are called `name.N`."""
+    pattern = re.compile(rf"{re.escape(name)}\.(\d+)\.weight")
+    return {int(match[1]) for weight in shapes if (match := pattern.fullmatch(weight))}
+
+
+def perceptron(name: str, shapes: Shapes) -> nn.Sequential:
+    """Linear layers `name.N` with ReLU between them."""
+    numbers = layer_numbers(name, shapes)
+    return nn.Sequential(
+        *(
+            linear(f"{name}.{i}", shapes) if i in numbers else nn.ReLU()
+            for i in range(max(numbers) + 1)
+        )
+    )

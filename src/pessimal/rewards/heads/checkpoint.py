@@ -1,6 +1,10 @@
 """What a checkpoint says besides its head: where the backbone lies, what closes its input, and
 whether it is PairRM."""
 
+import re
+
+from transformers import PreTrainedConfig, PreTrainedTokenizerBase
+
 from pessimal.errors import ModelError
 from pessimal.rewards.heads.base import Shapes
 
@@ -12,15 +16,11 @@ BACKBONE = "model"
 def renamed(shapes: Shapes) -> dict[str, str]:
     """`key_mapping` of `from_pretrained` for checkpoints whose backbone has another name (Starling:
     `transformer`, OpenAssistant: `gpt_neox`); empty where it is `model`."""
-    names = [
-        name.removesuffix(end).removesuffix(".")
-        for name in shapes
-        for end in _EMBEDDINGS
-        if name.endswith(end)
-    ]
+    ends = [(name, end) for name in shapes for end in _EMBEDDINGS if name.endswith(end)]
+    names = [name.removesuffix(end).removesuffix(".") for name, end in ends]
     if BACKBONE in names or not names or not names[0]:
         return {}
-    return {rf"^{names[0].replace('.', chr(92) + '.')}\.": f"{BACKBONE}."}
+    return {rf"^{re.escape(names[0])}\.": f"{BACKBONE}."}
 
 
 def is_pairrm(shapes: Shapes) -> bool:
@@ -31,7 +31,7 @@ def is_pairrm(shapes: Shapes) -> bool:
     )
 
 
-def closing_ids(config, tokenizer) -> tuple[int, ...]:
+def closing_ids(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
     """Ids that a reward model wants after the templated conversation, and reads its reward at;
     mostly none.
 

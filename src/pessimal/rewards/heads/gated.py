@@ -12,9 +12,11 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedConfig
 
 from pessimal.errors import ModelError
-from pessimal.rewards.heads.base import Head, Shapes, in_float32
+from pessimal.rewards.heads.base import Head, Shapes, in_float32, linear
+from pessimal.rewards.network import RewardNetwork
 
 
 class Gate(nn.Module):
@@ -25,22 +27,18 @@ class Gate(nn.Module):
         super().__init__()
         self.temperature = temperature
         self.logit_scale = nn.Parameter(torch.ones(shapes["gating.logit_scale"]))
-        layers = [
-            (int(m[1]), m[2])
-            for name in shapes
-            if (m := re.match(r"gating\.layers\.(\d+)\.(\w+)", name))
-        ]
-        last = max(number for number, _ in layers)
+        names = (re.match(r"gating\.layers\.(\d+)\.(\w+)", name) for name in shapes)
+        layers = [(int(match[1]), match[2]) for match in names if match]
         self.layers = nn.ModuleList()
-        for number in range(last + 1):
+        for number in range(max(layers)[0] + 1):
             parts = {part for n, part in layers if n == number}
-            shape = shapes.get(f"gating.layers.{number}.weight")
+            name = f"gating.layers.{number}"
             if not parts:
                 self.layers.append(nn.ReLU())
             elif "running_mean" in parts:
-                self.layers.append(nn.BatchNorm1d(shape[0]))
+                self.layers.append(nn.BatchNorm1d(shapes[f"{name}.weight"][0]))
             else:
-                self.layers.append(nn.Linear(shape[1], shape[0], bias="bias" in parts))
+                self.layers.append(linear(name, shapes))
 
     def forward(self, prompt: Tensor) -> Tensor:
         """Weights of the objectives (batch, objectives) for the prompts' states (batch, hidden)."""
@@ -54,26 +52,25 @@ class Gate(nn.Module):
 class GatedHead(Head):
     """`regression_layer`, `reward_transform_matrix` and `gating`."""
 
+    place = -1
     gated = True
 
-    def __init__(self, network: nn.Module, *, output: int = 0):
-        self.regression = in_float32(network.regression_layer)
-        self.transform = (
-            network.reward_transform_matrix.detach().float().clone()
-        )  # (objectives, objectives)
-        self.gating = in_float32(network.gating)
-        self.opening: tuple[int, ...] = network.assistant_opening
+    def __init__(self, network: RewardNetwork, *, output: int = 0):
+        self.regression = in_float32(network.get_submodule("regression_layer"))
+        transform = network.get_parameter("reward_transform_matrix")
+        self.transform = transform.detach().float().clone()  # (objectives, objectives)
+        self.gating = in_float32(network.get_submodule("gating"))
+        self.opening = network.assistant_opening
 
     @staticmethod
     def fits(shapes: Shapes) -> bool:
         return "regression_layer.weight" in shapes and "gating.logit_scale" in shapes
 
     @staticmethod
-    def modules(shapes: Shapes, config) -> dict[str, nn.Module | nn.Parameter]:
-        outputs, inputs = shapes["regression_layer.weight"]
+    def modules(shapes: Shapes, config: PreTrainedConfig) -> dict[str, nn.Module | nn.Parameter]:
         objectives = shapes["reward_transform_matrix"][0]
         return {
-            "regression_layer": nn.Linear(inputs, outputs, bias="regression_layer.bias" in shapes),
+            "regression_layer": linear("regression_layer", shapes),
             "reward_transform_matrix": nn.Parameter(torch.eye(objectives), requires_grad=False),
             "gating": Gate(shapes, temperature=getattr(config, "gating_temperature", 10)),
         }
@@ -99,6 +96,5 @@ def prompt_end(ids: Sequence[int], opening: Sequence[int]) -> int:
             return start
     raise ModelError(
         f"the tokens that open the assistant's turn, {opening}, do not occur in {ids}: the gate of "
-        f"this reward head "
-        "reads the end of the prompt there"
+        "this reward head reads the end of the prompt there"
     )

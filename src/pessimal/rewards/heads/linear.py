@@ -1,17 +1,18 @@
 """One linear layer: transformers' sequence classifiers (Skywork, GRM's fine-tuned models, URM and
 most others)."""
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from pessimal.rewards.heads.base import Head, Shapes, in_float32
+from pessimal.rewards.network import RewardNetwork
 
 
 class LinearHead(Head):
     """`score`: a linear layer, of one output or of several attributes of which one is the
     reward."""
 
-    def __init__(self, network: nn.Module, *, output: int = 0):
-        self.score = in_float32(network.score)
+    def __init__(self, network: RewardNetwork, *, output: int = 0):
+        self.score = in_float32(network.get_submodule("score"))
         self.output = output
 
     @staticmethod

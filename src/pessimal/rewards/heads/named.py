@@ -6,10 +6,11 @@ and made known here.
 """
 
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModel, GPTNeoXConfig, GPTNeoXModel
+from transformers import AutoConfig, AutoModel, GPTNeoXConfig, GPTNeoXModel, PreTrainedConfig
 
 from pessimal.errors import ModelError
-from pessimal.rewards.heads.base import Head, Shapes, in_float32
+from pessimal.rewards.heads.base import Head, Shapes, in_float32, linear
+from pessimal.rewards.network import RewardNetwork
 
 NAMES = ("regression_head", "out_proj")
 
@@ -17,9 +18,9 @@ NAMES = ("regression_head", "out_proj")
 class NamedLinearHead(Head):
     """`regression_head` or `out_proj`, read at the last token."""
 
-    def __init__(self, network: nn.Module, *, output: int = 0):
+    def __init__(self, network: RewardNetwork, *, output: int = 0):
         name = next(name for name in NAMES if hasattr(network, name))
-        self.layer = in_float32(getattr(network, name))
+        self.layer = in_float32(network.get_submodule(name))
         self.output = output
 
     @staticmethod
@@ -27,16 +28,14 @@ class NamedLinearHead(Head):
         return any(f"{name}.weight" in shapes for name in NAMES)
 
     @staticmethod
-    def modules(shapes: Shapes, config) -> dict[str, nn.Module]:
+    def modules(shapes: Shapes, config: PreTrainedConfig) -> dict[str, nn.Module | nn.Parameter]:
         if getattr(config, "pooling", "last") not in ("last", None):
             raise ModelError(
                 f"config.json says pooling={config.pooling!r}: the reward is read off the mean of "
-                f"all positions, which is "
-                "not supported. OpenAssistant's models with pooling=last are"
+                "all positions, which is not supported. OpenAssistant's models with pooling=last are"
             )
         name = next(name for name in NAMES if f"{name}.weight" in shapes)
-        outputs, inputs = shapes[f"{name}.weight"]
-        return {name: nn.Linear(inputs, outputs, bias=f"{name}.bias" in shapes)}
+        return {name: linear(name, shapes)}
 
     def read(self, final: Tensor, context: Tensor | None) -> Tensor:
         return self.layer(final)[:, self.output]

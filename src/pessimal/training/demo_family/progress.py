@@ -39,7 +39,7 @@ class TrainingProgress(Callback):
         self.lines, self.report = lines, report
 
     def on_train_batch_end(
-        self, trainer: Trainer, module: LightningModule, outputs: Any, batch: Any, index: int
+        self, trainer: Trainer, module: LightningModule, *_: Any, **__: Any
     ) -> None:
         assert isinstance(module, RewardModule)
         done, total = trainer.global_step, self.recipe.steps

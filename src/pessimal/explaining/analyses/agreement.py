@@ -12,23 +12,15 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
+from pessimal.explaining.analyses.flips import USED, Sums, sums
+from pessimal.explaining.analyses.intervals import draws, percentiles
 from pessimal.explaining.attribute import PLACEBO
-from pessimal.explaining.flips import USED, Sums, sums
-from pessimal.explaining.intervals import draws, percentiles
 from pessimal.explaining.outcomes import CHOSEN, check_outcomes, valid_rows
 
-RETURNED = [
-    "perturber",
-    "model_a",
-    "model_b",
-    "measure",
-    "tau",
-    "low",
-    "high",
-    "attributes",
-    "comparisons",
-]
-RETURNED += ["defined", "reason"]
+RETURNED = ["perturber", "model_a", "model_b", "measure", "tau", "low", "high", "attributes"]
+RETURNED += ["comparisons", "defined", "reason"]
+LEAST_ATTRIBUTES = 5
+"""Fewer than these with a valid perturbation give no tau between two rankings of them."""
 
 
 def model_agreement(
@@ -60,28 +52,23 @@ def model_agreement(
     """
     check_outcomes(table, columns=USED)
     rows = []
-    scored = table[table["attribute"] != PLACEBO]
-    for perturber, made in scored.groupby("perturber", sort=False):
-        by_model = dict(iter(made.groupby("model", sort=False)))
+    of_attributes = table[table["attribute"] != PLACEBO]
+    for perturber, edits in of_attributes.groupby("perturber", sort=False):
+        by_model = dict(iter(edits.groupby("model", sort=False)))
         for a, b in combinations(by_model, 2):
             x, y, clusters = _shared(by_model[a], by_model[b])
-            weights = (
-                draws(len(clusters), replicates=replicates, seed=seed)
-                if clusters
-                else np.empty((0, 0))
-            )
-            for measure, of_x, of_y in (
-                ("flip rate", x.flips, y.flips),
-                ("change", x.change, y.change),
-            ):
+            weights = np.empty((0, 0))
+            if clusters:
+                weights = draws(len(clusters), replicates=replicates, seed=seed)
+            measures = {"flip rate": (x.flips, y.flips), "change": (x.change, y.change)}
+            for measure, (of_x, of_y) in measures.items():
                 one, other = x.of(of_x), y.of(of_y)
                 tau = float(tau_b(one, other))
-                drawn = np.empty(0)
+                drawn, low, high = np.empty(0), np.nan, np.nan
                 if len(clusters) > 1 and len(x.attributes) > 1:
                     drawn = tau_b(x.replicated(of_x, weights), y.replicated(of_y, weights))
-                low, high = (
-                    (np.nan, np.nan) if np.isnan(tau) else percentiles(drawn, confidence=confidence)
-                )
+                if not np.isnan(tau):
+                    low, high = percentiles(drawn, confidence=confidence)
                 defined = float(np.mean(~np.isnan(drawn))) if len(drawn) else np.nan
                 reason = no_tau({a: one, b: other}) if np.isnan(tau) else ""
                 counts = len(x.attributes), len(clusters)
@@ -109,10 +96,10 @@ def tau_b(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 def no_tau(vectors: dict[str, np.ndarray]) -> str:
     """Why there is no tau between two named vectors."""
-    known = ~np.any([np.isnan(values) for values in vectors.values()], axis=0)
-    if known.sum() < 2:
-        return f"{int(known.sum())} attributes in common; two are needed"
-    constant = [name for name, values in vectors.items() if np.ptp(values[known]) == 0]
+    shared = ~np.any([np.isnan(values) for values in vectors.values()], axis=0)
+    if shared.sum() < 2:
+        return f"{int(shared.sum())} attributes in common; two are needed"
+    constant = [name for name, values in vectors.items() if np.ptp(values[shared]) == 0]
     return f"the same value for every attribute: {', '.join(constant)}"
 
 
@@ -129,12 +116,8 @@ def _shared(a: pd.DataFrame, b: pd.DataFrame) -> tuple[Sums, Sums, Sequence[str]
     names = shared_attributes(a, b)
     x, y = sums(a, clusters, names), sums(b, clusters, names)
     both = (x.valid.sum(axis=0) > 0) & (y.valid.sum(axis=0) > 0)
-    kept = [name for name, has in zip(names, both, strict=True) if has]
-    return sums(a, clusters, kept), sums(b, clusters, kept), clusters
-
-
-LEAST_ATTRIBUTES = 5
-"""Fewer than these with a valid perturbation give no tau between two rankings of them."""
+    valid = [name for name, has in zip(names, both, strict=True) if has]
+    return sums(a, clusters, valid), sums(b, clusters, valid), clusters
 
 
 def representative(table: pd.DataFrame, model: str, *, perturber: str) -> pd.DataFrame:
@@ -165,30 +148,27 @@ def representative(table: pd.DataFrame, model: str, *, perturber: str) -> pd.Dat
         alone = "only one comparison has edits, and the whole ranking is its own"
         ranking["reason"] = ranking["reason"].where(ranking["tau"].isna(), alone)
         ranking["tau"] = float("nan")
-    ranking = ranking.assign(
-        comparison=pd.Series(clusters, dtype=object), margin=_margins(rows, clusters)
-    )
-    order = np.lexsort(
-        (-ranking["margin"], -ranking["attributes"], -ranking["tau"])
-    )  # keys are in order already
-    return ranking.iloc[order][["comparison", "tau", "attributes", "margin", "reason"]].reset_index(
-        drop=True
-    )
+    keys = pd.Series(clusters, dtype=object)
+    ranking = ranking.assign(comparison=keys, margin=_margins(rows, clusters))
+    columns = ["comparison", "tau", "attributes", "margin", "reason"]
+    by = ["tau", "attributes", "margin"]  # equal ones stay in the order of their keys
+    return _ordered(ranking, by, ascending=[False, False, False])[columns]
 
 
 def examples(table: pd.DataFrame, ranking: pd.DataFrame, *, perturber: str, n: int) -> pd.DataFrame:
     """Outcomes of the n comparisons that lead the ranking, to be read in full: edits nearest to a
     flip first. Where there is no ranking, the widest margins lead. Empty where no edit came
     about."""
-    edited = ranking[ranking["attributes"] > 0]
-    best = edited.dropna(subset=["tau"])
-    shown = best if len(best) else edited.sort_values("margin", ascending=False, kind="stable")
-    made = table[table["edited"].notna() & (table["perturber"] == perturber)]
-    keys = shown["comparison"].head(n)
+    with_edits = ranking[ranking["attributes"] > 0]
+    ranked = with_edits.dropna(subset=["tau"])
+    if ranked.empty:
+        ranked = with_edits.sort_values("margin", ascending=False, kind="stable")
+    edits = table[table["edited"].notna() & (table["perturber"] == perturber)]
     rows = [
-        made[made["comparison"] == key].sort_values("new_margin", kind="stable") for key in keys
+        edits[edits["comparison"] == key].sort_values("new_margin", kind="stable")
+        for key in ranked["comparison"].head(n)
     ]
-    return pd.concat(rows) if rows else made.head(0)
+    return pd.concat(rows) if rows else edits.head(0)
 
 
 def contested(table: pd.DataFrame, model_a: str, model_b: str, *, perturber: str) -> pd.DataFrame:
@@ -210,20 +190,21 @@ def contested(table: pd.DataFrame, model_a: str, model_b: str, *, perturber: str
     """
     a, b = (_of(table, model, perturber) for model in (model_a, model_b))
     preferred_a, preferred_b = _preferred(a), _preferred(b)
-    clusters = sorted(
-        key for key, response in preferred_a.items() if preferred_b.get(key) == response
-    )
-    names = shared_attributes(a, b)
-    ranking = _ranking(local_changes(a, clusters, names), local_changes(b, clusters, names)).assign(
-        comparison=pd.Series(clusters, dtype=object),
-        margin_a=_margins(a, clusters),
-        margin_b=_margins(b, clusters),
-    )
-    order = np.lexsort((-ranking["attributes"], ranking["tau"]))
-    shown = ranking.iloc[order][
-        ["comparison", "tau", "attributes", "margin_a", "margin_b", "reason"]
+    agreed = (key for key, response in preferred_a.items() if preferred_b.get(key) == response)
+    clusters, names = sorted(agreed), shared_attributes(a, b)
+    ranking = _ranking(local_changes(a, clusters, names), local_changes(b, clusters, names))
+    margins = {"margin_a": _margins(a, clusters), "margin_b": _margins(b, clusters)}
+    ranking = ranking.assign(comparison=pd.Series(clusters, dtype=object), **margins)
+    columns = ["comparison", "tau", "attributes", "margin_a", "margin_b", "reason"]
+    return _ordered(ranking, ["tau", "attributes"], ascending=[True, False])[columns]
+
+
+def _ordered(ranking: pd.DataFrame, by: list[str], *, ascending: list[bool]) -> pd.DataFrame:
+    """Rows in order, those without a tau last."""
+    keys = [
+        ranking[name] * (1 if rising else -1) for name, rising in zip(by, ascending, strict=True)
     ]
-    return shown.reset_index(drop=True)
+    return ranking.iloc[np.lexsort(keys[::-1])].reset_index(drop=True)
 
 
 def local_changes(rows: pd.DataFrame, comparisons: list[str], attributes: list[str]) -> np.ndarray:
@@ -232,9 +213,8 @@ def local_changes(rows: pd.DataFrame, comparisons: list[str], attributes: list[s
 
     A response of which fewer seeds came out weighs as much as the other.
     """
-    changes = (
-        valid_rows(rows).groupby(["comparison", "attribute", "response"])["change_in_sd"].mean()
-    )
+    by = ["comparison", "attribute", "response"]
+    changes = valid_rows(rows).groupby(by)["change_in_sd"].mean()
     means = changes.groupby(level=[0, 1]).mean().unstack()
     return means.reindex(index=comparisons, columns=attributes).to_numpy(dtype=float)
 
@@ -242,21 +222,14 @@ def local_changes(rows: pd.DataFrame, comparisons: list[str], attributes: list[s
 def _of(table: pd.DataFrame, model: str, perturber: str) -> pd.DataFrame:
     """Rows of one model and perturber, without the placebo."""
     check_outcomes(table, columns=[*USED, "margin"])
-    return table[
-        (table["model"] == model)
-        & (table["perturber"] == perturber)
-        & (table["attribute"] != PLACEBO)
-    ]
+    chosen = (table["model"] == model) & (table["perturber"] == perturber)
+    return table[chosen & (table["attribute"] != PLACEBO)]
 
 
 def _margins(rows: pd.DataFrame, comparisons: list[str]) -> list[float]:
     """The margin of each comparison."""
-    return (
-        rows.drop_duplicates("comparison")
-        .set_index("comparison")["margin"]
-        .loc[comparisons]
-        .tolist()
-    )
+    first = rows.drop_duplicates("comparison").set_index("comparison")
+    return first["margin"].loc[comparisons].tolist()
 
 
 def _preferred(rows: pd.DataFrame) -> dict[str, int]:
@@ -271,12 +244,11 @@ def _ranking(one: np.ndarray, other: np.ndarray) -> pd.DataFrame:
     one, other = np.broadcast_arrays(one, other)
     attributes = (~np.isnan(one) & ~np.isnan(other)).sum(axis=1)
     tau = np.where(attributes >= LEAST_ATTRIBUTES, tau_b(one, other), np.nan)
-    reasons = [no_tau({"one ranking": a, "the other": b}) for a, b in zip(one, other, strict=True)]
-    reasons = np.where(
-        attributes < LEAST_ATTRIBUTES,
-        [f"{n} attributes; {LEAST_ATTRIBUTES} are needed" for n in attributes],
-        reasons,
-    )
-    return pd.DataFrame(
-        {"tau": tau, "attributes": attributes, "reason": np.where(np.isnan(tau), reasons, "")}
-    )
+    reasons = [
+        f"{n} attributes; {LEAST_ATTRIBUTES} are needed"
+        if n < LEAST_ATTRIBUTES
+        else no_tau({"one ranking": a, "the other": b})
+        for n, a, b in zip(attributes, one, other, strict=True)
+    ]
+    reason = np.where(np.isnan(tau), np.array(reasons, dtype=object), "")
+    return pd.DataFrame({"tau": tau, "attributes": attributes, "reason": reason})

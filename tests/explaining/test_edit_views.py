@@ -9,8 +9,17 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 
 from pessimal.errors import InputError, TableError
 from pessimal.explaining.comparison import Comparison, Turn
-from pessimal.report.differences import GONE, LEFT_OUT, NEW, SAME, Piece, condensed, diff, readable
-from pessimal.report.edits import from_json, to_json, views
+from pessimal.explaining.edits.differences import (
+    GONE,
+    LEFT_OUT,
+    NEW,
+    SAME,
+    Piece,
+    condensed,
+    diff,
+)
+from pessimal.explaining.edits.views import from_json, to_json, views
+from pessimal.texts import readable
 
 
 def row(

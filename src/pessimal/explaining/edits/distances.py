@@ -8,11 +8,15 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pessimal.tables.minilm import DIMENSIONS, folder
 from pessimal.tables.score_table import storable
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 Span = tuple[int, int]
 """(start, end) in characters, the end not included."""
@@ -117,34 +121,27 @@ def _encoded(texts: Sequence[str], *, batch_size: int) -> np.ndarray:
     import torch  # seconds to import
 
     tokenizer, model = _encoder()
-    rows = [one.ids for one in tokenizer.encode_batch([storable(text) for text in texts])]
-    order = sorted(range(len(rows)), key=lambda row: (-len(rows[row]), row))
+    rows = tokenizer([storable(text) for text in texts], truncation=True, max_length=LONGEST)
+    ids = rows["input_ids"]
+    order = sorted(range(len(ids)), key=lambda row: (-len(ids[row]), row))
     vectors = np.empty((len(texts), DIMENSIONS), np.float32)
     for start in range(0, len(order), batch_size):
         batch = order[start : start + batch_size]
-        width = len(rows[batch[0]])
-        ids = torch.tensor([rows[row] + [0] * (width - len(rows[row])) for row in batch])  # (B, T)
-        mask = torch.tensor(
-            [[1] * len(rows[row]) + [0] * (width - len(rows[row])) for row in batch]
-        )
+        padded = tokenizer.pad({"input_ids": [ids[row] for row in batch]}, return_tensors="pt")
         with torch.inference_mode():
-            states = model(input_ids=ids, attention_mask=mask).last_hidden_state  # (B, T, 384)
-            means = (states * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
+            states, mask = model(**padded).last_hidden_state, padded["attention_mask"][..., None]
+            means = (states * mask).sum(1) / mask.sum(1)  # (B, T, 384) → (B, 384)
             vectors[batch] = torch.nn.functional.normalize(means, dim=1).numpy()
     return vectors
 
 
 @cache
-def _encoder():
-    """The tokenizer, cutting at the model's own length, and the model on the CPU in single
-    precision."""
+def _encoder() -> "tuple[PreTrainedTokenizerBase, PreTrainedModel]":
+    """The tokenizer, and the model on the CPU in single precision."""
     import torch
-    from tokenizers import Tokenizer
-    from transformers import AutoModel
+    from transformers import AutoModel, AutoTokenizer
 
-    tokenizer = Tokenizer.from_file(str(folder() / "tokenizer.json"))
-    tokenizer.no_padding()
-    tokenizer.enable_truncation(LONGEST)
+    tokenizer = AutoTokenizer.from_pretrained(folder(), local_files_only=True)
     model = AutoModel.from_pretrained(folder(), local_files_only=True, dtype=torch.float32)
     return tokenizer, model.eval()
 

@@ -11,21 +11,12 @@ import pandas as pd
 from scipy import stats
 
 from pessimal.errors import TableError
-from pessimal.explaining.flips import MOVED, USED
-from pessimal.explaining.intervals import benjamini_hochberg, cluster_index
+from pessimal.explaining.analyses.flips import MOVED, USED
+from pessimal.explaining.analyses.intervals import benjamini_hochberg, cluster_index
 from pessimal.explaining.outcomes import CHOSEN, check_outcomes, valid_rows
 
-RETURNED = [
-    "model",
-    "perturber",
-    "attribute",
-    "n",
-    "comparisons",
-    "slope",
-    "slope_low",
-    "slope_high",
-]
-RETURNED += ["slope_p", "slope_q", "inflation", "explained"]
+RETURNED = ["model", "perturber", "attribute", "n", "comparisons", "slope", "slope_low"]
+RETURNED += ["slope_high", "slope_p", "slope_q", "inflation", "explained"]
 
 
 def slopes(table: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:

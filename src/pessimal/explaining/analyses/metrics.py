@@ -5,23 +5,23 @@ Knows the table of outcomes, with distances already in it. Does not know how a d
 nor attributes one by one (see `flips`). Intervals are over comparisons (see `intervals`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import product
 
 import numpy as np
 import pandas as pd
 
-from pessimal.explaining.attribute import PLACEBO
-from pessimal.explaining.distances import embed, syntactic
-from pessimal.explaining.fluency import FLUENT, RATIO
-from pessimal.explaining.intervals import (
+from pessimal.explaining.analyses.fluency import FLUENT, RATIO
+from pessimal.explaining.analyses.intervals import (
     cluster_index,
     draws,
     median_interval,
     ratio_interval,
     share_interval,
 )
+from pessimal.explaining.attribute import PLACEBO
+from pessimal.explaining.edits.distances import embed, syntactic
 from pessimal.explaining.outcomes import (
     CHOSEN,
     COUNTERFACTUAL,
@@ -34,6 +34,7 @@ from pessimal.explaining.perturbation import Status
 
 ANY, BOTH, ALL = "any", "both", "all"
 SHARE, MEAN, MEDIAN = "share", "mean", "median"
+SUBSETS, SIDES = (ALL, COUNTERFACTUAL, SEMIFACTUAL), (CHOSEN, REJECTED, ANY)
 DISTANCES = ("syntactic", "semantic")
 USED = [*KEY, "side", "status", "edited", "outcome"]
 RETURNED = ["model", "perturber", "placebo", "metric", "among", "side", "value", "low", "high"]
@@ -99,58 +100,50 @@ def metrics(
         weights = draws(len(clusters), replicates=replicates, seed=seed)
         for metric, subset, side, unit, kind, units in _units(group, diversity):
             summary = _summary(units, clusters, weights, kind=kind, confidence=confidence)
-            rows.append(
-                {
-                    "model": model,
-                    "perturber": perturber,
-                    "placebo": bool(is_placebo),
-                    "metric": metric,
-                }
-                | {"among": subset, "side": side, **summary, "unit": unit}
-            )
+            row = {"model": model, "perturber": perturber, "placebo": bool(is_placebo)}
+            row |= {"metric": metric, "among": subset, "side": side, "unit": unit}
+            rows.append(row | summary)
     return pd.DataFrame(rows, columns=RETURNED)
 
 
-def _units(group: pd.DataFrame, diversity: bool):
-    """metric, among, side, unit, what it is (SHARE, MEAN or MEDIAN), and its units (comparison,
-    seed, value), one metric after another."""
+Units = tuple[str, str, str, str, str, pd.DataFrame]
+"""metric, among, side, unit, what it is (SHARE, MEAN or MEDIAN), and its units (comparison, seed,
+value)."""
+
+
+def _units(group: pd.DataFrame, diversity: bool) -> Iterator[Units]:
+    """The units of one metric after another."""
     valid = group[group["status"] == Status.changed.value]
     for outcome in (COUNTERFACTUAL, SEMIFACTUAL):
         for side, units in _coverage(group, outcome).items():
             yield "coverage", outcome, side, "comparisons × seeds", SHARE, units
-    for side in (CHOSEN, REJECTED, ANY):
-        of_side = _of_side(valid, side)
-        flips = of_side.assign(value=(of_side["outcome"] == COUNTERFACTUAL).astype(float))
-        yield "brittleness", ALL, side, "perturbations", SHARE, flips
+    flips = valid.assign(value=(valid["outcome"] == COUNTERFACTUAL).astype(float))
+    for side in SIDES:
+        yield "brittleness", ALL, side, "perturbations", SHARE, _of_side(flips, side)
     for name in DISTANCES:
-        known = valid.assign(value=valid[name].astype(float)).dropna(subset=["value"])
-        for subset, side in product((ALL, COUNTERFACTUAL, SEMIFACTUAL), (CHOSEN, REJECTED, ANY)):
-            rows = known if subset == ALL else known[known["outcome"] == subset]
-            yield name, subset, side, "perturbations", MEAN, _of_side(rows, side)
-    known = valid.dropna(subset=[RATIO]) if RATIO in valid else valid.head(0)
-    for subset, side in (
-        product((ALL, COUNTERFACTUAL, SEMIFACTUAL), (CHOSEN, REJECTED, ANY)) if len(known) else ()
-    ):
-        rows = _of_side(known if subset == ALL else known[known["outcome"] == subset], side)
-        yield (
-            "perplexity ratio",
-            subset,
-            side,
-            "perturbations",
-            MEDIAN,
-            rows.assign(value=rows[RATIO]),
-        )
+        for subset, side, rows in _parts(valid.dropna(subset=[name])):
+            units = rows.assign(value=rows[name].astype(float))
+            yield name, subset, side, "perturbations", MEAN, units
+    with_ratio = valid.dropna(subset=[RATIO]) if RATIO in valid else valid.head(0)
+    for subset, side, rows in _parts(with_ratio) if len(with_ratio) else ():
+        ratios = rows.assign(value=rows[RATIO])
+        yield "perplexity ratio", subset, side, "perturbations", MEDIAN, ratios
         fluent = rows.assign(value=(rows[RATIO] <= FLUENT).astype(float))
         yield "fluent", subset, side, "perturbations", SHARE, fluent
-    sets = _diversity(valid) if diversity else {}
-    for name, subset, side in product(
-        sets, (ALL, COUNTERFACTUAL, SEMIFACTUAL), (CHOSEN, REJECTED, ANY)
-    ):
-        rows = sets[name][sets[name]["among"] == subset]
-        yield f"{name} diversity", subset, side, "sets", MEAN, _of_side(rows, side)
+    for name, sets in (_diversity(valid) if diversity else {}).items():
+        for subset, side in product(SUBSETS, SIDES):
+            units = _of_side(sets[sets["among"] == subset], side)
+            yield f"{name} diversity", subset, side, "sets", MEAN, units
     for status in Status:
-        asked = group.assign(value=(group["status"] == status.value).astype(float))
-        yield status.value, ALL, ANY, "requests", SHARE, asked
+        requests = group.assign(value=(group["status"] == status.value).astype(float))
+        yield status.value, ALL, ANY, "requests", SHARE, requests
+
+
+def _parts(rows: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
+    """Rows by outcome (all, CF, SF) and side."""
+    for subset, side in product(SUBSETS, SIDES):
+        among = rows if subset == ALL else rows[rows["outcome"] == subset]
+        yield subset, side, _of_side(among, side)
 
 
 def _coverage(group: pd.DataFrame, outcome: str) -> dict[str, pd.DataFrame]:
@@ -176,15 +169,13 @@ def _diversity(valid: pd.DataFrame) -> dict[str, pd.DataFrame]:
             "syntactic": np.array([[syntactic(a, b) for b in edited] for a in edited]),
             "semantic": np.clip(1 - vectors @ vectors.T, 0, 2),
         }
-        for (name, distances), subset in product(
-            between.items(), (ALL, COUNTERFACTUAL, SEMIFACTUAL)
-        ):
+        for (name, distances), subset in product(between.items(), SUBSETS):
             members = np.flatnonzero((outcome == subset) | (subset == ALL))
             if (k := len(members)) > 1:
                 inside = distances[np.ix_(members, members)]
                 mean = float((inside.sum() - np.trace(inside)) / (k * (k - 1)))
                 rows[name].append((*key, subset, mean))
-    return {name: pd.DataFrame(found, columns=names) for name, found in rows.items()}
+    return {name: pd.DataFrame(sets, columns=names) for name, sets in rows.items()}
 
 
 def _of_side(rows: pd.DataFrame, side: str) -> pd.DataFrame:
@@ -211,12 +202,12 @@ def _summary(
         values = units["value"].to_numpy(dtype=float)
         value = float(np.median(values)) if len(values) else np.nan
         low, high = median_interval(values, index, weights, confidence=confidence)
-    several = len(by_seed) > 1
+    error = float(by_seed.std(ddof=1) / np.sqrt(len(by_seed))) if len(by_seed) > 1 else np.nan
     return {
         "value": value,
         "low": low,
         "high": high,
-        "standard_error": float(by_seed.std(ddof=1) / np.sqrt(len(by_seed))) if several else np.nan,
+        "standard_error": error,
         "n": len(units),
         "comparisons": int(np.count_nonzero(counts)),
         "seeds": len(by_seed),

@@ -5,7 +5,7 @@ Knows the table of outcomes, and amounts that a judge measured. Does not know te
 models.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,8 +13,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from pessimal.explaining.attribute import OVERALL, PLACEBO, Amount
-from pessimal.explaining.intervals import (
+from pessimal.explaining.analyses.intervals import (
     benjamini_hochberg,
     cluster_index,
     draws,
@@ -22,6 +21,7 @@ from pessimal.explaining.intervals import (
     replicated,
     share_interval,
 )
+from pessimal.explaining.attribute import OVERALL, PLACEBO, Amount
 from pessimal.explaining.outcomes import (
     CHOSEN,
     COUNTERFACTUAL,
@@ -38,36 +38,10 @@ MOVED = "moved/"
 responses as they stand, an edit moved an attribute; NaN without a text or an opinion."""
 USED = [*KEY, "side", "status", "change_in_sd", "outcome"]
 RETURNED = ["model", "perturber", "attribute", "liked", "which_is", "asked", "n", "comparisons"]
-RETURNED += [
-    "counterfactuals",
-    "ties",
-    "flip_rate",
-    "flip_low",
-    "flip_high",
-    "change",
-    "change_low",
-]
-RETURNED += [
-    "change_high",
-    "size",
-    "size_low",
-    "size_high",
-    "flip_rank",
-    "flip_first",
-    "change_rank",
-]
-RETURNED += [
-    "change_first",
-    "pairs",
-    "flip_excess",
-    "flip_p",
-    "flip_q",
-    "change_excess",
-    "change_p",
-    "change_q",
-]
-RANKED = ["flip_rank", "flip_first", "change_rank", "change_first", "flip_q", "change_q"]
-"""Columns for which all attributes are needed."""
+RETURNED += ["counterfactuals", "ties", "flip_rate", "flip_low", "flip_high"]
+RETURNED += ["change", "change_low", "change_high", "size", "size_low", "size_high"]
+RETURNED += ["flip_rank", "flip_first", "change_rank", "change_first"]
+RETURNED += ["pairs", "flip_excess", "flip_p", "flip_q", "change_excess", "change_p", "change_q"]
 SHARES = ["n", "comparisons", "share", "low", "high"]
 EDITS = ("all", "complied", "not complied", "not judged")
 NULLS = {"rules": "placebo"}
@@ -145,29 +119,29 @@ def attribute_flip_rates(
         clusters = sorted(set(of_model["comparison"]))
         weights = draws(len(clusters), replicates=replicates, seed=seed)  # the same for every model
         placebos = valid_rows(of_model[of_model["attribute"] == PLACEBO])
-        for perturber, made in of_model.groupby("perturber", sort=False):
-            null = _by_response(
-                placebos[placebos["perturber"].isin(null_makers(perturber))], clusters
+        for perturber, edits in of_model.groupby("perturber", sort=False):
+            same_kind = placebos["perturber"].isin(null_makers(perturber))
+            test = partial(
+                _tested,
+                null=_by_response(placebos[same_kind], clusters),
+                clusters=clusters,
+                permutations=permutations,
+                seed=seed,
             )
-            against = partial(
-                _tested, null=null, clusters=clusters, permutations=permutations, seed=seed
+            polar = against_polarity(edits)
+            piece = pd.concat(
+                [
+                    _arm(rows, clusters, weights, test, confidence).assign(which_is=which_is)
+                    for which_is, rows in (("better", edits[polar]), ("worse", edits[~polar]))
+                    if len(rows)
+                ],
+                ignore_index=True,
             )
-            polar = against_polarity(made)
-            arms = [
-                _arm(rows, clusters, weights, against, confidence=confidence).assign(
-                    which_is=which_is
-                )
-                for which_is, rows in (("better", made[polar]), ("worse", made[~polar]))
-                if len(rows)
-            ]
-            piece = pd.concat(arms, ignore_index=True)
             piece["which_is"] = piece["which_is"].where(piece["attribute"] != PLACEBO, "")
-            for test in ("flip", "change"):
-                piece[f"{test}_q"] = benjamini_hochberg(piece[f"{test}_p"].to_numpy(dtype=float))
-            pieces.append(piece)
-    return (
-        pd.concat(pieces, ignore_index=True)[RETURNED] if pieces else pd.DataFrame(columns=RETURNED)
-    )
+            for stem in ("flip", "change"):
+                piece[f"{stem}_q"] = benjamini_hochberg(piece[f"{stem}_p"].to_numpy(dtype=float))
+            pieces.append(piece[RETURNED])
+    return pd.concat(pieces, ignore_index=True) if pieces else pd.DataFrame(columns=RETURNED)
 
 
 @dataclass(frozen=True)
@@ -191,10 +165,8 @@ class Sums:
 
     def replicated(self, values: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """The same in every draw of clusters, (replicates, attributes)."""
-        columns = [
-            replicated(own, valid, weights)
-            for own, valid in zip(values.T, self.valid.T, strict=True)
-        ]
+        pairs = zip(values.T, self.valid.T, strict=True)
+        columns = [replicated(column, valid, weights) for column, valid in pairs]
         return np.stack(columns, axis=1) if columns else np.empty((len(weights), 0))
 
 
@@ -202,14 +174,12 @@ def sums(rows: pd.DataFrame, clusters: Sequence[str], attributes: Sequence[str])
     """Sums of the valid perturbations among `rows`; those of other comparisons and attributes are
     left out."""
     rows = valid_rows(rows)
-    row, column = (
-        cluster_index(rows["comparison"], clusters),
-        cluster_index(rows["attribute"], attributes),
-    )
-    there = (row >= 0) & (column >= 0)
-    cell = row[there] * len(attributes) + column[there]
-    change = rows["change_in_sd"].to_numpy(dtype=float)[there]
-    flips = (rows["outcome"] == COUNTERFACTUAL).to_numpy(dtype=float)[there]
+    row = cluster_index(rows["comparison"], clusters)
+    column = cluster_index(rows["attribute"], attributes)
+    inside = (row >= 0) & (column >= 0)
+    cell = row[inside] * len(attributes) + column[inside]
+    change = rows["change_in_sd"].to_numpy(dtype=float)[inside]
+    flips = (rows["outcome"] == COUNTERFACTUAL).to_numpy(dtype=float)[inside]
     shape = (len(clusters), len(attributes))
     arrays = [
         np.bincount(cell, weights=values, minlength=shape[0] * shape[1]).reshape(shape)
@@ -219,41 +189,44 @@ def sums(rows: pd.DataFrame, clusters: Sequence[str], attributes: Sequence[str])
 
 
 def _arm(
-    made: pd.DataFrame, clusters: Sequence[str], weights: np.ndarray, against, *, confidence: float
+    edits: pd.DataFrame,
+    clusters: Sequence[str],
+    weights: np.ndarray,
+    test: Callable[[pd.DataFrame], dict[str, float]],
+    confidence: float,
 ) -> pd.DataFrame:
     """Estimates, intervals, tests and ranks of one model, perturber and taste."""
-    names = list(dict.fromkeys(made["attribute"]))
-    found = sums(made, clusters, names)
+    names = list(dict.fromkeys(edits["attribute"]))
+    totals = sums(edits, clusters, names)
     bootstrap = partial(ratio_interval, weights=weights)
     lines = []
     for number, name in enumerate(names):
-        own = made[made["attribute"] == name]
-        first, valid = own.iloc[0], found.valid[:, number]
-        line = {name: first[name] for name in ("model", "perturber", "attribute")} | {
+        rows, valid = edits[edits["attribute"] == name], totals.valid[:, number]
+        first = rows.iloc[0]
+        line = {key: first[key] for key in ("model", "perturber", "attribute")} | {
             "liked": liked(name, first["side"], first.get("amount")),
-            "asked": len(own),
+            "asked": len(rows),
             "n": int(valid.sum()),
             "comparisons": int(np.count_nonzero(valid)),
-            "counterfactuals": int(found.flips[:, number].sum()),
-            "ties": int((own["outcome"] == TIE).sum()),
+            "counterfactuals": int(totals.flips[:, number].sum()),
+            "ties": int((rows["outcome"] == TIE).sum()),
         }
         for stem, estimate, values, interval in (
-            ("flip", "flip_rate", found.flips, share_interval),
-            ("change", "change", found.change, bootstrap),
-            ("size", "size", found.size, bootstrap),
+            ("flip", "flip_rate", totals.flips, share_interval),
+            ("change", "change", totals.change, bootstrap),
+            ("size", "size", totals.size, bootstrap),
         ):
             low, high = interval(values[:, number], valid, confidence=confidence)
-            line |= {estimate: found.of(values)[number], f"{stem}_low": low, f"{stem}_high": high}
-        lines.append(line | against(own))
+            line |= {estimate: totals.of(values)[number], f"{stem}_low": low, f"{stem}_high": high}
+        lines.append(line | test(rows))
     table = pd.DataFrame(lines)
     ranked = [number for number, name in enumerate(names) if name != PLACEBO]
-    for stem, values in (("flip", found.flips), ("change", found.change)):
-        estimates = np.abs(found.of(values))[ranked]
+    for stem, values in (("flip", totals.flips), ("change", totals.change)):
+        estimates = np.abs(totals.of(values))[ranked]
+        replicates = np.abs(totals.replicated(values, weights)[:, ranked])
         table[[f"{stem}_rank", f"{stem}_first"]] = np.nan
         table.loc[ranked, f"{stem}_rank"] = stats.rankdata(-estimates, nan_policy="omit")
-        table.loc[ranked, f"{stem}_first"] = _first(
-            np.abs(found.replicated(values, weights)[:, ranked])
-        )
+        table.loc[ranked, f"{stem}_first"] = _first(replicates)
     return table
 
 
@@ -269,39 +242,37 @@ def _first(replicates: np.ndarray) -> np.ndarray:
 
 
 def _tested(
-    own: pd.DataFrame, *, null: np.ndarray, clusters: Sequence[str], permutations: int, seed: int
+    rows: pd.DataFrame, *, null: np.ndarray, clusters: Sequence[str], permutations: int, seed: int
 ) -> dict[str, float]:
     """One attribute's edits against the placebo's (see `_by_response`), comparison by
     comparison."""
-    away = (
-        _by_response(valid_rows(own), clusters) - null
-    )  # (flip and change, comparisons, responses)
-    if own["attribute"].iloc[0] == PLACEBO:
-        away[:] = np.nan
-    meet = ~np.isnan(away[0])
-    paired = meet.any(axis=1)
-    flips, change = np.where(meet, away, 0).sum(axis=2)[:, paired] / meet.sum(axis=1)[paired]
+    # (flip and change, comparisons, responses)
+    difference = _by_response(valid_rows(rows), clusters) - null
+    if rows["attribute"].iloc[0] == PLACEBO:
+        difference[:] = np.nan
+    both = ~np.isnan(difference[0])
+    paired = both.any(axis=1)
+    sums_of_pairs = np.where(both, difference, 0).sum(axis=2)[:, paired]
+    flips, change = sums_of_pairs / both.sum(axis=1)[paired]
+    test = partial(sign_flip, permutations=permutations, seed=seed)
     return {
         "pairs": int(paired.sum()),
         "flip_excess": float(flips.mean()) if len(flips) else np.nan,
-        "flip_p": sign_flip(flips, two_sided=False, permutations=permutations, seed=seed),
+        "flip_p": test(flips, two_sided=False),
         "change_excess": float(change.mean()) if len(change) else np.nan,
-        "change_p": sign_flip(change, two_sided=True, permutations=permutations, seed=seed),
+        "change_p": test(change, two_sided=True),
     }
 
 
 def _by_response(valid: pd.DataFrame, clusters: Sequence[str]) -> np.ndarray:
     """Flip rate and mean change of the valid perturbations of each response, (2, clusters, 2); NaN
     without one."""
-    cell = 2 * cluster_index(valid["comparison"], clusters) + valid["response"].to_numpy(
-        dtype=np.intp
-    )
+    response = valid["response"].to_numpy(dtype=np.intp)
+    cell = 2 * cluster_index(valid["comparison"], clusters) + response
     n = np.bincount(cell, minlength=2 * len(clusters))
     flips = (valid["outcome"] == COUNTERFACTUAL).to_numpy(dtype=float)
     change = valid["change_in_sd"].to_numpy(dtype=float)
-    totals = np.stack(
-        [np.bincount(cell, weights=values, minlength=len(n)) for values in (flips, change)]
-    )
+    totals = np.stack([np.bincount(cell, each, minlength=len(n)) for each in (flips, change)])
     means = np.divide(totals, n, out=np.full(totals.shape, np.nan), where=n > 0)
     return means.reshape(2, len(clusters), 2)
 
@@ -323,9 +294,8 @@ def compliance(
     for key, group in outcomes.groupby(list(by), sort=False) if by else [((), outcomes)]:
         texts = group["edited"].notna()
         judged = group[texts & group["complied"].notna()]
-        share = clustered_share(
-            judged["complied"].astype(bool), judged["comparison"], confidence=confidence
-        )
+        complied, comparisons = judged["complied"].astype(bool), judged["comparison"]
+        share = clustered_share(complied, comparisons, confidence=confidence)
         counts = {"asked": len(group), "texts": int(texts.sum())}
         rows.append(dict(zip(by, key, strict=True)) | counts | share)
     return pd.DataFrame(rows, columns=[*by, "asked", "texts", *SHARES])
@@ -344,19 +314,16 @@ def flip_rates(outcomes: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFr
     """
     by = ["model", "attribute"]
     valid = outcomes[outcomes["outcome"].notna()]
-    valid = valid.assign(
-        judged=valid["complied"].map({True: EDITS[1], False: EDITS[2]}).fillna(EDITS[3])
-    )
+    judged = valid["complied"].map({True: EDITS[1], False: EDITS[2]}).fillna(EDITS[3])
     rows = []
-    for key, group in valid.groupby(by, sort=False):
+    for key, group in valid.assign(judged=judged).groupby(by, sort=False):
         for edits in EDITS:
-            kept = group if edits == "all" else group[group["judged"] == edits]
-            flips, ties = kept["outcome"] == COUNTERFACTUAL, float((kept["outcome"] == TIE).mean())
-            share = clustered_share(flips, kept["comparison"], confidence=confidence)
-            rows.append(dict(zip(by, key, strict=True)) | {"edits": edits, "ties": ties} | share)
-    return pd.DataFrame(
-        rows, columns=[*by, "edits", "n", "comparisons", "ties", "share", "low", "high"]
-    )
+            chosen = group if edits == "all" else group[group["judged"] == edits]
+            flips = chosen["outcome"] == COUNTERFACTUAL
+            share = clustered_share(flips, chosen["comparison"], confidence=confidence)
+            ties = {"edits": edits, "ties": float((chosen["outcome"] == TIE).mean())}
+            rows.append(dict(zip(by, key, strict=True)) | ties | share)
+    return pd.DataFrame(rows, columns=[*by, "edits", *SHARES[:2], "ties", *SHARES[2:]])
 
 
 def off_target(outcomes: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -376,20 +343,18 @@ def off_target(outcomes: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFr
         high. Bounds are NaN with one comparison; the mean too for a detector that gives all
         originals the same amount.
     """
-    made = outcomes[outcomes["edited"].notna()]
-    less = (made["amount"] == Amount.less.value) & ~made["attribute"].isin([PLACEBO, OVERALL])
-    moves = made.filter(like=MOVED).mul(np.where(less, -1.0, 1.0), axis=0)
+    edits = outcomes[outcomes["edited"].notna()]
+    less = (edits["amount"] == Amount.less.value) & ~edits["attribute"].isin([PLACEBO, OVERALL])
+    moves = edits.filter(like=MOVED).mul(np.where(less, -1.0, 1.0), axis=0)
     rows = []
-    for asked, group in made.groupby("attribute", sort=False):
+    for asked, group in edits.groupby("attribute", sort=False):
         for column in moves:
             detector = column.removeprefix(MOVED)
-            found = _clustered_mean(moves.loc[group.index, column], group["comparison"], confidence)
-            rows.append(
-                {"asked": asked, "detector": detector, "on_target": asked == detector, **found}
-            )
-    return pd.DataFrame(
-        rows, columns=["asked", "detector", "on_target", "n", "comparisons", "mean", "low", "high"]
-    )
+            mean = _clustered_mean(moves.loc[group.index, column], group["comparison"], confidence)
+            names = {"asked": asked, "detector": detector, "on_target": asked == detector}
+            rows.append(names | mean)
+    columns = ["asked", "detector", "on_target", "n", "comparisons", "mean", "low", "high"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def clustered_share(hits: pd.Series, clusters: pd.Series, *, confidence: float) -> dict[str, float]:
@@ -406,18 +371,13 @@ def clustered_share(hits: pd.Series, clusters: pd.Series, *, confidence: float) 
 def _clustered_mean(values: pd.Series, clusters: pd.Series, confidence: float) -> dict[str, float]:
     """Mean of dependent values with a t interval: squared sums of deviations within clusters, times
     G / (G − 1)."""
-    kept = values.notna()
-    values, clusters = values[kept], clusters[kept]
+    given = values.notna()
+    values, clusters = values[given], clusters[given]
     count, mean = len(pd.unique(clusters)), float(values.mean())
     reach = float("nan")
     if count > 1:
         within = np.bincount(pd.factorize(clusters.to_numpy())[0], values.to_numpy() - mean)
         error = np.sqrt(count / (count - 1) * (within**2).sum()) / len(values)
         reach = stats.t.ppf((1 + confidence) / 2, count - 1) * error
-    return {
-        "n": len(values),
-        "comparisons": count,
-        "mean": mean,
-        "low": mean - reach,
-        "high": mean + reach,
-    }
+    ends = {"low": mean - reach, "high": mean + reach}
+    return {"n": len(values), "comparisons": count, "mean": mean, **ends}

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 
-from pessimal.explaining.flips import SHARES, clustered_share
-from pessimal.explaining.intervals import cluster_index, draws, median_interval
+from pessimal.explaining.analyses.flips import SHARES, clustered_share
+from pessimal.explaining.analyses.intervals import cluster_index, draws, median_interval
 from pessimal.rewards.frame import Conversation, Encoded
 
 RATIO = "perplexity_ratio"

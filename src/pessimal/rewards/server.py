@@ -1,0 +1,249 @@
+"""A server that takes and gives JSON, asked by the `openai` client: its retries, its growing waits,
+its Retry-After.
+
+Knows addresses, keys, statuses, and how many requests are under way. Does not know what is asked,
+nor what an answer is worth.
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
+from threading import Event, Lock, Semaphore
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from urllib.parse import urlsplit
+
+from pessimal.errors import ConfigError, ModelError, WorkError
+
+if TYPE_CHECKING:
+    import openai
+
+STOP_AFTER = 5
+"""Requests in a row that fail for good, after which the work stops; what was answered is kept."""
+_LOOPBACK = {"localhost", "127.0.0.1", "::1", "0.0.0.0"}
+_ABOUT_ONE = (400, 403, 422)
+"""Statuses of a request that was understood and is not taken, such as too long a conversation."""
+
+RequestFailure = ConfigError | ModelError | WorkError
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True)
+class OptionNames:
+    """What a user types to mend a mistake: the names of the options that say which server it is."""
+
+    url: str = "model.endpoint.url"
+    key: str = "model.endpoint.api_key_variable"
+    model: str = "model.endpoint.served"
+    timeout: str = "model.endpoint.timeout"
+    less: str = "model.endpoint.batch_size, .concurrency"
+    """By which less is asked for at once."""
+    path: str = "model.endpoint.api"
+    """By which the path behind the address is chosen."""
+
+
+@dataclass
+class Server:
+    """One server. Safe to use from several threads."""
+
+    url: str
+    """Its address, with http:// or https://."""
+    api_key_variable: str | None
+    """Environment variable that holds the key; a server on this machine needs none."""
+    timeout: float
+    """Seconds that it may be silent in one request."""
+    retries: int
+    """How often a failed request is repeated."""
+    names: OptionNames = field(default_factory=OptionNames)
+    count: Callable[[], None] = lambda: None
+    """Called before each request, retries too."""
+    network: ClassVar[Any] = None
+    """An httpx2 transport in place of the network; for tests."""
+
+    def __post_init__(self) -> None:
+        """ConfigError for an address that is none, or a key that is missing. Nothing is sent
+        yet."""
+        import openai  # noqa: F401  that it is missing shows before work
+
+        self.address = self.url.rstrip("/")
+        try:
+            parts = urlsplit(self.address)
+        except ValueError:
+            parts = urlsplit("")
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigError(
+                f"{self.names.url}={self.url!r} is no address: give it with http:// or https://, "
+                "such as http://localhost:8000/v1"
+            )
+        if parts.username or parts.password:
+            raise ConfigError(
+                f"{self.names.url} holds a user or password, which would be written into results. "
+                f"Leave it out and name the variable that holds the key: {self.names.key}=NAME"
+            )
+        variable = self.api_key_variable
+        self.host: str = parts.hostname
+        self.key = os.environ.get(variable, "").strip() if variable else ""
+        self.has_answered = False
+        if variable and not self.key and self.host not in _LOOPBACK:
+            raise ConfigError(
+                f"{self.url} wants a key, and the environment variable {variable} is not set. "
+                f"Type: export {variable}=...; or name another variable: {self.names.key}=NAME; "
+                f"for a server without keys type {self.names.key}=null"
+            )
+
+    @property
+    def token_limit(self) -> str:
+        """The field of a chat that limits its answer: OpenAI's newer models know only the new name,
+        most other servers only the old one."""
+        return "max_completion_tokens" if self.host.endswith("api.openai.com") else "max_tokens"
+
+    def post(self, url: str, body: dict[str, Any]) -> Any:
+        """The JSON object or list that the server answers, after retries.
+
+        Raises:
+            ConfigError: it does not know this API, model or key.
+            ModelError: it does not take this request, or its answer is no JSON.
+            WorkError: no answer after all retries.
+        """
+        import openai
+
+        try:
+            answer = self._client.post(url, cast_to=object, body=body)
+        except openai.APIStatusError as error:
+            raise self._explained(url, error) from error
+        except openai.APITimeoutError as error:
+            raise WorkError(
+                f"{url} gave no answer within {self.timeout:g} s: give it longer "
+                f"({self.names.timeout}=SECONDS), or ask for less at once ({self.names.less})"
+            ) from error
+        except json.JSONDecodeError as error:
+            raise ModelError(f"{url} answered with broken JSON: {error}") from error
+        except (openai.OpenAIError, ValueError) as error:
+            reason = " ".join(str(error.__cause__ or error).split())[:200]
+            raise WorkError(
+                f"the connection to {url} failed ({type(error).__name__}: {reason})"
+            ) from error
+        if not isinstance(answer, dict | list):
+            raise ModelError(
+                f"{url} answered with no JSON object ({shortened(answer)}): is {self.names.url} "
+                "the server's own address, and not that of a web page before it?"
+            )
+        self.has_answered = True
+        return answer
+
+    def ask_all(
+        self,
+        ask: Callable[[Item], Answer],
+        items: Iterable[Item],
+        keep: Callable[[int, Answer], None],
+        *,
+        concurrency: int,
+        tolerant: bool = False,
+    ) -> tuple[dict[int, RequestFailure], bool]:
+        """Ask about all items, in their order, and at most `concurrency` at once.
+
+        Args:
+            ask: one item's answer, by `post`.
+            items: only a few are prepared ahead, so that first answers, and failures, are seen
+                early.
+            keep: called with an item's number and its answer as soon as that is there, one at a
+                time.
+            tolerant: a request that the server understood and does not take says nothing about the
+                next one, once others were answered.
+
+        Returns:
+            The failures by the item's number, and whether the work was stopped: by a ConfigError,
+            or `STOP_AFTER` failures in a row.
+        """
+        failures: dict[int, RequestFailure] = {}
+        stop, lock, slots, in_a_row = Event(), Lock(), Semaphore(2 * concurrency), 0
+
+        def work(index: int, item: Item) -> None:
+            nonlocal in_a_row
+            try:
+                if stop.is_set():
+                    return
+                answer = ask(item)
+                with lock:
+                    in_a_row = 0
+                    keep(index, answer)
+            except (ConfigError, ModelError, WorkError) as error:
+                with lock:
+                    failures[index] = error
+                    alone = status_of(error) in _ABOUT_ONE and self.has_answered
+                    in_a_row += not (tolerant and alone)
+                    if isinstance(error, ConfigError) or in_a_row >= STOP_AFTER:
+                        stop.set()
+            except BaseException:
+                stop.set()
+                raise
+            finally:
+                slots.release()
+
+        pool, running = ThreadPoolExecutor(concurrency), []
+        try:
+            for index, item in enumerate(items):
+                slots.acquire()
+                if stop.is_set():
+                    break
+                running.append(pool.submit(work, index, item))
+            for future in running:
+                future.result()
+            return failures, stop.is_set()
+        finally:
+            stop.set()
+            pool.shutdown(cancel_futures=True)
+
+    @cached_property
+    def _client(self) -> "openai.OpenAI":
+        import openai
+
+        transport = {"transport": self.network} if self.network else {}
+        return openai.OpenAI(
+            # The client insists on a key; servers without keys do not look at it.
+            api_key=self.key or "none",
+            base_url=self.address,
+            max_retries=self.retries,
+            timeout=self.timeout,
+            http_client=openai.DefaultHttpxClient(
+                event_hooks={"request": [lambda request: self.count()]}, **transport
+            ),
+        )
+
+    def _explained(self, url: str, error: "openai.APIStatusError") -> RequestFailure:
+        """What a status means, and what to type next; without the key."""
+        names, status = self.names, error.status_code
+        advice = {
+            401: f"The key is wrong: set the environment variable of {names.key} anew",
+            403: f"The key may not use this model: type another {names.model}=NAME, or another key",
+            404: f"There is no such model or API at this address: see {names.path}, and "
+            f"{names.model}, which is the server's own name of the model (it lists them under "
+            "/v1/models)",
+            405: f"This server has another API at this address: see {names.path}",
+            "insufficient_quota": "The account's quota is spent: see to it, then type again",
+        }
+        body = error.body
+        for name in ("error", "message", "detail"):
+            if isinstance(body, dict) and name in body:
+                body = body[name]
+        reason = " ".join(str(body or error.message).split())[:300]
+        words = f"status {status}: {reason.replace(self.key, '***') if self.key else reason}"
+        mend = advice.get(error.code or "") or advice.get(status)
+        if mend and not (status == 403 and self.has_answered):  # which is not about the key
+            return ConfigError(f"{url}: {words}. {mend}")
+        passes = status >= 500 or status in (408, 409, 429)
+        return (WorkError if passes else ModelError)(f"{url} refuses a request: {words}")
+
+
+def status_of(failure: Exception) -> int | None:
+    """The HTTP status behind a failure of `Server.post`; None where there was no answer."""
+    return getattr(failure.__cause__, "status_code", None)
+
+
+def shortened(answer: object) -> str:
+    """An answer as a message quotes it."""
+    text = " ".join(str(answer).split())
+    return repr(text if len(text) <= 120 else text[:117] + "...")
