@@ -371,22 +371,15 @@ class PessimalCallback(pl.Callback, TrainerCallback):
 def watchable(module: nn.Module) -> PreTrainedModel:
     """The network in what is trained, without what stands around it. ModelError where it cannot be
     watched."""
-    network = next(
-        (m for m in module.modules() if isinstance(m, PreTrainedModel) or is_adapted(m)), None
-    )
-    bare: nn.Module | None = network
-    if is_adapted(network):
-        if network.active_peft_config.is_prompt_learning:
-            raise ModelError(
-                "PessimalCallback watches adapters within layers, such as LoRA; this one adds to "
-                "the prompt"
-            )
-        bare = network.get_base_model()
-    if (
-        not isinstance(bare, PreTrainedModel)
-        or not hasattr(bare, "score")
-        or bare.config.num_labels != 1
-    ):
+    adapted = [part for part in module.modules() if is_adapted(part)][:1]
+    if adapted and adapted[0].active_peft_config.is_prompt_learning:
+        raise ModelError(
+            "PessimalCallback watches adapters within layers, such as LoRA; this one adds to the "
+            "prompt"
+        )
+    parts = [adapted[0].get_base_model()] if adapted else module.modules()
+    bare = next((m for m in parts if isinstance(m, PreTrainedModel)), None)
+    if bare is None or not hasattr(bare, "score") or bare.config.num_labels != 1:
         raise ModelError(
             f"PessimalCallback watches decoders with a head `score` of one number, such as "
             f"LlamaForSequenceClassification with num_labels=1; what is trained is "
