@@ -371,7 +371,7 @@ class PessimalCallback(pl.Callback, TrainerCallback):
 def watchable(module: nn.Module) -> PreTrainedModel:
     """The network in what is trained, without what stands around it. ModelError where it cannot be
     watched."""
-    adapted = [part for part in module.modules() if is_adapted(part)][:1]
+    adapted = [part for part in module.modules() if is_adapted(part)]
     if adapted and adapted[0].active_peft_config.is_prompt_learning:
         raise ModelError(
             "PessimalCallback watches adapters within layers, such as LoRA; this one adds to the "
