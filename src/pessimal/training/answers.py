@@ -50,7 +50,8 @@ class Answers:
 
 def is_adapted(network: nn.Module | None) -> "TypeGuard[PeftModel]":
     """Whether PEFT wrapped the network."""
-    peft = sys.modules.get("peft")  # an extra: who wrapped the network has imported it
+    # An extra, and seconds to import: who wrapped it has imported it.
+    peft = sys.modules.get("peft")
     return peft is not None and isinstance(network, peft.PeftModel)
 
 

@@ -23,9 +23,7 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
     TrainerCallback,
-    TrainerControl,
     TrainerState,
-    TrainingArguments,
 )
 
 from pessimal.catalogue import named_prompts
@@ -239,13 +237,8 @@ class PessimalCallback(pl.Callback, TrainerCallback):
         cost = sum(self._cost(key, len(due)) for key, due in answers.items())
         available = self.share * (began - self.started) - self.spent
         if self.seconds_a_token is not None and cost * self.seconds_a_token > available:
-            log.info(
-                "step %d: no look at the best and worst tokens; %.1f s of the training's %.1f are "
-                "spent on them already",
-                step,
-                self.spent,
-                self.clock() - self.started,
-            )
+            text = "step %d: no look at the best and worst tokens; %.1f s of the training's %.1f "
+            log.info(text + "are spent on them already", step, self.spent, began - self.started)
             return {}
         # 3. The rewards, and their figures.
         with _as_it_is(self.network):
@@ -346,14 +339,7 @@ class PessimalCallback(pl.Callback, TrainerCallback):
         if trainer.is_global_zero:
             self.begin(pl_module, self.tokenizer, step=trainer.global_step)
 
-    def on_train_batch_end(
-        self,
-        trainer: pl.Trainer,
-        pl_module: pl.LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-    ) -> None:
+    def on_train_batch_end(self, trainer: pl.Trainer, *_: Any, **__: Any) -> None:
         if trainer.is_global_zero and (figures := self._after(trainer.global_step)):
             for logger in trainer.loggers:
                 logger.log_metrics(figures, step=trainer.global_step)
@@ -366,21 +352,12 @@ class PessimalCallback(pl.Callback, TrainerCallback):
 
     # --- transformers, TRL.
 
-    def on_train_begin(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        model=None,
-        processing_class=None,
-        **kwargs,
-    ) -> None:
+    def on_train_begin(self, args: Any, state: TrainerState, *_: Any, **given: Any) -> None:
         if state.is_world_process_zero:
-            self.begin(model, self.tokenizer or processing_class, step=state.global_step)
+            tokenizer = self.tokenizer or given.get("processing_class")
+            self.begin(given["model"], tokenizer, step=state.global_step)
 
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs
-    ) -> None:
+    def on_step_end(self, args: Any, state: TrainerState, *_: Any, **__: Any) -> None:
         if state.is_world_process_zero and (figures := self._after(state.global_step)):
             state.log_history.append({**figures, "step": state.global_step})
             wandb = sys.modules.get("wandb")
@@ -394,22 +371,15 @@ class PessimalCallback(pl.Callback, TrainerCallback):
 def watchable(module: nn.Module) -> PreTrainedModel:
     """The network in what is trained, without what stands around it. ModelError where it cannot be
     watched."""
-    network = next(
-        (m for m in module.modules() if isinstance(m, PreTrainedModel) or is_adapted(m)), None
-    )
-    bare: nn.Module | None = network
-    if is_adapted(network):
-        if network.active_peft_config.is_prompt_learning:
-            raise ModelError(
-                "PessimalCallback watches adapters within layers, such as LoRA; this one adds to "
-                "the prompt"
-            )
-        bare = network.get_base_model()
-    if (
-        not isinstance(bare, PreTrainedModel)
-        or not hasattr(bare, "score")
-        or bare.config.num_labels != 1
-    ):
+    adapted = [part for part in module.modules() if is_adapted(part)]
+    if adapted and adapted[0].active_peft_config.is_prompt_learning:
+        raise ModelError(
+            "PessimalCallback watches adapters within layers, such as LoRA; this one adds to the "
+            "prompt"
+        )
+    parts = [adapted[0].get_base_model()] if adapted else module.modules()
+    bare = next((m for m in parts if isinstance(m, PreTrainedModel)), None)
+    if bare is None or not hasattr(bare, "score") or bare.config.num_labels != 1:
         raise ModelError(
             f"PessimalCallback watches decoders with a head `score` of one number, such as "
             f"LlamaForSequenceClassification with num_labels=1; what is trained is "

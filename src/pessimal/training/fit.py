@@ -140,18 +140,18 @@ class Steps(pl.Callback):
         self.folder, self.every, self.held_out, self.report = folder, every, held_out, report
         self.last: Agreement | None = None
 
-    def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if trainer.global_step == 0:
-            self._keep(module, 0)
+            self._keep(pl_module, 0)
 
     def on_train_batch_end(
-        self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, batch: Any, index: int
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any, **__: Any
     ) -> None:
-        assert isinstance(module, PreferenceModule)
+        assert isinstance(pl_module, PreferenceModule)
         step = trainer.global_step
-        point = {"train/step": step, "train/loss": module.losses[-1]}
-        if step % self.every == 0 or step == module.recipe.steps:
-            self._keep(module, step)
+        point = {"train/step": step, "train/loss": pl_module.losses[-1]}
+        if step % self.every == 0 or step == pl_module.recipe.steps:
+            self._keep(pl_module, step)
             self.last = self.held_out()
             point |= {f"train/held_out_{name}": value for name, value in self.last.items()}
         self.report(point)

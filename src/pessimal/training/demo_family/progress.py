@@ -39,15 +39,15 @@ class TrainingProgress(Callback):
         self.lines, self.report = lines, report
 
     def on_train_batch_end(
-        self, trainer: Trainer, module: LightningModule, outputs: Any, batch: Any, index: int
+        self, trainer: Trainer, pl_module: LightningModule, *_: Any, **__: Any
     ) -> None:
-        assert isinstance(module, RewardModule)
+        assert isinstance(pl_module, RewardModule)
         done, total = trainer.global_step, self.recipe.steps
-        loss = module.losses[-1]
+        loss = pl_module.losses[-1]
         if self.report is not None:
             point: dict[str, float] = {"train/step": done, "train/loss": loss}
             if done % max(total // EVALUATIONS, 1) == 0 or done == total:
-                point |= self._held_out(module.model)
+                point |= self._held_out(pl_module.model)
             self.report(point)
         if self.lines and done % max(total // LINES, 1) == 0:
             log.info("training %s: step %d of %d, loss %.3f", self.name, done, total, loss)
